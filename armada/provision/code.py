@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,8 +48,12 @@ class Snapshot:
     ignored: tuple[str, ...] = ()
 
 
-def take_snapshot(folder: Path) -> Snapshot:
+def take_snapshot(folder: Path, *, without: Sequence[Path] = ()) -> Snapshot:
     """List and hash the project below `folder`.
+
+    Args:
+        folder: The project.
+        without: Folders of armada's own. They change while they are sent, and contain what no job should see.
 
     Raises:
         ProvisionFailed: There is nothing to send, or far too much to be code.
@@ -60,6 +65,8 @@ def take_snapshot(folder: Path) -> Snapshot:
         dirty = bool(_git(folder, "status", "--porcelain", "--", "."))
     else:
         names, revision, dirty = _walk(folder), None, False
+    own = [each.resolve().relative_to(folder.resolve()) for each in without if _is_below(each, folder)]
+    names = [name for name in names if not any(Path(name).is_relative_to(each) for each in own)]
     ignored = _git(folder, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
     there = [name for name in names if os.path.lexists(folder / name)]  # a file may be deleted but still in the index
     regular = [name for name in there if (folder / name).is_file() and not (folder / name).is_symlink()]
@@ -73,6 +80,10 @@ def take_snapshot(folder: Path) -> Snapshot:
         skipped=tuple(sorted(set(there) - set(regular))),
         ignored=tuple(name.rstrip("/") for name in (ignored or "").split("\0") if name),
     )
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return path.resolve() != folder.resolve() and path.resolve().is_relative_to(folder.resolve())
 
 
 def _refuse_large(folder: Path, names: list[str]) -> None:

@@ -200,7 +200,7 @@ def test_while_runs_are_there_what_finds_them_does_not_change(armada: Armada) ->
             assert "Nothing was changed" in refused.stderr
     assert hosts_file(armada).read_text() == text
     assert armada.run("hosts", "set", "box", "--price", "3").returncode == 0
-    assert armada.json("show", run["run_id"])["state"] == "running"
+    eventually(lambda: armada.json("show", run["run_id"])["state"] == "running")
     assert armada.run("stop", run["run_id"], "--grace", "0").returncode == 0
     assert armada.run("hosts", "set", "box", "--root", str(armada.folder / "other")).returncode == 0
 

@@ -69,7 +69,7 @@ def test_of_a_wipe_and_a_launch_at_once_one_gives_way(armada: Armada) -> None:
             eventually((armada.folder / f"job-{number}").exists)
             wiped_before = wipe.returncode == 0 and "deleted there" in wipe.stdout
             assert wiped_before or wipe.returncode == 8, said(wipe)
-            assert armada.json("show", run["run_id"])["state"] == "running"
+            assert becomes(armada, run["run_id"], "running")
             assert armada.run("stop", run["run_id"], "--grace", "0").returncode == 0
             assert armada.run("rm", run["run_id"], "--force").returncode == 0
         else:
@@ -78,6 +78,11 @@ def test_of_a_wipe_and_a_launch_at_once_one_gives_way(armada: Armada) -> None:
             assert "nothing was started" in launch.stderr
             assert new == []
         assert armada.run("rm", run_id, "--force").returncode == 0
+
+
+def becomes(armada: Armada, run_id: str, state: str) -> bool:
+    """Wait until a run is in this state."""
+    return bool(eventually(lambda: armada.json("show", run_id)["state"] == state))
 
 
 @pytest.mark.fault("a release and a launch with a secret at once", "the job has its secret, or was not started")
@@ -155,5 +160,6 @@ def test_no_run_starts_below_a_root_that_changes_at_that_moment(armada: Armada) 
         assert moved.returncode in (0, 8), said(moved)
         (run,) = [run for run in stored(armada).values() if run["name"] == f"job-{number}"]
         eventually((armada.folder / f"job-{number}").exists)
-        assert armada.json("show", run["run_id"])["state"] == "running", "armada finds it where it was started"
+        # Armada finds it where it was started.
+        assert becomes(armada, run["run_id"], "running")
         assert armada.run("stop", run["run_id"], "--grace", "0").returncode == 0

@@ -106,6 +106,30 @@ def test_a_warm_launch_has_started_after_eight_round_trips(
         assert session.taken == {"host.facts": TO_STARTED - 1, "run.create": TO_STARTED, "run.observe": TO_STARTED + 1}
 
 
+def test_two_hundred_files_take_as_many_round_trips_as_two(
+    far: tuple[Host, Path], home: HomePaths, tmp_path: Path
+) -> None:
+    host, count = far
+    with HostSession(host, home) as session:
+        session.call("host.facts", {})  # warm: the agent is there
+    taken = {}
+    for number in (2, 200):
+        folder = tmp_path / f"data-{number}"
+        folder.mkdir()
+        for each in range(number):
+            (folder / f"{each}.txt").write_text(f"{number} {each}\n")
+            (tmp_path / f"alone-{number}-{each}.txt").write_text(f"alone {number} {each}\n")
+        files = {f"alone/{each}": f"alone-{number}-{each}.txt" for each in range(number)}
+        experiment = tmp_path / f"{number}.yaml"
+        job = {"name": f"files-{number}", "task": "command", "command": ["true"]}
+        experiment.write_text(json.dumps({**job, "files": {"data": folder.name, **files}}))
+        with Counted(host, home, count) as session, Database(home.store) as database:
+            plan = make_plan(task_of(load_experiment(experiment, []), Order(session, home, database)))
+            start(database, session, plan, NullProgress(), lock=home.lock("host-far"))
+            taken[number] = session.taken["run.create"]
+    assert taken[200] == taken[2]
+
+
 def test_a_look_of_the_daemon_at_a_host_is_one_round_trip(far: tuple[Host, Path], home: HomePaths) -> None:
     """With more runs than one question carries, and with facts and load due in the same look."""
     host, count = far

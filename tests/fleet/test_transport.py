@@ -300,6 +300,7 @@ def test_a_host_with_an_ipv6_address_is_reached(
     fleet.run("workstation", f"grep -v -e ^Port -e ^ListenAddress /etc/ssh/sshd_config > {config}; cat >> {config}",
               stdin=own.encode())  # fmt: skip
     fleet.run("workstation", f"/usr/sbin/sshd -f {config}")
+    eventually(lambda: fleet.run("workstation", f"cat /run/sshd-{port}.pid 2>/dev/null || true"))  # it listens then
     try:
         host = known("workstation", name="six", ssh=f"researcher@[::1]:{port}")
         with closing(connect(host, home)) as transport, Agent.open(transport, home) as agent:

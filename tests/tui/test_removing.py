@@ -14,6 +14,7 @@ from armada.store import runs
 from armada.tui.operations import Answer
 from tests.conftest import Armada
 from tests.tui.conftest import World, drive, heard, lacks, said, screen, shows, until
+from tests.waiting import eventually
 
 
 def command(*words: str) -> str:
@@ -70,6 +71,7 @@ def test_a_run_whose_host_is_gone_is_forgotten_at_home_alone_once_what_is_given_
 def test_a_run_that_may_not_be_removed_says_why_and_what_to_do(world: World) -> None:
     Path("exp.yaml").write_text(json.dumps({"name": "going", "task": "command", "command": ["sleep", "600"]}))
     run_id = json.loads(command("launch", "--host", "local", "exp.yaml", "--json"))["run_id"]
+    eventually(lambda: json.loads(command("show", run_id, "--json"))["state"] == "running")
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "going")

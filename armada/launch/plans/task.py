@@ -190,7 +190,10 @@ class Task(ABC, Generic[S]):
         Raises:
             ProvisionFailed: There is nothing to send, or it is far too much to be code.
         """
-        return take_snapshot(self.settings.code) if self.settings.code is not None else None
+        if self.settings.code is None:
+            return None
+        home = self.order.home
+        return take_snapshot(self.settings.code, without=(home.config, home.state))
 
     @property
     def profile_name(self) -> str | None:

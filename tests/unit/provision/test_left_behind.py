@@ -59,6 +59,19 @@ def test_what_the_job_is_given_or_writes_is_not_missing(project: Path) -> None:
     assert left(project, ("data", "weights.bin"), **settings) == []
 
 
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_armadas_own_folders_below_a_project_do_not_travel(tmp_path: Path, is_checkout: bool) -> None:
+    for name in ("train.py", "home/state/armada.db", "home/config/hosts.yaml", "home/kept.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    if is_checkout:
+        subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    own = (tmp_path / "home" / "state", tmp_path / "home" / "config")
+    snapshot = take_snapshot(tmp_path, without=own)
+    assert set(snapshot.content.files) == {"train.py", "home/kept.py"}
+    assert take_snapshot(tmp_path / "home" / "state", without=own).content.files  # nobody means that, but it is theirs
+
+
 @pytest.mark.parametrize(
     "source", ["def broken(", "\0", "x = " + "(" * 5000, '# -*- coding: nonsense -*-\n"weights.bin"']
 )
