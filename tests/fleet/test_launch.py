@@ -72,8 +72,17 @@ def test_a_training_on_an_ssh_host_comes_home_verified(
     add(machine, "--profile", "cpu")
     armada.write("train.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS * 8))
     experiment = armada.write("exp.yaml", json.dumps({**TRAINING, "resources": {"processes": processes}}))
+    armada.env["PYTHONFAULTHANDLER"] = "1"
     launch = armada.start("launch", "--host", machine, experiment, "--follow", "--json")
-    out, err = launch.communicate(timeout=800)
+    try:
+        out, err = launch.communicate(timeout=800)
+    except subprocess.TimeoutExpired:
+        launch.send_signal(signal.SIGABRT)  # it shows where it was
+        out, err = launch.communicate(timeout=60)
+        tails = (
+            "cd ~/.armada/runs/* && ps -eo pid,ppid,etimes,stat,args && tail -n 30 state.json events.jsonl output.log"
+        )
+        pytest.fail(f"{err}\n{fleet.run(machine, tails, user=fleet.host(machine).user)}")
     assert launch.returncode == 0, err
     run = json.loads(out)
     assert (run["state"], run["step"], run["total_steps"]) == ("succeeded", 12, 12)
