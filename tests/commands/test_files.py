@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from armada.launch.plans.files import SMALL_BYTES
 from tests.conftest import Armada
 from tests.file_server import Web, serving_files
 from tests.hub_server import Hub, serving
@@ -139,6 +140,18 @@ def test_another_hash_than_promised_fails_the_launch_and_says_both(armada: Armad
     assert hashlib.sha256(web.files["big.bin"]).hexdigest() in done.stderr
     (run,) = json.loads(armada.run("ps", "--json").stdout)
     assert (run["state"], run["reason"]) == ("failed", "provision_failed")
+
+
+def test_small_files_travel_together_and_large_ones_alone(armada: Armada) -> None:
+    for name in ("one/a.txt", "two/a.txt", "large.bin"):
+        (armada.folder / name).parent.mkdir(exist_ok=True)
+        armada.write(name, name + "\n")
+    (armada.folder / "large.bin").write_bytes(b"x" * (SMALL_BYTES + 1))
+    files = {"a": "one/a.txt", "b/a": "two/a.txt", "again": "one/a.txt", "large": "large.bin"}
+    run_id = launched(armada, armada.command("sh", "-c", "cat a b/a again; wc -c < large", files=files))
+    assert armada.run("logs", run_id).stdout.split() == ["one/a.txt", "two/a.txt", "one/a.txt", str(SMALL_BYTES + 1)]
+    stored = [each for each in (armada.local_runs.parent / "data").iterdir() if len(each.name) == 64]
+    assert len(stored) == 2
 
 
 def test_a_resumed_run_has_its_files_still(armada: Armada, web: Web) -> None:

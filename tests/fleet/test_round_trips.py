@@ -112,7 +112,7 @@ def test_two_hundred_files_take_as_many_round_trips_as_two(
     host, count = far
     with HostSession(host, home) as session:
         session.call("host.facts", {})  # warm: the agent is there
-    taken = {}
+    taken, in_all = {}, {}
     for number in (2, 200):
         folder = tmp_path / f"data-{number}"
         folder.mkdir()
@@ -123,11 +123,14 @@ def test_two_hundred_files_take_as_many_round_trips_as_two(
         experiment = tmp_path / f"{number}.yaml"
         job = {"name": f"files-{number}", "task": "command", "command": ["true"]}
         experiment.write_text(json.dumps({**job, "files": {"data": folder.name, **files}}))
+        before = sum(map(int, count.read_text().split()))
         with Counted(host, home, count) as session, Database(home.store) as database:
             plan = make_plan(task_of(load_experiment(experiment, []), Order(session, home, database)))
             start(database, session, plan, NullProgress(), lock=home.lock("host-far"))
             taken[number] = session.taken["run.create"]
+        in_all[number] = sum(map(int, count.read_text().split())) - before
     assert taken[200] == taken[2]
+    assert in_all[200] == in_all[2]  # over every connection
 
 
 def test_a_look_of_the_daemon_at_a_host_is_one_round_trip(far: tuple[Host, Path], home: HomePaths) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import ConfigError
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from armada.provision.code import Snapshot
     from armada.provision.content import Content
     from armada.provision.sources import FoundFile
+
+
+SMALL_BYTES = 256_000
+"""A file up to this size travels in one content with the experiment's other small ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +67,40 @@ def plan_files(
     if not experiment.files:
         return JobFiles()
     _refuse_two_of_a_name(experiment, snapshot, [link.name for link in data])
+    # Users keep links to data; the file behind the link is sent.
+    here = {name: source.path.resolve() for name, source in experiment.files.items() if source.path is not None}
     contents, links = [], []
-    for name, source in experiment.files.items():
-        if source.path is None:
-            continue
-        real = source.path.resolve()  # users keep links to data; the file behind the link is sent
-        content = take_stock("data", real.parent, names_below(real))
+    for folder, files in _parcels(set(here.values())):
+        content = take_stock("data", folder, [name for file in files for name in _names_from(folder, file)])
         contents.append(content)
-        links.append(JobLink(content=str(place.paths.content("data", content.sha) / real.name), name=name))
+        top = place.paths.content("data", content.sha)
+        links += [
+            JobLink(content=str(top / real.relative_to(folder)), name=name)
+            for name, real in here.items()
+            if real in files
+        ]
     found = look_up(place.session, home, experiment.files, place.variables, experiment.secrets)
     links += [file.link for file in found if file.link is not None]
     return JobFiles(tuple(dict.fromkeys(contents)), tuple(links), tuple(found))
+
+
+def _parcels(files: set[Path]) -> list[tuple[Path, list[Path]]]:
+    """Group files and folders at home into contents: small files together, everything else alone.
+
+    Each content costs several round trips, so two hundred small files cost as many as one.
+
+    Returns:
+        For each content, the folder at home that its names start from, and what it holds.
+    """
+    small = sorted(file for file in files if file.is_file() and file.stat().st_size <= SMALL_BYTES)
+    alone = [(file.parent, [file]) for file in sorted(files) if len(small) < 2 or file not in small]
+    together = [(Path(os.path.commonpath([file.parent for file in small])), small)] if len(small) > 1 else []
+    return alone + together
+
+
+def _names_from(folder: Path, file: Path) -> list[str]:
+    """List the files to send of a file or folder, relative to a folder above it."""
+    return [str(file.parent.relative_to(folder) / name) for name in names_below(file)]
 
 
 def _refuse_two_of_a_name(experiment: Experiment, snapshot: Snapshot | None, data: list[str]) -> None:
