@@ -1,0 +1,97 @@
+"""`armada export`: a checkpoint at home as a model for others, in a folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armada.cli.options import add_run
+from armada.cli.printing import print_json
+from armada.errors import UsageError
+from armada.foundation.sanitize import sanitize_line
+from armada.units import amount, counted
+
+if TYPE_CHECKING:
+    import argparse
+
+    from armada.export.subject import Subject
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "export",
+        help="Export a checkpoint as a model",
+        description="Copy a checkpoint that is at home into a new folder, with what inference needs and a model card. "
+        "Every byte is verified. The checkpoint itself stays as it is.",
+        epilog="example: armada export RUN --checkpoint best --to ./my-model",
+    )
+    add_run(parser)
+    parser.add_argument(
+        "--checkpoint",
+        metavar="N",
+        default="last",
+        help="Checkpoint to export: its step, `best` (lowest evaluation loss), `last`, or its digest",
+    )
+    parser.add_argument("--to", required=True, metavar="DIR", help="New folder for the model")
+    parser.add_argument(
+        "--all", action="store_true", help="Also export what only a training needs: optimizer, scheduler, random states"
+    )
+    parser.add_argument("--json", action="store_true", help="Print a JSON object: what was exported, and where it is")
+    parser.set_defaults(handler=_export)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.export.folder import check_target, write_folder
+    from armada.export.subject import find_subject
+    from armada.store.running_operations import operation
+
+    target = _folder(options.to)
+    context = Context()
+    run = context.run(options.run)
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    check_target(target, context.home)
+    subject = find_subject(context.database, run, options.checkpoint, everything=options.all)
+    with operation(context.database, kind="export", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded:
+        write_folder(context.database, subject, target, recorded.and_tell(reporter))
+    if options.json:
+        print_json(_told(subject, str(target)))
+        return 0
+    what = f"checkpoint-{subject.checkpoint.step} of {run.run_id}"
+    files = f"{counted(len(subject.files), 'file')}, {amount(subject.size_bytes)}"
+    reporter.stage("exported", f"{what} to {target} ({files}, every byte verified)")
+    if subject.left_out:
+        names = ", ".join(sanitize_line(name, 60) for name in subject.left_out[:4])
+        more = ", …" if len(subject.left_out) > 4 else ""
+        reporter.stage("left out", f"{names}{more}" + ("" if options.all else " (--all exports what a training needs)"))
+    return 0
+
+
+def _folder(word: str) -> Path:
+    """Return the target as an absolute path.
+
+    Raises:
+        UsageError: It is no name of a new folder.
+    """
+    path = Path(word).expanduser().absolute()
+    if not word.strip() or path.name in ("", ".."):
+        raise UsageError(f"{word!r} is not the name of a new folder", hint="--to ./my-model")
+    return path
+
+
+def _told(subject: Subject, place: str) -> dict[str, object]:
+    """Return the object that `--json` prints."""
+    return {
+        "run_id": subject.run.run_id,
+        "step": subject.checkpoint.step,
+        "digest": subject.checkpoint.digest,
+        "kind": subject.kind.value,
+        "base_model": subject.base,
+        "to": place,
+        "files": len(subject.files),
+        "size_bytes": subject.size_bytes,
+        "left_out": list(subject.left_out),
+        "changed": sorted(subject.rewritten),
+    }
