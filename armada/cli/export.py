@@ -1,4 +1,4 @@
-"""`armada export`: a checkpoint at home as a model for others, in a folder."""
+"""`armada export`: a checkpoint at home as a model for others, in a folder or on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser = commands.add_parser(
         "export",
         help="Export a checkpoint as a model",
-        description="Copy a checkpoint that is at home into a new folder, with what inference needs and a model card. "
-        "Every byte is verified. The checkpoint itself stays as it is.",
+        description="Copy a checkpoint that is at home into a new folder or a repository of the Hugging Face hub, with what "
+        "inference needs and a model card. Every byte is verified. The checkpoint itself stays as it is.",
         epilog="example: armada export RUN --checkpoint best --to ./my-model",
     )
     add_run(parser)
@@ -33,7 +33,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         default="last",
         help="Checkpoint to export: its step, `best` (lowest evaluation loss), `last`, or its digest",
     )
-    parser.add_argument("--to", required=True, metavar="DIR", help="New folder for the model")
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="DIR",
+        help="New folder for the model, or a repository: hf://owner/name (private)",
+    )
+    parser.add_argument("--public", action="store_true", help="Let everybody read the repository")
     parser.add_argument(
         "--all", action="store_true", help="Also export what only a training needs: optimizer, scheduler, random states"
     )
@@ -45,23 +51,35 @@ def _export(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.export.folder import check_target, write_folder
+    from armada.export.hub import SCHEME, parse_repo, upload
     from armada.export.subject import find_subject
     from armada.store.running_operations import operation
 
-    target = _folder(options.to)
+    repo = parse_repo(options.to) if options.to.startswith(SCHEME) else None
+    target = _folder(options.to) if repo is None else None
+    if options.public and repo is None:
+        raise UsageError(
+            "--public is for a repository of the hub, and --to names a folder", hint="--to hf://owner/name"
+        )
     context = Context()
     run = context.run(options.run)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    check_target(target, context.home)
+    if target is not None:
+        check_target(target, context.home)
     subject = find_subject(context.database, run, options.checkpoint, everything=options.all)
     with operation(context.database, kind="export", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded:
-        write_folder(context.database, subject, target, recorded.and_tell(reporter))
+        progress = recorded.and_tell(reporter)
+        if target is not None:
+            write_folder(context.database, subject, target, progress)
+            place = str(target)
+        else:
+            place = upload(context.database, subject, repo or "", public=options.public, progress=progress)
     if options.json:
-        print_json(_told(subject, str(target)))
+        print_json(_told(subject, place))
         return 0
     what = f"checkpoint-{subject.checkpoint.step} of {run.run_id}"
     files = f"{counted(len(subject.files), 'file')}, {amount(subject.size_bytes)}"
-    reporter.stage("exported", f"{what} to {target} ({files}, every byte verified)")
+    reporter.stage("exported", f"{what} to {place} ({files}, every byte verified)")
     if subject.left_out:
         names = ", ".join(sanitize_line(name, 60) for name in subject.left_out[:4])
         more = ", …" if len(subject.left_out) > 4 else ""
