@@ -43,6 +43,17 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "--all", action="store_true", help="Also export what only a training needs: optimizer, scheduler, random states"
     )
+    parser.add_argument(
+        "--merge",
+        action="store_true",
+        help="Export the model that `armada merge` made of this adapter, not the adapter",
+    )
+    parser.add_argument(
+        "--gguf", action="store_true", help="Also convert the model to GGUF, with llama.cpp's converter"
+    )
+    parser.add_argument(
+        "--converter", metavar="FILE", help="Path of llama.cpp's convert_hf_to_gguf.py (default: the one on PATH)"
+    )
     parser.add_argument("--json", action="store_true", help="Print a JSON object: what was exported, and where it is")
     parser.set_defaults(handler=_export)
 
@@ -51,33 +62,43 @@ def _export(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.export.folder import check_target, write_folder
+    from armada.export.gguf import convert, find_converter, refuse_unconvertible
     from armada.export.hub import SCHEME, parse_repo, upload
+    from armada.export.merged import find_merged
     from armada.export.subject import find_subject
     from armada.store.running_operations import operation
 
     repo = parse_repo(options.to) if options.to.startswith(SCHEME) else None
     target = _folder(options.to) if repo is None else None
-    if options.public and repo is None:
-        raise UsageError(
-            "--public is for a repository of the hub, and --to names a folder", hint="--to hf://owner/name"
-        )
+    _check(options, is_repo=repo is not None)
+    converter = find_converter(options.converter) if options.gguf else None
     context = Context()
     run = context.run(options.run)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     if target is not None:
         check_target(target, context.home)
-    subject = find_subject(context.database, run, options.checkpoint, everything=options.all)
+    find = find_merged if options.merge else find_subject
+    subject = find(context.database, run, options.checkpoint, everything=options.all)
+    if converter is not None:
+        refuse_unconvertible(subject)
     with operation(context.database, kind="export", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded:
         progress = recorded.and_tell(reporter)
         if target is not None:
-            write_folder(context.database, subject, target, progress)
+            name = target.name
+
+            def finish(folder: Path) -> None:
+                if converter is not None:
+                    convert(converter, folder, name, progress)
+
+            write_folder(context.database, subject, target, progress, finish)
             place = str(target)
         else:
             place = upload(context.database, subject, repo or "", public=options.public, progress=progress)
     if options.json:
-        print_json(_told(subject, place))
+        gguf = f"{place}/{Path(place).name}.gguf" if converter is not None else None
+        print_json({**_told(subject, place), "gguf": gguf})
         return 0
-    what = f"checkpoint-{subject.checkpoint.step} of {run.run_id}"
+    what = f"checkpoint-{subject.checkpoint.step} of {subject.run.run_id}"
     files = f"{counted(len(subject.files), 'file')}, {amount(subject.size_bytes)}"
     reporter.stage("exported", f"{what} to {place} ({files}, every byte verified)")
     if subject.left_out:
@@ -85,6 +106,20 @@ def _export(options: argparse.Namespace) -> int:
         more = ", …" if len(subject.left_out) > 4 else ""
         reporter.stage("left out", f"{names}{more}" + ("" if options.all else " (--all exports what a training needs)"))
     return 0
+
+
+def _check(options: argparse.Namespace, *, is_repo: bool) -> None:
+    """Refuse options that do not belong together.
+
+    Raises:
+        UsageError: They do not.
+    """
+    if options.public and not is_repo:
+        raise UsageError("--public is for a repository, and --to names a folder", hint="--to hf://owner/name")
+    if options.gguf and is_repo:
+        raise UsageError("--gguf needs a folder, and --to names a repository", hint="--to ./my-model")
+    if options.converter is not None and not options.gguf:
+        raise UsageError("--converter is for --gguf", hint="add --gguf")
 
 
 def _folder(word: str) -> Path:

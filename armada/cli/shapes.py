@@ -100,6 +100,7 @@ SHAPES: Fields = {
     "export": {
         **_FORMAT, "run_id": STR, "step": INT, "digest": STR, "kind": STR, "base_model": STR_, "to": STR, "files": INT,
         "size_bytes": INT, "left_out": [STR], "changed": [STR],
+        "gguf": STR_,
     },
     "logs": {**_FORMAT, "run_id": STR, "source": STR, "offset": INT, "text": STR},
     "rm": _REMOVED,
