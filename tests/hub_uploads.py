@@ -34,8 +34,8 @@ class Uploads:
     refused: dict[str, int] = field(default_factory=dict)
     """Requests by a pattern of their method and path, and the status that answers them."""
     before_commit: Callable[[], None] = lambda: None
-    corrupt: bool = False
-    """Say other hashes than those of the bytes."""
+    corrupt: str = "none"
+    """Say other hashes than those of the bytes, of files whose name ends so."""
     address: str = ""
     blobs: dict[str, bytes] = field(default_factory=dict)
 
@@ -49,11 +49,12 @@ class Uploads:
 
     def info(self, repo: str) -> dict[str, Any]:
         siblings = []
-        for name, content in self.repos[repo].items():
+        for name, sent in self.repos[repo].items():
+            content = sent + b"x" * name.endswith(self.corrupt)
             told: dict[str, Any] = {"rfilename": name, "size": len(content)}
             told["blobId"] = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
             if name.endswith(_LARGE):
-                sha256 = hashlib.sha256(content + b"x" * self.corrupt).hexdigest()
+                sha256 = hashlib.sha256(content).hexdigest()
                 told["lfs"] = {"sha256": sha256, "size": len(content), "pointerSize": 134}
             siblings.append(told)
         about = {"_id": "1", "id": repo, "modelId": repo, "sha": self.head, "private": self.private[repo], "tags": []}

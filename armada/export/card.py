@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _SECRET_WORD = re.compile(r"(?i)token|secret|passw|api.?key|credential")
-_SECRET_VALUE = re.compile(r"\b(hf|sk|ghp|wandb)_[A-Za-z0-9_-]{16,}|\b[0-9a-f]{40}\b|://[^/\s@]+@")
+_SECRET_VALUE = re.compile(r"\b(hf|sk|ghp|wandb)_[A-Za-z0-9_-]{16,}|\b[0-9a-f]{40}\b|(?<=://)[^/\s@]+(?=@)")
 _MOST_ARGUMENTS = 100
 
 
@@ -138,6 +138,8 @@ def without_secrets(words: Sequence[str]) -> list[str]:
         is_named = bool(_SECRET_WORD.search(name)) and word.startswith("-")
         if follows and not word.startswith("-"):
             shown.append("***")
+        elif " " in word and _SECRET_WORD.search(word):
+            shown.append("***")  # a command within a command, such as that of `bash -c`
         elif equals and (is_named or _SECRET_WORD.search(name)):
             shown.append(f"{name}=***")
         else:

@@ -48,6 +48,21 @@ class _Hub:
         return f"{self.api.endpoint}/{self.repo}"
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file of an upload: its place at home, or its content; `sha256` is that of the manifest."""
+
+    content: Path | bytes
+    sha256: str
+
+    def git_hash(self) -> str | None:
+        """Return git's hash of the content; None if it does not have this SHA-256."""
+        content = self.content if isinstance(self.content, bytes) else self.content.read_bytes()
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            return None
+        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
 def parse_repo(word: str) -> str:
     """Return the repository of `hf://owner/name`.
 
@@ -84,9 +99,9 @@ def upload(database: Database, subject: Subject, repo: str, *, public: bool, pro
     progress.now("export", f"asking {hub.api.endpoint} for {repo}")
     found = _ask(hub)
     _verify(database, subject, progress)
-    wanted: dict[str, Path | bytes] = {file.path: subject.place / file.path for file in subject.files}
-    wanted |= subject.rewritten
-    wanted[CARD] = make_card(database, subject, repo).encode("utf-8", "replace")
+    wanted = {file.path: _File(subject.place / file.path, file.sha256) for file in subject.files}
+    made = {**subject.rewritten, CARD: make_card(database, subject, repo).encode("utf-8", "replace")}
+    wanted |= {name: _File(content, hashlib.sha256(content).hexdigest()) for name, content in made.items()}
     if found is not None and _has(found, wanted):
         return hub.url  # an earlier upload that broke off after the commit
     if found is not None:
@@ -101,9 +116,10 @@ def upload(database: Database, subject: Subject, repo: str, *, public: bool, pro
             repo,
             [
                 hub.library.CommitOperationAdd(
-                    path_in_repo=name, path_or_fileobj=content if isinstance(content, bytes) else str(content)
+                    path_in_repo=name,
+                    path_or_fileobj=file.content if isinstance(file.content, bytes) else str(file.content),
                 )
-                for name, content in wanted.items()
+                for name, file in wanted.items()
             ],
             commit_message=f"checkpoint-{subject.checkpoint.step} of {subject.run.run_id}",
             parent_commit=getattr(found, "sha", None),  # another upload meanwhile is refused, not overwritten
@@ -169,26 +185,18 @@ def _verify(database: Database, subject: Subject, progress: Progress) -> None:
             raise damaged(subject.checkpoint, file.path)
 
 
-def _has(found: Any, wanted: Mapping[str, Path | bytes]) -> bool:
+def _has(found: Any, wanted: Mapping[str, _File]) -> bool:
     """Tell whether a repository has exactly these files, by the hashes that the hub computed."""
-    there = {each.rfilename: each for each in found.siblings or () if each.rfilename != _OF_THE_HUB}
-    return set(there) == set(wanted) and all(_is_same(there[name], content) for name, content in wanted.items())
+    listed = (found.siblings or ()) if found is not None else ()
+    there = {each.rfilename: each for each in listed if each.rfilename != _OF_THE_HUB}
+    return set(there) == set(wanted) and all(_is_same(there[name], file) for name, file in wanted.items())
 
 
-def _is_same(there: Any, content: Path | bytes) -> bool:
-    """Compare by SHA-256, or by git's own hash for a file that the hub keeps in git."""
-    size = len(content) if isinstance(content, bytes) else content.stat().st_size
+def _is_same(there: Any, file: _File) -> bool:
+    """Compare by SHA-256, or by git's own hash for a file that the hub keeps in git, which is small."""
     if there.lfs is not None:
-        digest, expected = hashlib.sha256(), there.lfs.sha256
-    else:
-        digest, expected = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False), there.blob_id
-    if isinstance(content, bytes):
-        digest.update(content)
-    else:
-        with content.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return bool(digest.hexdigest() == expected)
+        return bool(there.lfs.sha256 == file.sha256)
+    return there.blob_id is not None and bool(there.blob_id == file.git_hash())
 
 
 @contextlib.contextmanager

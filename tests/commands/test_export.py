@@ -27,6 +27,19 @@ from tests.published_run import (
 from tests.together import codes, said, together
 
 RUN = "my-adapter-1"
+ARGUMENTS = {
+    "--lr": "--lr",
+    "1e-4": "1e-4",
+    "--hub_token": "--hub_token",
+    "short": "***",
+    "--epochs": "--epochs",
+    "--api-key=k": "--api-key=***",
+    "hf_abcdefghijklmnopqrstuv": "***",
+    "https://me:pw@example.org/x": "https://***@example.org/x",
+    "WANDB_API_KEY=0": "WANDB_API_KEY=***",
+    "python x.py --password p": "***",
+}
+"""Arguments of a script, and what a card shows of them."""
 
 
 @pytest.fixture
@@ -219,7 +232,7 @@ def test_what_a_sync_left_out_is_missed_by_all_alone(exporting: Armada) -> None:
 def test_a_script_with_files_of_its_own_is_exported_as_it_is(exporting: Armada) -> None:
     plan = {
         "format": 1, "name": "own", "task": "script",
-        "experiment": {"script": "train.py", "arguments": ["--lr", "1e-4", "--hub_token", "hf_abcdefghijklmnopqrstuv"]},
+        "experiment": {"script": "train.py", "arguments": [*ARGUMENTS]},
     }  # fmt: skip
     files = {
         "weights/part-0.npz": b"n" * 100,
@@ -237,7 +250,7 @@ def test_a_script_with_files_of_its_own_is_exported_as_it_is(exporting: Armada) 
     assert (exporting.folder / "model" / "weights" / "part-0.npz").read_bytes() == b"n" * 100
     card = (exporting.folder / "model" / "README.md").read_text()
     assert "How to load it" not in card
-    assert "| arguments | `--lr 1e-4 --hub_token ***` |" in card
+    assert f"| arguments | `{' '.join(ARGUMENTS.values())}` |" in card
     answer = exporting.run("export", "own-1", "--to", "none")
     assert answer.returncode == 7
     assert "--all exports them" in answer.stderr

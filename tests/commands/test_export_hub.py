@@ -154,8 +154,9 @@ def test_a_commit_of_somebody_else_meanwhile_is_not_built_upon(exporting: Armada
 
 
 @pytest.mark.fault("the hub has other bytes than were sent", "said; exit code 1")
-def test_other_bytes_at_the_hub_are_noticed(exporting: Armada, hub: Uploads) -> None:
-    hub.corrupt = True
+@pytest.mark.parametrize("corrupt", [".safetensors", "tokenizer.json", "README.md"])
+def test_other_bytes_at_the_hub_are_noticed(exporting: Armada, hub: Uploads, corrupt: str) -> None:
+    hub.corrupt = corrupt
     answer = exporting.run("export", RUN, "--to", f"hf://{REPO}")
     assert answer.returncode == 1
     assert "does not have the same bytes as home" in answer.stderr
