@@ -58,7 +58,10 @@ def sft_plan(run_id: str, data: Path | str = "/home/me/private/train.jsonl", **t
             "precision": "bf16",
             **training,
         },
-        "experiment": {"model": BASE, "data": {"train": [{"path": str(data)}], "eval": [{"hub": "owner/held-out"}]}},
+        "experiment": {
+            "model": BASE,
+            "data": {"train": [{"path": str(data)}, {"hub": "owner/rows"}], "eval": [{"hub": "owner/held-out"}]},
+        },
     }
 
 

@@ -65,7 +65,7 @@ def _export(options: argparse.Namespace) -> int:
     from armada.export.gguf import convert, find_converter, refuse_unconvertible
     from armada.export.hub import SCHEME, parse_repo, upload
     from armada.export.merged import find_merged
-    from armada.export.subject import find_subject
+    from armada.export.subject import CARD, find_subject
     from armada.store.running_operations import operation
 
     repo = parse_repo(options.to) if options.to.startswith(SCHEME) else None
@@ -101,10 +101,9 @@ def _export(options: argparse.Namespace) -> int:
     what = f"checkpoint-{subject.checkpoint.step} of {subject.run.run_id}"
     files = f"{counted(len(subject.files), 'file')}, {amount(subject.size_bytes)}"
     reporter.stage("exported", f"{what} to {place} ({files}, every byte verified)")
-    if subject.left_out:
-        names = ", ".join(sanitize_line(name, 60) for name in subject.left_out[:4])
-        more = ", …" if len(subject.left_out) > 4 else ""
-        reporter.stage("left out", f"{names}{more}" + ("" if options.all else " (--all exports what a training needs)"))
+    if left := [name for name in subject.left_out if name != CARD]:
+        names = ", ".join(sanitize_line(name, 60) for name in left[:4])
+        reporter.stage("left out", f"{names}{', …' if len(left) > 4 else ''} (--all exports what a training needs)")
     return 0
 
 

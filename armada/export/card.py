@@ -166,4 +166,4 @@ def _code(text: str) -> str:
 
 def _plain(text: str) -> str:
     """Return text in which no character is markup."""
-    return re.sub(r"([\\`*_{}\[\]<>#|!&])", r"\\\1", sanitize_line(text, 200))
+    return re.sub(r"([\\`*{}\[\]<>#|!&]|(?<!\w)_|_(?!\w))", r"\\\1", sanitize_line(text, 200))

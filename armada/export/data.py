@@ -47,8 +47,8 @@ def describe_data(subject: Subject) -> list[Source]:
 
 
 def hub_datasets(plan: Mapping[str, Any]) -> list[str]:
-    """Return the ids of the datasets of the hub that a training read."""
-    ids = [source.get("hub") for use in ("train", "eval") for source in _listed(plan, use)]
+    """Return the ids of the datasets of the hub that a model was trained on."""
+    ids = [source.get("hub") for source in _listed(plan, "train")]
     return list(dict.fromkeys(each for each in ids if isinstance(each, str) and each))
 
 

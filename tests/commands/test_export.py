@@ -47,7 +47,15 @@ def exporting(armada: Armada) -> Armada:
     """A home with two checkpoints of a LoRA training; the first one is the best."""
     rows = armada.folder / "train.jsonl"
     rows.write_text('{"text": "a"}\n\n{"text": "b"}\n')
-    settings = {"format": 1, "settings": {"data.train": [{"sha256": hashlib.sha256(rows.read_bytes()).hexdigest()}]}}
+    settings = {
+        "format": 1,
+        "settings": {
+            "data.train": [
+                {"sha256": hashlib.sha256(rows.read_bytes()).hexdigest()},
+                {"hub": "owner/rows", "sha256": "0" * 64},
+            ]
+        },
+    }
     files = adapter(ON_HOST, **{"armada.json": json.dumps(settings).encode()})
     with opened(armada.folder / "home") as (home, database):
         record(database, RUN, sft_plan(RUN, rows))
@@ -91,13 +99,13 @@ def test_the_card_says_base_data_losses_settings_and_how_to_load_it(exporting: A
     rows = hashlib.sha256((exporting.folder / "train.jsonl").read_bytes()).hexdigest()
     assert card.startswith(f'---\nbase_model: "{BASE}"\nbase_model_relation: adapter\n')
     for expected in (
-        'datasets:\n- "owner/held-out"\n',
+        'datasets:\n- "owner/rows"\nlibrary_name',
         "library_name: peft",
         f"| train | `train.jsonl` | `{rows}` | `2` |",
         "| last training loss, at step 20 | `0.5000` |",
         "| last evaluation loss, at step 20 | `0.7500` |",
         "| best evaluation loss of the run, at step 10 | `0.2500` |",
-        "| train.learning\\_rate | `0.0002` |",
+        "| train.learning_rate | `0.0002` |",
         "| lora.r | `8` |",
         "| batch.global | `16` |",
         f'base = AutoModelForCausalLM.from_pretrained("{BASE}", dtype="bfloat16")',

@@ -143,4 +143,4 @@ def test_a_merged_model_is_described_by_its_training(house: tuple[HomePaths, Dat
     assert (subject.kind, subject.base, subject.training_id) == (Kind.MODEL, BASE, RUN)
     assert f'base_model: "{BASE}"\nbase_model_relation: finetune' in card
     assert 'model = AutoModelForCausalLM.from_pretrained("./model", dtype="auto")' in card
-    assert "train.learning\\_rate" in card
+    assert "train.learning_rate" in card
