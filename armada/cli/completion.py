@@ -131,7 +131,7 @@ def _mark(parser: argparse.ArgumentParser, verb: str) -> None:
             _complete(action, _by_shell(kind))
         elif action.metavar in files:
             _complete(action, files[str(action.metavar)])
-        elif verb == "pull" and action.dest == "checkpoint":
+        elif verb in {"pull", "export"} and action.dest == "checkpoint":
             action.choices = ["best", "last"]
         elif verb == "ps" and action.dest == "states":
             action.choices = STATES

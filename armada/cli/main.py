@@ -30,6 +30,7 @@ COMMANDS = {
     "stop": ("stop",),
     "show": ("show",),
     "pull": ("pull",),
+    "export": ("export",),
     "logs": ("logs",),
     "remove": ("rm",),
     "why": ("why",),

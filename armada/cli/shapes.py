@@ -97,6 +97,11 @@ SHAPES: Fields = {
     f"stop{SEVERAL}": [_or_error(RUN)],
     "pull": _PULLED,
     f"pull{SEVERAL}": [_or_error(_PULLED)],
+    "export": {
+        **_FORMAT, "run_id": STR, "step": INT, "digest": STR, "kind": STR, "base_model": STR_, "to": STR, "files": INT,
+        "size_bytes": INT, "left_out": [STR], "changed": [STR],
+        "gguf": STR_,
+    },
     "logs": {**_FORMAT, "run_id": STR, "source": STR, "offset": INT, "text": STR},
     "rm": _REMOVED,
     f"rm{SEVERAL}": [_or_error(_REMOVED)],

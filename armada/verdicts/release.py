@@ -17,6 +17,7 @@
 | … its name is not valid at home, or it cannot be listed        | yes                                                                 |
 | files that no `sync.outputs` pattern matches                   | yes, unless the user says that they do not count                    |
 | … a checkpoint proven to be at home has the same bytes         | no                                                                  |
+| … an output that is home as the host has it has the same bytes | no, if both were read now                                           |
 | the middle of a log that is longer than `sync.log_limit`       | yes, unless the user says that it does not count                    |
 | code with uncommitted changes                                  | no, but it is reported                                              |
 

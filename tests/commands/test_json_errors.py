@@ -43,7 +43,8 @@ def required(parser: argparse.ArgumentParser, *, run: str, host: str) -> list[st
     words: list[str] = []
     for action in parser._actions:  # noqa: SLF001
         if action.option_strings:
-            words += [action.option_strings[0], host] if action.required else []
+            word = "new-folder" if action.metavar == "DIR" else host
+            words += [action.option_strings[0], word] if action.required else []
         elif action.metavar == "RUN":
             words.append(run)
         elif action.metavar == "EXPERIMENT":

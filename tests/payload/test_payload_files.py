@@ -143,6 +143,22 @@ def test_an_adapter_names_its_base_as_home_does(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_the_card_that_peft_writes_names_the_base_as_home_does(tmp_path: Path) -> None:
+    there, card = "/root/.armada/models/hub/Qwen--Qwen2.5-0.5B/9f", tmp_path / "README.md"
+    card.write_text(
+        f"---\nbase_model: {there}\ntags:\n- base_model:adapter:{there}\n- lora\n---\n# Model Card für Model ID\n"
+    )
+    complete.name_base_model(tmp_path, "Qwen/Qwen2.5-0.5B")  # not an adapter's: the card is somebody else's
+    assert there in card.read_text()
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": there}))
+    for _ in range(2):  # the second time there is nothing to replace
+        complete.name_base_model(tmp_path, "Qwen/Qwen2.5-0.5B")
+        assert card.read_text() == (
+            "---\nbase_model: Qwen/Qwen2.5-0.5B\ntags:\n- base_model:adapter:Qwen/Qwen2.5-0.5B\n- lora\n---\n# Model Card für Model ID\n"
+        )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "adapter_config.json"]
+
+
 def test_the_last_complete_checkpoint_is_found_by_number(tmp_path: Path) -> None:
     for step in (9, 10, 100):
         make_checkpoint(tmp_path, step)

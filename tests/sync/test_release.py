@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import pytest
 
+from armada.protocol.sync import HashFiles
 from armada.sync.release.judge import judge_host, losses
 from tests.sync.conftest import Place
 
@@ -47,3 +51,69 @@ def test_a_copy_at_home_that_is_damaged_counts_for_nothing(script: Place) -> Non
     damaged, unnamed = lost(script)
     assert damaged.startswith("checkpoint-3 is damaged at home")
     assert unnamed.startswith("2 files it wrote (14.0 kB)")
+
+
+RESULTS = b"a,b\n" * 500
+
+
+@pytest.fixture
+def results(place: Place) -> Place:
+    """A run whose results are home as an output, and that left a copy of them which nobody named."""
+    place.create(outputs=["results/**"])
+    (place.remote / "work" / "results").mkdir(parents=True)
+    (place.remote / "work" / "results" / "table.csv").write_bytes(RESULTS)
+    (place.remote / "work" / "copy.csv").write_bytes(RESULTS)
+    place.end()
+    place.sync()
+    return place
+
+
+def test_files_whose_very_bytes_are_home_as_an_output_do_not_keep_a_host(results: Place) -> None:
+    assert lost(results) == []
+    (results.remote / "work" / "other.csv").write_bytes(b"b,a\n" * 500)  # as long
+    (said,) = lost(results)
+    assert said == "1 file it wrote (2.0 kB), that no sync.outputs names: work/other.csv"
+
+
+@pytest.mark.fault("an output at home changes, and a copy of it is on the host", "the copy counts as lost")
+def test_an_output_at_home_that_was_touched_counts_for_nothing(results: Place) -> None:
+    path = results.outputs / "work" / "results" / "table.csv"
+    before = path.stat()
+    path.chmod(0o644)
+    path.write_bytes(b"x" * len(RESULTS))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    stale, unnamed = lost(results)
+    assert stale.startswith("not home of its logs and outputs: 1 file")
+    assert unnamed.startswith("1 file it wrote (2.0 kB), that no sync.outputs names: work/copy.csv")
+
+
+def test_an_output_that_the_host_has_in_another_version_counts_for_nothing(results: Place) -> None:
+    (results.remote / "work" / "results" / "table.csv").write_bytes(
+        RESULTS.upper()
+    )  # the next sync replaces the one at home
+    stale, unnamed = lost(results)
+    assert stale.startswith("not home of its logs and outputs: 1 file")
+    assert unnamed.startswith("1 file it wrote (2.0 kB), that no sync.outputs names: work/copy.csv")
+
+
+def test_an_output_that_is_gone_from_the_host_counts_for_nothing(results: Place) -> None:
+    (results.remote / "work" / "results" / "table.csv").unlink()
+    (unnamed,) = lost(results)
+    assert unnamed.startswith("1 file it wrote (2.0 kB), that no sync.outputs names: work/copy.csv")
+
+
+@pytest.mark.fault("a file on the host grows between its listing and its hash", "it counts as lost")
+@pytest.mark.parametrize("more", [b"!", b"the only measurement" * 1000])
+def test_a_file_that_grew_after_it_was_listed_keeps_a_host(
+    script: Place, monkeypatch: pytest.MonkeyPatch, more: bytes
+) -> None:
+    best, call = script.remote / "work" / "best.bin", script.session.call
+
+    def grow_first(request: Any, *arguments: Any, **options: Any) -> Any:
+        if isinstance(request, HashFiles):
+            best.write_bytes(WEIGHTS + more)
+        return call(request, *arguments, **options)
+
+    monkeypatch.setattr(script.session, "call", grow_first)
+    (said,) = lost(script)
+    assert "that no sync.outputs names: work/best.bin" in said

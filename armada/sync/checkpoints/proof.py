@@ -44,7 +44,7 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
     try:
         _, files = published.read_published(place, checkpoint.digest)
     except ManifestRejected:
-        _doubt(database, checkpoint, "its manifest")
+        doubt(database, checkpoint, "its manifest")
         return Proof.DAMAGED
     doubted = is_doubted(checkpoint)
     read = []
@@ -54,8 +54,7 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
             continue
         told(file.path)
         if not is_right(place, file):
-            files_home.forget(database, path)
-            _doubt(database, checkpoint, file.path)
+            doubt(database, checkpoint, file.path)
             return Proof.DAMAGED
         read.append((file.sha256, path, file.size))
     if read:
@@ -69,7 +68,10 @@ def is_doubted(checkpoint: Checkpoint) -> bool:
     return (checkpoint.trouble or "").startswith(DOUBT)
 
 
-def _doubt(database: Database, checkpoint: Checkpoint, what: str) -> None:
+def doubt(database: Database, checkpoint: Checkpoint, what: str) -> None:
+    """Record that a file of a checkpoint at home is not as it came; its bytes count as unread from now on."""
+    if checkpoint.home_path is not None:
+        files_home.forget(database, checkpoint.home_path / what)
     checkpoints.mark_trouble(
         database, checkpoint.run_id, checkpoint.digest, f"{DOUBT}: {what} has changed since it came home"
     )

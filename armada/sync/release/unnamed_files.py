@@ -1,8 +1,15 @@
-"""Find files below work/ that no `sync.outputs` pattern matches but that are at home all the same, as files of a checkpoint.
+"""Find files below work/ that no `sync.outputs` pattern matches but whose bytes are at home all the same.
 
-A script leaves its checkpoints where it wrote them, and copies the best one. Those bytes are at home, so a release need
-not report them. A name or a size is no evidence: the host hashes each file whose size matches one at home, and home's
-file must be proven.
+A script leaves its checkpoints where it wrote them, copies the best one, and copies its results. Those bytes are at
+home, as files of a checkpoint or as outputs, so a release need not report them.
+
+| evidence of a file there                                                  | it is at home |
+|---------------------------------------------------------------------------|---------------|
+| its name, its size or its time                                            | no            |
+| its hash, read there now, is that of a file of a checkpoint proven here   | yes           |
+| … is that of an output read here now and untouched since it was fetched   | yes           |
+| … of an output that differs from what the host has of it now              | no            |
+| it is longer than the hashed bytes: it grew after it was listed           | no            |
 """
 
 from __future__ import annotations
@@ -16,10 +23,14 @@ from armada.store import checkpoints
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.proof import prove
 from armada.sync.errors import ManifestRejected
+from armada.sync.outputs.listing import FOLDER, read_index, read_listing, stale, touched
+from armada.sync.transfer.interface import File
+from armada.sync.transfer.staging import is_right
 from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from armada.protocol.sync import RunListing
     from armada.store.checkpoints import Checkpoint
@@ -38,6 +49,23 @@ class Unnamed:
     examples: Sequence[str] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    """The outputs at home whose bytes may count: their folder, its index, and their paths by size."""
+
+    folder: Path
+    index: Mapping[str, Sequence[float]]
+    by_size: Mapping[int, Sequence[str]]
+
+    def have(self, size: int, sha256: str) -> bool:
+        """Read those of this size; whether one has this hash, and was not touched since it was fetched until it was read."""
+        return any(
+            is_right(self.folder, File(path, size, sha256))
+            and list(self.index.get(path, ()))[2:] == touched(self.folder / path)
+            for path in self.by_size.get(size, ())
+        )
+
+
 def read_unnamed(entry: RunListing) -> Unnamed:
     """Read a run's part of a `sync.look` answer."""
     if (others := entry.others) is None:
@@ -46,7 +74,7 @@ def read_unnamed(entry: RunListing) -> Unnamed:
 
 
 def without_those_at_home(context: SyncContext, outputs: Sequence[str], unnamed: Unnamed) -> Unnamed:
-    """Leave out the files whose bytes are in a checkpoint that is proven to be at home.
+    """Leave out the files whose bytes are at home, in a proven checkpoint or an output that was read now.
 
     Args:
         context: The run and its host.
@@ -56,17 +84,22 @@ def without_those_at_home(context: SyncContext, outputs: Sequence[str], unnamed:
     Raises:
         HostUnreachable: Nothing can be decided.
     """
+    if not unnamed.count:
+        return unnamed
     here = _files_at_home(context.database, context.run_id)
-    if not unnamed.count or not here:
+    folder = context.home.run(context.run_id) / FOLDER
+    index = read_index(folder)
+    if not here and not index:
         return unnamed
     asked = RunToList(run_id=context.run_id, outputs=tuple(outputs), list_others=True)
     (entry,) = context.session.call(ListOutboxes(runs=(asked,)), timeout_s=300.0).runs[:1] or (None,)
     if entry is None or isinstance(entry, Misfit):
         return unnamed
     listed = [(path, size) for path, size in dict(entry.others.files if entry.others else ()).items() if size]
-    sizes = {size for size, _ in here}
+    results = _Outputs(folder, index, _outputs_at_home(context, entry))
+    sizes = {size for size, _ in here} | set(results.by_size)
     alike = [(path, size) for path, size in listed if size in sizes]
-    home = _same(context, alike, here)
+    home = _same(context, alike, here, results)
     if not home:
         return unnamed
     again = read_unnamed(entry)
@@ -75,9 +108,12 @@ def without_those_at_home(context: SyncContext, outputs: Sequence[str], unnamed:
 
 
 def _same(
-    context: SyncContext, alike: Sequence[tuple[str, int]], here: dict[tuple[int, str], list[Checkpoint]]
+    context: SyncContext,
+    alike: Sequence[tuple[str, int]],
+    here: dict[tuple[int, str], list[Checkpoint]],
+    results: _Outputs,
 ) -> dict[str, int]:
-    """Return the files whose hash a proven checkpoint contains, with their sizes."""
+    """Return the files whose hash a proven checkpoint or an output at home has, with their sizes."""
     proofs: dict[str, bool] = {}
 
     def is_proven(checkpoint: Checkpoint) -> bool:
@@ -88,11 +124,39 @@ def _same(
     same = {}
     for start in range(0, len(alike), _HASHED_AT_ONCE):
         batch = alike[start : start + _HASHED_AT_ONCE]
-        hashes = context.session.call(HashFiles(run_id=context.run_id, files=tuple(batch)), timeout_s=1800.0)
-        for (path, size), sha256 in zip(batch, hashes.sha256, strict=False):
-            if sha256 is not None and any(is_proven(each) for each in here.get((size, sha256), ())):
+        for (path, size), sha256 in zip(batch, _hashes_there(context, batch), strict=False):
+            if sha256 is None:
+                continue
+            if any(is_proven(each) for each in here.get((size, sha256), ())) or results.have(size, sha256):
                 same[path] = size
     return same
+
+
+def _hashes_there(context: SyncContext, batch: Sequence[tuple[str, int]]) -> list[str | None]:
+    """Hash files on the host; None for one that is shorter or longer than listed.
+
+    The host hashes as many bytes as it is asked for, so a byte behind them is asked for, too: there must be none.
+    """
+    asked = [entry for path, size in batch for entry in ((path, size), (path, 1, size))]
+    answer = context.session.call(HashFiles(run_id=context.run_id, files=tuple(asked)), timeout_s=1800.0)
+    if len(answer.sha256) != len(asked):
+        return [None] * len(batch)
+    pairs = zip(answer.sha256[::2], answer.sha256[1::2], strict=True)
+    return [whole if behind is None else None for whole, behind in pairs]
+
+
+def _outputs_at_home(context: SyncContext, entry: RunListing) -> dict[int, list[str]]:
+    """Return the outputs at home, by size, that armada fetched, that nobody touched since, and that the host has as they are.
+
+    One that differs there may be fetched again and replaced: then its bytes would be nowhere.
+    """
+    listed, _ = read_listing(entry)
+    different = {item.path for item in stale(context.home, context.run_id, listed)}
+    found: dict[int, list[str]] = {}
+    for item in listed:
+        if item.size_bytes and item.path not in different:
+            found.setdefault(item.size_bytes, []).append(item.path)
+    return found
 
 
 def _files_at_home(database: Database, run_id: str) -> dict[tuple[int, str], list[Checkpoint]]:

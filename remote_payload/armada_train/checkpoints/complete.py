@@ -130,13 +130,26 @@ def has_weights(checkpoint: Path) -> bool:
 
 
 def name_base_model(checkpoint: Path, name: str) -> None:
-    """Write home's name of the base model into an adapter's configuration: PEFT writes the host's path, which is useless elsewhere."""
-    path = checkpoint / "adapter_config.json"
+    """Write home's name of the base model into an adapter's configuration and model card.
+
+    PEFT writes the host's path into both, which is useless elsewhere, and which the hub refuses in a card.
+    """
+    path, card = checkpoint / "adapter_config.json", checkpoint / "README.md"
     config = _read_object(path)
-    if config:
-        part = path.with_name(f".{path.name}")
-        part.write_text(json.dumps({**config, "base_model_name_or_path": name}, indent=2), encoding="utf-8")
-        part.replace(path)
+    if not config:
+        return
+    there = config.get("base_model_name_or_path")
+    _replace_text(path, json.dumps({**config, "base_model_name_or_path": name}, indent=2))
+    if isinstance(there, str) and len(there) > 1 and card.is_file():
+        text = card.read_text(encoding="utf-8", errors="replace")
+        if there in text:
+            _replace_text(card, text.replace(there, name))
+
+
+def _replace_text(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
 
 
 def read_shapes(folder: Path) -> dict[str, list[int]]:

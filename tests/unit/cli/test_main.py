@@ -46,7 +46,7 @@ def test_a_command_that_is_not_there_is_named_with_the_nearest(
         ("lanch", "did you mean armada launch?"),
         ("status", "did you mean armada ps?"),
         ("cost", "armada --help lists them"),
-        ("report", "armada --help lists them"),
+        ("evaluate", "armada --help lists them"),
     ],
 )
 def test_a_word_that_is_no_command_is_answered_with_a_near_one_only(

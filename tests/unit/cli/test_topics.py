@@ -89,7 +89,7 @@ def test_a_page_is_an_object_with_json(capsys: pytest.CaptureFixture[str], topic
         (["stats"], "did you mean armada help states?"),
         (["expriment"], "did you mean armada help experiment?"),
         (["exit-code"], "did you mean armada help exit-codes?"),
-        (["report"], "armada help lists the commands"),
+        (["evaluate"], "armada help lists the commands"),
         (["cost"], "armada help lists the commands"),
         (["experiment", "sfd"], "armada help experiment sft | script | command"),
         (["experiment", "sft", "train"], "armada help experiment sft | script | command"),
