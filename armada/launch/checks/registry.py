@@ -22,6 +22,8 @@
 | ARM018 | an entry of `files:` that neither the host nor home can get                                                                   |
 | ARM019 | an argument still holds a placeholder that `armada init` wrote                                                                |
 | ARM020 | a module that the script imports and its environment lacks (warns where `setup:` or PYTHONPATH may bring it)                  |
+| ARM021 | memory: weights and optimizer exceed a GPU; or the estimate of the whole training does (warns)                                |
+| ARM022 | `train.max_length` is more than the positions of a hub model (warns)                                                          |
 
 Batch arithmetic, files and their lines are refused earlier, where they are read.
 """
@@ -30,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from armada.launch.checks import gpus, host, model, payload, placeholders, project, scheduler, shell, training
+from armada.launch.checks import gpus, host, memory, model, payload, placeholders, project, scheduler, shell, training
 from armada.launch.checks.check import Answer, Check
 from armada.launch.checks.subject import Subject
 
@@ -55,6 +57,8 @@ CHECKS: dict[str, Callable[[Subject], Answer | None]] = {
     "ARM018": project.check_files,
     "ARM019": placeholders.check_placeholders,
     "ARM020": project.check_imports,
+    "ARM021": memory.check_memory,
+    "ARM022": memory.check_length,
 }
 """A number is never reused. A check returns None if it does not apply."""
 

@@ -13,6 +13,7 @@ from armada.launch.plans.training import Training
 from armada.launch.training.batch import resolve_batch
 from armada.launch.training.dataset import DataFacts, check_data
 from armada.launch.training.hook import check_hooks
+from armada.launch.training.model_facts import ModelFacts, read_folder, tiny_model
 from armada.launch.training.warmstart import Start, find_start
 from armada.provision.content import Content
 from armada.provision.environment_key import has_package
@@ -90,6 +91,8 @@ class SftTask(Task[Sft]):
                 hub_model=settings.hub_model,
                 answer=self._ask_hub(place),
                 max_steps=train.max_steps,
+                facts=self._model_facts(hub),
+                is_divided=training.is_divided,
             ),
         )
 
@@ -107,6 +110,14 @@ class SftTask(Task[Sft]):
         if name is None or from_cache or not place.host.has_internet:
             return HubAnswer()
         return ask_hub(place.session, name, place.variables, self.settings.secrets)
+
+    def _model_facts(self, hub: HubModel | Content | None) -> ModelFacts:
+        """What home can read of the model."""
+        model = self.settings.model
+        if not isinstance(model, str):
+            return tiny_model(model.tiny)
+        folder = hub.source if isinstance(hub, Content) else self.settings.local_model
+        return read_folder(folder) if folder is not None else ModelFacts()
 
     def _wandb(self, place: Place, environment: Environment) -> str | None:
         """What `tracking.wandb: auto` means where runs have no internet; None leaves what the experiment says."""
