@@ -24,6 +24,7 @@
 | ARM020 | a module that the script imports and its environment lacks (warns where `setup:` or PYTHONPATH may bring it)             |
 | ARM021 | memory: weights and optimizer exceed a GPU; or the estimate of the whole training does (warns)                           |
 | ARM022 | `train.max_length` is more than the positions of a hub model (warns)                                                     |
+| ARM023 | W&B online without its key, or its key without its package (warns)                                                       |
 
 Batch arithmetic, files and their lines are refused earlier, where they are read.
 """
@@ -32,7 +33,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from armada.launch.checks import gpus, host, memory, model, payload, placeholders, project, scheduler, shell, training
+from armada.launch.checks import (
+    gpus,
+    host,
+    memory,
+    model,
+    payload,
+    placeholders,
+    project,
+    scheduler,
+    shell,
+    tracking,
+    training,
+)
 from armada.launch.checks.check import Answer, Check
 from armada.launch.checks.subject import Subject
 
@@ -59,6 +72,7 @@ CHECKS: dict[str, Callable[[Subject], Answer | None]] = {
     "ARM020": project.check_imports,
     "ARM021": memory.check_memory,
     "ARM022": memory.check_length,
+    "ARM023": tracking.check_key,
 }
 """A number is never reused. A check returns None if it does not apply."""
 
