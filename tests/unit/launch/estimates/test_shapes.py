@@ -10,6 +10,7 @@ import pytest
 
 from armada.launch.estimates.parameters import count_adapter, count_parameters
 from armada.launch.estimates.shape import LONGEST_CONFIG, UnknownShapeError, parse_config, read_positions, read_shape
+from armada.launch.training.bundled_payload import payload_module
 
 COUNTED: dict[str, Any] = json.loads(Path(__file__).with_name("counted_models.json").read_text())
 """`AutoModelForCausalLM.from_config` (transformers 5.23) and `get_peft_model` (PEFT 0.21.2, r 16, all-linear) on torch's meta device."""
@@ -91,6 +92,7 @@ def test_a_config_that_is_none_is_refused_with_a_reason(text: str | bytes, said:
 )
 def test_the_longest_row_regards_rope_scaling(scaling: object, positions: int) -> None:
     assert read_positions({"max_position_embeddings": 4096, "rope_scaling": scaling}) == positions
+    assert payload_module("model.files").usable_positions(4096, scaling) == positions
 
 
 def test_positions_that_are_missing_or_absurd_are_unknown() -> None:
