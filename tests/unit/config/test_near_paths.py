@@ -50,6 +50,18 @@ def test_a_mistyped_path_is_named_with_its_line_and_the_nearest_one(
     assert wrong.value.hint == f"did you mean {meant}?"
 
 
+def test_a_mistyped_folder_of_a_model_names_the_nearest(project: Path) -> None:
+    (project / "models" / "llama").mkdir(parents=True)
+    (project / "e.yaml").write_text(
+        "name: s\ntask: sft\nmodel: ./model/lama\ndata: {train: [{path: dataset/clean/train.jsonl}]}\n"
+        "train: {global_batch_size: 1, max_steps: 1}\n"
+    )
+    with pytest.raises(ConfigError) as wrong:
+        load_experiment(project / "e.yaml")
+    assert (wrong.value.line, "`model`: there is no folder" in wrong.value.message) == (3, True)
+    assert wrong.value.hint == "did you mean 'models/llama'?"
+
+
 def test_a_path_like_nothing_that_is_there_gets_no_hint(project: Path) -> None:
     assert near_path(project / "zzz", project, Path.exists) is None
     assert near_path(project / "dataset" / "zzz", project, Path.exists) is None
