@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FETCH_S = 12 * 3600.0
 REVISION = "main"
-_WAY = ("HF_ENDPOINT", "HF_HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "HF_HUB_DISABLE_XET")
+_WAY = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "HF_HUB_DISABLE_XET")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _WEIGHTS = (".safetensors", ".bin")
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")

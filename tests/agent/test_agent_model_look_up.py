@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -131,6 +132,8 @@ def test_what_the_hosts_cache_has_of_a_model_need_not_be_downloaded(this_host: H
         part = find(this_host, hub.address, HF_HOME=str(tmp_path / "hf"))["cache"]
         (snapshot / "model.safetensors").write_bytes(b"w" * 5000)
         whole = find(this_host, hub.address, HF_HOME=str(tmp_path / "hf"))
+        moved = {"HF_HOME": str(tmp_path / "other"), "HF_HUB_CACHE": str(tmp_path / "hf" / "hub")}
+        assert find(this_host, hub.address, **moved)["cache"] == whole["cache"] | {"free_bytes": ANY}
     assert [found["size_bytes"] for found in (empty, part, whole["cache"])] == [0, len(CONFIG), 5000 + len(CONFIG)]
     assert whole["size_bytes"] == whole["cache"]["size_bytes"]
     assert whole["cache"]["free_bytes"] > 0

@@ -39,7 +39,7 @@ def describe(
 def _folder(given: Dict[str, str]) -> str:
     """Return the folder that huggingface_hub uses (its `constants.py`)."""
     names = dict(os.environ, **given)
-    if given.get("HF_HOME") is None and names.get("HF_HUB_CACHE"):
+    if names.get("HF_HUB_CACHE"):
         return os.path.expanduser(names["HF_HUB_CACHE"])
     default = os.path.join(names.get("XDG_CACHE_HOME") or os.path.join("~", ".cache"), "huggingface")
     return os.path.join(os.path.expanduser(names.get("HF_HOME") or default), "hub")

@@ -20,7 +20,7 @@ _HUB = "https://huggingface.co"
 _HUB_S = 15.0
 _LONGEST_ANSWER = 32 * 1024 * 1024
 # A plan may set only these variables for access to the hub; all others come from the host.
-_VARIABLES = ("HF_ENDPOINT", "HF_HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "HF_HUB_DISABLE_XET")
+_VARIABLES = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "HF_HUB_DISABLE_XET")
 
 
 class HubFile(NamedTuple):
