@@ -31,10 +31,10 @@ Device = Literal["cuda", "cpu"]
 Sharded = Literal["weights", "gradients", "optimizer"]
 
 SPREAD = 0.15
-"""The peak is expected within this share of the estimate, for models without experts."""
+"""The peak is expected within this share of the estimate, for dense models in 16 or 32 bits."""
 
 WIDE_SPREAD = 0.35
-"""The same for models whose layers were not measured: those with experts, and GPT-2, whose dropout keeps more."""
+"""The same for what was not traced: models with experts, bases in 4 bits, and GPT-2, whose dropout keeps more."""
 
 _MOMENTS = 2
 _NF4_BYTES = 0.516
@@ -206,7 +206,7 @@ def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimat
     worst = max(moments, key=lambda moment: sum(moments[moment]))
     names = ("gradients", "16-bit copies of weights", "activations", "one layer's backward pass", "output head")
     sizes = lasting | dict(zip(names, moments[worst], strict=True))
-    rough = bool(shape.experts) or shape.kind == "gpt2"
+    rough = bool(shape.experts) or shape.kind == "gpt2" or training.method == "qlora"
     return MemoryEstimate(
         moment=worst,
         terms=tuple(Term(name, int(size)) for name, size in sizes.items() if size >= 1),
