@@ -23,13 +23,26 @@ def show_plan(reporter: Reporter, plan: Plan, *, as_json: bool) -> int:
     """
     say_plan(reporter, plan, everything=True)
     if as_json:
-        print_json({"spec": plan.spec.as_json(), "files": plan.files, "checks": _checks(plan)})
+        print_json({"spec": plan.spec.as_json(), "files": plan.files, "checks": _checks(plan), "memory": _memory(plan)})
     refuse_failures(plan.checks, plan.host.name)
     return 0
 
 
 def _checks(plan: Plan) -> list[dict[str, str | None]]:
     return [{"code": c.code, "outcome": c.outcome, "message": c.message, "hint": c.hint} for c in plan.checks]
+
+
+def _memory(plan: Plan) -> dict[str, object] | None:
+    estimate = plan.memory
+    if estimate is None:
+        return None
+    return {
+        "total_bytes": estimate.total_bytes,
+        "low_bytes": estimate.low_bytes,
+        "high_bytes": estimate.high_bytes,
+        "moment": estimate.moment,
+        "terms": [{"name": term.name, "size_bytes": term.size_bytes} for term in estimate.terms],
+    }
 
 
 def say_plan(reporter: Reporter, plan: Plan, *, everything: bool) -> None:

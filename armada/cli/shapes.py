@@ -51,7 +51,9 @@ _CHECKPOINT: Fields = {
 }  # fmt: skip
 _KEY: Fields = {"alias": STR, "algorithm": STR, "fingerprint": STR, "machine": STR}
 _GIVEN_UP: Fields = {"step": INT, "digest": STR, "size_bytes": INT}
-_PLAN: Fields = {"spec": OBJ, "files": OBJ, "checks": [{"code": STR, "outcome": STR, "message": STR, "hint": STR_}]}
+_PLAN: Fields = {
+    "spec": OBJ, "files": OBJ, "checks": [{"code": STR, "outcome": STR, "message": STR, "hint": STR_}], "memory": OBJ_,
+}  # fmt: skip
 _TRANSFER: Fields = {"method": STR, "reason": STR, "round_trip_s": NUM}
 _CHECKED: Shape = [{**_FORMAT, "name": STR, "reachable": BOOL, "error?": STR, "facts?": OBJ, "transfer?": _TRANSFER}]
 _TRUSTED: Fields = {**_FORMAT, "host": STR, "ssh": STR, "offered": [_KEY], "pinned_before": [_KEY], "pinned": BOOL}

@@ -101,8 +101,20 @@ class AskEnvironments(Request[EnvironmentStates]):
     keys: Many[EnvironmentKey]
 
 
+class HubCache(Message):
+    """What the host's Hugging Face cache has of a model. `shares_disk`: the cache is on the disk of the host's root."""
+
+    size_bytes: Size
+    free_bytes: Size
+    shares_disk: bool
+
+
 class FoundModel(Message):
-    """A model on the hub, and whether the host has it. `refused`: the hub answered with an error."""
+    """A model on the hub, and whether the host has it.
+
+    `refused`: the hub answered with an error. `denied`: the hub lists its files, but lets only some users read them.
+    `config`: its config.json; `config_problem`: why there is none.
+    """
 
     commit: Text | None
     path: Text | None
@@ -110,6 +122,10 @@ class FoundModel(Message):
     size_bytes: Size | None
     error: Line | None
     refused: bool
+    denied: Line | None = None
+    config: Text | None = None
+    config_problem: Line | None = None
+    cache: HubCache | None = None
 
 
 class FindModel(Request[FoundModel]):

@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from armada.config.checkpoints import Checkpoint, Count, ResumeSettings
-from armada.config.documents import Document, shown
+from armada.config.documents import Document, Location, shown
 from armada.config.files import Files
+from armada.config.near_paths import near_path
 from armada.config.requirements import Requirement
 from armada.config.schedulers import Duration, Line, Size
 from armada.config.settings import (
@@ -27,6 +28,7 @@ from armada.config.sync import SyncSettings
 from armada.config.tasks.job_environment import EnvironmentChoice, JobEnvironment
 from armada.config.tasks.registry import tasks_with
 from armada.config.training import Data
+from armada.errors import ConfigError
 from armada.units import DURATION, duration_s
 
 StallAfter = Annotated[FilledText, shaped(re.compile(f"never|{DURATION.pattern}"), blanks=True)]
@@ -160,17 +162,18 @@ class Experiment(Settings):
             ConfigError: One is not there.
         """
         if self.code is not None and not self.code.is_dir():
-            place = document.value_place(("code",))
-            raise place.error(f"`code`: there is no folder {shown(str(self.code), 500)}")
+            raise no_folder(document, ("code",), "code", self.code)
         for split in ("train", "eval"):
             for index, item in enumerate(getattr(self.data, split, ())):
                 if item.path is not None and not self.is_data(item.path):
                     place = document.value_place(("data", split, index, "path"))
-                    raise place.error(f"`data.{split}[{index}].path`: there is no file {shown(str(item.path), 500)}")
+                    message = f"`data.{split}[{index}].path`: there is no file {shown(str(item.path), 500)}"
+                    raise place.error(message, near_path(item.path, _folder(document), self.is_data))
         for name, source in self.files.items():
             if source.path is not None and not (source.path.is_file() or source.path.is_dir()):
                 place = document.value_place(("files", name))
-                raise place.error(f"`files.{name}`: there is no file or folder {shown(str(source.path), 500)}")
+                message = f"`files.{name}`: there is no file or folder {shown(str(source.path), 500)}"
+                raise place.error(message, near_path(source.path, _folder(document), Path.exists))
         if isinstance(self.environment, JobEnvironment):
             return self.model_copy(update={"requirement_lines": self.environment.read(document)})
         return self
@@ -246,4 +249,15 @@ def find_file(document: Document, key: str, file: Path | None) -> None:
         ConfigError: It is not there.
     """
     if file is not None and not file.is_file():
-        raise document.value_place((key,)).error(f"`{key}`: there is no file {shown(str(file), 500)}")
+        message = f"`{key}`: there is no file {shown(str(file), 500)}"
+        raise document.value_place((key,)).error(message, near_path(file, _folder(document), Path.is_file))
+
+
+def no_folder(document: Document, location: Location, key: str, folder: Path) -> ConfigError:
+    """Return the error about a folder that is not there, with the nearest name."""
+    message = f"`{key}`: there is no folder {shown(str(folder), 500)}"
+    return document.value_place(location).error(message, near_path(folder, _folder(document), Path.is_dir))
+
+
+def _folder(document: Document) -> Path:
+    return document.path.absolute().parent

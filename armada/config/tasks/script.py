@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, field_validator
 
 from armada.config.documents import Document, shown
+from armada.config.near_paths import near_path
 from armada.config.settings import FilePath, FilledText, Text, problem
 from armada.config.tasks.experiment import find_file
 from armada.config.tasks.own_job import OwnJob
@@ -42,7 +43,9 @@ class Script(OwnJob):
         found = super().find_files(document)
         if not (self.code / self.script).is_file():
             place = document.value_place(("script",))
-            raise place.error(f"`script`: there is no file {shown(str(self.code / self.script), 500)}")
+            path = self.code / self.script
+            message = f"`script`: there is no file {shown(str(path), 500)}"
+            raise place.error(message, near_path(path, self.code, Path.is_file))
         find_file(document, "accelerate", self.accelerate)
         return found
 

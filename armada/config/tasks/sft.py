@@ -10,8 +10,9 @@ from pydantic import Field, field_validator, model_validator
 from armada.config.checkpoints import Checkpoint, ResumeSettings
 from armada.config.documents import Document, shown
 from armada.config.model_names import mistyped_folder
+from armada.config.near_paths import near_path
 from armada.config.settings import FilePath, FilledText, SchemaPart, problem
-from armada.config.tasks.experiment import Experiment, StallAfter, find_file
+from armada.config.tasks.experiment import Experiment, StallAfter, find_file, no_folder
 from armada.config.tracking import Tracking
 from armada.config.training import HUB_ID, Data, Evaluation, Lora, StartFrom, TinyChoice, Train
 
@@ -69,8 +70,7 @@ class Sft(Experiment):
     def find_files(self, document: Document) -> Self:
         start = self.start_from.path if self.start_from else None
         if start is not None and not start.is_dir():
-            place = document.value_place(("start_from", "path"))
-            raise place.error(f"`start_from.path`: there is no folder {shown(str(start), 500)}")
+            raise no_folder(document, ("start_from", "path"), "start_from.path", start)
         find_file(document, "accelerate", self.accelerate)
         find_file(document, "deepspeed", self.deepspeed)
         found = super().find_files(document)
@@ -137,7 +137,9 @@ def _named_model(name: str, document: Document) -> str:
         return str(folder)
     place = document.value_place(("model",))
     if name.startswith(("/", "./", "../", "~")) or name in {".", ".."}:
-        raise place.error(f"`model`: there is no folder {shown(str(folder), 500)}")
+        raise place.error(
+            f"`model`: there is no folder {shown(str(folder), 500)}", near_path(folder, base, Path.is_dir)
+        )
     if not HUB_ID.fullmatch(name):
         raise place.error(f"`model`: {shown(name)} is neither a folder nor a hub id", "a hub id reads owner/name")
     if meant := mistyped_folder(name, base):

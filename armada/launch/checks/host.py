@@ -24,17 +24,36 @@ def check_disk(subject: Subject) -> Answer:
     """Compare the size of environment, files and checkpoints with the free space."""
     free = subject.facts.disk.free_bytes
     downloads = sum(file.size_bytes or 0 for file in subject.files if file.link is None)
+    model, elsewhere = _model_download(subject)
+    if elsewhere is not None:
+        return elsewhere
     travelling = subject.travelling_bytes + subject.fetched_bytes + downloads
     checkpoints = subject.checkpoint_bytes
     environment = ENVIRONMENT_BYTES["cuda" if subject.gpus else "cpu"] if subject.environment_missing else 0
-    needed = travelling + environment + checkpoints + FLOOR_BYTES
+    needed = travelling + model + environment + checkpoints + FLOOR_BYTES
     parts = f"files {amount(travelling)}, environment {amount(environment)}, checkpoints {amount(checkpoints)}"
+    parts += f", model {amount(model)}" if model else ""
     what = f"{amount(needed)} of {amount(free)} free ({parts})"
     if needed > free:
         return fail(
             f"not enough disk on the host: {what}", "free some space, or move the host's `root:` to another disk"
         )
     return ok(f"disk: {what}")
+
+
+def _model_download(subject: Subject) -> tuple[int, Answer | None]:
+    """Return what the run downloads of its model to the disk of the host's root, or a failure if the cache's own disk is full."""
+    answer = subject.trained.answer if subject.trained is not None else None
+    if answer is None or answer.cache is None:
+        return 0, None  # ARM016 compares the whole model with the disk
+    missing, free = answer.missing_bytes, answer.cache.free_bytes
+    if answer.cache.shares_disk:
+        return missing, None
+    if missing <= free:
+        return 0, None
+    disk = f"the disk of the host's Hugging Face cache has {amount(free)} free"
+    hint = "free some space, or set HF_HOME in `env:` to a folder on another disk"
+    return 0, fail(f"the model is {amount(missing)} to download, and {disk}", hint)
 
 
 def check_rsync(subject: Subject) -> Answer:

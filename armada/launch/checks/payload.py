@@ -64,12 +64,17 @@ def _is_here(training: Any, model: Path | None) -> bool:
 
 def _lacking(training: Any, environment: Environment) -> list[str]:
     """Return packages that the payload will import but that the environment's lists do not name."""
+    needed = payload_module("training.libraries").needed_packages(training)
+    return [name.replace("_", "-") for name in needed if lacks_package(environment, name)]
+
+
+def lacks_package(environment: Environment, name: str) -> bool:
+    """Return whether an environment's lists do not name a package; files and URLs in them may install any."""
     lines = environment.requirements.splitlines()
     if not all(_PINNED.fullmatch(line.partition(";")[0].strip()) for line in lines):
-        return []  # files and URLs may install any package
+        return False
     named = environment.requirements + (environment.optional or "")
-    needed = payload_module("training.libraries").needed_packages(training)
-    return [name.replace("_", "-") for name in needed if not any(has_package(named, n) for n in _spellings(name))]
+    return not any(has_package(named, spelling) for spelling in _spellings(name))
 
 
 def _spellings(package: str) -> set[str]:

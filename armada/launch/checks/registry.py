@@ -1,27 +1,30 @@
 """The list of checks by number. A new check is a function in its family's module, and a line here.
 
-| check  | refuses or warns                                                                                                              |
-|--------|-------------------------------------------------------------------------------------------------------------------------------|
-| ARM001 | more GPUs are requested than the host has                                                                                     |
-| ARM002 | the host's GPUs are not the profile's kind (warns)                                                                            |
-| ARM003 | bf16 on a GPU without it (compute capability below 8.0)                                                                       |
-| ARM004 | a secret the experiment names is not in home's environment                                                                    |
-| ARM005 | disk on the host: environment, files and checkpoints against what is free                                                     |
-| ARM006 | rsync is missing there or here: files are sent as a tar stream through the agent                                              |
-| ARM007 | the host's clock is off (warns)                                                                                               |
-| ARM008 | the checkpoint interval exceeds the run's length (warns: only the last one is saved)                                          |
-| ARM009 | links and other files in the project that are not sent; ignored files that the job names (warns)                              |
-| ARM010 | the project has uncommitted changes (warns: the snapshot contains them)                                                       |
-| ARM011 | memory: more processes than the host has cores for (warns)                                                                    |
-| ARM012 | the host's batch system could never run the job; or not now (warns, with the reason)                                          |
-| ARM013 | W&B online where runs have no internet (offline records are synced home)                                                      |
-| ARM014 | a line of the host's `setup:` fails                                                                                           |
-| ARM015 | what the payload itself would refuse: settings, model or environment                                                          |
-| ARM016 | a hub id that the hub refuses (warns without HF_TOKEN); or a model that is too large, or an id that may mean a folder (warns) |
-| ARM017 | variables of the shell that a training may need but the job does not see (warns, with their names)                            |
-| ARM018 | an entry of `files:` that neither the host nor home can get                                                                   |
-| ARM019 | an argument still holds a placeholder that `armada init` wrote                                                                |
-| ARM020 | a module that the script imports and its environment lacks (warns where `setup:` or PYTHONPATH may bring it)                  |
+| check  | refuses or warns                                                                                                         |
+|--------|--------------------------------------------------------------------------------------------------------------------------|
+| ARM001 | more GPUs are requested than the host has                                                                                |
+| ARM002 | the host's GPUs are not the profile's kind (warns)                                                                       |
+| ARM003 | bf16 on a GPU without it (compute capability below 8.0)                                                                  |
+| ARM004 | a secret the experiment names is not in home's environment                                                               |
+| ARM005 | disk on the host: environment, files, the model and checkpoints against what is free                                     |
+| ARM006 | rsync is missing there or here: files are sent as a tar stream through the agent                                         |
+| ARM007 | the host's clock is off (warns)                                                                                          |
+| ARM008 | the checkpoint interval exceeds the run's length (warns: only the last one is saved)                                     |
+| ARM009 | links and other files in the project that are not sent; ignored files that the job names (warns)                         |
+| ARM010 | the project has uncommitted changes (warns: the snapshot contains them)                                                  |
+| ARM011 | memory: more processes than the host has cores for (warns)                                                               |
+| ARM012 | the host's batch system could never run the job; or not now (warns, with the reason)                                     |
+| ARM013 | W&B online where runs have no internet (offline records are synced home)                                                 |
+| ARM014 | a line of the host's `setup:` fails                                                                                      |
+| ARM015 | what the payload itself would refuse: settings, model or environment                                                     |
+| ARM016 | a hub id that the hub refuses (warns without HF_TOKEN); or one not looked up, is too large, or may mean a folder (warns) |
+| ARM017 | variables of the shell that a training may need but the job does not see (warns, with their names)                       |
+| ARM018 | an entry of `files:` that neither the host nor home can get                                                              |
+| ARM019 | an argument still holds a placeholder that `armada init` wrote                                                           |
+| ARM020 | a module that the script imports and its environment lacks (warns where `setup:` or PYTHONPATH may bring it)             |
+| ARM021 | memory: weights and optimizer exceed a GPU; or the estimate of the whole training does (warns)                           |
+| ARM022 | `train.max_length` is more than the positions of a hub model (warns)                                                     |
+| ARM023 | W&B online without its key, or its key without its package (warns)                                                       |
 
 Batch arithmetic, files and their lines are refused earlier, where they are read.
 """
@@ -30,7 +33,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from armada.launch.checks import gpus, host, model, payload, placeholders, project, scheduler, shell, training
+from armada.launch.checks import (
+    gpus,
+    host,
+    memory,
+    model,
+    payload,
+    placeholders,
+    project,
+    scheduler,
+    shell,
+    tracking,
+    training,
+)
 from armada.launch.checks.check import Answer, Check
 from armada.launch.checks.subject import Subject
 
@@ -55,6 +70,9 @@ CHECKS: dict[str, Callable[[Subject], Answer | None]] = {
     "ARM018": project.check_files,
     "ARM019": placeholders.check_placeholders,
     "ARM020": project.check_imports,
+    "ARM021": memory.check_memory,
+    "ARM022": memory.check_length,
+    "ARM023": tracking.check_key,
 }
 """A number is never reused. A check returns None if it does not apply."""
 

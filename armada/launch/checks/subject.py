@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from armada.launch.checks.check import SchedulerAnswer
+from armada.launch.training.model_facts import ModelFacts
 from armada.provision.hub import HubAnswer
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Trained:
         hub_model: The model's id, if it is a hub id.
         answer: The hub's answer about that model.
         max_steps: The number of steps; None if the number of epochs limits the training.
+        facts: The model's shape, as far as home knows it.
+        is_divided: DeepSpeed divides or moves weights and optimizer, as its file says.
     """
 
     section: TrainingSection
@@ -44,6 +47,8 @@ class Trained:
     hub_model: str | None = None
     answer: HubAnswer = field(default_factory=HubAnswer)
     max_steps: int | None = None
+    facts: ModelFacts = field(default_factory=ModelFacts)
+    is_divided: bool = False
 
 
 @dataclass(frozen=True, slots=True)

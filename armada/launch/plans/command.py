@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from armada.config.tasks.command import Command
 from armada.launch.plans.job_data import plan_job_data
 from armada.launch.plans.task import Parts, Task
-from armada.launch.plans.tracking import tracking_variables
+from armada.launch.plans.tracking import tracking_imports, tracking_variables
 from armada.launch.plans.watch import watch_of
 from armada.provision.script_imports import required_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from armada.launch.plans.task import Place
 
 
@@ -31,14 +29,16 @@ class CommandTask(Task[Command]):
             environment=environment,
             is_active=is_built or existing is not None,
             existing=existing,
-            imports=self._imports() if existing is not None or environment is not None else {},
+            imports=tracking_imports(self.settings) | self._imports()
+            if existing is not None or environment is not None
+            else {},
             variables=tracking_variables(self.settings, place),
             contents=tuple(data.contents),
             links=tuple(data.links),
             watch=watch_of(self.settings),
         )
 
-    def _imports(self) -> Mapping[str, str]:
+    def _imports(self) -> dict[str, str]:
         """Return what the first Python source of the project that the command names imports."""
         if self.snapshot is None:
             return {}

@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from armada.launch.checks.memory import estimate_launch
 from armada.launch.checks.registry import check_launch
 from armada.launch.checks.subject import Subject
 from armada.launch.engines.engine import ask_scheduler, job_files, scheduler_settings
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from armada.config.profiles import Profile
     from armada.config.tasks.experiment import Experiment
     from armada.launch.checks.check import Check
+    from armada.launch.estimates.memory import MemoryEstimate
     from armada.launch.plans.task import Parts, Task
     from armada.launch.training.batch import Batch
     from armada.paths import HostPaths
@@ -79,6 +81,8 @@ class Plan:
     facts: Facts
     hub: HubModel | None = None
     job_files: JobFiles = field(default_factory=JobFiles)
+    memory: MemoryEstimate | None = None
+    """Of each process of a training, where it can be estimated."""
 
 
 def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | None = None) -> Plan:
@@ -130,6 +134,7 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
         checks=check_launch(subject),
         hub=parts.hub,
         job_files=staged,
+        memory=estimate_launch(subject),
         dataset_rows=task.rows,
         counts_on_host=task.counts_on_host,
         facts=place.facts,

@@ -8,7 +8,7 @@ from armada.config.tasks.script import Script
 from armada.errors import ConfigError
 from armada.launch.plans.job_data import plan_job_data
 from armada.launch.plans.task import Parts, Task
-from armada.launch.plans.tracking import tracking_variables
+from armada.launch.plans.tracking import tracking_imports, tracking_variables
 from armada.launch.plans.watch import watch_of
 from armada.launch.training.accelerate import launch_environment, render_accelerate
 from armada.launch.training.config_files import Facts, read_user_files
@@ -55,13 +55,16 @@ class ScriptTask(Task[Script]):
             environment=environment,
             is_active=existing is not None,
             existing=existing,
-            imports=required_modules(self.snapshot, settings.script) if self.snapshot is not None else {},
+            imports=tracking_imports(settings) | self._imports(),
             contents=(*data.contents, payload),
             links=tuple(data.links),
             files={"launch/accelerate.yaml": self._accelerate(place, profile)},
             watch=watch_of(settings),
             precision=profile.train.precision,
         )
+
+    def _imports(self) -> dict[str, str]:
+        return required_modules(self.snapshot, self.settings.script) if self.snapshot is not None else {}
 
     def _refuse_what_stays(self) -> None:
         """Refuse a script that does not travel with its code."""

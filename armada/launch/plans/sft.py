@@ -13,6 +13,7 @@ from armada.launch.plans.training import Training
 from armada.launch.training.batch import resolve_batch
 from armada.launch.training.dataset import DataFacts, check_data
 from armada.launch.training.hook import check_hooks
+from armada.launch.training.model_facts import ModelFacts, read_folder, read_model, tiny_model
 from armada.launch.training.warmstart import Start, find_start
 from armada.provision.content import Content
 from armada.provision.environment_key import has_package
@@ -70,6 +71,7 @@ class SftTask(Task[Sft]):
             start=self.start,
         )
         contents, section = training.contents(), training.section()
+        answer = self._ask_hub(place)
         return Parts(
             argv=training.argv(),
             variables=training.variables(),
@@ -88,8 +90,10 @@ class SftTask(Task[Sft]):
                 model=hub.source if isinstance(hub, Content) else settings.local_model,
                 kind=self.data.kind,
                 hub_model=settings.hub_model,
-                answer=self._ask_hub(place),
+                answer=answer,
                 max_steps=train.max_steps,
+                facts=self._model_facts(hub, answer),
+                is_divided=training.is_divided,
             ),
         )
 
@@ -107,6 +111,21 @@ class SftTask(Task[Sft]):
         if name is None or from_cache or not place.host.has_internet:
             return HubAnswer()
         return ask_hub(place.session, name, place.variables, self.settings.secrets)
+
+    def _model_facts(self, hub: HubModel | Content | None, answer: HubAnswer) -> ModelFacts:
+        """What home can read of the model."""
+        model = self.settings.model
+        if not isinstance(model, str):
+            return tiny_model(model.tiny)
+        folder = hub.source if isinstance(hub, Content) else self.settings.local_model
+        if folder is not None:
+            return read_folder(folder)
+        told = hub if isinstance(hub, HubModel) else answer
+        if told.config is not None:
+            return read_model(told.config)
+        return ModelFacts(
+            problem=told.config_problem or answer.refused or answer.unreachable or "the hub was not asked"
+        )
 
     def _wandb(self, place: Place, environment: Environment) -> str | None:
         """What `tracking.wandb: auto` means where runs have no internet; None leaves what the experiment says."""

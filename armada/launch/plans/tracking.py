@@ -11,6 +11,13 @@ if TYPE_CHECKING:
 _MODES = {"online": "online", "offline": "offline", "off": "disabled"}
 
 
+def tracking_imports(settings: OwnJob) -> dict[str, str]:
+    """Return W&B's package, with the place that asks for it, if the experiment insists on W&B."""
+    if settings.tracking is None or settings.tracking.wandb not in ("online", "offline"):
+        return {}
+    return {"wandb": settings.places.get("tracking.wandb", "tracking.wandb")}
+
+
 def tracking_variables(settings: OwnJob, place: Place) -> dict[str, str]:
     """The variables of the experiment's `tracking`, less those that the experiment or its profile sets itself.
 

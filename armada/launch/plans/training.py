@@ -116,6 +116,12 @@ class Training:
             )
         )
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether DeepSpeed decides where weights and optimizer are."""
+        keys = {*self.files.accelerate, *self.profile.accelerate}
+        return self.files.deepspeed is not None or "deepspeed_config" in keys
+
     def contents(self) -> tuple[Content, ...]:
         """Everything that is sent.
 

@@ -20,7 +20,7 @@ _HUB = "https://huggingface.co"
 _HUB_S = 15.0
 _LONGEST_ANSWER = 32 * 1024 * 1024
 # A plan may set only these variables for access to the hub; all others come from the host.
-_VARIABLES = ("HF_ENDPOINT", "HF_HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "HF_HUB_DISABLE_XET")
+_VARIABLES = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "HF_HUB_DISABLE_XET")
 
 
 class HubFile(NamedTuple):
@@ -110,6 +110,37 @@ def list_files(kind: str, repo: str, revision: str, params: Dict[str, Any]) -> T
     if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
         raise HubError("%s returned no commit for %s" % (address, repo), refused=False)
     return commit, found
+
+
+def read_file(kind: str, repo: str, commit: str, name: str, params: Dict[str, Any], most: int) -> bytes:
+    """Read a small file of a repository.
+
+    Args:
+        kind: `models` or `datasets`.
+        repo: The repository's id.
+        commit: One of its commits.
+        name: The file.
+        params: The request's parameters, with `variables` and `token`.
+        most: The most bytes to read.
+
+    Raises:
+        HubError: `refused`: only some users may read it; else it is longer, or cannot be read.
+    """
+    prefix = "" if kind == "models" else kind + "/"
+    place = "%s/%s%s/resolve/%s/%s" % (endpoint(params), prefix, repo, commit, urllib.parse.quote(name))
+    request = urllib.request.Request(place)  # noqa: S310  # `endpoint` checks the scheme
+    if params.get("token") is not None:
+        request.add_unredirected_header("Authorization", "Bearer " + parameters.text(params, "token"))
+    try:
+        with redirects.open_url(request, _HUB_S) as said:
+            content: bytes = said.read(most + 1)
+    except urllib.error.HTTPError as error:
+        raise HubError("answered %d for %s" % (error.code, name), refused=error.code in (401, 403))
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise HubError("%s cannot be read: %.300s" % (name, error), refused=False)
+    if len(content) > most:
+        raise HubError("%s is longer than %d kB" % (name, most // 1000), refused=False)
+    return content
 
 
 def choose_files(names: List[str]) -> List[str]:

@@ -9,11 +9,13 @@ from armada_agent.errors import AgentError
 from armada_agent.foundation import files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import trust
-from armada_agent.provision import environment, hub_listing
-from armada_agent.provision.hub_listing import COMMIT, HubError
+from armada_agent.provision import environment, hub_cache, hub_listing
+from armada_agent.provision.hub_listing import COMMIT, HubError, HubFile
 
 _DROPPED = ("HF_HUB_OFFLINE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "TRANSFORMERS_OFFLINE", "PYTHONPATH")
 _SHOWN_LINES = 15
+_LONGEST_CONFIG = 1000 * 1000
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 # Runs in the environment's Python. Its input comes over stdin: process lists would show a token.
 _FETCH = """
 import hashlib, json, os, sys, threading
@@ -55,22 +57,27 @@ def find(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Returns:
         `commit` and `path`, null if unknown; `present`; `size_bytes` to download; `error` if the hub did not answer;
-        `refused` if it answered with an error.
+        `refused` if it answered with an error; `denied` if only some users may read its files; `config`, its config.json,
+        or `config_problem`; `cache`, what the host's Hugging Face cache has of it.
     """
     repo, revision = _checked(params)
     answer: Dict[str, Any] = {"commit": None, "path": None, "present": False, "size_bytes": None, "error": None}
-    answer["refused"] = False
+    answer.update(refused=False, denied=None, config=None, config_problem=None, cache=None)
     commit: Optional[str] = None
     try:
-        commit, wanted, size = _look_up(repo, revision, params)
+        commit, found = _list(repo, revision, params)
     except HubError as error:
         commit = _Shelf(call.root, repo).remembered(revision)
         answer.update(error=error.message[:2000], refused=error.refused)
     else:
-        answer["size_bytes"] = size
-        if not wanted:
+        answer["size_bytes"] = sum(file.size for file in found.values())
+        lacking = _lacking(found)
+        if lacking is not None:
             commit = None
-            answer.update(error="%s holds no files at %s" % (repo, revision), refused=True)
+            answer.update(error="%s %s at %s" % (repo, lacking, revision), refused=True)
+        elif commit is not None:
+            answer.update(_read_config(repo, commit, found, params))
+            answer["cache"] = hub_cache.describe(call.root, repo, commit, found, hub_listing.variables(params))
     if commit is not None:
         path = _Shelf(call.root, repo).folder(commit)
         answer.update(commit=commit, path=path, present=os.path.isdir(path))
@@ -143,23 +150,46 @@ def _checked(params: Dict[str, Any]) -> Tuple[str, str]:
     return hub_listing.checked_names(parameters.text(params, "repo"), parameters.text(params, "revision"))
 
 
-def _look_up(repo: str, revision: str, params: Dict[str, Any]) -> Tuple[str, List[str], int]:
-    """Query the hub for a revision's commit, the files to download, and their total size in bytes."""
+def _list(repo: str, revision: str, params: Dict[str, Any]) -> Tuple[str, Dict[str, HubFile]]:
+    """Query the hub for a revision's commit, and for the files to download."""
     commit, found = hub_listing.list_files("models", repo, revision, params)
-    wanted = hub_listing.choose_files(sorted(found))
-    return commit, wanted, sum(found[name].size for name in wanted)
+    return commit, {name: found[name] for name in hub_listing.choose_files(sorted(found))}
+
+
+def _lacking(found: Dict[str, HubFile]) -> Optional[str]:
+    """Return what a repository lacks to be a model that transformers loads, or None."""
+    if not found:
+        return "holds no files"
+    if "config.json" not in found and "adapter_config.json" not in found:
+        return "has no config.json, which transformers needs,"
+    if not any(name.endswith(_WEIGHTS) for name in found):
+        return "has no weights that transformers reads"
+    return None
+
+
+def _read_config(repo: str, commit: str, found: Dict[str, HubFile], params: Dict[str, Any]) -> Dict[str, Any]:
+    """Read config.json, which also shows whether this token may read the repository's files."""
+    if "config.json" not in found:
+        return {"config_problem": "it has no config.json"}
+    try:
+        content = hub_listing.read_file("models", repo, commit, "config.json", params, _LONGEST_CONFIG)
+        return {"config": content.decode("utf-8")}
+    except HubError as error:
+        return {"denied" if error.refused else "config_problem": error.message[:400]}
+    except ValueError:
+        return {"config_problem": "its config.json is not text"}
 
 
 def _fetch(
     call: Call, python: str, repo: str, commit: str, staging: str, params: Dict[str, Any], lock: Optional[int]
 ) -> None:
     try:
-        _, wanted, _ = _look_up(repo, commit, params)
+        _, wanted = _list(repo, commit, params)
     except HubError as error:
         raise AgentError("environment", error.message)
     variables = {name: value for name, value in os.environ.items() if name not in _DROPPED}
     variables.update(hub_listing.variables(params), HF_HUB_DISABLE_PROGRESS_BARS="1", HF_HUB_DISABLE_TELEMETRY="1")
-    asked = {"repo": repo, "commit": commit, "folder": staging, "files": wanted, "token": params.get("token")}
+    asked = {"repo": repo, "commit": commit, "folder": staging, "files": sorted(wanted), "token": params.get("token")}
     said: List[str] = []
 
     def take(line: str) -> None:

@@ -3,7 +3,7 @@
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any
+from typing import Any, Optional, Tuple
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -37,4 +37,14 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             shown = "%s://%s" % (new.scheme, new.hostname)
             why = "it redirects to %.200s, where the file can be changed on its way" % shown
             raise urllib.error.HTTPError(req.full_url, code, why, headers, fp)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+        followed = super().redirect_request(req, fp, code, msg, headers, newurl)
+        token = req.unredirected_hdrs.get("Authorization")
+        if followed is not None and token is not None and _origin(old) == _origin(new):
+            # The hub redirects a gated model's small files to another path of its own, which asks for the token again.
+            followed.add_unredirected_header("Authorization", token)
+        return followed
+
+
+def _origin(address: urllib.parse.SplitResult) -> Tuple[str, Optional[str], Optional[int]]:
+    ports = {"http": 80, "https": 443}
+    return address.scheme, address.hostname, address.port or ports.get(address.scheme)

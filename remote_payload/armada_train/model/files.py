@@ -33,6 +33,10 @@ _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes that know only the tokens named in their files; others define an end token of their own."""
 
 _POSITIONS = ("max_position_embeddings", "n_positions")
+_SCALED = ("linear", "dynamic", "yarn")
+"""Kinds of RoPE scaling that extend `max_position_embeddings`."""
+
+_MOST_FACTOR = 10_000
 _LEARNED = ("wpe", "embed_positions", "position_embeddings")
 """Names of learned position embeddings; positions beyond them cannot be looked up."""
 
@@ -226,8 +230,26 @@ def _check_vocabulary(folder: Path, config: dict[str, Any], tokenizer: Tokenizer
         )
 
 
+def usable_positions(positions: Any, scaling: Any) -> int | None:
+    """Return how many positions a model is made for, with its RoPE scaling.
+
+    Args:
+        positions: Its `max_position_embeddings`; Llama 3's contain the scaling already.
+        scaling: Its `rope_scaling`, or `rope_parameters` as transformers 5 calls them.
+    """
+    if not isinstance(positions, int) or not isinstance(scaling, dict):
+        return positions if isinstance(positions, int) else None
+    factor = scaling.get("factor")
+    if (scaling.get("rope_type") or scaling.get("type")) not in _SCALED or not isinstance(factor, (int, float)):
+        return positions
+    original = scaling.get("original_max_position_embeddings")
+    base = original if isinstance(original, int) else positions
+    return max(positions, int(base * factor)) if 1 <= factor <= _MOST_FACTOR else positions
+
+
 def _positions(config: dict[str, Any]) -> int | None:
-    return next((config[key] for key in _POSITIONS if isinstance(config.get(key), int)), None)
+    positions = next((config[key] for key in _POSITIONS if isinstance(config.get(key), int)), None)
+    return usable_positions(positions, config.get("rope_scaling") or config.get("rope_parameters"))
 
 
 def _content(token: Any) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from armada_train.failure import PayloadFailure
-from armada_train.model.files import describe_positions, has_learned_positions, refuse_unmatched
+from armada_train.model.files import describe_positions, has_learned_positions, refuse_unmatched, usable_positions
 from armada_train.specification.section import bad_spec
 from armada_train.specification.values import Schedule, Training
 
@@ -71,7 +71,9 @@ def _check_positions(training: Training, model: Any, modules: Sequence[str], par
     longest = training.schedule.max_length
     if parts:
         longest = max((_longest(part.fitted.lengths, training.schedule) for part in parts), default=0)
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    config = model.config.get_text_config()
+    scaling = getattr(config, "rope_scaling", None) or getattr(config, "rope_parameters", None)
+    positions = usable_positions(getattr(config, "max_position_embeddings", None), scaling)
     finding = describe_positions(longest, positions)
     if finding is None:
         return []

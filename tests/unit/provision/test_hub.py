@@ -112,7 +112,7 @@ def test_only_a_hub_that_answers_says_anything_against_a_model(monkeypatch: pyte
     monkeypatch.setenv("HF_TOKEN", "secret")
     assert ask(Asked(size_bytes=5, error=None, refused=False)) == HubAnswer(size_bytes=5)
     silent = Asked(size_bytes=None, error="cannot be reached", refused=False)
-    assert ask(silent) == HubAnswer()
+    assert ask(silent) == HubAnswer(unreachable="cannot be reached")
     assert (silent.question["token"], silent.question["variables"]) == (None, {"HF_ENDPOINT": "http://h"})
     refusing = Asked(size_bytes=None, error="says 404\x1b[2J", refused=True)
     assert ask(refusing, "HF_TOKEN") == HubAnswer("says 404\N{REPLACEMENT CHARACTER}[2J", token=True)

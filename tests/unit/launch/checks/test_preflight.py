@@ -14,6 +14,7 @@ from armada.config.tracking import Tracking
 from armada.launch.checks.check import Answer, Check, SchedulerAnswer
 from armada.launch.checks.registry import check_launch
 from armada.launch.checks.subject import Subject, Trained
+from armada.protocol.environment import HubCache
 from armada.protocol.spec import TrackingSection, TrainingSection
 from armada.provision.environment import Environment
 from armada.provision.hub import HubAnswer
@@ -83,6 +84,22 @@ def test_what_may_change_is_a_warning_and_what_never_can_run_is_refused(
             "fail",
             "model models/v3: https://huggingface.co says 404",
         ),
+        (
+            HubAnswer(unreachable="the hub cannot be reached from here"),
+            "warn",
+            "model models/v3 was not looked up: the hub cannot be reached from here",
+        ),
+        (
+            HubAnswer(denied="answered 401 for config.json"),
+            "warn",
+            "model models/v3: the hub shows it, but lets only some users read its files (answered 401 for config.json)",
+        ),
+        (HubAnswer(denied="answered 403 for config.json", token=True), "fail", "lets only some users read its files"),
+        (
+            HubAnswer(size_bytes=5_000_000, cache=HubCache(size_bytes=5_000_000, free_bytes=1, shares_disk=True)),
+            "ok",
+            "is a hub id: 5.0 MB, which the host has",
+        ),
     ],
 )
 def test_what_the_hub_says_of_a_model_is_said_before_anything_starts(
@@ -91,6 +108,52 @@ def test_what_the_hub_says_of_a_model_is_said_before_anything_starts(
     experiment = Sft.model_construct(name="e", task="sft", model="models/v3", origin=tmp_path / "e.yaml")
     check = of_hub(experiment, answer)
     assert check is not None
+    assert check.outcome == outcome
+    assert said in check.message
+
+
+def test_a_mistyped_hub_id_names_the_nearest_model_in_homes_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    (tmp_path / "hub" / "models--Qwen--Qwen2.5-0.5B").mkdir(parents=True)
+    experiment = Sft.model_construct(name="e", task="sft", model="Qwen/Qwen2.5-0.5")
+    check = of_hub(experiment, HubAnswer("says 404"))
+    assert check is not None
+    assert check.hint is not None
+    assert check.hint.endswith("did you mean Qwen/Qwen2.5-0.5B?")
+    denied = of_hub(experiment, HubAnswer(denied="answered 403"))
+    assert denied is not None
+    assert denied.hint is not None
+    assert denied.hint.startswith("accept its terms")
+
+
+@pytest.mark.parametrize(
+    ("cached", "free", "shares", "outcome", "said"),
+    [
+        (0, 10**12, True, "fail", "not enough disk on the host: 71.0 GB of 67.0 GB free"),
+        (60_000_000_000, 1, True, "ok", "model 10.0 GB"),
+        (0, 10**12, False, "ok", "disk: 1.0 GB"),
+        (
+            0,
+            10**9,
+            False,
+            "fail",
+            "the model is 70.0 GB to download, and the disk of the host's Hugging Face cache has",
+        ),
+    ],
+)
+def test_what_a_run_downloads_of_its_model_must_fit_the_disk_of_the_cache(
+    cached: int, free: int, shares: bool, outcome: str, said: str
+) -> None:
+    experiment = Sft.model_construct(name="e", task="sft", model="acme/m")
+    answer = HubAnswer(
+        size_bytes=70_000_000_000, cache=HubCache(size_bytes=cached, free_bytes=free, shares_disk=shares)
+    )
+    environment = Environment("cpu-0", "3.12", "", None, ready=True)
+    section = TrainingSection.model_construct(tracking=TRACKING)
+    trained = Trained(section, environment, hub_model="acme/m", answer=answer)
+    check = checks(experiment, DESK, trained=trained)["ARM005"]
     assert check.outcome == outcome
     assert said in check.message
 

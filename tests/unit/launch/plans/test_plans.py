@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 import armada.launch.plans
+from armada.cli.plans import show_plan
+from armada.cli.progress import Reporter
 from armada.config.experiments import load_experiment
 from armada.config.hosts import Host
 from armada.config.profiles import load_profile
@@ -53,6 +56,7 @@ class Answers(Answering):
 
     host_packages: tuple[str | None, str | None] = ("2.4.0", "1.0.1")
     host_python = "3.12.1"
+    config: str | None = None
 
     def __init__(self, host: dict[str, Any], gpus: int) -> None:
         self.host = Host.model_validate(host)
@@ -63,7 +67,7 @@ class Answers(Answering):
         if method == "environment.status":
             return dict.fromkeys(params["keys"], "ready")
         model = {"commit": "a" * 40, "path": "/root/.armada/models/hub/q", "size_bytes": 5_000_000}
-        model |= {"present": False, "error": None, "refused": False}
+        model |= {"present": False, "error": None, "refused": False, "config": self.config}
         torch, accelerate = self.host_packages
         packages = dict.fromkeys(params.get("packages", ()))
         packages |= {"torch": torch, "accelerate": accelerate} if packages else {}
@@ -113,6 +117,26 @@ def test_a_training_takes_the_gpus_of_its_profile_and_its_batch_comes_out(resolv
     assert set(plan.files) == {"launch/command.json", "launch/accelerate.yaml"}
     assert {"ARM001", "ARM015", "ARM016"} <= {check.code for check in plan.checks}
     assert [check.code for check in plan.checks] == sorted(check.code for check in plan.checks)
+
+
+@pytest.mark.parametrize("host", [A100, CLUSTER])
+def test_the_memory_of_a_hub_model_is_estimated_from_the_config_that_the_host_read(
+    resolve: Resolve, host: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shape = {"hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2}
+    shape |= {"intermediate_size": 4864, "vocab_size": 151_936, "max_position_embeddings": 1024}
+    config = {"model_type": "qwen2", "tie_word_embeddings": True, **shape}
+    monkeypatch.setattr(Answers, "config", json.dumps(config))
+    plan = resolve(SFT, host, gpus=8 if host is A100 else 0)
+    assert plan.memory is not None
+    assert plan.memory.parameters == 494_032_768
+    checks = {check.code: check for check in plan.checks}
+    assert "an estimated" in checks["ARM021"].message
+    assert "2048 is more than the 1024 positions of Qwen/Qwen2.5-0.5B" in checks["ARM022"].message
+    show_plan(Reporter(io.StringIO()), plan, as_json=True)
+    told = json.loads(capsys.readouterr().out)["memory"]
+    assert told["total_bytes"] == sum(term["size_bytes"] for term in told["terms"])
+    assert {"weights", "optimizer"} <= {term["name"] for term in told["terms"]}
 
 
 def test_on_a_cluster_its_model_is_fetched_beforehand_and_a_job_file_is_written(resolve: Resolve) -> None:

@@ -1,0 +1,152 @@
+"""Check the memory of GPUs against an estimate, and the length of rows against the model's positions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from armada.launch.checks.check import Answer, fail, ok, warn
+from armada.launch.estimates.memory import MemoryEstimate, TrainingShape, estimate_memory
+from armada.launch.training.model_facts import training_shape
+from armada.units import amount
+
+if TYPE_CHECKING:
+    from armada.launch.checks.subject import Subject, Trained
+    from armada.launch.estimates.shape import ModelShape
+
+_SHOWN_SHARE = 0.01
+_MOST_REMEDIES = 3
+_RECOMPUTE = "`train: {activation_checkpointing: true}` in the profile"
+
+
+def estimate_launch(subject: Subject) -> MemoryEstimate | None:
+    """Return the estimate of a training's memory for each process; None where none can be made."""
+    trained = subject.trained
+    if trained is None or trained.facts.shape is None or trained.is_divided:
+        return None
+    return estimate_memory(trained.facts.shape, _shape_of(trained, subject))
+
+
+def check_memory(subject: Subject) -> Answer | None:
+    """Compare the estimate with a GPU's memory. Only weights and optimizer alone are certain enough to refuse."""
+    trained = subject.trained
+    if trained is None:
+        return None
+    if trained.is_divided:
+        return ok("memory is not estimated: DeepSpeed's file decides where the states are")
+    if trained.facts.shape is None:
+        return ok(f"memory is not estimated: {trained.facts.problem}")
+    shape, training = trained.facts.shape, _shape_of(trained, subject)
+    estimate = estimate_memory(shape, training)
+    what = _describe(estimate)
+    if training.device == "cpu":
+        return _compare_ram(subject, estimate, what)
+    memory, named = _gpu_memory(subject)
+    if memory is None:
+        return ok(f"{what} on each GPU; how much one has is not known")
+    has = f"{named} has {amount(memory)}"
+    if estimate.certain_bytes > memory:
+        sentence = f"weights and optimizer alone need {amount(estimate.certain_bytes)} on each GPU, and {has}"
+        return fail(sentence, _remedy(shape, training, memory))
+    if estimate.total_bytes > memory:
+        return warn(f"{what} on each GPU, and {has}", _remedy(shape, training, memory))
+    close = "; it may not fit" if estimate.high_bytes > memory else ""
+    return ok(f"{what} on each GPU; {has}{close}")
+
+
+def check_length(subject: Subject) -> Answer | None:
+    """Compare `train.max_length` with the positions of a hub model. A folder is checked with the payload's code (ARM015)."""
+    trained = subject.trained
+    if trained is None or trained.model is not None or trained.hub_model is None or trained.facts.positions is None:
+        return None
+    length, positions = trained.section.train.get("max_length"), trained.facts.positions
+    if not isinstance(length, int) or length <= positions:
+        return ok(f"rows are at most {length} tokens long, and the model is made for {positions}")
+    shape = trained.facts.shape
+    effect = (
+        "rows beyond them end the training"
+        if shape and shape.learned_positions
+        else "its output may be worse beyond them"
+    )
+    place = subject.experiment.places.get("train.max_length")
+    sentence = f"`train.max_length` {length} is more than the {positions} positions of {trained.hub_model}: {effect}"
+    return warn(f"{place}: {sentence}" if place else sentence, f"train.max_length: {positions}")
+
+
+def _shape_of(trained: Trained, subject: Subject) -> TrainingShape:
+    return training_shape(trained.section, subject.facts.gpus if subject.host.batch is None else ())
+
+
+def _gpu_memory(subject: Subject) -> tuple[int | None, str]:
+    """Return the memory of the smallest GPU in bytes, and its name. A cluster's login node does not show the workers' GPUs."""
+    if subject.host.batch is None:
+        sizes = [(gpu.memory_total_bytes, gpu.name) for gpu in subject.facts.gpus if gpu.memory_total_bytes]
+        if sizes:
+            return min(sizes)
+    profile = subject.profile
+    if profile is None or profile.gpus.memory_gb is None:
+        return None, ""
+    # Vendors mean 2**30 bytes: nvidia-smi shows 24,576 MiB for 24 GB.
+    return int(profile.gpus.memory_gb * 2**30), f"a GPU of profile {profile.name}"
+
+
+def _compare_ram(subject: Subject, estimate: MemoryEstimate, what: str) -> Answer:
+    has, processes = subject.facts.memory_bytes, max(1, subject.processes)
+    if subject.host.batch is not None or has is None or estimate.total_bytes * processes <= has:
+        return ok(f"{what} in each process")
+    each = f" × {processes} processes" if processes > 1 else ""
+    return warn(
+        f"{what}{each}, and the host has {amount(has)}",
+        "a smaller micro batch, a shorter max_length, or fewer processes",
+    )
+
+
+def _describe(estimate: MemoryEstimate) -> str:
+    shown = sorted(estimate.terms, key=lambda term: -term.size_bytes)
+    least = estimate.total_bytes * _SHOWN_SHARE
+    terms = ", ".join(f"{term.name} {amount(term.size_bytes)}" for term in shown if term.size_bytes >= least)
+    span = f"{amount(estimate.low_bytes)} to {amount(estimate.high_bytes)}"
+    return f"an estimated {amount(estimate.total_bytes)} ({span}; {terms})"
+
+
+def _remedy(shape: ModelShape, training: TrainingShape, memory: int) -> str:
+    """Name the single changes with which the estimate fits; if none does, all that help together."""
+    changes = _changes(training)
+    fitting = []
+    for key, change in changes:
+        total = estimate_memory(shape, change).total_bytes
+        if total <= memory:
+            fitting.append(f"{key} (about {amount(total)})")
+    if fitting:
+        return " or ".join(fitting[:_MOST_REMEDIES])
+    least = dataclasses.replace(training, micro_batch=1, activation_checkpointing=True)
+    combinations = [("", least)]
+    if training.method == "full":
+        combinations.append(("`lora: {}` with ", dataclasses.replace(least, method="lora")))
+    if training.method != "qlora" and training.precision == "bf16":
+        combinations.append(("`lora: {quantize: nf4}` with ", dataclasses.replace(least, method="qlora")))
+    for key, together in combinations:
+        total = estimate_memory(shape, together).total_bytes
+        if total <= memory:
+            return f"{key}`train.micro_batch_size: 1` and {_RECOMPUTE} (about {amount(total)})"
+    return "GPUs with more memory, or a smaller model"
+
+
+def _changes(training: TrainingShape) -> list[tuple[str, TrainingShape]]:
+    """List changes that need less memory, the least intrusive first."""
+    found = [
+        (f"`train.micro_batch_size: {size}`", dataclasses.replace(training, micro_batch=size, accumulates=True))
+        for size in range(training.micro_batch - 1, 0, -1)
+        if training.micro_batch % size == 0
+    ][:2]
+    if not training.activation_checkpointing:
+        wanted = dataclasses.replace(training, activation_checkpointing=True)
+        found.append((_RECOMPUTE, wanted))
+    if training.method == "full":
+        found.append(("`lora: {}`", dataclasses.replace(training, method="lora")))
+    if training.method != "qlora" and training.precision == "bf16":
+        found.append(("`lora: {quantize: nf4}`", dataclasses.replace(training, method="qlora")))
+    if training.length >= 512:
+        half = training.length // 2
+        found.append((f"`train.max_length: {half}`", dataclasses.replace(training, length=half)))
+    return found

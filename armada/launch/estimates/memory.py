@@ -1,0 +1,331 @@
+"""Estimate the memory that a training with the bundled trainer needs on each GPU, at its worst moment.
+
+What is counted, and where from:
+
+- Weights, gradients and moments: `choose_weights_dtype` of the payload. Full training keeps 32-bit weights under
+  autocast; an adapter's base has 16 bits, or 4 (NF4 with double quantization: 0.516 bytes, QLoRA, arXiv 2305.14314,
+  section 3). TRL 1.16 keeps an adapter of a 4-bit base in bf16. AdamW has two moments of a weight's own type.
+- Copies of weights: autocast keeps a 16-bit copy of each 32-bit linear weight, for the backward pass too unless
+  activations are recomputed.
+- Activations: bytes for each token and layer as a linear function of the layer's widths. The factors were fitted to what
+  torch 2.13 and transformers 5.23 keep, counted storage by storage with fake tensors; they are in `_KEPT` and `_LAYER`.
+- Output head: TRL 1.16 computes the loss in tiles of 4096 tokens × 32,768 words (its module `chunked_logprob`), so
+  no logits of vocabulary × length exist. The gradients of hidden states and head are summed in 32 bits.
+- Buckets: DistributedDataParallel keeps a copy of all gradients where several processes train.
+
+Not counted: fragmentation, what `compile` and Liger's kernels save, and rows that are shorter than `length`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from armada.launch.estimates.parameters import count_adapter, count_experts, count_parameters, list_linears
+
+if TYPE_CHECKING:
+    from armada.launch.estimates.shape import ModelShape
+
+Attention = Literal["flash", "sdpa", "eager"]
+Device = Literal["cuda", "cpu"]
+Sharded = Literal["weights", "gradients", "optimizer"]
+
+SPREAD = 0.15
+"""The peak is expected within this share of the estimate, for dense models in 16 or 32 bits."""
+
+WIDE_SPREAD = 0.35
+"""The same for what was not traced: models with experts, bases in 4 bits, and GPT-2, whose dropout keeps more."""
+
+_MOMENTS = 2
+_NF4_BYTES = 0.516
+_TILE_TOKENS, _TILE_WORDS = 4096, 32_768
+_CUDA_BYTES = 600_000_000
+"""CUDA's context, kernels and cuBLAS's workspace: about 0.5 to 0.7 GB."""
+
+_LIBRARIES_BYTES = 900_000_000
+"""A process with torch, transformers and TRL before it has a model."""
+
+_Widths = tuple[float, float, float, float]
+
+_KEPT: dict[tuple[bool, int], _Widths] = {
+    (False, 2): (27, 8, 1, 8),
+    (True, 2): (19, 10, 2, 8),
+    (False, 4): (26, 16, 3, 16),
+    (True, 4): (18, 16, 4, 16),
+}
+"""Bytes that a layer keeps of a token, for each number of hidden, query, key and feed-forward width.
+
+By (adapter, bytes of the precision), for Llama, Mistral, Phi 3 and Qwen 2 with SDPA.
+"""
+
+_LAYER: dict[tuple[bool, int], _Widths] = {
+    (False, 2): (16, 9, 10, 11),
+    (True, 2): (36, 12, 6, 15),
+    (False, 4): (19, 18, 13, 23),
+    (True, 4): (30, 19, 11, 25),
+}
+"""The same for all that exists while one recomputed layer goes backward."""
+
+_PLAIN: dict[str, dict[int, _Widths]] = {
+    "gpt_neox": {2: (15, 8, 0, 4), 4: (26, 16, 0, 8)},
+    "gpt2": {2: (75, 8, 0, 16), 4: (85, 16, 0, 26)},
+}
+_QK_NORM = {2: 6.0, 4: 8.0}
+"""More for each number of query and key width, where those have norms."""
+
+_MORE_NORMS = {False: 7.5, True: 3.5}
+"""More for each number of hidden width and norm beyond two, with and without an adapter."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingShape:
+    """What decides the memory of a training.
+
+    Attributes:
+        method: `qlora` is an adapter on a base in 4 bits.
+        length: Tokens of each row.
+        accumulates: Whether gradients of an earlier micro batch exist while the next one is computed.
+        processes: How many train together.
+        sharded: What they divide among themselves.
+    """
+
+    method: Literal["full", "lora", "qlora"]
+    micro_batch: int
+    length: int
+    precision: Literal["bf16", "fp16", "fp32"] = "bf16"
+    activation_checkpointing: bool = False
+    attention: Attention = "sdpa"
+    rank: int = 16
+    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+    saved_modules: tuple[str, ...] = ()
+    dora: bool = False
+    accumulates: bool = False
+    processes: int = 1
+    sharded: frozenset[Sharded] = field(default_factory=frozenset)
+    device: Device = "cuda"
+
+    @property
+    def has_adapter(self) -> bool:
+        return self.method != "full"
+
+    @property
+    def width(self) -> Literal[2, 4]:
+        """Bytes of a number in the precision."""
+        return 4 if self.precision == "fp32" else 2
+
+    @property
+    def tokens(self) -> int:
+        return self.micro_batch * self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A part of the estimate."""
+
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """The memory of one process at its worst moment.
+
+    Attributes:
+        moment: When that is.
+        terms: What exists then.
+        certain_bytes: Weights and optimizer alone: without them no step is possible.
+        spread: The share by which the peak may differ.
+        parameters: Of the model.
+        trained: Parameters that are trained.
+    """
+
+    moment: str
+    terms: tuple[Term, ...]
+    certain_bytes: int
+    spread: float
+    parameters: int
+    trained: int
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(term.size_bytes for term in self.terms)
+
+    @property
+    def low_bytes(self) -> int:
+        return int(self.total_bytes * (1 - self.spread))
+
+    @property
+    def high_bytes(self) -> int:
+        return int(self.total_bytes * (1 + self.spread))
+
+
+@dataclass(frozen=True, slots=True)
+class _States:
+    """What belongs to weights, in bytes."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    buckets: float
+    copies: float
+    trained: int
+
+
+def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimate:
+    """Estimate the memory of one process, on its GPU or in RAM."""
+    states = _states(shape, training)
+    kept, layer, head = _kept(shape, training), _layer(shape, training), _head(shape, training)
+    one = 1 / shape.layers
+    lasting = {
+        "weights": states.weights,
+        "optimizer": states.optimizer,
+        "gradient buckets": states.buckets,
+        "CUDA and its kernels" if training.device == "cuda" else "libraries": _base(training),
+    }
+    earlier = states.gradients if training.accumulates else 0.0
+    recomputes = training.activation_checkpointing
+    # Each moment: gradients, 16-bit copies of weights, activations of all layers, those of one layer, the output head.
+    moments = {
+        "the end of the forward pass": (earlier, states.copies, kept, 0.0, head.forward),
+        "the loss": (earlier, 0.0 if recomputes else states.copies, kept, 0.0, head.backward),
+        "the first layer backward": (
+            max(earlier, head.gradient),
+            states.copies * (one if recomputes else 1.0),
+            kept,
+            layer,
+            0.0,
+        ),
+        "the end of the backward pass": (
+            states.gradients,
+            states.copies * one,
+            0.0 if recomputes else kept * one,
+            layer,
+            head.gradient if shape.tied else 0.0,
+        ),
+    }
+    worst = max(moments, key=lambda moment: sum(moments[moment]))
+    names = ("gradients", "16-bit copies of weights", "activations", "one layer's backward pass", "output head")
+    sizes = lasting | dict(zip(names, moments[worst], strict=True))
+    rough = bool(shape.experts) or shape.kind == "gpt2" or training.method == "qlora"
+    return MemoryEstimate(
+        moment=worst,
+        terms=tuple(Term(name, int(size)) for name, size in sizes.items() if size >= 1),
+        certain_bytes=int(states.weights + states.optimizer),
+        spread=WIDE_SPREAD if rough else SPREAD,
+        parameters=count_parameters(shape),
+        trained=states.trained,
+    )
+
+
+def _base(training: TrainingShape) -> int:
+    return _CUDA_BYTES if training.device == "cuda" else _LIBRARIES_BYTES
+
+
+def _states(shape: ModelShape, training: TrainingShape) -> _States:
+    total = count_parameters(shape)
+    linear = sum(layer.weights for layer in list_linears(shape))
+    if training.method == "full":
+        base, trained, width = 4.0 * total, total, 4
+    else:
+        base = float(training.width * total)
+        if training.method == "qlora":
+            base = _NF4_BYTES * linear + 2.0 * (total - linear)
+        saved = {"embed_tokens", "lm_head"}.intersection(training.saved_modules)
+        added = count_adapter(shape, training.rank, training.targets, dora=training.dora)
+        trained = added + len(saved) * shape.vocabulary * shape.hidden
+        width = 2 if training.method == "qlora" else 4
+        base += width * trained
+    copied = (linear + count_experts(shape)) if training.method == "full" else trained
+    has_copies = training.width == 2 and width == 4
+    share = {
+        part: 1 / training.processes if part in training.sharded else 1.0
+        for part in ("weights", "gradients", "optimizer")
+    }
+    gradients = width * trained * share["gradients"]
+    return _States(
+        weights=base * share["weights"],
+        gradients=gradients,
+        optimizer=_MOMENTS * width * trained * share["optimizer"],
+        buckets=gradients if training.processes > 1 and not training.sharded else 0.0,
+        copies=2.0 * copied if has_copies else 0.0,
+        trained=trained,
+    )
+
+
+def _kept(shape: ModelShape, training: TrainingShape) -> float:
+    """What the backward pass needs of all layers, and of the last norm."""
+    residual = 2 if training.has_adapter and training.width == 2 else 4
+    if training.activation_checkpointing:
+        layers: float = shape.layers * residual * shape.hidden * training.tokens
+        mask = _mask(training)
+    else:
+        layers = shape.layers * (_apply(_factors(shape, training), shape) * training.tokens + _scores(shape, training))
+        mask = shape.layers * _mask(training)
+    return layers + mask + 16.0 * shape.hidden * training.tokens
+
+
+def _layer(shape: ModelShape, training: TrainingShape) -> float:
+    """What exists of one layer while it goes backward, beside what is kept of it."""
+    adapter, width = training.has_adapter, training.width
+    widest = max(shape.hidden, _feed_forward(shape))
+    unpacked = 2.0 * shape.hidden * shape.dense_intermediate if training.method == "qlora" else 0.0
+    if not training.activation_checkpointing:
+        return 2.0 * width * widest * training.tokens * (2 if adapter else 1) + unpacked
+    factors = _LAYER[adapter, width] if not shape.is_plain else _factors(shape, training)
+    return _apply(factors, shape) * training.tokens + 2 * _scores(shape, training) + unpacked
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The output head and the loss, in bytes; `gradient` stays until the optimizer's step."""
+
+    forward: float
+    backward: float
+    gradient: float
+
+
+def _head(shape: ModelShape, training: TrainingShape) -> _Head:
+    tokens, hidden = training.tokens, shape.hidden
+    words = _TILE_WORDS if training.device == "cuda" else min(_TILE_WORDS, shape.vocabulary)
+    tile = min(tokens, _TILE_TOKENS) * words
+    # Without Triton, on CPUs, the loss of a tile takes about seven 32-bit copies of it.
+    folded = tile * training.width + (28 * tile if training.device == "cpu" else 0)
+    is_trained = training.method == "full" or "lm_head" in training.saved_modules
+    gradient = 4.0 * shape.vocabulary * hidden if is_trained else 0.0
+    converted = words * hidden * training.width if is_trained and training.width == 2 else 0
+    return _Head(float(folded + converted), folded + converted + 4.0 * tokens * hidden + gradient, gradient)
+
+
+def _factors(shape: ModelShape, training: TrainingShape) -> _Widths:
+    adapter, width = training.has_adapter, training.width
+    if shape.is_plain:
+        return _PLAIN[shape.kind][width]
+    h, a, k, f = _KEPT[adapter, width]
+    if shape.has_qk_norms:
+        a, k = a + _QK_NORM[width], k + _QK_NORM[width]
+    if training.attention == "flash":  # keys and values are not repeated for each query head
+        a, k = a - 2 * width, k + 2 * width
+    return h + (shape.norms - 2) * _MORE_NORMS[adapter], a, k, f
+
+
+def _apply(factors: _Widths, shape: ModelShape) -> float:
+    h, a, k, f = factors
+    return h * shape.hidden + a * shape.attention + k * shape.keys + f * _feed_forward(shape)
+
+
+def _feed_forward(shape: ModelShape) -> int:
+    """Width of the feed-forward part that a token passes."""
+    if not shape.experts:
+        return shape.dense_intermediate
+    return shape.experts_per_token * shape.intermediate
+
+
+def _scores(shape: ModelShape, training: TrainingShape) -> float:
+    """Attention scores of a layer in bytes, which only eager attention keeps: 8 for each pair of tokens and head."""
+    return 8.0 * shape.heads * training.tokens * training.length if training.attention == "eager" else 0.0
+
+
+def _mask(training: TrainingShape) -> float:
+    """The mask of padded rows as SDPA adds it, in the precision; a single row has no padding."""
+    padded = training.attention == "sdpa" and training.micro_batch > 1
+    return float(training.width * training.tokens * training.length) if padded else 0.0
