@@ -1,0 +1,444 @@
+"""`armada hosts provision` and a host's `provision:` tasks, over a real sshd, on a box without python3."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from armada.cli.shapes import SHAPES, schema_of
+from tests import ssh_server
+from tests.conftest import Armada, eventually
+from tests.ssh_server import SshServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.skipif(ssh_server.why_not() is not None, reason=str(ssh_server.why_not()))
+
+FABFILE = """\
+import os
+from pathlib import Path
+
+from fabric import task
+
+import names
+
+
+@task
+def drivers(c, version="535"):
+    print("driver", version, names.CARD)
+    c.run("cd; pwd; echo again >> ran")
+
+
+@task(name="mount-nas", pre=[drivers])
+def mount_nas(c):
+    c.sudo("sh -c 'cd; touch mounted'")
+
+
+@task
+def send(c):
+    c.put("names.py", "sent.py")
+    print(c.local("echo from home", hide=True).stdout)
+
+
+@task
+def reads(c):
+    print("read", repr(c.run("cat", hide=True).stdout))
+
+
+@task
+def wait(c):
+    c.run("cd; echo $$ > waiting; echo begun; sleep 1000")
+
+
+@task
+def fails(c):
+    c.run("seq 40")
+    c.run("echo 'E: \\033]0;owned\\007 no such package' >&2; false")
+    c.run("cd; touch after")
+
+
+@task
+def raises(c):
+    raise ValueError("no such card")
+
+
+@task
+def leaves(c):
+    print("leaving")
+    os._exit(7)
+
+
+@task
+def floods(c):
+    c.run("seq 5000")
+
+
+@task
+def asks(c):
+    c.sudo("true", user="nobody")
+
+
+not_a_task = 5
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SshServer]:
+    with ssh_server.ssh_server(tmp_path / "box") as found:
+        yield found
+
+
+@pytest.fixture
+def box(armada: Armada, server: SshServer) -> Armada:
+    """A home that knows the box, and files of tasks."""
+    armada.write("fabfile.py", FABFILE)
+    armada.write("names.py", "CARD = 'A100'\n")
+    configure(armada, server)
+    done = armada.run("hosts", "trust", "box", "--yes")
+    assert done.returncode == 0, done.stderr
+    return armada
+
+
+def configure(armada: Armada, server: SshServer, **more: Any) -> None:
+    settings = {"ssh": server.target, "identity": str(server.identity), **more}
+    file = armada.folder / "home" / "config" / "hosts.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"hosts": {"box": settings}}))
+
+
+def prompted(armada: Armada, answer: str, *words: str) -> tuple[int, str, str]:
+    """Type an answer once a command asks for it without an echo, which drops what was typed before."""
+    master, slave = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "armada", *words]
+        with subprocess.Popen(
+            command,
+            cwd=armada.folder,
+            env=armada.env,
+            stdin=slave,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # away from the terminal of whoever runs the tests
+        ) as process:
+            assert process.stderr is not None
+            asked = b""
+            while not asked.endswith(b"sudo password on box: ") and (more := os.read(process.stderr.fileno(), 4096)):
+                asked += more
+            os.write(master, f"{answer}\n".encode())
+            out, err = process.communicate(timeout=100)
+        return process.returncode, out.decode(), (asked + err).decode()
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def outcomes(answer: Any) -> list[tuple[str, str]]:
+    return [(each["task"], each["outcome"]) for each in answer["tasks"]]
+
+
+def provision(armada: Armada, *words: str) -> list[tuple[str, str]]:
+    return outcomes(armada.json("hosts", "provision", "box", *words))
+
+
+@pytest.mark.parametrize("transport", ["fabric", "openssh"])
+def test_a_task_runs_once_over_the_pinned_connection_and_its_output_is_shown(
+    box: Armada, server: SshServer, transport: str
+) -> None:
+    configure(box, server, transport=transport)
+    try:
+        done = box.run("hosts", "provision", "box", "fabfile.py:drivers=550")
+        assert done.returncode == 0, done.stderr
+        assert "driver 550 A100\n" in done.stdout
+        assert f" {server.home}\n" in done.stdout
+        assert "fabfile.py:drivers 550: done in" in done.stdout
+        again = box.run("hosts", "provision", "box", "fabfile.py:drivers=550")
+        assert "fabfile.py:drivers 550: ran there already" in again.stdout
+        assert (server.home / "ran").read_text() == "again\n"
+        assert provision(box, "--again", "fabfile.py:drivers=550") == [("fabfile.py:drivers 550", "ran")]
+        assert provision(box, "fabfile.py:send") == [("fabfile.py:send", "ran")]
+        assert (server.home / "sent.py").read_text() == "CARD = 'A100'\n"
+        assert not (box.folder / "__pycache__").exists()
+    finally:
+        box.run("hosts", "disconnect", "box")
+
+
+def test_what_is_new_runs_and_nothing_else(box: Armada, server: SshServer) -> None:
+    tasks = ["--dry-run", "fabfile.py:drivers", "fabfile.py:mount_nas"]
+    due = [("fabfile.py:drivers", "due"), ("fabfile.py:mount_nas", "due")]
+    assert provision(box, *tasks) == due
+    assert not list(server.home.iterdir()), "a dry run leaves nothing there"
+    assert provision(box, *tasks[1:]) == [("fabfile.py:drivers", "ran"), ("fabfile.py:mount_nas", "ran")]
+    assert provision(box, *tasks) == [("fabfile.py:drivers", "there"), ("fabfile.py:mount_nas", "there")]
+    assert provision(box, "fabfile.py:drivers=9", "--dry-run") == [("fabfile.py:drivers 9", "due")], "other arguments"
+    box.write("names.py", "CARD = 'H100'\n")
+    assert provision(box, *tasks) == due, "a module that the file imports is new"
+    box.write("names.py", "CARD = 'A100'\n")
+    box.write("fabfile.py", FABFILE + "# new\n")
+    assert provision(box, *tasks) == due, "the file is new"
+    box.write("fabfile.py", FABFILE)
+    for record in (server.home / ".armada" / "tools" / "tasks").iterdir():
+        record.write_text("1234567890 1\n")
+    assert provision(box, *tasks) == due, "the disk is of another installation"
+
+
+def test_root_needs_no_sudo_and_another_user_is_told_how_to_allow_it(box: Armada, server: SshServer) -> None:
+    if os.geteuid() == 0:
+        assert provision(box, "fabfile.py:mount_nas") == [("fabfile.py:mount_nas", "ran")]
+        assert (server.home / "mounted").exists()
+    server.program(
+        "sudo", f'printf "%s\\n" "$*" >> {server.folder}/sudo; echo "sudo: a password is required" >&2; exit 1'
+    )
+    done = box.run("hosts", "provision", "box", "fabfile.py:asks")
+    assert (done.returncode, "the task fabfile.py:asks failed: sudo needs a password there" in done.stderr) == (5, True)
+    assert "armada hosts provision box --ask-sudo-password" in done.stderr
+    assert "NOPASSWD" in done.stderr
+    assert (server.folder / "sudo").read_text() == "-n -H -u nobody true\n", "it is never left waiting"
+    asked = box.run("hosts", "provision", "box", "--ask-sudo-password", "fabfile.py:asks")
+    assert (asked.returncode, "there is none" in asked.stderr) == (2, True)
+
+
+def test_the_password_for_sudo_reaches_sudo_and_nothing_else(box: Armada, server: SshServer) -> None:
+    server.program(
+        "sudo",
+        f"""printf '%s\\n' "$*" >> {server.folder}/sudo; printf '%s' "$3" >&2; read -r given
+if [ "$given" = open-sesame ]; then echo let in; else echo "Sorry, try again." >&2; exit 1; fi""",
+    )
+    words = ("hosts", "provision", "box", "--ask-sudo-password", "fabfile.py:asks")
+    code, out, err = prompted(box, "open-sesame", *words)
+    assert (code, "let in\n" in out) == (0, True), err
+    assert "open-sesame" not in out + (server.folder / "sudo").read_text()
+    assert not any(b"open-sesame" in file.read_bytes() for file in (box.folder / "home").rglob("*") if file.is_file())
+    code, _, err = prompted(box, "wrong", *words, "--again")
+    assert (code, "sudo did not take the password" in err) == (5, True)
+
+
+def test_a_command_that_reads_gets_the_end_of_its_input(box: Armada) -> None:
+    done = box.run("hosts", "provision", "box", "fabfile.py:reads")
+    assert "read ''" in done.stdout, done.stderr
+
+
+def test_a_task_that_fails_is_named_with_its_last_lines_and_runs_next_time(box: Armada, server: SshServer) -> None:
+    done = box.run("hosts", "provision", "box", "fabfile.py:fails", "fabfile.py:drivers")
+    assert done.returncode == 5
+    assert "box: the task fabfile.py:fails failed: `echo 'E:" in done.stderr
+    assert "ended with exit code 1. Its last lines:" in done.stderr
+    assert "    40\n" in done.stderr
+    assert "no such package" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\x07" not in done.stdout + done.stderr
+    assert f"{box.folder}/fabfile.py:" in done.stderr, "the line that failed"
+    assert not (server.home / "after").exists()
+    assert not (server.home / "ran").exists(), "those after it are not started"
+    assert provision(box, "--dry-run", "fabfile.py:fails") == [("fabfile.py:fails", "due")]
+
+
+def test_whatever_a_task_does_to_its_process_armada_says_so(box: Armada) -> None:
+    raised = box.run("hosts", "provision", "box", "fabfile.py:raises")
+    assert (raised.returncode, "failed: ValueError: no such card" in raised.stderr) == (5, True)
+    left = box.run("hosts", "provision", "box", "fabfile.py:leaves")
+    assert (left.returncode, "its process ended with exit code 7" in left.stderr) == (5, True)
+    assert "    leaving\n" in left.stderr
+    flood = box.run("hosts", "provision", "box", "fabfile.py:floods")
+    assert flood.returncode == 0
+    assert "            1000\n" in flood.stdout
+    assert "            1001\n" not in flood.stdout
+    assert "… 4,000 more lines, the last: 5000" in flood.stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "said"),
+    [
+        ("fabfile.py:drivres", FABFILE, "it has no task called 'drivres'\n  → did you mean drivers?"),
+        ("fabfile.py:not_a_task", FABFILE, "not_a_task is not a task\n  → from fabric import task"),
+        ("fabfile.py:x", "x = (\n", "fabfile.py:1: this is not valid Python"),
+        ("fabfile.py:x", "\nraise KeyError('x')\n", "fabfile.py:2: importing it failed: KeyError: 'x'"),
+        ("fabfile.py:x", "import sys\nsys.exit(3)\n", "fabfile.py:2: importing it failed: SystemExit: 3"),
+        ("fabfile.py:x", "import nosuch\n", "-m pip install nosuch"),
+        ("fabfile.py:x", "", "from fabric import task, then @task"),
+        ("other.py:x", "", "other.py: there is no such file of tasks"),
+        ("fabfile:x", "", "must name a Python file and a task of it"),
+        ("pyhton", "", "armada brings no task called 'pyhton'\n  → did you mean python?"),
+        ("system-packages", "", "system-packages needs the names of packages"),
+        ("system-packages=-o", "", "'-o' cannot be the name of a package"),
+    ],
+)
+def test_what_is_no_task_is_said_before_the_host_is_asked(
+    armada: Armada, server: SshServer, word: str, text: str, said: str
+) -> None:
+    configure(armada, server)  # its key is not pinned: it could not be asked
+    armada.write("fabfile.py", text.replace("import names\n", "").replace("names.CARD", "1"))
+    done = armada.run("hosts", "provision", "box", word)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_key_that_is_not_pinned_stops_a_task(armada: Armada, server: SshServer) -> None:
+    configure(armada, server)
+    armada.write("fabfile.py", "from fabric import task\n@task\ndef x(c):\n    c.run('cd; touch x')\n")
+    done = armada.run("hosts", "provision", "box", "fabfile.py:x")
+    assert done.returncode == 4
+    assert "armada hosts trust box" in done.stderr
+    assert not (server.home / "x").exists()
+
+
+def test_ctrl_c_ends_a_task_which_then_runs_again(box: Armada, server: SshServer) -> None:
+    with box.start("hosts", "provision", "box", "fabfile.py:wait") as started:
+        eventually((server.home / "waiting").exists, "the task's command")
+        started.send_signal(signal.SIGINT)
+        started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert provision(box, "--dry-run", "fabfile.py:wait") == [("fabfile.py:wait", "due")]
+    _end(server)
+
+
+def test_a_lost_connection_says_that_the_task_may_have_ended(box: Armada, server: SshServer) -> None:
+    with box.start("hosts", "provision", "box", "fabfile.py:wait") as started:
+        eventually((server.home / "waiting").exists, "the task's command")
+        for pid in server.sessions():
+            os.kill(pid, signal.SIGKILL)
+        _, err = started.communicate(timeout=60)
+    assert started.returncode == 4
+    assert "the connection was lost during the task fabfile.py:wait; it may or may not have ended there" in err
+    assert provision(box, "--dry-run", "fabfile.py:wait") == [("fabfile.py:wait", "due")]
+    _end(server)
+
+
+def _end(server: SshServer) -> None:
+    """End what a task left there."""
+    pid = int((server.home / "waiting").read_text())
+    if Path(f"/proc/{pid}").exists():
+        os.kill(pid, signal.SIGKILL)
+
+
+APT = """\
+case "$*" in
+*update*) echo "Hit:1 http://deb.debian.org stable";;
+*install*) for last; do :; done; echo "$*" >> {log}; echo "$last" >> {log}.has; echo "Setting up $last";;
+esac
+"""
+DPKG = """\
+for last; do :; done
+if grep -qx -- "$last" {log}.has; then printf 'ii '; else echo "no packages found matching $last" >&2; exit 1; fi
+"""
+
+
+def give_apt(server: SshServer, installs: str = "") -> Path:
+    """Give the box an apt that records what it is told. `installs` is what it does in the place of an installation."""
+    log = server.folder / "apt"
+    (server.folder / "apt.has").write_text("tmux\n")
+    server.program("apt-get", APT.format(log=log) + installs)
+    server.program("dpkg-query", DPKG.format(log=log))
+    server.program("sudo", 'shift; exec "$@"')  # for tests as another user than root; root's tasks need none
+    return log
+
+
+def test_packages_of_the_system_are_installed_where_they_are_missing(box: Armada, server: SshServer) -> None:
+    log = give_apt(server)
+    done = box.run("hosts", "provision", "box", "system-packages=tmux,rsync")
+    assert done.returncode == 0, done.stderr
+    assert log.read_text() == "-o DPkg::Lock::Timeout=300 -y --no-install-recommends install rsync\n"
+    assert "Setting up rsync\n" in done.stdout
+    again = box.run("hosts", "provision", "box", "system-packages=tmux,rsync")
+    assert "already there: tmux rsync" in again.stdout, "one that a person names looks for itself"
+    assert len(log.read_text().splitlines()) == 1
+
+
+def test_without_a_package_manager_the_packages_are_named(box: Armada) -> None:
+    done = box.run("hosts", "provision", "box", "system-packages=tmux")
+    assert (done.returncode, "neither apt-get nor dnf is on this host" in done.stderr) == (5, True)
+
+
+def test_a_box_without_python3_gets_one_from_its_packages_and_then_takes_a_launch(
+    box: Armada, server: SshServer
+) -> None:
+    refused = box.run("launch", "--host", "box", box.command("echo", "hello"))
+    assert (refused.returncode, "no python3 on this host" in refused.stderr) == (5, True)
+    assert "armada hosts provision box python" in refused.stderr
+    log = give_apt(server, f'case "$*" in *python3*) ln -s {sys.executable} {server.bin}/python3;; esac')
+    configure(box, server, provision=["python", {"system-packages": ["tmux"]}, "../../fabfile.py:drivers"])
+    planned = box.run("launch", "--host", "box", "exp.yaml", "--dry-run")
+    assert planned.returncode == 5, "a dry run changes nothing, and so finds no python3"
+    done = box.run("launch", "--host", "box", "exp.yaml", "--follow")
+    assert done.returncode == 0, done.stderr
+    assert log.read_text().endswith("install python3\n")
+    assert "fabfile.py:drivers: done in" in done.stdout
+    assert (server.home / "ran").read_text() == "again\n"
+    second = box.run("launch", "--host", "box", "exp.yaml", "--follow")
+    assert second.returncode == 0, second.stderr
+    assert (server.home / "ran").read_text() == "again\n", "each task once"
+    planned = box.run("launch", "--host", "box", "exp.yaml", "--dry-run")
+    assert " tasks      first, if new: python · system-packages tmux · fabfile.py:drivers\n" in planned.stdout
+
+
+def test_a_task_that_fails_stops_the_launch(box: Armada, server: SshServer) -> None:
+    configure(box, server, provision=["../../fabfile.py:raises"])
+    done = box.run("launch", "--host", "box", box.command("true"))
+    assert (done.returncode, "the task fabfile.py:raises failed: ValueError: no such card" in done.stderr) == (5, True)
+    assert box.json("ps", "--all") == []
+
+
+def test_a_box_without_python3_and_root_gets_one_by_uv(box: Armada, server: SshServer) -> None:
+    """The fake uv stands for the download alone."""
+    server.program(
+        "uv",
+        f'case "$*" in *find*) echo {sys.executable};; *) echo "$UV_PYTHON_INSTALL_DIR $*" >> {server.folder}/uv;; esac',
+    )
+    assert provision(box, "python") == [("python", "ran")]
+    root = server.home / ".armada"
+    assert (server.folder / "uv").read_text() == f"{root}/tools/python python install --no-bin 3.12\n"
+    assert (server.home / ".local" / "bin" / "python3").readlink() == Path(sys.executable)
+    done = box.run("launch", "--host", "box", box.command("echo", "hello"), "--follow")
+    assert done.returncode == 0, done.stderr
+
+
+def test_uv_is_told_where_to_go_and_without_a_way_to_fetch_it_that_is_said(box: Armada, server: SshServer) -> None:
+    done = box.run("hosts", "provision", "box", "uv")
+    assert (done.returncode, "uv cannot be fetched there: neither curl nor wget" in done.stderr) == (5, True)
+    # The installer of uv, as curl would bring it.
+    server.program(
+        "curl", """echo 'echo "#!/bin/sh" > "$UV_UNMANAGED_INSTALL/uv"; chmod +x "$UV_UNMANAGED_INSTALL/uv"' > "$4\""""
+    )
+    assert provision(box, "uv") == [("uv", "ran")]
+    assert os.access(server.home / ".armada" / "tools" / "uv" / "bin" / "uv", os.X_OK)
+    assert sorted(each.name for each in (server.home / ".armada" / "tools" / "uv").iterdir()) == ["bin"]
+
+
+def test_the_tasks_are_listed_without_asking_a_host(armada: Armada) -> None:
+    said = armada.run("hosts", "provision", "--list")
+    assert [line.split()[0] for line in said.stdout.splitlines()] == ["TASK", "python", "system-packages", "uv"]
+    file = armada.folder / "home" / "config" / "hosts.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("hosts: {box: {ssh: me@192.0.2.1, provision: [uv, {fabfile.py:drivers: [535]}]}}\n")
+    told = armada.json("hosts", "provision", "box", "--list")
+    assert [(each["task"], each["configured"]) for each in told["tasks"]][:3] == [
+        ("uv", True),
+        ("fabfile.py:drivers 535", True),
+        ("python", False),
+    ]
+    jsonschema.validate(told, schema_of(SHAPES["hosts provision"]))
+
+
+@pytest.mark.parametrize(
+    ("provision", "said"),
+    [
+        ("[pyton]", "armada brings no task called 'pyton'"),
+        ("[{uv: [x]}]", "uv takes no arguments"),
+        ("[{system-packages: rsync}]", "the arguments of system-packages must be a list"),
+        ("[../other.py:x]", "is outside of the project"),
+        ("[fabfile.py]", "armada brings no task called 'fabfile.py'"),
+        ("[3]", "must be a task, not 3"),
+    ],
+)
+def test_a_wrong_entry_is_named_with_its_line(armada: Armada, provision: str, said: str) -> None:
+    armada.write("armada.yaml", f"hosts:\n  box:\n    ssh: box\n    provision: {provision}\n")
+    done = armada.run("hosts", "provision", "box")
+    assert (done.returncode, "armada.yaml:4: " in done.stderr, said in done.stderr) == (2, True, True), done.stderr
