@@ -88,8 +88,7 @@ def run_tasks(
         for number, call in enumerate(calls):
             at = ended_at[number]
             if at is not None and not again and not (named and call.file is None):
-                when = datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-                progress.stage("task", f"{call.title}: ran there already, {when}")
+                progress.stage("task", f"{call.title}: ran there already{_when(at)}")
                 done.append(TaskOutcome(call.title, "there"))
             elif dry_run:
                 progress.stage("task", f"{call.title}: would run")
@@ -97,6 +96,11 @@ def run_tasks(
             else:
                 done.append(_run(process, number, call, progress))
     return done
+
+
+def _when(at: float) -> str:
+    """Say when a task ran, by the host's clock; nothing where the host does not know."""
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime(", %Y-%m-%d %H:%M") if at else ""
 
 
 def _run(process: _TaskProcess, number: int, call: TaskCall, progress: Progress) -> TaskOutcome:

@@ -172,6 +172,41 @@ def test_a_task_runs_once_over_the_pinned_connection_and_its_output_is_shown(
         box.run("hosts", "disconnect", "box")
 
 
+def test_a_task_goes_through_a_jump_host_under_the_key_of_each(
+    armada: Armada, server: SshServer, tmp_path: Path
+) -> None:
+    user, _, _ = server.target.partition("@")
+    with ssh_server.ssh_server(tmp_path / "far") as far:
+        config = f"Host far gate\n  HostName 127.0.0.1\n  User {user}\nHost far\n  Port {far.port}\n  ProxyJump gate\n"
+        config += f"  IdentityFile {far.identity}\nHost gate\n  Port {server.port}\n  IdentityFile {server.identity}\n"
+        armada.env["ARMADA_SSH_CONFIG"] = str(armada.folder / armada.write("ssh_config", config))
+        file = armada.folder / "home" / "config" / "hosts.yaml"
+        file.parent.mkdir(parents=True)
+        file.write_text("hosts: {box: {ssh: far}}\n")
+        armada.write("fabfile.py", FABFILE)
+        armada.write("names.py", "CARD = 'A100'\n")
+        refused = armada.run("hosts", "provision", "box", "fabfile.py:drivers")
+        assert refused.returncode == 4
+        assert armada.run("hosts", "trust", "box", "--yes").returncode == 0
+        assert provision(armada, "fabfile.py:drivers") == [("fabfile.py:drivers", "ran")]
+        assert (far.home / "ran").exists()
+        assert not (server.home / "ran").exists()
+        pinned = armada.folder / "home" / "state" / "ssh" / "known_hosts"
+        hops = [line for line in pinned.read_text().splitlines() if line.startswith("armada-box+hop1 ")]
+        assert len(hops) == 1
+        pinned.write_text(pinned.read_text().replace(f"{hops[0]}\n", ""))
+        assert armada.run("hosts", "provision", "box", "fabfile.py:drivers", "--again").returncode == 4
+
+
+def test_a_new_host_without_python3_is_told_which_task_gets_one(armada: Armada, server: SshServer) -> None:
+    added = armada.run("hosts", "add", "box", server.target, "--identity", str(server.identity), "--yes")
+    assert added.returncode == 5
+    assert "no python3 on this host" in added.stdout + added.stderr
+    assert "armada hosts provision box python" in added.stdout + added.stderr
+    found = armada.run("doctor", "box")
+    assert "armada hosts provision box python" in found.stdout + found.stderr
+
+
 def test_what_is_new_runs_and_nothing_else(box: Armada, server: SshServer) -> None:
     tasks = ["--dry-run", "fabfile.py:drivers", "fabfile.py:mount_nas"]
     due = [("fabfile.py:drivers", "due"), ("fabfile.py:mount_nas", "due")]

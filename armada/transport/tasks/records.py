@@ -74,7 +74,7 @@ def ask(connection: Any, root: str, keys: Sequence[str]) -> HostState:
     for words in (words for kind, words in said if kind == "done"):
         key, _, at = words.partition(" ")
         if key in keys:
-            ended[key] = float(at) if re.fullmatch(r"\d{1,12}", at) else 0.0
+            ended[key] = float(at) if re.fullmatch(r"[0-9]{1,11}", at) else 0.0
     return HostState(facts["uid"] == "0", facts["root"], ended)
 
 
