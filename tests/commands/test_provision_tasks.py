@@ -61,6 +61,11 @@ def wait(c):
 
 
 @task
+def once(c):
+    c.run("cd; echo once >> ran; touch waiting; until [ -e go ]; do sleep 0.05; done")
+
+
+@task
 def fails(c):
     c.run("seq 40")
     c.run("echo 'E: \\033]0;owned\\007 no such package' >&2; false")
@@ -86,6 +91,13 @@ def floods(c):
 @task
 def asks(c):
     c.sudo("true", user="nobody")
+
+
+@task
+def tries(c):
+    refused = c.sudo("false", user="nobody", warn=True, hide=True)
+    later = c.sudo("echo later", user="nobody", asynchronous=True).join()
+    print("exit", refused.exited, later.stdout)
 
 
 not_a_task = 5
@@ -242,6 +254,12 @@ def test_root_needs_no_sudo_and_another_user_is_told_how_to_allow_it(box: Armada
     assert (asked.returncode, "there is none" in asked.stderr) == (2, True)
 
 
+def test_sudo_that_may_do_everything_runs_as_fabric_s(box: Armada, server: SshServer) -> None:
+    server.program("sudo", 'while [ "$1" != nobody ]; do shift; done; shift; exec "$@"')
+    done = box.run("hosts", "provision", "box", "fabfile.py:tries")
+    assert (done.returncode, "exit 1 later\n" in done.stdout) == (0, True), done.stderr
+
+
 def test_the_password_for_sudo_reaches_sudo_and_nothing_else(box: Armada, server: SshServer) -> None:
     server.program(
         "sudo",
@@ -333,6 +351,36 @@ def test_ctrl_c_ends_a_task_which_then_runs_again(box: Armada, server: SshServer
     assert started.returncode == 130
     assert provision(box, "--dry-run", "fabfile.py:wait") == [("fabfile.py:wait", "due")]
     _end(server)
+
+
+def test_an_armada_that_is_killed_takes_its_task_with_it(box: Armada, server: SshServer) -> None:
+    with box.start("hosts", "provision", "box", "fabfile.py:wait") as started:
+        eventually((server.home / "waiting").exists, "the task's command")
+        (task_process,) = children(started.pid)
+        started.kill()
+        started.communicate(timeout=60)
+    eventually(lambda: not Path(f"/proc/{task_process}").exists(), "the end of the task's process")
+    _end(server)
+
+
+def test_two_at_once_run_a_task_once(box: Armada, server: SshServer) -> None:
+    words = ("hosts", "provision", "box", "fabfile.py:once")
+    with box.start(*words) as first:
+        eventually((server.home / "waiting").exists, "the task's command")
+        with box.start(*words) as second:
+            assert second.stdout is not None
+            assert f"waiting    process {first.pid} to finish (tasks of box" in second.stdout.readline()
+            (server.home / "go").touch()
+            out, err = second.communicate(timeout=60)
+        assert first.wait(60) == 0
+        first.communicate()
+    assert (second.returncode, "fabfile.py:once: ran there already" in out) == (0, True), err
+    assert (server.home / "ran").read_text() == "once\n"
+
+
+def children(pid: int) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=True)
+    return [int(word) for word in found.stdout.split()]
 
 
 def test_a_lost_connection_says_that_the_task_may_have_ended(box: Armada, server: SshServer) -> None:
@@ -445,6 +493,10 @@ def test_uv_is_told_where_to_go_and_without_a_way_to_fetch_it_that_is_said(box: 
     assert provision(box, "uv") == [("uv", "ran")]
     assert os.access(server.home / ".armada" / "tools" / "uv" / "bin" / "uv", os.X_OK)
     assert sorted(each.name for each in (server.home / ".armada" / "tools" / "uv").iterdir()) == ["bin"]
+    assert provision(box, "uv") == [("uv", "ran")]
+    (server.home / ".armada" / "tools").chmod(0o777)
+    refused = box.run("hosts", "provision", "box", "uv")
+    assert (refused.returncode, "another user may change" in refused.stderr) == (5, True)
 
 
 def test_the_tasks_are_listed_without_asking_a_host(armada: Armada) -> None:

@@ -16,13 +16,17 @@ _FINDS_PYTHON = (  # as armada itself does
     'python3 -c "import sys; sys.exit(sys.version_info < (3, 6))"'
 )
 _FETCH_UV = (
-    'set -e; mkdir -p "$1/tools/uv/bin"; f=$1/tools/uv/install.$$; trap "rm -f $f" EXIT; '
+    'set -e; umask 077; mkdir -p "$1/tools/uv/bin"; f=$1/tools/uv/install.$$; trap "rm -f $f" EXIT; '
     "u=https://astral.sh/uv/install.sh; "
     'if command -v curl >/dev/null; then curl -LsSf "$u" -o "$f"; else wget -q "$u" -O "$f"; fi; '
     'UV_UNMANAGED_INSTALL="$1/tools/uv/bin" sh "$f"'
 )
+_OURS_ALONE = (  # the agent's own rule: nothing is executed that another user could have changed
+    'p=$1; while :; do [ -O "$p" ] || exit 1; case $(ls -ldL "$p") in ?????w*|????????w*) exit 1;; esac; '
+    '[ "$p" = "$2" ] && break; p=${p%/*}; done; [ -x "$1" ]'
+)
 _UV_PYTHON = (
-    'set -e; export UV_PYTHON_INSTALL_DIR="$1/tools/python"; "$2" python install --no-bin 3.12 2>/dev/null || '
+    'set -e; umask 077; export UV_PYTHON_INSTALL_DIR="$1/tools/python"; "$2" python install --no-bin 3.12 2>/dev/null || '
     '"$2" python install 3.12; p=$("$2" python find --no-project --managed-python 3.12 || "$2" python find 3.12); '
     'mkdir -p "$HOME/.local/bin"; ln -sf "$p" "$HOME/.local/bin/python3"; "$HOME/.local/bin/python3" --version'
 )
@@ -72,15 +76,23 @@ def _say(sentence: str) -> None:
 
 
 def _uv(c: Any) -> str:
+    """Return the path of a uv on the host, fetched if there is none.
+
+    Raises:
+        ProvisionFailed: It cannot be fetched, or another user could change it.
+    """
     own = f"{c.armada_root}/tools/uv/bin/uv"
-    found = c.run(
-        _with('command -v uv || { [ -x "$1" ] && echo "$1"; } || ls "$HOME/.local/bin/uv"', own), hide=True, warn=True
-    )
+    found = c.run(sh('command -v uv || ls "$HOME/.local/bin/uv"'), hide=True, warn=True)
     if found.ok and found.stdout.strip():
         return str(found.stdout.strip().splitlines()[-1])
-    if not _succeeds(c, "command -v curl || command -v wget"):
-        raise ProvisionFailed("uv cannot be fetched there: neither curl nor wget", hint="system-packages=curl as root")
-    c.run(_with(_FETCH_UV, c.armada_root))
+    there = _with('[ -e "$1" ]', own)
+    if not c.run(there, hide=True, warn=True).ok:
+        if not _succeeds(c, "command -v curl || command -v wget"):
+            words = "uv cannot be fetched there: neither curl nor wget"
+            raise ProvisionFailed(words, hint="as root, or with sudo: system-packages=curl")
+        c.run(_with(_FETCH_UV, c.armada_root))
+    if not c.run(_with(_OURS_ALONE, own, c.armada_root), hide=True, warn=True).ok:
+        raise ProvisionFailed(f"another user may change {own}", hint=f"chmod -R go-w {c.armada_root}")
     return own
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -141,11 +142,14 @@ class TaskConnection(fabric.Connection):  # type: ignore[misc]  # as above
         flags = f"-H -u {kwargs.pop('user')} " if user is not None else ""
         flags += f"--preserve-env={','.join(kwargs['env'])} " if kwargs.get("env") else ""
         kwargs.pop("password", None)
+        line = f"env LC_ALL=C sudo -n {flags}{command}"
+        if kwargs.get("asynchronous") or kwargs.get("disown"):
+            return self.run(line, **kwargs)
         warn = kwargs.pop("warn", self.config.run.warn)
-        done = self.run(f"env LC_ALL=C sudo -n {flags}{command}", warn=True, **kwargs)
+        done = self.run(line, warn=True, **kwargs)
         if done is None or done.ok:
             return done
-        if done.stderr.startswith("sudo:") and "password" in done.stderr:
+        if re.search(r"^sudo: .*(password|terminal|tty)", f"{done.stdout}\n{done.stderr}", re.MULTILINE):
             raise SudoRefused("sudo needs a password there")
         if warn:
             return done

@@ -42,8 +42,8 @@ def _words(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "it was interrupted"
     if isinstance(error, SystemExit):
-        return str(error.code) if isinstance(error.code, str) else f"it exited with {error.code}"
-    said = str(error)
+        return error.code[:2000] if isinstance(error.code, str) else f"it exited with {error.code}"
+    said = str(error)[:2000]
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from armada.errors import ConfigError, ProvisionFailed
 
+_ANSWER_S = 60
 _KEY = re.compile(r"[0-9a-f]{40}")
 _UNQUOTABLE = "'\"$`\\!"
 # The whole is one word in single quotes without any of these, which bash, csh and fish read alike.
@@ -64,7 +65,7 @@ def ask(connection: Any, root: str, keys: Sequence[str]) -> HostState:
     """
     nonce = secrets.token_hex(8)
     script = _place(root) + _ASK.format(nonce=nonce, keys=" ".join(map(_checked, keys)) or '""')
-    done = connection.run(sh(script), hide=True, warn=True)
+    done = connection.run(sh(script), hide=True, warn=True, timeout=_ANSWER_S)
     said = re.findall(rf"^{nonce} (uid|root|done) (.+)$", done.stdout, re.MULTILINE)
     facts = {kind: words for kind, words in said if kind != "done"}
     if not facts.get("uid", "").isdigit() or not facts.get("root", "").startswith("/"):
@@ -84,7 +85,7 @@ def note(connection: Any, root: str, key: str) -> None:
     Raises:
         ProvisionFailed: The host cannot write below armada's folder.
     """
-    done = connection.run(sh(_place(root) + _NOTE.format(key=_checked(key))), hide=True, warn=True)
+    done = connection.run(sh(_place(root) + _NOTE.format(key=_checked(key))), hide=True, warn=True, timeout=_ANSWER_S)
     if not done.ok:
         raise ProvisionFailed(f"it ran, but the host cannot record that in {root}: {done.stderr.strip()[-200:]}")
 

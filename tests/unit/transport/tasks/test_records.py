@@ -25,9 +25,10 @@ class Shell:
     home: Path
     before: str = ""
 
-    def run(self, line: str, *, hide: bool, warn: bool) -> SimpleNamespace:
+    def run(self, line: str, *, hide: bool, warn: bool, timeout: int) -> SimpleNamespace:
         assert hide
         assert warn
+        assert timeout
         env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home)}
         done = subprocess.run(
             [self.program, "-c", self.before + line], capture_output=True, text=True, env=env, check=False
@@ -41,9 +42,10 @@ class Said:
 
     text: str
 
-    def run(self, line: str, *, hide: bool, warn: bool) -> SimpleNamespace:
+    def run(self, line: str, *, hide: bool, warn: bool, timeout: int) -> SimpleNamespace:
         assert hide
         assert warn
+        assert timeout
         found = re.search(r'echo "([0-9a-f]{16}) uid', line)
         assert found is not None
         return SimpleNamespace(stdout=self.text.replace("NONCE", found[1]), stderr="", ok=True)
