@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ PROGRAMS = (
 
 def why_not() -> str | None:
     """Say what keeps sshd from running here, or None."""
+    if sys.platform != "linux":
+        return "its box has the programs of a Linux"
     if not SSHD.exists():
         return "there is no sshd (openssh-server)"
     return None

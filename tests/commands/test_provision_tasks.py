@@ -2,130 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 
-from armada.cli.shapes import SHAPES, schema_of
 from tests import ssh_server
+from tests.commands.task_box import FABFILE, configure, provision
 from tests.conftest import Armada, eventually
 from tests.ssh_server import SshServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-pytestmark = pytest.mark.skipif(ssh_server.why_not() is not None, reason=str(ssh_server.why_not()))
-
-FABFILE = """\
-import os
-from pathlib import Path
-
-from fabric import task
-
-import names
-
-
-@task
-def drivers(c, version="535"):
-    print("driver", version, names.CARD)
-    c.run("cd; pwd; echo again >> ran")
-
-
-@task(name="mount-nas", pre=[drivers])
-def mount_nas(c):
-    c.sudo("sh -c 'cd; touch mounted'")
-
-
-@task
-def send(c):
-    c.put("names.py", "sent.py")
-    print(c.local("echo from home", hide=True).stdout)
-
-
-@task
-def reads(c):
-    print("read", repr(c.run("cat", hide=True).stdout))
-
-
-@task
-def wait(c):
-    c.run("cd; echo $$ > waiting; echo begun; sleep 1000")
-
-
-@task
-def once(c):
-    c.run("cd; echo once >> ran; touch waiting; until [ -e go ]; do sleep 0.05; done")
-
-
-@task
-def fails(c):
-    c.run("seq 40")
-    c.run("echo 'E: \\033]0;owned\\007 no such package' >&2; false")
-    c.run("cd; touch after")
-
-
-@task
-def raises(c):
-    raise ValueError("no such card")
-
-
-@task
-def leaves(c):
-    print("leaving")
-    os._exit(7)
-
-
-@task
-def floods(c):
-    c.run("seq 5000")
-
-
-@task
-def asks(c):
-    c.sudo("true", user="nobody")
-
-
-@task
-def tries(c):
-    refused = c.sudo("false", user="nobody", warn=True, hide=True)
-    later = c.sudo("echo later", user="nobody", asynchronous=True).join()
-    print("exit", refused.exited, later.stdout)
-
-
-not_a_task = 5
-"""
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[SshServer]:
-    with ssh_server.ssh_server(tmp_path / "box") as found:
-        yield found
-
-
-@pytest.fixture
-def box(armada: Armada, server: SshServer) -> Armada:
-    """A home that knows the box, and files of tasks."""
-    armada.write("fabfile.py", FABFILE)
-    armada.write("names.py", "CARD = 'A100'\n")
-    configure(armada, server)
-    done = armada.run("hosts", "trust", "box", "--yes")
-    assert done.returncode == 0, done.stderr
-    return armada
-
-
-def configure(armada: Armada, server: SshServer, **more: Any) -> None:
-    settings = {"ssh": server.target, "identity": str(server.identity), **more}
-    file = armada.folder / "home" / "config" / "hosts.yaml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"hosts": {"box": settings}}))
 
 
 def prompted(armada: Armada, answer: str, *words: str) -> tuple[int, str, str]:
@@ -152,14 +41,6 @@ def prompted(armada: Armada, answer: str, *words: str) -> tuple[int, str, str]:
     finally:
         os.close(master)
         os.close(slave)
-
-
-def outcomes(answer: Any) -> list[tuple[str, str]]:
-    return [(each["task"], each["outcome"]) for each in answer["tasks"]]
-
-
-def provision(armada: Armada, *words: str) -> list[tuple[str, str]]:
-    return outcomes(armada.json("hosts", "provision", "box", *words))
 
 
 @pytest.mark.parametrize("transport", ["fabric", "openssh"])
@@ -343,6 +224,7 @@ def test_a_key_that_is_not_pinned_stops_a_task(armada: Armada, server: SshServer
     assert not (server.home / "x").exists()
 
 
+@pytest.mark.fault("Ctrl-C while a task runs on a host", "exit 130; it counts as not run, and runs again")
 def test_ctrl_c_ends_a_task_which_then_runs_again(box: Armada, server: SshServer) -> None:
     with box.start("hosts", "provision", "box", "fabfile.py:wait") as started:
         eventually((server.home / "waiting").exists, "the task's command")
@@ -353,6 +235,7 @@ def test_ctrl_c_ends_a_task_which_then_runs_again(box: Armada, server: SshServer
     _end(server)
 
 
+@pytest.mark.fault("armada is killed while a task runs on a host", "the task's process at home ends with it")
 def test_an_armada_that_is_killed_takes_its_task_with_it(box: Armada, server: SshServer) -> None:
     with box.start("hosts", "provision", "box", "fabfile.py:wait") as started:
         eventually((server.home / "waiting").exists, "the task's command")
@@ -383,6 +266,7 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in found.stdout.split()]
 
 
+@pytest.mark.fault("the connection is lost while a task runs", "said; it may have ended there, and runs again")
 def test_a_lost_connection_says_that_the_task_may_have_ended(box: Armada, server: SshServer) -> None:
     with box.start("hosts", "provision", "box", "fabfile.py:wait") as started:
         eventually((server.home / "waiting").exists, "the task's command")
@@ -400,132 +284,3 @@ def _end(server: SshServer) -> None:
     pid = int((server.home / "waiting").read_text())
     if Path(f"/proc/{pid}").exists():
         os.kill(pid, signal.SIGKILL)
-
-
-APT = """\
-case "$*" in
-*update*) echo "Hit:1 http://deb.debian.org stable";;
-*install*) for last; do :; done; echo "$*" >> {log}; echo "$last" >> {log}.has; echo "Setting up $last";;
-esac
-"""
-DPKG = """\
-for last; do :; done
-if grep -qx -- "$last" {log}.has; then printf 'ii '; else echo "no packages found matching $last" >&2; exit 1; fi
-"""
-
-
-def give_apt(server: SshServer, installs: str = "") -> Path:
-    """Give the box an apt that records what it is told. `installs` is what it does in the place of an installation."""
-    log = server.folder / "apt"
-    (server.folder / "apt.has").write_text("tmux\n")
-    server.program("apt-get", APT.format(log=log) + installs)
-    server.program("dpkg-query", DPKG.format(log=log))
-    server.program("sudo", 'shift; exec "$@"')  # for tests as another user than root; root's tasks need none
-    return log
-
-
-def test_packages_of_the_system_are_installed_where_they_are_missing(box: Armada, server: SshServer) -> None:
-    log = give_apt(server)
-    done = box.run("hosts", "provision", "box", "system-packages=tmux,rsync")
-    assert done.returncode == 0, done.stderr
-    assert log.read_text() == "-o DPkg::Lock::Timeout=300 -y --no-install-recommends install rsync\n"
-    assert "Setting up rsync\n" in done.stdout
-    again = box.run("hosts", "provision", "box", "system-packages=tmux,rsync")
-    assert "already there: tmux rsync" in again.stdout, "one that a person names looks for itself"
-    assert len(log.read_text().splitlines()) == 1
-
-
-def test_without_a_package_manager_the_packages_are_named(box: Armada) -> None:
-    done = box.run("hosts", "provision", "box", "system-packages=tmux")
-    assert (done.returncode, "neither apt-get nor dnf is on this host" in done.stderr) == (5, True)
-
-
-def test_a_box_without_python3_gets_one_from_its_packages_and_then_takes_a_launch(
-    box: Armada, server: SshServer
-) -> None:
-    refused = box.run("launch", "--host", "box", box.command("echo", "hello"))
-    assert (refused.returncode, "no python3 on this host" in refused.stderr) == (5, True)
-    assert "armada hosts provision box python" in refused.stderr
-    log = give_apt(server, f'case "$*" in *python3*) ln -s {sys.executable} {server.bin}/python3;; esac')
-    configure(box, server, provision=["python", {"system-packages": ["tmux"]}, "../../fabfile.py:drivers"])
-    planned = box.run("launch", "--host", "box", "exp.yaml", "--dry-run")
-    assert planned.returncode == 5, "a dry run changes nothing, and so finds no python3"
-    done = box.run("launch", "--host", "box", "exp.yaml", "--follow")
-    assert done.returncode == 0, done.stderr
-    assert log.read_text().endswith("install python3\n")
-    assert "fabfile.py:drivers: done in" in done.stdout
-    assert (server.home / "ran").read_text() == "again\n"
-    second = box.run("launch", "--host", "box", "exp.yaml", "--follow")
-    assert second.returncode == 0, second.stderr
-    assert (server.home / "ran").read_text() == "again\n", "each task once"
-    planned = box.run("launch", "--host", "box", "exp.yaml", "--dry-run")
-    assert " tasks      first, if new: python · system-packages tmux · fabfile.py:drivers\n" in planned.stdout
-
-
-def test_a_task_that_fails_stops_the_launch(box: Armada, server: SshServer) -> None:
-    configure(box, server, provision=["../../fabfile.py:raises"])
-    done = box.run("launch", "--host", "box", box.command("true"))
-    assert (done.returncode, "the task fabfile.py:raises failed: ValueError: no such card" in done.stderr) == (5, True)
-    assert box.json("ps", "--all") == []
-
-
-def test_a_box_without_python3_and_root_gets_one_by_uv(box: Armada, server: SshServer) -> None:
-    """The fake uv stands for the download alone."""
-    server.program(
-        "uv",
-        f'case "$*" in *find*) echo {sys.executable};; *) echo "$UV_PYTHON_INSTALL_DIR $*" >> {server.folder}/uv;; esac',
-    )
-    assert provision(box, "python") == [("python", "ran")]
-    root = server.home / ".armada"
-    assert (server.folder / "uv").read_text() == f"{root}/tools/python python install --no-bin 3.12\n"
-    assert (server.home / ".local" / "bin" / "python3").readlink() == Path(sys.executable)
-    done = box.run("launch", "--host", "box", box.command("echo", "hello"), "--follow")
-    assert done.returncode == 0, done.stderr
-
-
-def test_uv_is_told_where_to_go_and_without_a_way_to_fetch_it_that_is_said(box: Armada, server: SshServer) -> None:
-    done = box.run("hosts", "provision", "box", "uv")
-    assert (done.returncode, "uv cannot be fetched there: neither curl nor wget" in done.stderr) == (5, True)
-    # The installer of uv, as curl would bring it.
-    server.program(
-        "curl", """echo 'echo "#!/bin/sh" > "$UV_UNMANAGED_INSTALL/uv"; chmod +x "$UV_UNMANAGED_INSTALL/uv"' > "$4\""""
-    )
-    assert provision(box, "uv") == [("uv", "ran")]
-    assert os.access(server.home / ".armada" / "tools" / "uv" / "bin" / "uv", os.X_OK)
-    assert sorted(each.name for each in (server.home / ".armada" / "tools" / "uv").iterdir()) == ["bin"]
-    assert provision(box, "uv") == [("uv", "ran")]
-    (server.home / ".armada" / "tools").chmod(0o777)
-    refused = box.run("hosts", "provision", "box", "uv")
-    assert (refused.returncode, "another user may change" in refused.stderr) == (5, True)
-
-
-def test_the_tasks_are_listed_without_asking_a_host(armada: Armada) -> None:
-    said = armada.run("hosts", "provision", "--list")
-    assert [line.split()[0] for line in said.stdout.splitlines()] == ["TASK", "python", "system-packages", "uv"]
-    file = armada.folder / "home" / "config" / "hosts.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text("hosts: {box: {ssh: me@192.0.2.1, provision: [uv, {fabfile.py:drivers: [535]}]}}\n")
-    told = armada.json("hosts", "provision", "box", "--list")
-    assert [(each["task"], each["configured"]) for each in told["tasks"]][:3] == [
-        ("uv", True),
-        ("fabfile.py:drivers 535", True),
-        ("python", False),
-    ]
-    jsonschema.validate(told, schema_of(SHAPES["hosts provision"]))
-
-
-@pytest.mark.parametrize(
-    ("provision", "said"),
-    [
-        ("[pyton]", "armada brings no task called 'pyton'"),
-        ("[{uv: [x]}]", "uv takes no arguments"),
-        ("[{system-packages: rsync}]", "the arguments of system-packages must be a list"),
-        ("[../other.py:x]", "is outside of the project"),
-        ("[fabfile.py]", "armada brings no task called 'fabfile.py'"),
-        ("[3]", "must be a task, not 3"),
-    ],
-)
-def test_a_wrong_entry_is_named_with_its_line(armada: Armada, provision: str, said: str) -> None:
-    armada.write("armada.yaml", f"hosts:\n  box:\n    ssh: box\n    provision: {provision}\n")
-    done = armada.run("hosts", "provision", "box")
-    assert (done.returncode, "armada.yaml:4: " in done.stderr, said in done.stderr) == (2, True, True), done.stderr

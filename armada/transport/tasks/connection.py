@@ -19,7 +19,7 @@ import paramiko
 from fabric.runners import Remote
 from invoke.runners import Local
 
-from armada.errors import ArmadaError, HostUnreachable, LinkLost
+from armada.errors import ArmadaError, HostUnreachable, LinkLost, ProvisionFailed
 from armada.transport.fabric_transport import Link
 from armada.transport.interface import HostLike
 from armada.transport.ssh.config_file import write_ssh_config
@@ -198,7 +198,7 @@ class _HereConnection(TaskConnection):
     """The host `local`."""
 
     def sftp(self) -> Any:
-        raise ArmadaError("`put` and `get` need SSH; this task's host is this machine", hint="copy by shutil.copy")
+        raise ProvisionFailed("`put` and `get` need SSH; this task's host is this machine", hint="copy by shutil.copy")
 
 
 @contextlib.contextmanager
