@@ -83,6 +83,17 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(add_help=False, **settings)
         self.add_argument("-h", "--help", action="help", help="Show this help and exit")
+        self._mixes = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; where a command takes any number of words, options may stand between them (`stop A --grace 0 B`)."""
+        if self._mixes or not any(action.nargs in ("*", "+") for action in self._get_positional_actions()):
+            return super().parse_known_args(args, namespace)
+        self._mixes = True  # what follows calls this method again
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixes = False
 
     def error(self, message: str) -> NoReturn:
         if found := re.match(r"argument COMMAND: invalid choice: '(.*?)' \(choose", message, re.DOTALL):

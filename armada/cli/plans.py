@@ -21,6 +21,8 @@ def show_plan(reporter: Reporter, plan: Plan, *, as_json: bool) -> int:
     Raises:
         PreflightRefused: A check failed.
     """
+    if plan.host.provision:
+        reporter.stage("tasks", "first, if new: " + " · ".join(call.title for call in plan.host.provision))
     say_plan(reporter, plan, everything=True)
     if as_json:
         print_json({"spec": plan.spec.as_json(), "files": plan.files, "checks": _checks(plan), "memory": _memory(plan)})

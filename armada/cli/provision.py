@@ -1,34 +1,70 @@
-"""`armada hosts provision`: build the environment of a host's profile before the first launch needs it."""
+"""`armada hosts provision`: run a host's tasks and build its environment before the first launch needs them."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from armada.cli.options import add_host_name, add_profile
+from armada.cli.options import add_profile
 from armada.cli.printing import print_json
+from armada.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.provision.service import TaskOptions
+    from armada.provision.tasks import TaskOutcome
+
+_EXAMPLE = "armada hosts provision a100-1 system-packages=rsync,tmux"
 
 
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     provision = verbs.add_parser(
         "provision",
-        help="Build the host's Python environment now",
-        description="Build the Python environment of the host's profile on the host, unless it exists. A "
-        "launch does the same.",
+        help="Run a host's tasks and build its Python environment now",
+        description="Run the tasks of the host's `provision:` that it has not seen yet, then build the Python "
+        "environment of its profile, unless it exists. A launch does the same. With TASK, run only the named tasks.",
     )
-    add_host_name(provision)
+    provision.add_argument("name", nargs="?", help="Name of the host, as in hosts.yaml")
+    provision.add_argument(
+        "tasks",
+        nargs="*",
+        metavar="TASK",
+        help="FILE.py:TASK, or a task that armada brings; arguments as TASK=ONE,TWO",
+    )
     add_profile(provision)
+    provision.add_argument(
+        "--list", action="store_true", dest="lists", help="List the tasks that armada brings, and the host's own"
+    )
+    provision.add_argument("--again", action="store_true", help="Run tasks again that have run there already")
+    provision.add_argument("--dry-run", action="store_true", help="Print which tasks would run; run and build nothing")
+    provision.add_argument(
+        "--ask-sudo-password", action="store_true", help="Ask for the password that sudo needs on the host"
+    )
     provision.add_argument("--json", action="store_true", help="Print a JSON object")
     provision.set_defaults(handler=_provision)
 
 
 def _provision(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
+
+    if options.lists:
+        return _list(options)
+    if options.name is None:
+        raise UsageError("which host?", hint=f"{_EXAMPLE}, or --list")
+    if options.tasks and options.profile:
+        raise UsageError("--profile chooses the environment, but with TASK none is built", hint="leave one of them out")
+    context = Context()
+    chosen = _task_options(options)
+    return _run_tasks(context, options, chosen) if options.tasks or options.dry_run else _all(context, options, chosen)
+
+
+def _all(context: Any, options: argparse.Namespace, chosen: TaskOptions) -> int:
     from armada.cli.progress import Reporter
     from armada.provision.service import named_profile, provision_host
 
-    context = Context()
     host = context.host(options.name)
     profile = named_profile(host, options.profile, context.home)  # a wrong one is said before the host is asked
     made = provision_host(
@@ -40,8 +76,81 @@ def _provision(options: argparse.Namespace) -> int:
         argv=sys.argv,
         project=Path.cwd(),
         progress=Reporter(sys.stderr if options.json else sys.stdout),
+        options=chosen,
     )
     if options.json:
         answer = {"host": host.name, "profile": made.profile, "environment": made.environment}
-        print_json({**answer, "outcome": "built" if made.built else "ready", "seconds": made.seconds})
+        outcome = "built" if made.built else "ready"
+        print_json({**answer, "outcome": outcome, "seconds": made.seconds, "tasks": _as_json(made.tasks)})
     return 0
+
+
+def _run_tasks(context: Any, options: argparse.Namespace, chosen: TaskOptions) -> int:
+    from armada.cli.progress import Reporter
+    from armada.config.provision_tasks import typed_call
+    from armada.provision.service import provision_tasks
+
+    host = context.host(options.name)
+    calls = [typed_call(word, Path.cwd()) for word in options.tasks] or host.provision
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    if not calls:
+        reporter.stage("task", f"{host.name} has no `provision:` in {host.origin or 'hosts.yaml'}")
+    done = provision_tasks(
+        context.database,
+        context.home,
+        host,
+        calls,
+        chosen,
+        argv=sys.argv,
+        project=Path.cwd(),
+        progress=reporter,
+    )
+    if options.json:
+        print_json({"host": host.name, "tasks": _as_json(done)})
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.cli.table import table
+    from armada.config.provision_tasks import BUNDLED
+
+    own = Context(reads=True).host(options.name).provision if options.name is not None else ()
+    found = [
+        {"task": call.title, "about": str(call.file) if call.file else BUNDLED[call.task], "configured": True}
+        for call in own
+    ]
+    named = {call.task for call in own if call.file is None}
+    found += [
+        {"task": name, "about": about, "configured": False} for name, about in BUNDLED.items() if name not in named
+    ]
+    if options.json:
+        print_json({"host": options.name, "tasks": found})
+        return 0
+    rows = [
+        (str(each["task"]), "provision:" if each["configured"] else "bundled", str(each["about"])) for each in found
+    ]
+    print(table(("TASK", "FROM", "WHAT"), rows))
+    return 0
+
+
+def _task_options(options: argparse.Namespace) -> TaskOptions:
+    """Ask for the password if that is wanted.
+
+    Raises:
+        UsageError: There is nobody to ask.
+    """
+    from armada.provision.service import TaskOptions
+
+    password = None
+    if options.ask_sudo_password:
+        import getpass
+
+        if not sys.stdin.isatty():
+            raise UsageError("--ask-sudo-password asks at a terminal, and there is none")
+        password = getpass.getpass(f"sudo password on {options.name}: ")
+    return TaskOptions(named=bool(options.tasks), again=options.again, dry_run=options.dry_run, password=password)
+
+
+def _as_json(done: Sequence[TaskOutcome]) -> list[dict[str, object]]:
+    return [{"task": each.title, "outcome": each.outcome, "seconds": each.seconds} for each in done]

@@ -58,6 +58,7 @@ _TRANSFER: Fields = {"method": STR, "reason": STR, "round_trip_s": NUM}
 _CHECKED: Shape = [{**_FORMAT, "name": STR, "reachable": BOOL, "error?": STR, "facts?": OBJ, "transfer?": _TRANSFER}]
 _TRUSTED: Fields = {**_FORMAT, "host": STR, "ssh": STR, "offered": [_KEY], "pinned_before": [_KEY], "pinned": BOOL}
 _CHANGE: Fields = {"key": STR, "before": "any", "after": "any"}
+_TASK: Fields = {"task": STR, "outcome?": STR, "seconds?": NUM, "about?": STR, "configured?": BOOL}
 _REPORT: Fields = {"name": STR, "findings": [OBJ], "exit_code": INT}
 
 ERROR: Fields = {**_FORMAT, "error": {"kind": STR, "message": STR, "hint": STR_, "host": STR_, "exit_code": INT}}
@@ -141,7 +142,9 @@ SHAPES: Fields = {
     "hosts check": _CHECKED,
     "hosts ls": [{**_FORMAT, "name": STR, "ssh": STR_, "local": BOOL, "profile": STR_, "scheduler": STR, "price_per_hour": NUM_}],
     "hosts rm": {**_FORMAT, "name": STR, "removed": BOOL, "runs": [STR], "only_there": INT},
-    "hosts provision": {**_FORMAT, "host": STR, "profile": STR, "environment": STR, "outcome": STR, "seconds": NUM},
+    "hosts provision": {
+        **_FORMAT, "host": STR_, "profile?": STR, "environment?": STR, "outcome?": STR, "seconds?": NUM, "tasks": [_TASK],
+    },
     "hosts trust": _TRUSTED,
     "hosts connect": {**_FORMAT, "name": STR, "connected": BOOL, "changed": BOOL},
     "hosts disconnect": {**_FORMAT, "name": STR, "connected": BOOL, "changed": BOOL},

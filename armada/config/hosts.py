@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from armada.config.documents import Document, read_document, shown
+from armada.config.provision_tasks import ProvisionTask
 from armada.config.schedulers import BatchSettings, HtcondorSettings, Line, SlurmSettings
 from armada.config.settings import FilePath, FilledText, Settings, problem, shaped
 from armada.config.sync import Rate, bytes_per_s
@@ -67,6 +68,8 @@ class Host(Settings):
         "bandwidth": "bwlimit",
         "modules": "setup",
         "module": "setup",
+        "fabfile": "provision",
+        "tasks": "provision",
     }
 
     from_elsewhere: ClassVar[frozenset[str]] = frozenset({"name"})
@@ -88,6 +91,8 @@ class Host(Settings):
     """What HTCondor is told, with `scheduler: htcondor`."""
     setup: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Shell lines before anything there: `module load cuda/12.4`."""
+    provision: Annotated[tuple[ProvisionTask, ...], Field(strict=False)] = ()
+    """Fabric tasks that prepare the host, each once: `[fabfile.py:drivers, system-packages: [rsync]]`."""
     internet: bool | None = None
     """Whether runs reach the internet; by default yes, but not on the workers of a batch system."""
     quota: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
@@ -144,6 +149,17 @@ class Host(Settings):
                 raise problem("`image` needs `universe: docker` or `container`", key="htcondor")
         if self.quota and self.scheduler == "direct":
             raise problem("is used on hosts with `scheduler: slurm` or `htcondor`", key="quota")
+        return self
+
+    @model_validator(mode="after")
+    def _tasks_of_its_project(self) -> Host:
+        # A project's armada.yaml comes with a project, and its tasks run at home: no other code than the project's own.
+        if self.origin is not None and self.origin.name == PROJECT_FILE:
+            folder = self.origin.parent.resolve()
+            for call in self.provision:
+                if call.file is not None and not call.file.resolve().is_relative_to(folder):
+                    hint = f"put it into the project, or name it in your hosts.yaml: {call.file.resolve()}"
+                    raise problem(f"{call.file} is outside of the project", key="provision", hint=hint)
         return self
 
     @model_validator(mode="after")

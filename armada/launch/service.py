@@ -22,6 +22,7 @@ from armada.launch.start import start
 from armada.protocol.recorded import recorded_spec
 from armada.provision.admission import admit, refuse_while_clearing
 from armada.provision.exclusive_lock import exclusive_lock
+from armada.provision.service import prepare
 from armada.store import checkpoints, runs
 from armada.store import hosts as host_records
 from armada.store.running_operations import operation
@@ -165,6 +166,7 @@ def carry_out(launch: Launch, caller: Caller) -> Run:
         same = order.home.lock(f"launch-{launch.key[:16]}")
         with exclusive_lock(same, launch.title, lambda who: progress.stage("waiting", who)):
             refuse_second(database, launch.key, host.name, before)
+            prepare(order.home, host, host.provision, progress)
             progress.now("plan", f"asking {host.name}")
             former = find_former(database, session, launch.key, time.time())
             if former is not None:

@@ -1,8 +1,8 @@
-"""`armada hosts provision`: build a host's environment before the first launch needs it. A launch does the same."""
+"""`armada hosts provision`: run a host's tasks and build its environment before the first launch needs them. A launch does the same."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from armada.config.profiles import choose_profile, load_profile
@@ -11,6 +11,7 @@ from armada.protocol.facts import AskFacts
 from armada.provision.admission import admit
 from armada.provision.environment import ensure_environment, plan_environment
 from armada.provision.exclusive_lock import exclusive_lock
+from armada.provision.tasks import run_tasks
 from armada.store import hosts as records
 from armada.store.running_operations import operation
 from armada.units import span
@@ -21,20 +22,40 @@ if TYPE_CHECKING:
 
     from armada.config.hosts import Host
     from armada.config.profiles import Profile
+    from armada.config.provision_tasks import TaskCall
     from armada.foundation.progress import Progress
     from armada.paths import HomePaths
+    from armada.provision.tasks import TaskOutcome
     from armada.rpc.session import HostSession
     from armada.store.database import Database
 
 
 @dataclass(frozen=True, slots=True)
 class Provisioned:
-    """The environment that a host has now, and how many seconds its build took if it was built."""
+    """The environment that a host has now, and how many seconds its build took if it was built; before it, the host's tasks."""
 
     profile: str
     environment: str
     built: bool
     seconds: float
+    tasks: Sequence[TaskOutcome] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """How a person wants tasks to be run.
+
+    Attributes:
+        named: The person named the tasks.
+        again: Also those that ran already.
+        dry_run: Run none.
+        password: For sudo.
+    """
+
+    named: bool = False
+    again: bool = False
+    dry_run: bool = False
+    password: str | None = field(default=None, repr=False)
 
 
 def named_profile(host: Host, name: str | None, home: HomePaths) -> Profile | None:
@@ -63,8 +84,9 @@ def provision_host(
     argv: Sequence[str],
     project: Path,
     progress: Progress,
+    options: TaskOptions | None = None,
 ) -> Provisioned:
-    """Build the environment of a host's profile, unless it exists, as a recorded operation.
+    """Run a host's tasks that are new, and build the environment of its profile, unless it exists, as a recorded operation.
 
     Args:
         database: The store.
@@ -75,15 +97,18 @@ def provision_host(
         argv: The command, to show among the operations.
         project: The folder the command was run in; its own hosts count too.
         progress: Receives the progress.
+        options: For the tasks.
 
     Raises:
         Conflict: Another process removed the host, or is deleting everything on it.
-        ProvisionFailed: The error has the end of the installer's output.
+        ConfigError: A task's file cannot be used.
+        ProvisionFailed: The error has the end of the task's or the installer's output.
     """
     origin = str(host.origin) if host.origin else None
     with operation(database, kind="provision", host=host.name, argv=argv) as recorded, connect(host.name) as session:
         admit(database, home, project, host)
         told = recorded.and_tell(progress)
+        tasks = prepare(home, host, host.provision, told, options)
         told.now("plan", f"asking {host.name}")
         facts = session.call(AskFacts())
         records.record_facts(database, host.name, facts.as_json(), origin=origin)
@@ -99,4 +124,52 @@ def provision_host(
         records.record_facts(database, host.name, session.call(AskFacts()).as_json(), origin=origin)
         said = f"built in {span(seconds)}" if built else "was there already"
         told.stage("ready", f"environment {environment.key} {said}")
-    return Provisioned(profile.name, environment.key, built, seconds)
+    return Provisioned(profile.name, environment.key, built, seconds, tasks)
+
+
+def provision_tasks(
+    database: Database,
+    home: HomePaths,
+    host: Host,
+    calls: Sequence[TaskCall],
+    options: TaskOptions,
+    *,
+    argv: Sequence[str],
+    project: Path,
+    progress: Progress,
+) -> Sequence[TaskOutcome]:
+    """Run tasks on a host, as a recorded operation. The host needs no python3.
+
+    Raises:
+        Conflict: Another process removed the host, or is deleting everything on it.
+        ArmadaError: As in `armada.provision.tasks.run_tasks`.
+    """
+    with operation(database, kind="provision", host=host.name, argv=argv) as recorded:
+        admit(database, home, project, host)
+        return prepare(home, host, calls, recorded.and_tell(progress), options)
+
+
+def prepare(
+    home: HomePaths, host: Host, calls: Sequence[TaskCall], progress: Progress, options: TaskOptions | None = None
+) -> Sequence[TaskOutcome]:
+    """Run those of the tasks that are new to a host, one process of this home at a time.
+
+    Raises:
+        ArmadaError: As in `armada.provision.tasks.run_tasks`.
+    """
+    if not calls:
+        return ()
+    chosen = options or TaskOptions()
+    with exclusive_lock(
+        home.lock(f"host-{host.name}"), f"tasks of {host.name}", lambda who: progress.stage("waiting", who)
+    ):
+        return run_tasks(
+            home,
+            host,
+            calls,
+            progress,
+            named=chosen.named,
+            again=chosen.again,
+            dry_run=chosen.dry_run,
+            password=chosen.password,
+        )

@@ -52,7 +52,8 @@ def start_error(noise: str, diagnosis: str, *, host: str) -> ProvisionFailed:
     if re.search(r"python3.*(not found|unknown command|no such file)|\(exit status 127\)", said, re.IGNORECASE):
         return ProvisionFailed(
             "no python3 on this host",
-            hint="install Python 3.6 or newer there so that `python3` works in a non-interactive shell",
+            hint=f"armada hosts provision {host} python gets one; or install Python 3.6 or newer there, so that `python3` "
+            "works in a non-interactive shell",
             host=host,
         )
     if _STDIN_TAKEN.search(said):

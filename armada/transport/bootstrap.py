@@ -27,6 +27,8 @@ LOADER = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())
 # removed only if that helps, because a python3 from a module may need it. Costs nothing if none is set.
 _MODULES = 'python3 -I -c "import zlib,ssl" 2>/dev/null </dev/null'
 START_PYTHON = (
+    # Where `armada hosts provision HOST python` puts one, on a host that has none and no root to install it.
+    'command -v python3 >/dev/null || PATH="$PATH:$HOME/.local/bin"; '
     f'[ -z "$LD_LIBRARY_PATH" ] || {_MODULES} || if LD_LIBRARY_PATH= {_MODULES}; then'
     ' export ARMADA_LEFT_OUT="$LD_LIBRARY_PATH"; unset LD_LIBRARY_PATH; fi; exec'
 )

@@ -101,6 +101,7 @@ MACHINES = {
         Machine("slurm-24", "127.0.1.8", 22, "researcher", "slurm-24", "none:0:0"),
         Machine("slurm-20", "127.0.1.9", 22, "researcher", "slurm-20", "none:0:0"),
         Machine("bare", "127.0.1.7", 22, "researcher", "bare", "none:0:0"),  # neither python3 nor rsync
+        _own("bare-2", "127.0.3", 22, "researcher", "bare", "none:0:0"),  # a test gives it a python3
     )
 }
 WITHOUT_SCHEDULER = [machine for machine in MACHINES.values() if machine.role in {"plain", "bare"}]
