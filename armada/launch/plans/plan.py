@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from armada.protocol.facts import Facts
     from armada.protocol.spec import JobLink
     from armada.provision.code import Snapshot
+    from armada.provision.container import Container
     from armada.provision.environment import Environment
     from armada.provision.existing import ExistingEnvironment
     from armada.provision.hub import HubModel
@@ -79,6 +80,7 @@ class Plan:
     facts: Facts
     hub: HubModel | None = None
     job_files: JobFiles = field(default_factory=JobFiles)
+    container: Container | None = None
 
 
 def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | None = None) -> Plan:
@@ -132,6 +134,7 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
         job_files=staged,
         dataset_rows=task.rows,
         counts_on_host=task.counts_on_host,
+        container=parts.container,
         facts=place.facts,
     )
 
@@ -183,7 +186,7 @@ def _spec(
     launch_key: str | None,
 ) -> Spec:
     settings, host = task.settings, place.host
-    return Spec(
+    spec = Spec(
         format=SPEC_FORMAT,
         run_id=place.run_id,
         name=place.title,
@@ -206,6 +209,7 @@ def _spec(
         project=_project(task.snapshot),
         launch_key=launch_key,
     )
+    return spec.model_copy(update={"container": parts.container.spec}) if parts.container is not None else spec
 
 
 def _subject(
