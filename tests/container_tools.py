@@ -28,7 +28,7 @@ _PROGRAMS = ("sh", "sleep", "cat", "id", "env", "touch", "ls", "true")
 _CONF = '[containers]\ncgroups = "disabled"\ndefault_ulimits = ["nofile={files}", "nproc={processes}"]\n'
 _SHIM = """#!/bin/sh
 # Programs in a container need limits that this machine may grant, and one hierarchy of cgroups.
-export CONTAINERS_CONF={folder}/containers.conf
+export CONTAINERS_CONF={folder}/containers.conf CONTAINERS_REGISTRIES_CONF={folder}/registries.conf
 set -- {program} --root {folder}/store --runroot {folder}/run --storage-driver vfs "$@"
 [ -e /sys/fs/cgroup/cgroup.controllers ] && exec "$@"
 exec unshare -m sh -c 'umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; exec "$@"' podman "$@"
@@ -76,6 +76,12 @@ class ContainerTool:
         with tarfile.open(archive, "w") as packed:
             packed.add(tree, ".")
         self("import", *words, str(archive), name)
+
+    def trust(self, registry: str) -> None:
+        """Let podman speak HTTP with a registry of this machine, as docker does."""
+        if self.name == "podman":
+            settings = f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n'
+            (self.program.parent.parent / "registries.conf").write_text(settings)
 
     def clear(self) -> None:
         if names := self.containers():
@@ -158,6 +164,7 @@ def make_podman(folder: Path) -> ContainerTool:
     # podman raises limits to what a machine's root may have; a sandbox's root may not.
     found = {name: "{0}:{0}".format(min(4096, resource.getrlimit(limit)[0] % 2**63)) for name, limit in limits.items()}
     (folder / "containers.conf").write_text(_CONF.format(**found))
+    (folder / "registries.conf").write_text("")
     podman = _write(folder / "bin" / "podman", _SHIM.format(folder=folder, program=shutil.which("podman")))
     podman.import_image(IMAGE, _tree(folder / "tree"))
     return podman

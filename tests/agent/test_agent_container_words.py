@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from armada_agent.errors import AgentError
 from armada_agent.host import containers
 from armada_agent.host.containers import Tool
 from armada_agent.paths import RunPaths
+from armada_agent.provision.containers import LOOK
 from armada_agent.supervisor import enclosure
 
 from tests.agent.conversation import spec_of
@@ -106,6 +110,24 @@ def test_the_image_and_the_program_stand_where_no_option_does(tmp_path: Path) ->
 def test_runs_of_the_same_name_under_two_roots_have_two_containers(tmp_path: Path) -> None:
     names = {containers.name_of(RunPaths(str(tmp_path / root), "box-1")) for root in ("a", "b")}
     assert len(names) == 2
+
+
+def test_the_shared_memory_is_the_hosts_with_and_without_message_queues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enclosure, "_QUEUES", str(tmp_path))
+    assert after(compose(tmp_path / "a", PODMAN)[0], "--ipc") == ["host"]
+    monkeypatch.setattr(enclosure, "_QUEUES", str(tmp_path / "none"))
+    words, _ = compose(tmp_path / "b", PODMAN)
+    assert "--ipc" not in words
+    assert "type=bind,source=/dev/shm,target=/dev/shm" in after(words, "--mount")
+
+
+def test_what_looks_into_an_image_tells_the_versions_of_what_is_there() -> None:
+    words = [sys.executable, "-c", LOOK, "pytest", "nonesuch"]
+    version, found = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    assert version == platform.python_version()
+    assert found == {"pytest": pytest.__version__, "nonesuch": None}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from armada_agent.foundation import process_identity
 from armada_agent.host import processes
 from armada_agent.paths import RunPaths
 
-from tests import container_tools
+from tests import container_tools, image_registry
 from tests.agent.conversation import Host, Refused
 from tests.supervisors import kill_both
 from tests.waiting import eventually
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from tests.agent.conversation import Conversation
     from tests.container_tools import ContainerTool
+    from tests.image_registry import Registry
 
 LOOP = "echo up; while :; do sleep 0.05; done"
 
@@ -251,6 +252,62 @@ def test_an_image_that_no_registry_has_is_explained(pod_box: Host) -> None:
         pod_box.call("container.ensure", image="nope.invalid/x:1", gpus=False)
 
 
+@pytest.fixture
+def registry(tool: ContainerTool, podman: ContainerTool, tmp_path: Path) -> Iterator[Registry]:
+    tree = tmp_path / "pushed"
+    shutil.copytree(podman.program.parent.parent / "tree", tree)
+    (tree / "pushed").touch()  # another image than the one that is there, under another id
+    podman.import_image("localhost/pushed:1", tree)
+    podman("save", "--format", "docker-dir", "--output", str(tmp_path / "saved"), "localhost/pushed:1")
+    podman("rmi", "localhost/pushed:1")
+    with image_registry.serve(tmp_path / "saved") as found:
+        tool.trust(found.place)
+        yield found
+
+
+def test_a_removed_image_is_pulled_again_by_its_digest_before_the_run_starts(
+    box: Host, tool: ContainerTool, registry: Registry
+) -> None:
+    name = registry.name("x:1")
+    answer = box.call("container.ensure", image=name, gpus=False)
+    assert (answer["outcome"], answer["digest"]) == ("pulled", f"{registry.name('x')}@{registry.digest}")
+    assert any("pulling" in said["message"] for said in box.conversation.progress)
+    assert box.call("container.ensure", image=name, gpus=False)["outcome"] == "ready"
+    tool("rmi", "--force", answer["id"])
+    registry.pulled.clear()
+    planned = {"image": name, "tool": tool.name, "id": answer["id"], "digest": answer["digest"]}
+    box.launch("box-15", "sh", "-c", "cat /inside", container=planned)
+    assert box.await_end("box-15")["state"] == "succeeded"
+    assert box.output("box-15") == "yes"
+    assert set(registry.pulled) == {registry.digest}
+
+
+def test_a_registry_that_refuses_or_lacks_an_image_is_told_in_a_sentence(
+    box: Host, tool: ContainerTool, registry: Registry
+) -> None:
+    with pytest.raises(Refused, match="has no image") as lacking:
+        box.call("container.ensure", image=registry.name("x:2"), gpus=False)
+    assert registry.name("x:2") in str(lacking.value)
+    with pytest.raises(Refused, match="it is private, or does not exist") as private:
+        box.call("container.ensure", image=registry.name("private/x:1"), gpus=False)
+    assert private.value.hint == f"log in on the host: {tool.name} login {registry.place}"
+
+
+def test_the_packages_of_an_image_are_looked_for_by_its_own_python(
+    pod_box: Host, podman: ContainerTool, tmp_path: Path
+) -> None:
+    (tmp_path / "tree").mkdir()
+    with_python(podman, tmp_path, 'echo \'["3.12.1", {"torch": "2.4", "accelerate": null}]\'')
+    image = "localhost/python:1"
+    assert pod_box.call("container.ensure", image=image, gpus=False, packages=["torch"])["python"] == "3.12.1"
+    lacking = r"the image localhost/python:1 \(Python 3\.12\.1\) has no accelerate, which this task needs"
+    with pytest.raises(Refused, match=lacking):
+        pod_box.call("container.ensure", image=image, gpus=False, packages=["torch", "accelerate"])
+    with_python(podman, tmp_path, "echo broken >&2; exit 1")
+    with pytest.raises(Refused, match="does not start: broken"):
+        pod_box.call("container.ensure", image=image, gpus=False, packages=["torch"])
+
+
 def test_an_image_without_python_is_refused_where_the_task_needs_it(pod_box: Host) -> None:
     with pytest.raises(Refused, match="has no python3, which this task needs"):
         pod_box.call("container.ensure", image=container_tools.IMAGE, gpus=False, packages=["torch"])
@@ -267,6 +324,15 @@ def test_an_image_for_other_machines_is_refused(pod_box: Host, podman: Container
 def test_gpus_need_a_tool_that_gives_them(pod_box: Host) -> None:
     with pytest.raises(Refused, match="podman is not set up to give GPUs to containers"):
         pod_box.call("container.examine", image=container_tools.IMAGE, gpus=True)
+
+
+def with_python(podman: ContainerTool, folder: Path, line: str) -> None:
+    """Make an image whose python3 is a line of shell."""
+    tree = folder / "tree"
+    shutil.copytree(podman.program.parent.parent / "tree", tree, dirs_exist_ok=True)
+    (tree / "bin" / "python3").write_text(f"#!/bin/sh\n{line}\n")
+    (tree / "bin" / "python3").chmod(0o755)
+    podman.import_image("localhost/python:1", tree)
 
 
 def hide(tool: ContainerTool) -> str:

@@ -11,7 +11,7 @@ from armada_agent.foundation.session import Call
 from armada_agent.host import containers, job_variables, setup_lines
 
 _SHOWN_LINES = 20
-_LOOK = (
+LOOK = (
     "import json, platform\n"
     "try:\n"
     "    from importlib import metadata\n"
@@ -25,6 +25,7 @@ _LOOK = (
     "import sys\n"
     "print(json.dumps([platform.python_version(), {name: version(name) for name in sys.argv[1:]}]))\n"
 )
+"""Prints the version of Python, and those of the packages that its arguments name. It runs under any Python 3."""
 
 
 def examine(_call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -102,7 +103,7 @@ def _require_packages(
 
     Nothing of the image but its Python is started.
     """
-    words = ["run", "--rm", "--network", "none", "--entrypoint", "python3", image.id, "-c", _LOOK] + packages
+    words = ["run", "--rm", "--network", "none", "--entrypoint", "python3", image.id, "-c", LOOK] + packages
     try:
         code, said, complaint = containers.call(tool.program, words, environment)
         version, found = json.loads(containers.last_line(said)) if not code else ("", {})
