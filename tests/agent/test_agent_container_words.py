@@ -6,10 +6,11 @@ import itertools
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from armada_agent.errors import AgentError
@@ -17,9 +18,12 @@ from armada_agent.host import containers
 from armada_agent.host.containers import Tool
 from armada_agent.paths import RunPaths
 from armada_agent.provision.containers import LOOK
-from armada_agent.supervisor import enclosure
+from armada_agent.supervisor import contain, enclosure
 
 from tests.agent.conversation import spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 GPUS = [{"index": 1, "uuid": "GPU-aa"}, {"index": 3, "uuid": "GPU-bb"}]
 DOCKER = Tool("docker", "/usr/bin/docker", "27.0", is_rootless=False, gives_gpus=True, has_init=True)
@@ -228,6 +232,42 @@ def test_where_only_docker_gives_gpus_docker_is_taken(tmp_path: Path) -> None:
     assert containers.choose(needs_gpus=True, environment=environment).name == "docker"
     assert containers.choose(needs_gpus=False, environment=environment).name == "podman"
     assert containers.choose(needs_gpus=False, environment=environment, preferred="docker").name == "docker"
+
+
+def test_the_hubs_cache_is_shared_with_the_host_where_there_is_a_home(tmp_path: Path) -> None:
+    words, client = compose(tmp_path / "a", DOCKER, {"HOME": str(tmp_path / "me")})
+    cache = f"{tmp_path}/me/.cache/huggingface"
+    assert "HF_HOME" not in client
+    assert f"HF_HOME={cache}" in after(words, "--env")
+    assert f"type=bind,source={cache},target={cache}" in after(words, "--mount")
+    words, _ = compose(tmp_path / "b", DOCKER, {"HOME": "/proc/nobody"})
+    assert not any("huggingface" in word for word in words)
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Signal handlers as before, after a test has run what installs its own."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_tool_whose_containers_are_not_seen_here_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docker inside a container that was given the socket of its machine: nothing here could end the processes."""
+    monkeypatch.setattr(contain, "_SEEN_WITHIN_S", 0.0)
+    monkeypatch.setattr(contain, "_LOOK_AGAIN_S", 0.0)
+    paths = RunPaths(str(tmp_path), "box-1")
+    Path(paths.attempt(1)).mkdir(parents=True)
+    docker = tmp_path / "docker"
+    elsewhere = '[{"State": {"Running": true, "Pid": 1}}]'
+    docker.write_text(f"#!/bin/sh\n[ $1 = run ] && exec sleep 1000\n[ $1 = container ] && echo '{elsewhere}'\nexit 0\n")
+    docker.chmod(0o755)
+    assert contain.contain(str(tmp_path), "box-1", 1, str(docker), ["run"]) == containers.REFUSED
+    told = json.loads(Path(paths.attempt(1, "failure.json")).read_text())
+    assert told["reason"] == "env_error"
+    assert "runs containers where armada cannot see their processes" in told["message"]
 
 
 @pytest.mark.parametrize("answer", ["", "[]", "null", "[1]", '[{"Id": 5}]', '[{"Id": "--help"}]', "{"])

@@ -4,6 +4,7 @@ The job's process, as the supervisor sees it, is `contain.py`. It lives as long 
 The processes in the container carry the run's marker, so they are found, counted and ended as those of any job.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -194,8 +195,9 @@ def _caches(inside: Dict[str, str], environment: Dict[str, str]) -> List[str]:
     """Return the caches that runs share with the host; the hub's is one of them without being named."""
     if "HF_HOME" not in inside and os.path.isabs(environment.get("HOME", "")):
         cache = os.path.join(environment["HOME"], ".cache", "huggingface")
-        os.makedirs(cache, exist_ok=True)
-        inside["HF_HOME"] = cache
+        with contextlib.suppress(OSError):  # a home that is not there: the container's own home has the cache then
+            os.makedirs(cache, exist_ok=True)
+            inside["HF_HOME"] = cache
     return [inside[name] for name in _CACHES if os.path.isabs(inside.get(name, "")) and os.path.isdir(inside[name])]
 
 
