@@ -113,6 +113,9 @@ def _say_environment(reporter: Reporter, plan: Plan) -> None:
     environment, existing = plan.environment, plan.existing
     if existing is not None:
         reporter.stage("environment", f"{sanitize_line(existing.path, 300)} (yours: {existing.said})")
+    if (container := plan.container) is not None:
+        state = "already there" if container.ready else "to be pulled"
+        reporter.stage("environment", f"container {container.image} by {container.runner} ({state})")
     if environment is None:
         return
     origin = " from your requirements" if environment.is_own else ""

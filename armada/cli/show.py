@@ -68,6 +68,9 @@ def _show(options: argparse.Namespace) -> int:
     environment = mapping(spec.get("environment"))
     if environment.get("existing") is True:
         print(f"  environment {sanitize_line(environment.get('path'), 400)} (yours)")
+    if container := mapping(spec.get("container")):
+        image = container.get("digest") or container.get("image")
+        print(f"  container  {sanitize_line(image, 400)} ({sanitize_line(container.get('tool'), 20)})")
     argv = mapping(spec.get("job")).get("argv")  # a model would cost 0.15 s
     print("  command    " + sanitize_line(" ".join(map(str, argv)) if isinstance(argv, list) else "", 400))
     return 0

@@ -20,6 +20,7 @@ from armada.monitor.observe import observe
 from armada.protocol.homes import AskingHome
 from armada.protocol.runs import StopRun
 from armada.protocol.spec import CreateRun
+from armada.provision.container import ensure_container
 from armada.provision.content import send
 from armada.provision.environment import ensure_environment
 from armada.provision.exclusive_lock import exclusive_lock
@@ -78,6 +79,7 @@ def start(
         with exclusive_lock(lock, f"launch of {plan.run_id}", lambda who: progress.stage("waiting", who)):
             _provision(session, plan, progress)
             plan = _fetch_files(database, session, plan, progress)
+            plan = _have_image(database, session, plan, progress)
     except ArmadaError as error:
         runs.set_state(database, plan.run_id, "failed", reason="provision_failed", message=error.message)
         raise
@@ -146,6 +148,18 @@ def _fetch_files(database: Database, session: HostSession, plan: Plan, progress:
     progress.stage("provision", f"{counted(len(links), 'file')} of `files:` downloaded")
     job = plan.spec.job.model_copy(update={"data": (*plan.spec.job.data, *links)})
     plan = dataclasses.replace(plan, spec=plan.spec.model_copy(update={"job": job}))
+    runs.set_spec(database, plan.run_id, plan.spec.as_json())
+    return plan
+
+
+def _have_image(database: Database, session: HostSession, plan: Plan, progress: Progress) -> Plan:
+    """Pull the image of a run in a container. Only then is its digest known, which goes into the plan."""
+    if plan.container is None:
+        return plan
+    spec, pulled, seconds = ensure_container(session, plan.container, progress)
+    said = f"pulled in {span(seconds)}" if pulled else "already there"
+    progress.stage("provision", f"image {plan.container.image} {said}")
+    plan = dataclasses.replace(plan, spec=plan.spec.model_copy(update={"container": spec}))
     runs.set_spec(database, plan.run_id, plan.spec.as_json())
     return plan
 

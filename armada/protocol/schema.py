@@ -10,6 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from armada.protocol import (
+    containers,
     content,
     environment,
     facts,
@@ -83,7 +84,21 @@ FILES: JsonSchemaValue = {
     "homes/<home>/<digest>.unwanted": files.Dated,
 }
 
-_FAMILIES = (content, environment, facts, homes, host, observation, outbox, runs, scheduler, sources, spec, sync)
+_FAMILIES = (
+    containers,
+    content,
+    environment,
+    facts,
+    homes,
+    host,
+    observation,
+    outbox,
+    runs,
+    scheduler,
+    sources,
+    spec,
+    sync,
+)
 
 
 def requests() -> dict[str, type[Request[Any]]]:

@@ -62,6 +62,19 @@ class EnvironmentSpec(Message):
     python: Annotated[Text, MAY_MISS] = ""
 
 
+class ContainerSpec(Message):
+    """The container in which the job runs.
+
+    `id` and `digest` name what `image` was at the launch; every attempt uses it. `digest` is missing if no registry has
+    the image.
+    """
+
+    image: Text
+    tool: Annotated[str, any_word("podman", "docker")]
+    id: Annotated[Text | None, MAY_MISS] = None
+    digest: Annotated[Text | None, MAY_MISS] = None
+
+
 class SchedulerSpec(Message):
     """The settings of the host's batch system that the agent needs.
 
@@ -260,6 +273,7 @@ class Spec(Message):
     gpus: Annotated[int, Field(ge=0)]
     processes: Positive
     environment: EnvironmentSpec | None
+    container: Annotated[ContainerSpec | None, MAY_MISS] = None
     scheduler: Annotated[SchedulerSpec | None, MAY_MISS] = None
     stop_grace_s: Seconds
     time_limit_s: Annotated[Annotated[float, Field(gt=0)] | None, MAY_MISS] = None

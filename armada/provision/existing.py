@@ -71,7 +71,7 @@ def examine_environment(session: HostSession, wanted: JobEnvironment, needed: Se
     answer = session.call(request, timeout_s=_PATIENCE_S)
     found = ExistingEnvironment(answer.path, answer.python, answer.version, dict(answer.packages), answer.is_conda)
     where, host = sanitize_line(found.path, 300), session.host.name
-    if _numbers(found.version) < OLDEST_PYTHON:
+    if is_too_old(found.version):
         oldest = ".".join(map(str, OLDEST_PYTHON))
         raise PreflightRefused(
             f"{where} has Python {found.version}; {oldest} is the oldest that works",
@@ -89,5 +89,10 @@ def examine_environment(session: HostSession, wanted: JobEnvironment, needed: Se
     return found
 
 
+def is_too_old(version: str) -> bool:
+    """Whether what starts a script does not run under this version of Python."""
+    return _numbers(version) < OLDEST_PYTHON
+
+
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
+    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:3])

@@ -41,12 +41,13 @@ def settings(spec: Mapping[str, Any]) -> dict[str, str]:
 
 def resolved(spec: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings as resolved on the host, as far as they affect the result."""
-    training, environment = spec.get("training"), spec.get("environment")
+    training, environment, container = spec.get("training"), spec.get("environment"), spec.get("container")
     made = {
         "host": spec.get("host"),
         "profile": spec.get("profile"),
         "gpus": spec.get("gpus"),
         "environment": _environment(environment) if isinstance(environment, dict) else None,
+        "container": (container.get("digest") or container.get("id")) if isinstance(container, dict) else None,
         "batch": training.get("batch") if isinstance(training, dict) else None,
         "project": spec.get("project"),
     }

@@ -2,9 +2,12 @@
 
 import argparse
 import sys
+from typing import List
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["contain"]:
+        return _contain(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="armada-agent")
     commands = parser.add_subparsers(dest="command")
     for name, purpose in (
@@ -42,6 +45,19 @@ def main() -> int:
     else:
         from armada_agent.supervisor.cleanup import clear as begin
     return begin(given.root, given.run, given.submission)
+
+
+def _contain(words: List[str]) -> int:
+    """Run a job's container. What stands after `--` is for the container tool."""
+    from armada_agent.supervisor.contain import contain
+
+    parser = argparse.ArgumentParser(prog="armada-agent contain", description="run a job in its container")
+    for name in ("root", "run", "program"):
+        parser.add_argument("--" + name, required=True)
+    parser.add_argument("--attempt", type=int, required=True)
+    split = words.index("--")
+    given = parser.parse_args(words[:split])
+    return contain(given.root, given.run, given.attempt, given.program, words[split + 1 :])
 
 
 if __name__ == "__main__":

@@ -59,6 +59,9 @@ def _others() -> Iterator[str]:
     """Yield the tests that run in fewer variants than they could."""
     if sys.platform != "linux":
         yield f"tests that read /proc: this is {platform.system()}"
+    for tool, packages in (("podman", "podman crun catatonit"), ("dockerd", "docker.io tini")):
+        if os.getuid() or shutil.which(tool) is None:
+            yield f"tests of containers by {tool}: they need root and {tool} (Debian: {packages})"
     own = sys.version_info.minor
     installed = [path.name for path in Path("~/.pyenv/versions").expanduser().glob("3.*")]
     others = [

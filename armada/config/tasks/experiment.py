@@ -128,13 +128,22 @@ class Experiment(Settings):
     @property
     def needs_profile(self) -> bool:
         """Whether it runs on the GPUs of its profile unless it says otherwise, or in an environment made for it."""
-        return self.takes_gpus or (self.environment is not None and self.existing is None)
+        is_made = self.existing is not None or self.container is not None
+        return self.takes_gpus or (self.environment is not None and not is_made)
 
     @property
     def existing(self) -> JobEnvironment | None:
         """The environment, where the user made it on the host."""
         environment = self.environment
-        return environment if isinstance(environment, JobEnvironment) and not environment.is_built else None
+        is_there = (
+            isinstance(environment, JobEnvironment) and environment.container is None and not environment.is_built
+        )
+        return environment if is_there and isinstance(environment, JobEnvironment) else None
+
+    @property
+    def container(self) -> str | None:
+        """The image in which the job runs; None if it runs on the host itself."""
+        return self.environment.container if isinstance(self.environment, JobEnvironment) else None
 
     @classmethod
     def refusal(cls, key: str) -> tuple[str, str | None] | None:
@@ -218,6 +227,13 @@ class Experiment(Settings):
         if key in cls.nothing_said:
             return value is None
         return key not in cls.model_fields and value in _SAYS_NOTHING and bool(tasks_with(str(key)))
+
+    @model_validator(mode="after")
+    def _no_setup_around_a_container(self) -> Self:
+        if self.setup and self.container is not None:
+            message = "runs on the host, where the container does not see what it sets"
+            raise problem(message, key="setup", hint="run the lines in the container: command: [sh, -c, '…; exec …']")
+        return self
 
     @model_validator(mode="after")
     def _one_source_a_variable(self) -> Self:

@@ -20,6 +20,7 @@ _PROJECT, _LOCK = ".toml", ".lock"
 _PROFILE = "profile"
 _HOST_PATH = re.compile(r"(/|~/)[^\x00-\x1f\x7f]{1,1000}")
 _CONDA = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,100}")
+_IMAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]|/(?!/)){0,254}(@sha256:[0-9a-f]{64})?")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _AT = ("environment", "requirements")
 _OTHERS = {
@@ -47,8 +48,17 @@ def _conda_name(name: str) -> str:
     return name
 
 
+def _image_name(name: str) -> str:
+    if not _IMAGE.fullmatch(name):
+        raise problem(
+            f"must be the name of an image, such as nvcr.io/nvidia/pytorch:24.10-py3, not {shown(name)}",
+            hint="no URL scheme and no options: REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST",
+        )
+    return name
+
+
 class JobEnvironment(Settings):
-    """An environment of the experiment's own: one that the host builds, or one that the user made there."""
+    """An environment of the experiment's own: one that the host builds or pulls, or one that the user made there."""
 
     other_names: ClassVar[dict[str, str]] = {
         "packages": "requirements",
@@ -60,6 +70,9 @@ class JobEnvironment(Settings):
         "venv": "existing",
         "prefix": "existing",
         "name": "conda",
+        "image": "container",
+        "docker": "container",
+        "podman": "container",
     }
 
     requirements: (
@@ -79,6 +92,8 @@ class JobEnvironment(Settings):
     """The folder of an environment on the host, absolute or from `~/`; it is used as it is."""
     conda: Annotated[FilledText, AfterValidator(_conda_name), shaped(_CONDA)] | None = None
     """The name of an environment of conda's on the host; it is used as it is."""
+    container: Annotated[FilledText, AfterValidator(_image_name), shaped(_IMAGE)] | None = None
+    """An image in which the job runs, by podman or docker: `nvcr.io/nvidia/pytorch:24.10-py3`."""
 
     @field_validator("requirements", mode="before")
     @classmethod
@@ -88,10 +103,10 @@ class JobEnvironment(Settings):
         return value
 
     @model_validator(mode="after")
-    def _one_of_three(self) -> JobEnvironment:
-        given = [key for key in ("requirements", "existing", "conda") if getattr(self, key) is not None]
+    def _one_of_four(self) -> JobEnvironment:
+        given = [key for key in ("requirements", "existing", "conda", "container") if getattr(self, key) is not None]
         if not given:
-            raise problem("needs one of `requirements`, `existing` and `conda`")
+            raise problem("needs one of `requirements`, `existing`, `conda` and `container`")
         if len(given) > 1:
             raise problem(f"cannot stand beside `{given[0]}`", key=given[1], hint="keep one of them")
         return self

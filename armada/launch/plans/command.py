@@ -22,13 +22,15 @@ class CommandTask(Task[Command]):
     def parts(self, place: Place) -> Parts:
         data = plan_job_data(self.settings, self.snapshot, place.paths)
         existing = self.examine_environment(place)
-        is_built = self.settings.environment is not None and existing is None
+        container = self.examine_container(place)
+        is_built = self.settings.environment is not None and existing is None and container is None
         environment = self.plan_environment(place) if is_built else None
         return Parts(
             argv=list(self.settings.command),
             environment=environment,
             is_active=is_built or existing is not None,
             existing=existing,
+            container=container,
             imports=tracking_imports(self.settings) | self._imports()
             if existing is not None or environment is not None
             else {},

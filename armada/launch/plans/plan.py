@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from armada.protocol.facts import Facts
     from armada.protocol.spec import JobLink
     from armada.provision.code import Snapshot
+    from armada.provision.container import Container
     from armada.provision.environment import Environment
     from armada.provision.existing import ExistingEnvironment
     from armada.provision.hub import HubModel
@@ -83,6 +84,7 @@ class Plan:
     job_files: JobFiles = field(default_factory=JobFiles)
     memory: MemoryEstimate | None = None
     """Of each process of a training, where it can be estimated."""
+    container: Container | None = None
 
 
 def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | None = None) -> Plan:
@@ -137,6 +139,7 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
         memory=estimate_launch(subject),
         dataset_rows=task.rows,
         counts_on_host=task.counts_on_host,
+        container=parts.container,
         facts=place.facts,
     )
 
@@ -188,7 +191,7 @@ def _spec(
     launch_key: str | None,
 ) -> Spec:
     settings, host = task.settings, place.host
-    return Spec(
+    spec = Spec(
         format=SPEC_FORMAT,
         run_id=place.run_id,
         name=place.title,
@@ -211,6 +214,7 @@ def _spec(
         project=_project(task.snapshot),
         launch_key=launch_key,
     )
+    return spec.model_copy(update={"container": parts.container.spec}) if parts.container is not None else spec
 
 
 def _subject(

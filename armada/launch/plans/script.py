@@ -42,11 +42,12 @@ class ScriptTask(Task[Script]):
         self._refuse_what_stays()
         data = plan_job_data(settings, self.snapshot, paths)
         existing = self.examine_environment(place, "torch", "accelerate")
-        environment = self.plan_environment(place) if existing is None else None
+        container = self.examine_container(place, "torch", "accelerate")
+        environment = self.plan_environment(place) if existing is None and container is None else None
         payload = payload_content()
         return Parts(
             argv=[
-                *_launcher(paths, environment, existing),
+                *(_launcher(paths, environment, existing) if container is None else ["python3", *OLDER_LAUNCH]),
                 *("--config_file", str(paths.launch(place.run_id) / "accelerate.yaml")),
                 *("--spec", str(paths.run(place.run_id) / "spec.json")),
                 *("--script", settings.script, "--", *settings.arguments),
@@ -55,6 +56,7 @@ class ScriptTask(Task[Script]):
             environment=environment,
             is_active=existing is not None,
             existing=existing,
+            container=container,
             imports=tracking_imports(settings) | self._imports(),
             contents=(*data.contents, payload),
             links=tuple(data.links),

@@ -17,6 +17,7 @@ from armada.errors import PreflightRefused
 from armada.launch.plans.machine import find_profile
 from armada.protocol.spec import WatchSpec
 from armada.provision.code import take_snapshot
+from armada.provision.container import Container, examine_container
 from armada.provision.environment import plan_environment
 from armada.provision.existing import ExistingEnvironment, examine_environment
 
@@ -109,6 +110,7 @@ class Parts:
         environment: Python's; None where the job brings its own.
         is_active: The job works inside it: `python` and `torchrun` are its own.
         existing: Stands in for `environment`: one that the user made on the host.
+        container: The image in which the job runs; it stands in for both.
         imports: Modules that the job cannot start without, each with the line that imports it.
         contents: Files that travel, beside the project's code.
         links: To files of `contents` in the folder the job works in, as spec["job"]["data"].
@@ -130,6 +132,7 @@ class Parts:
     environment: Environment | None = None
     is_active: bool = False
     existing: ExistingEnvironment | None = None
+    container: Container | None = None
     imports: Mapping[str, str] = field(default_factory=dict)
     contents: tuple[Content, ...] = ()
     links: tuple[JobLink, ...] = ()
@@ -254,6 +257,20 @@ class Task(ABC, Generic[S]):
         """
         wanted = self.settings.existing
         return examine_environment(place.session, wanted, needed) if wanted is not None else None
+
+    def examine_container(self, place: Place, *packages: str) -> Container | None:
+        """The image in which the job runs; None where the experiment names none.
+
+        Args:
+            place: Of the run.
+            packages: Python packages that the task needs in it.
+
+        Raises:
+            PreflightRefused: The host is a cluster.
+            ProvisionFailed: The host cannot run containers.
+        """
+        image = self.settings.container
+        return examine_container(place.session, image, packages, gpus=place.gpus) if image is not None else None
 
     def variables(self, profile: Profile | None, run_id: str) -> dict[str, str]:
         """The environment of every job of this experiment; values of the experiment itself count last."""

@@ -117,6 +117,9 @@ def _spec_facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             "environment",
             sanitize_line(environment.get("path" if environment.get("existing") is True else "key"), 120),
         )
+    container = spec.get("container")
+    if isinstance(container, dict):
+        yield "container", sanitize_line(container.get("digest") or container.get("image"), 200)
     if spec.get("profile"):
         yield "profile", sanitize_line(spec["profile"], 60)
     project = spec.get("project")

@@ -54,6 +54,8 @@ METHODS = {
     "files.look_up": "provision.sources:look_up",
     "files.fetch": "provision.downloads:fetch",
     "environment.examine": "provision.existing:examine",
+    "container.examine": "provision.containers:examine",
+    "container.ensure": "provision.containers:ensure",
     "model.find": "provision.models:find",
     "model.fetch": "provision.models:fetch",
 }

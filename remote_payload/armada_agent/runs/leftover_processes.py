@@ -1,11 +1,12 @@
 """Find processes of a run whose folder was deleted while it ran. They run until a user stops them."""
 
 import os
+import shutil
 import subprocess
 import sys
 from typing import Any, Dict, List, Optional
 
-from armada_agent.host import mounts, processes
+from armada_agent.host import containers, mounts, processes
 from armada_agent.paths import RunPaths
 
 _LAST_WORDS_S = 10.0
@@ -44,6 +45,8 @@ def end(root: str, run_id: str, grace_s: float) -> int:
         os._exit(0)
     paths = RunPaths(root, run_id)
     processes.sweep(lambda: processes.members(paths), grace_s, _ignore)
+    for program in filter(None, map(shutil.which, containers.TOOLS)):
+        containers.remove(program, containers.name_of(paths))  # what recorded its tool is gone
     processes.sweep(lambda: _supervisors(paths, processes.scan()), _LAST_WORDS_S, _ignore)
     return 0
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, cast
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files, parameters
-from armada_agent.host import job_setup, job_variables, setup_lines
+from armada_agent.host import containers, job_setup, job_variables, processes, setup_lines
 from armada_agent.metrics import library
 from armada_agent.paths import RunPaths
 
@@ -49,6 +49,9 @@ def _enter(asked: Dict[str, Any]) -> int:
         paths = RunPaths(asked["root"], asked["run_id"])
         paths.require()
         environment, folder = compose_environment(paths, os.environ), paths.work
+        words = _container_words(paths, argv, environment)
+        if words is not None:
+            argv, environment = words, containers.client_environment(environment)
     shell = environment.get("SHELL") or "/bin/sh"
     try:
         os.chdir(folder)
@@ -67,6 +70,36 @@ def _enter(asked: Dict[str, Any]) -> int:
         return _refuse("%s may not be executed" % program[0], NOT_EXECUTABLE)
     except (OSError, ValueError) as error:
         return _refuse("%s could not be started: %s" % (program[0], error), NOT_EXECUTABLE)
+
+
+def _container_words(paths: RunPaths, argv: List[str], environment: Dict[str, str]) -> Optional[List[str]]:
+    """Return the command that enters the container of a run's job; None if the job has none, or it does not run.
+
+    The program has neither the job's secrets nor its marker.
+    """
+    try:
+        spec = files.read_json(paths.spec) or {}
+        recorded = files.read_json(paths.container) or {}
+    except files.UnreadableError as error:
+        raise AgentError("io", str(error))
+    if not isinstance(spec.get("container"), dict):
+        return None
+    name = containers.name_of(paths)
+    program = containers.recorded_program(recorded)
+    try:
+        is_running = program is not None and containers.is_running(containers.find_state(program, name, environment))
+    except containers.NoAnswerError as error:
+        raise AgentError("environment", str(error))
+    if program is None or not is_running:
+        sys.stderr.write("armada: the container of %s does not run now; this is the host itself\n" % paths.run_id)
+        return None
+    words = [program, "exec", "--interactive"] + (["--tty"] if sys.stdin.isatty() else [])
+    secrets = [str(secret) for secret in spec["job"].get("secrets") or []]
+    for variable in [processes.RUN_MARKER, processes.GPU_MARKER, "ARMADA_LOG_FILE"] + secrets:
+        words += ["--env", variable + "="]
+    if "TERM" in environment:
+        words += ["--env", "TERM=" + environment["TERM"]]
+    return words + ["--workdir", paths.work, name] + (argv or ["sh"])
 
 
 def _absence(program: List[str]) -> str:

@@ -13,6 +13,7 @@ from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import ENDED, Ending
 from armada_agent.records.journal import Journal
 from armada_agent.records.stop_request import read_stop_request
+from armada_agent.supervisor import enclosure
 from armada_agent.supervisor.supervise import LEFTOVER_GRACE_S, grace
 
 _TICK_S = 0.2
@@ -39,6 +40,9 @@ def clear(root: str, run_id: str, submission: int) -> int:
 
     _ask(leader, find, grace(read_stop_request(paths) or {}, spec))
     processes.sweep(find, LEFTOVER_GRACE_S, report_stuck)
+    failure = enclosure.clear(paths)
+    if failure is not None:
+        journal.record("finding", message=failure)
     watch = _open_checkpoint_watch(paths, spec, journal)
     if watch is not None:
         watch.finish(is_trusted=False)

@@ -20,7 +20,7 @@ from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import Ending
 from armada_agent.records.journal import Journal
 from armada_agent.records.stop_request import concerns, read_stop_request
-from armada_agent.supervisor import guardian, job, post_mortem
+from armada_agent.supervisor import enclosure, guardian, job, post_mortem
 from armada_agent.supervisor.job import StartError
 from armada_agent.supervisor.log_size import LogSize
 from armada_agent.supervisor.log_watch import LogWatch, Reached
@@ -73,6 +73,7 @@ class Supervisor:
         self._limit = TimeLimit(spec)
         self._progress = Progress(paths)
         self._log_size = LogSize(paths.output)
+        self._enclosure: Optional[enclosure.Prepared] = None
         self.adopter: Optional[int] = None
 
     def run(self) -> None:
@@ -80,6 +81,7 @@ class Supervisor:
         self._journal.update()
         try:
             self._refuse_if_stopped()
+            self._enclose()
             self._take_gpus()
             child = self._start()
         except StoppedError:
@@ -148,6 +150,7 @@ class Supervisor:
         if self._stop_request() is None:
             self._name_left(ending)
         self._sweep(LEFTOVER_GRACE_S)
+        self._clear_enclosure()
         telemetry.stop()
         self._holding.release()
         self._finish_metrics()
@@ -186,6 +189,23 @@ class Supervisor:
             return Ending("failed", requeue.TIME_LIMIT)
         started = bool(self._attempt)
         return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
+
+    def _enclose(self) -> None:
+        """Have the job's image, if the job runs in a container, before GPUs are taken."""
+        if enclosure.planned(self._spec) is None:
+            return
+        self._journal.update(message="preparing the container")
+
+        def tick() -> None:
+            self._refuse_if_stopped()
+            self._journal.flush()
+
+        self._enclosure = enclosure.prepare(self._paths, self._spec, tick)
+
+    def _clear_enclosure(self) -> None:
+        failure = enclosure.clear(self._paths)
+        if failure is not None:
+            self._journal.record("finding", message=failure)
 
     def _take_gpus(self) -> None:
         count = self._spec["gpus"]
@@ -233,6 +253,9 @@ class Supervisor:
         argv = self._spec["job"]["argv"] + self._resume_arguments()
         if self._tells_nothing:
             library.provide(self._paths)
+        argv, environment = enclosure.wrap(
+            self._paths, self._spec, self._enclosure, self._attempt, argv, environment, self._holding.gpus
+        )
         self._refuse_if_stopped()
         began = post_mortem.before_start(self._paths)
         child = job.start(self._paths, argv, environment)
@@ -399,6 +422,7 @@ def supervise(root: str, run_id: str, submission: int) -> int:
     record = paths.submission(submission, "job.json")
     if not _wait_for_predecessor(paths, record):
         return 1
+    enclosure.wake(spec)
     is_guarded = guardian.can_guard()
     supervisor = os.fork() if is_guarded else 0
     if supervisor:

@@ -71,13 +71,15 @@ class Answers(Answering):
         torch, accelerate = self.host_packages
         packages = dict.fromkeys(params.get("packages", ()))
         packages |= {"torch": torch, "accelerate": accelerate} if packages else {}
-        return {
+        answers: dict[str, dict[str, Any]] = {
+            "container.examine": {"tool": "podman", "version": "5.2.1", "id": None, "digest": None},
             "environment.examine": EXISTING | {"packages": packages, "version": self.host_python},
             "host.facts": self._facts,
             "content.check": ABSENT,
             "model.find": model,
             "scheduler.check": {"refusal": None, "wait": None, "starts_in_s": 5.0},
-        }[method]
+        }
+        return answers[method]
 
 
 Resolve = Callable[..., Plan]
@@ -305,6 +307,42 @@ def test_a_command_takes_any_environment_of_its_host_and_needs_no_profile(
     assert plan.spec.environment is not None
     assert (plan.spec.environment.path, plan.spec.environment.active) == ("/home/me/venv", True)
     assert plan.spec.job.argv == ("echo", "hi")
+
+
+IMAGE = "nvcr.io/nvidia/pytorch:24.10-py3"
+
+
+def test_a_command_in_a_container_builds_nothing_and_needs_no_profile(resolve: Resolve) -> None:
+    plan = resolve(f"{COMMAND}environment: {{container: '{IMAGE}'}}\n", {"name": "desk", "ssh": "desk"})
+    assert (plan.profile, plan.environment, plan.existing) == (None, None, None)
+    assert plan.container is not None
+    assert (plan.container.runner, plan.container.ready, plan.container.packages) == ("podman 5.2.1", False, ())
+    assert plan.spec.as_json()["container"] == {"image": IMAGE, "tool": "podman"}
+    assert plan.spec.job.argv == ("echo", "hi")
+    assert "container" not in resolve(COMMAND, DESK).spec.as_json()
+
+
+def test_a_script_in_a_container_starts_by_the_images_python_and_says_what_it_must_have(resolve: Resolve) -> None:
+    plan = resolve(f"{SCRIPT}environment: {{container: '{IMAGE}'}}\n", A100, gpus=8)
+    assert plan.container is not None
+    assert (plan.container.packages, plan.container.needs_gpus) == (("torch", "accelerate"), True)
+    assert plan.spec.job.argv[:2] == ("python3", "-c")
+    assert "armada_train.launch" in plan.spec.job.argv[2]
+    assert plan.spec.environment is None
+
+
+def test_a_container_on_a_cluster_is_refused_before_the_cluster_is_asked(resolve: Resolve) -> None:
+    with pytest.raises(
+        PreflightRefused, match=r"`environment\.container` does not work on clusters yet, and hpc is one"
+    ):
+        resolve(f"{COMMAND}environment: {{container: '{IMAGE}'}}\n", CLUSTER)
+
+
+def test_the_bundled_trainer_and_lines_of_the_hosts_shell_have_no_place_in_a_container(resolve: Resolve) -> None:
+    with pytest.raises(ConfigError, match=r"e\.yaml:\d+: `environment\.container` belongs to scripts and commands"):
+        resolve(f"{SFT}environment: {{container: '{IMAGE}'}}\n", DESK)
+    with pytest.raises(ConfigError, match=r"e\.yaml:\d+: `setup` runs on the host"):
+        resolve(f"{COMMAND}environment: {{container: '{IMAGE}'}}\nsetup: [module load x]\n", DESK)
 
 
 @pytest.mark.parametrize("text", [SFT, SCRIPT, COMMAND])
