@@ -34,6 +34,7 @@ _LAST_LINES = 15
 _LINE_BYTES = 16_384
 _PIECE_BYTES = 65_536
 _GOODBYE_S = 3.0
+_LIVE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,33 +127,39 @@ def _run(process: _TaskProcess, number: int, call: TaskCall, progress: Progress)
 
 
 class _Output:
-    """What a task prints, shown line by line.
-
-    Attributes:
-        last: Its last lines.
-    """
+    """What a task prints, shown line by line."""
 
     def __init__(self, progress: Progress, title: str) -> None:
         self._progress = progress
         self._title = title
         self._lines = 0
-        self.last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+        self._shown_at = 0.0
+        self._last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+
+    @property
+    def last(self) -> list[str]:
+        """Its last lines."""
+        return [_shown(line) for line in self._last]
 
     def take(self, line: str) -> None:
-        shown = sanitize_line(last_state(line), 400).rstrip()
-        if not shown:
+        if not line.strip():
             return
         self._lines += 1
-        self.last.append(shown)
+        self._last.append(line)
         if self._lines <= SHOWN_LINES:
-            self._progress.stage("", shown)
-        else:
-            self._progress.now("task", f"{self._title}: {shown}")
+            self._progress.stage("", _shown(line))
+        elif self._lines % 64 == 0 and time.monotonic() - self._shown_at > _LIVE_S:  # 100 MB are 10 million lines
+            self._shown_at = time.monotonic()
+            self._progress.now("task", f"{self._title}: {_shown(line)}")
 
     def end(self) -> None:
         more = self._lines - SHOWN_LINES
         if more > 0:
             self._progress.stage("", f"… {counted(more, 'more line')}, the last: {self.last[-1]}")
+
+
+def _shown(line: str) -> str:
+    return sanitize_line(last_state(line), 400).rstrip()
 
 
 class _Lines:

@@ -38,7 +38,18 @@ class SudoRefused(ArmadaError):
     """sudo asked for a password that it did not get."""
 
 
-class _SshRunner(Remote):  # type: ignore[misc]  # Fabric ships no types
+class _Quick:
+    """Takes large outputs: Invoke reads 1,000 bytes at a time and joins all that came before at each of them."""
+
+    read_chunk_size = 1 << 16
+    watchers: list[Any]
+
+    def respond(self, buffer_: list[str]) -> None:
+        if self.watchers:
+            super().respond(buffer_)  # type: ignore[misc]  # of the class that this one is mixed into
+
+
+class _SshRunner(_Quick, Remote):  # type: ignore[misc]  # Fabric ships no types
     """Runs a command over the open SSH connection, and tells its loss from the command's end."""
 
     def returncode(self) -> int:
@@ -52,7 +63,7 @@ class _SshRunner(Remote):  # type: ignore[misc]  # Fabric ships no types
         raise interrupt
 
 
-class _OpensshRunner(Local):
+class _OpensshRunner(_Quick, Local):
     """Runs a command by the user's ssh, over the host's shared connection."""
 
     def start(self, command: str, shell: str, env: dict[str, Any]) -> None:
@@ -67,7 +78,7 @@ class _OpensshRunner(Local):
         return status
 
 
-class _HereRunner(Local):
+class _HereRunner(_Quick, Local):
     """Runs a command on this machine: the host `local`."""
 
 
