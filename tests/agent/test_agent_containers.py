@@ -44,7 +44,7 @@ def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerTool]:
         yield found
 
 
-@pytest.fixture(params=["podman", "docker"])
+@pytest.fixture(params=["podman", pytest.param("docker", marks=pytest.mark.long)])
 def tool(request: pytest.FixtureRequest) -> ContainerTool:
     """Each container tool in turn."""
     found: ContainerTool = request.getfixturevalue(request.param)
@@ -156,6 +156,7 @@ def test_a_killed_client_is_not_the_end_of_the_container(box: Host, tool: Contai
     assert (state["state"], state["exit_code"]) == ("failed", 9)
 
 
+@pytest.mark.long
 def test_a_restart_of_dockers_daemon_is_not_the_end_of_the_container(
     docker: ContainerTool, converse: Callable[..., Conversation]
 ) -> None:

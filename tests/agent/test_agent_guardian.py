@@ -136,6 +136,7 @@ def test_what_an_earlier_attempt_left_is_settled_before_a_script_clears_it_away(
     kill_both(evidence["submission"]["job"])
     os.killpg(evidence["attempt"]["run"]["process"]["pid"], signal.SIGKILL)
     eventually(lambda: this_host.look("left-1")["evidence"]["processes"] == 0)
+    eventually(lambda: this_host.look("left-1")["evidence"]["supervisor"] == "dead")
     this_host.call("run.submit", run_id="left-1", submission=2)
     ended = eventually(lambda: (state := this_host.state("left-1"))["submission"] == 2 and state["ended_at"] and state)
     assert ended["state"] == "succeeded"
