@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown, UsageError
 from armada.export.card import make_card
-from armada.export.subject import CARD, damaged
+from armada.export.subject import CARD
 from armada.foundation.extras import install_command
 from armada.foundation.sanitize import sanitize_line
+from armada.sync.checkpoints.new_folder import damaged
 from armada.sync.checkpoints.proof import doubt
 from armada.sync.transfer.staging import is_right
 

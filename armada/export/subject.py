@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from armada.errors import ArmadaError, NotFound
+from armada.errors import NotFound
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
 from armada.store import runs
+from armada.sync.checkpoints.new_folder import damaged, open_regular
 from armada.sync.checkpoints.proof import doubt
 from armada.sync.checkpoints.published import read_published
 from armada.sync.checkpoints.selection import choose_checkpoint
@@ -23,7 +22,7 @@ from armada.sync.errors import ManifestRejected
 from armada.verdicts.retention import is_resume_only
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from armada.store.checkpoints import Checkpoint
@@ -37,7 +36,6 @@ BESIDE = "base_model"
 """The folder of a base model that the run created, beside its adapter."""
 _DOCUMENTS = (ADAPTER_CONFIG, MODEL_CONFIG, SETTINGS, "tokenizer_config.json")
 _LARGEST_DOCUMENT = 16_000_000
-_BLOCK = 1 << 20
 
 _TRAINING_ONLY = re.compile(r"trainer_state\.json|training_args\.bin|armada\.json|latest|zero_to_fp32\.py")
 _DEEPSPEED = re.compile(r"global_step\d+/.*|latest|zero_to_fp32\.py")
@@ -158,48 +156,6 @@ def user_model(plan: Mapping[str, Any]) -> str | None:
     return model if isinstance(model, str) and model else None
 
 
-def copy_verified(
-    database: Database, subject: Subject, file: File, target: Path, told: Callable[[int], None] = lambda _: None
-) -> None:
-    """Copy one file of the checkpoint; its size and hash are those of the copied bytes.
-
-    Args:
-        database: The store; damage is recorded there.
-        subject: The export.
-        file: The file.
-        target: A new file.
-        told: Called with the size of each copied block in bytes.
-
-    Raises:
-        ArmadaError: The file at home is damaged or gone.
-        OSError: The target cannot be written.
-    """
-    digest, size = hashlib.sha256(), 0
-    with target.open("xb") as copy:
-        descriptor = _open(subject.place / file.path)
-        if descriptor is not None:
-            with open(descriptor, "rb") as source:  # noqa: PTH123  # from a descriptor opened without following links
-                while block := source.read(_BLOCK):
-                    size += len(block)
-                    if size > file.size:
-                        break
-                    digest.update(block)
-                    copy.write(block)
-                    told(len(block))
-    if size != file.size or digest.hexdigest() != file.sha256:
-        doubt(database, subject.checkpoint, file.path)
-        raise damaged(subject.checkpoint, file.path)
-
-
-def damaged(checkpoint: Checkpoint, name: str) -> ArmadaError:
-    """Return the error for a copy at home that does not match its manifest."""
-    return ArmadaError(
-        f"checkpoint-{checkpoint.step} of {checkpoint.run_id} is damaged at home: {sanitize_line(name, 200)} is not "
-        "as it came; nothing was exported",
-        hint=f"armada sync verify {checkpoint.run_id} --read-data",
-    )
-
-
 def _chosen(files: Sequence[File], *, everything: bool) -> list[File]:
     if everything:
         return [file for file in files if file.path != CARD]
@@ -211,20 +167,8 @@ def _chosen(files: Sequence[File], *, everything: bool) -> list[File]:
     return [file for file in kept if file.path in own or not unwanted.fullmatch(file.path)]
 
 
-def _open(path: Path) -> int | None:
-    """Open a regular file without following a link; None if there is none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
 def _read(database: Database, checkpoint: Checkpoint, place: Path, file: File) -> bytes:
-    descriptor = _open(place / file.path)
+    descriptor = open_regular(place / file.path)
     content = b""
     if descriptor is not None:
         with open(descriptor, "rb") as source:  # noqa: PTH123  # from a descriptor opened without following links

@@ -10,6 +10,7 @@ import pytest
 
 from armada.rpc import agent_archive
 from tests import interpreters
+from tests.agent.batch_worker import Worker
 from tests.agent.conversation import Conversation, Host
 from tests.agent.doubted_job import DoubtedJob
 from tests.leftovers import end_all
@@ -107,3 +108,17 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PATH", f"{made.folder}:{os.environ['PATH']}")
     yield made
     made.end()
+
+
+@pytest.fixture
+def worker(this_host: Host, agent: Path, tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
+    made: list[Worker] = []
+
+    def make(kind: str) -> Worker:
+        made.append(Worker(this_host, agent, tmp_path / "worker", kind))
+        return made[-1]
+
+    yield make
+    for supervisor in [each for one in made for each in one.begun]:
+        supervisor.kill()
+        supervisor.wait()

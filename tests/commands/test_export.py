@@ -153,7 +153,7 @@ def test_a_checkpoint_damaged_at_home_is_not_exported_and_the_damage_is_recorded
     answer = exporting.run("export", RUN, "--to", "out/model", "--json")
     assert answer.returncode == 1
     error = json.loads(answer.stdout)["error"]
-    assert "adapter_model.safetensors is not as it came; nothing was exported" in error["message"]
+    assert "adapter_model.safetensors is not as it came; nothing was written" in error["message"]
     assert error["hint"] == f"armada sync verify {RUN} --read-data"
     assert beside(exporting) == []  # `out`, which it made, is gone too
     assert "damaged at home" in exporting.run("show", RUN).stdout
@@ -189,8 +189,8 @@ def test_a_link_in_place_of_a_file_is_not_followed(exporting: Armada) -> None:
         ([RUN, "--to", "home/state/models/x"], 2, "is armada's own folder"),
         ([RUN, "--to", "full"], 8, "exists already and is not empty"),
         ([RUN, "--to", "train.jsonl"], 8, "exists already"),
-        ([RUN, "--to", "train.jsonl/x"], 1, "cannot export to"),
-        ([RUN, "--to", "/proc/armada-export"], 1, "cannot export to"),
+        ([RUN, "--to", "train.jsonl/x"], 1, "cannot write the export of checkpoint"),
+        ([RUN, "--to", "/proc/armada-export"], 1, "cannot write the export of checkpoint"),
         ([RUN], 2, "--to"),
     ],
 )

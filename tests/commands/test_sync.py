@@ -58,6 +58,19 @@ def test_a_checkpoint_can_be_copied_to_work_with(armada: Armada, run_id: str) ->
     assert armada.run("pull", run_id, "--to", str(target)).returncode == 8
 
 
+def test_a_copy_of_a_damaged_checkpoint_leaves_nothing_and_the_damage_is_recorded(armada: Armada, run_id: str) -> None:
+    armada.run("sync", "now")
+    model = armada.folder / "home" / "state" / "runs" / run_id / "checkpoints" / "checkpoint-30" / "model.bin"
+    model.chmod(0o644)
+    model.write_bytes(model.read_bytes()[:-1] + b"?")
+    done = armada.run("pull", run_id, "--checkpoint", "30", "--to", str(armada.folder / "new" / "copy"))
+    assert done.returncode == 1
+    assert "checkpoint-30" in done.stderr
+    assert "model.bin is not as it came; nothing was written" in done.stderr
+    assert not (armada.folder / "new").exists()
+    assert "damaged at home" in armada.run("show", run_id).stdout
+
+
 @pytest.mark.fault(
     "bit flip in a published checkpoint, `sync verify --read-data`",
     "found; the file is fetched again and takes the place of the bad one",

@@ -53,7 +53,7 @@ MODULES = (
     ),
     Module(
         f"{_AGENT}/supervisor/batch.py",
-        ("tests/agent/test_agent_time_limit.py",),
+        ("tests/agent/test_agent_batch_ends.py", "tests/agent/test_agent_time_limit.py"),
         frozenset(
             {"_stop_request", "_stopped_ending", "_judge", "_retried", "_conclude", "_decide", "_put_back", "supervise"}
         ),
@@ -80,6 +80,14 @@ EQUIVALENT = {
     "htcondor.py read: offset < 0 → (offset) <= (0)": "nothing is kept of a log of which nothing was read",
     "htcondor.py read: status.st_size < offset → (status.st_size) <= (offset)": "the same log read anew says the same",
     "htcondor.py read: end < 5 → (end) <= (5)": "an event without a line is none",
+    "batch.py _stop_request: time.monotonic() - self._looked_at > _FENCE_S → (time.monotonic() - self._looked_at) >= (_FENCE_S)": (
+        "a clock's instant"
+    ),
+    "batch.py _stop_request: time.monotonic() - self._looked_at > _FENCE_S → True": "it only looks more often",
+    "batch.py _stop_request: stop_request is None → True": "a former attempt that a person stops too ends without its grace",
+    "batch.py _judge: status in _ENDED_BY_SIGTERM → True": "it waits ten seconds for a signal that does not come",
+    "batch.py _conclude: ending.state != REQUEUED → False": "the second of the same questions decides it",
+    "batch.py _decide: each.number != last.number → True": "an attempt has no exit before it is concluded",
     "judge.py _not_there: not missing → False": "the host is asked about no run, and nothing is added",
 }
 """Why no test can detect a change, by `file function: change`."""

@@ -1,0 +1,155 @@
+"""Copy a checkpoint at home into a folder of the user's, completely or not at all; each file is verified while it is copied."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+from typing import TYPE_CHECKING
+
+from armada.errors import ArmadaError, Conflict
+from armada.foundation.atomic_write import fsync
+from armada.foundation.sanitize import sanitize_line
+from armada.sync.checkpoints.proof import doubt
+from armada.sync.errors import DiskFull
+from armada.sync.transfer.staging import check_space
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+    from armada.sync.transfer.interface import File
+
+_BLOCK = 1 << 20
+
+
+def refuse_taken(target: Path) -> None:
+    """Refuse a folder that has something in it already.
+
+    Raises:
+        Conflict: It exists and is not an empty folder.
+    """
+    if os.path.lexists(target) and (target.is_symlink() or not target.is_dir() or any(target.iterdir())):
+        raise _taken(target)
+
+
+@contextlib.contextmanager
+def new_folder(target: Path, what: str, size_bytes: int) -> Iterator[Path]:
+    """Provide a folder beside `target` to be filled; it gets its name at the end, or is deleted after an error.
+
+    Args:
+        target: A folder that does not exist, or is empty.
+        what: What is written, for messages, such as `the export of checkpoint-5`.
+        size_bytes: How much it needs.
+
+    Raises:
+        Conflict: Another process created the folder meanwhile.
+        DiskFull: It does not fit there.
+        ArmadaError: The folder cannot be written.
+    """
+    part = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+    created: list[Path] = []
+    try:
+        created = _make_parents(target.parent)
+        part.mkdir()
+        _check_space(part, what, size_bytes)
+        yield part
+        for path in (*part.rglob("*"), part):
+            fsync(path)
+        part.replace(target)
+        created = []
+        fsync(target.parent)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise _taken(target) from error
+        kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else ArmadaError
+        raise kind(f"cannot write {what} to {target}: {error.strerror}", hint="nothing was left there") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        for folder in reversed(created):
+            with contextlib.suppress(OSError):  # another process uses it
+                folder.rmdir()
+
+
+def copy_verified(
+    database: Database, checkpoint: Checkpoint, file: File, target: Path, told: Callable[[int], None] = lambda _: None
+) -> None:
+    """Copy one file of a checkpoint at home; its size and hash are those of the copied bytes.
+
+    Args:
+        database: The store; damage is recorded there.
+        checkpoint: The checkpoint.
+        file: The file.
+        target: A new file.
+        told: Called with the size of each copied block in bytes.
+
+    Raises:
+        ArmadaError: The file at home is damaged or gone.
+        OSError: The target cannot be written.
+    """
+    digest, size = hashlib.sha256(), 0
+    descriptor = open_regular(checkpoint.home_path / file.path) if checkpoint.home_path is not None else None
+    with target.open("xb") as copy:
+        if descriptor is not None:
+            with open(descriptor, "rb") as source:  # noqa: PTH123  # from a descriptor opened without following links
+                while block := source.read(_BLOCK):
+                    size += len(block)
+                    if size > file.size:
+                        break
+                    digest.update(block)
+                    copy.write(block)
+                    told(len(block))
+    if size != file.size or digest.hexdigest() != file.sha256:
+        doubt(database, checkpoint, file.path)
+        raise damaged(checkpoint, file.path)
+
+
+def damaged(checkpoint: Checkpoint, name: str) -> ArmadaError:
+    """Return the error for a copy at home that does not match its manifest."""
+    return ArmadaError(
+        f"checkpoint-{checkpoint.step} of {checkpoint.run_id} is damaged at home: {sanitize_line(name, 200)} is not "
+        "as it came; nothing was written",
+        hint=f"armada sync verify {checkpoint.run_id} --read-data",
+    )
+
+
+def open_regular(path: Path) -> int | None:
+    """Open a regular file without following a link; None if there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _check_space(part: Path, what: str, size_bytes: int) -> None:
+    try:
+        check_space(part, what, size_bytes)
+    except DiskFull as error:
+        error.hint = "free some space there, or name a folder on another disk"
+        raise
+
+
+def _make_parents(folder: Path) -> list[Path]:
+    """Create a folder and those above it; return the new ones, the outermost first."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    created = list(reversed(missing))
+    for each in created:
+        each.mkdir(exist_ok=True)
+    return created
+
+
+def _taken(target: Path) -> Conflict:
+    return Conflict(f"{target} exists already and is not empty", hint="name a folder that does not exist")

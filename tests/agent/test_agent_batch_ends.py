@@ -1,0 +1,166 @@
+"""What a supervisor on a worker makes of an end: who asked for it, whose run it is by then, and whether it goes back."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.agent.batch_worker import NO_RESUME, RESUME, SAVING, Worker, told
+from tests.waiting import WITHIN_S, eventually
+
+MakeWorker = Callable[[str], Worker]
+WAITING = "touch up-$ARMADA_ATTEMPT; until [ -e end-$ARMADA_ATTEMPT ]; do sleep 0.05; done; exit 3"
+STOP = '{"time": 1, "grace_s": 5.0, "submission": 1}'
+
+
+def up(there: Worker, run_id: str, attempt: int = 1) -> None:
+    eventually((there.host.folder(run_id) / f"work/up-{attempt}").exists)
+
+
+def test_a_run_that_was_never_handed_over_is_not_begun(worker: MakeWorker) -> None:
+    there = worker("slurm")
+    assert there.begin("e-0").wait(WITHIN_S) == 1
+    there.hand_over("e-1", "true", watch=NO_RESUME)
+    assert there.begin("e-1", submission=2).wait(WITHIN_S) == 1
+    assert list((there.host.folder("e-1") / "attempts").iterdir()) == []
+
+
+def test_of_two_jobs_of_one_submission_the_first_runs_and_comes_back(worker: MakeWorker) -> None:
+    there = worker("htcondor")
+    there.hand_over("e-2", "exit 3", watch=NO_RESUME, scheduler={"max_retries": 1})
+    assert there.begin("e-2", job=7).wait(WITHIN_S) == 85
+    assert there.begin("e-2", job=8).wait(WITHIN_S) == 0
+    assert told(there, "e-2") == ("queued", "exit_3")
+    assert there.begin("e-2", job=7).wait(WITHIN_S) == 1
+    assert there.read("e-2", "state.json")["attempt"] == 2
+
+
+def test_a_later_submission_counts_from_its_claim(worker: MakeWorker) -> None:
+    """The batch system refused it, or it is being handed over; before that there is none."""
+    there = worker("slurm")
+    there.hand_over("e-3", "exit 0", watch=NO_RESUME)
+    (there.host.folder("e-3") / "submissions/2").mkdir()
+    assert there.begin("e-3").wait(WITHIN_S) == 0
+    assert told(there, "e-3") == ("succeeded", None)
+
+
+@pytest.mark.parametrize("end", ["by itself", "asked by a person"])
+def test_whatever_ends_a_former_attempt_says_nothing_of_the_run(worker: MakeWorker, end: str) -> None:
+    there = worker("slurm")
+    there.fence_s = 3600.0 if end == "by itself" else 0.0
+    there.hand_over("e-4", WAITING, watch=NO_RESUME, scheduler={"max_retries": 1})
+    former = there.begin("e-4")
+    up(there, "e-4")
+    former.send_signal(signal.SIGSTOP)
+    there.begin("e-4")
+    up(there, "e-4", 2)
+    eventually(lambda: told(there, "e-4")[0] == "running")
+    before = there.read("e-4", "state.json")
+    if end == "by itself":
+        (there.host.folder("e-4") / "work/end-1").touch()
+    else:
+        (there.host.folder("e-4") / "stop.json").write_text(STOP)
+    former.send_signal(signal.SIGCONT)
+    assert former.wait(WITHIN_S) == 1
+    if end == "by itself":
+        assert there.read("e-4", "state.json") == before
+        assert there.calls == []
+
+
+def test_a_run_that_a_person_stops_says_that_it_had_begun(worker: MakeWorker) -> None:
+    there = worker("slurm")
+    there.hand_over("e-5", SAVING, watch=RESUME, scheduler={"max_retries": 1})
+    supervisor = there.begin("e-5")
+    up(there, "e-5")
+    (there.host.folder("e-5") / "stop.json").write_text(STOP)
+    assert supervisor.wait(WITHIN_S) == 0
+    state = there.read("e-5", "state.json")
+    assert (state["state"], state["reason"], state["message"]) == ("cancelled", "killed_by_user", None)
+
+
+def test_a_run_that_fails_while_a_person_stops_it_is_not_tried_again(worker: MakeWorker) -> None:
+    there = worker("slurm")
+    there.hand_over("e-6", f"echo '{STOP}' > ../stop.json; exit 3", watch=NO_RESUME, scheduler={"max_retries": 1})
+    there.begin("e-6").wait(WITHIN_S)
+    assert told(there, "e-6")[0] in ("failed", "cancelled")
+    assert there.calls == []
+
+
+def test_a_run_that_succeeds_is_done_however_often_it_may_fail(worker: MakeWorker) -> None:
+    there = worker("slurm")
+    there.hand_over("e-7", "true", watch=NO_RESUME, scheduler={"max_retries": 1})
+    assert there.begin("e-7").wait(WITHIN_S) == 0
+    assert told(there, "e-7") == ("succeeded", None)
+    assert there.calls == []
+
+
+def test_a_job_that_got_the_signal_before_its_supervisor_was_preempted(worker: MakeWorker) -> None:
+    there = worker("slurm")
+    there.hand_over("e-8", "touch up-1; kill -TERM $$; sleep 1000", watch=RESUME)
+    supervisor = there.begin("e-8")
+    up(there, "e-8")
+    leader = there.read("e-8", "attempts/1/run.json")["process"]["pid"]
+    eventually(lambda: _is_gone(leader))
+    supervisor.terminate()
+    supervisor.wait(WITHIN_S)
+    assert told(there, "e-8") == ("queued", "preempted")
+
+
+def test_a_job_that_says_it_was_preempted_was_although_no_signal_came_here(worker: MakeWorker) -> None:
+    there = worker("slurm")
+    said = json.dumps({"reason": "preempted", "message": "told to end", "rank": 0, "lines": []})
+    there.hand_over("e-9", f"echo '{said}' > ../attempts/1/failure.json; exit 85", watch=RESUME)
+    there.begin("e-9").wait(WITHIN_S)
+    assert told(there, "e-9") == ("queued", "preempted")
+
+
+def test_a_time_that_is_up_before_the_job_begins_is_too_short(worker: MakeWorker) -> None:
+    there = worker("slurm")
+    there.hand_over("e-10", SAVING, watch=RESUME)
+    assert there.begin("e-10", in_time=False).wait(WITHIN_S) == 1
+    assert told(there, "e-10") == ("failed", "time_limit")
+    assert "before its job was started: raise `resources.time_limit`" in there.read("e-10", "state.json")["message"]
+
+
+def test_a_run_that_is_preempted_before_its_job_begins_goes_back(worker: MakeWorker) -> None:
+    there = worker("slurm")
+    there.hand_over("e-11", SAVING, watch=RESUME)
+    there.environment["PREEMPTED"] = "1"
+    there.begin("e-11").wait(WITHIN_S)
+    assert told(there, "e-11") == ("queued", "preempted")
+    assert there.read("e-11", "state.json")["attempt"] == 0
+
+
+def test_only_the_time_limit_is_what_a_host_may_not_put_back(worker: MakeWorker) -> None:
+    there = worker("slurm")
+    there.hand_over("e-12", SAVING, watch=RESUME, scheduler={"requeue_at_time_limit": False})
+    supervisor = there.begin("e-12")
+    up(there, "e-12")
+    supervisor.terminate()
+    supervisor.wait(WITHIN_S)
+    assert told(there, "e-12") == ("queued", "preempted")
+
+
+def test_a_job_that_slurm_already_takes_back_need_not_be_put_back(worker: MakeWorker) -> None:
+    there = worker("slurm")
+    there.say_of_scontrol(1)
+    script = "trap 'until [ -e go ]; do sleep 0.05; done; exit 85' TERM; touch up-1; while :; do sleep 0.05; done"
+    there.hand_over("e-13", script, watch=RESUME, time_limit_s=None, stop_grace_s=3600.0)
+    supervisor = there.begin("e-13")
+    up(there, "e-13")
+    supervisor.send_signal(signal.SIGUSR1)
+    eventually(lambda: "stopping" in (there.read("e-13", "state.json")["message"] or ""))
+    supervisor.send_signal(signal.SIGTERM)
+    (there.host.folder("e-13") / "work/go").touch()
+    supervisor.wait(WITHIN_S)
+    assert told(there, "e-13") == ("queued", "time_limit")
+
+
+def _is_gone(pid: int) -> bool:
+    from armada_agent.foundation import process_identity
+
+    stat = process_identity.read_stat(pid)
+    return stat is None or not stat.is_alive
