@@ -25,6 +25,7 @@ from armada.transport.ssh.handshake import scan
 from armada.transport.ssh.host_keys import pin
 from armada.transport.ssh.resolve import resolve
 from armada.transport.ssh.shared_connection import end_connections
+from tests.conftest import Armada
 from tests.fleet import machines
 from tests.fleet.machines import MACHINES, Machine
 
@@ -216,3 +217,22 @@ def bad_link() -> Iterator[Callable[..., BadLink]]:
         process.wait()
         if process.stdout:
             process.stdout.close()
+
+
+@pytest.fixture
+def add(armada: Armada, fleet: Fleet) -> Iterator[Callable[..., None]]:
+    """A function that adds a host of the fleet the way a user would."""
+
+    added: list[str] = []
+
+    def add_host(machine: str, *more: str, name: str | None = None, target: str | None = None, rc: int = 0) -> None:
+        up = fleet.host(machine)
+        added.append(name or machine)
+        words = ["hosts", "add", name or machine, target or up.target, "--identity", str(machines.IDENTITY), "--yes"]
+        done = armada.run(*words, *more)
+        assert done.returncode == rc, done.stdout + done.stderr
+
+    yield add_host
+    if list((armada.folder / "home/state/ssh").glob("*.ctl")):  # a connection that would outlive the test
+        for name in added:
+            armada.run("hosts", "disconnect", name)

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,25 +36,6 @@ TRAINING: dict[str, Any] = {
     "checkpoint": {"every_steps": 6, "keep_last": 1},
     "tracking": {"wandb": "off"},
 }
-
-
-@pytest.fixture
-def add(armada: Armada, fleet: Fleet) -> Iterator[Callable[..., None]]:
-    """A function that adds a host of the fleet the way a user would."""
-
-    added: list[str] = []
-
-    def add_host(machine: str, *more: str, name: str | None = None, target: str | None = None, rc: int = 0) -> None:
-        up = fleet.host(machine)
-        added.append(name or machine)
-        words = ["hosts", "add", name or machine, target or up.target, "--identity", str(machines.IDENTITY), "--yes"]
-        done = armada.run(*words, *more)
-        assert done.returncode == rc, done.stdout + done.stderr
-
-    yield add_host
-    if list((armada.folder / "home/state/ssh").glob("*.ctl")):  # a connection that would outlive the test
-        for name in added:
-            armada.run("hosts", "disconnect", name)
 
 
 def starts(fleet: Fleet, machine: str, folder: str) -> int:

@@ -84,6 +84,8 @@ dist.destroy_process_group()
 LOADS = "import sys; from transformers import AutoModelForCausalLM as M; print(M.from_pretrained(sys.argv[1]).config.vocab_size)"
 LOADS_WEIGHTS = "import sys, torch; print(len(torch.load(sys.argv[1] + '/weights.pt')))"
 
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own-script" / "finetuning.yaml"
+
 KINDS: dict[str, dict[str, Any]] = {
     "trainer": {"task": "script", "script": "train.py", "arguments": WORDS, "resume": ["--resume_from_checkpoint", "{checkpoint}"]},
     "torchrun": {
@@ -133,3 +135,15 @@ def test_a_training_of_ones_own_is_killed_goes_on_and_comes_home_with_one_curve(
         [payload_python.path, "-c", loads, str(home[6])], capture_output=True, text=True, check=True
     )
     assert loaded.stdout.strip() == says
+
+
+@pytest.mark.takes_long("a training in an interpreter that imports torch anew")
+def test_the_example_of_a_script_trains_and_comes_home(armada: Armada, payload_python: Interpreter) -> None:
+    prepare_environment(armada, payload_python.path)
+    run = armada.json("launch", "--host", "local", str(EXAMPLE), "--follow")
+    assert (run["state"], run["step"]) == ("succeeded", 20), output(armada, run["run_id"])
+    shown = armada.json("show", run["run_id"])
+    assert {each["step"] for each in shown["checkpoints"] if each["home_path"]} == {10, 20}
+    with Database(HomePaths(armada.folder / "home" / "config", armada.folder / "home" / "state").store) as database:
+        losses = {step: value for step, value in metrics.curve(database, run["run_id"], "loss") if value is not None}
+    assert losses[20] < losses[1]
