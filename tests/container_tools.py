@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tarfile
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,16 +146,18 @@ def _write(program: Path, text: str) -> ContainerTool:
     return ContainerTool(program)
 
 
-def podman_or_skip(folder: Path) -> ContainerTool:
+@contextlib.contextmanager
+def podman_or_skip() -> Iterator[ContainerTool]:
     """Make a podman that has run a container, or skip the test with the reason why there is none."""
     if (reason := no_podman()) is not None:
         pytest.skip(reason)
-    found = make_podman(folder)
-    try:
-        found("run", "--rm", "--network", "host", "--entrypoint", "true", IMAGE)
-    except AssertionError as error:
-        pytest.skip(f"podman cannot run a container on this machine: {error}")
-    return found
+    with tempfile.TemporaryDirectory(prefix="pod-", dir="/tmp") as folder:  # podman wants at most 50 characters
+        found = make_podman(Path(folder) / "p")
+        try:
+            found("run", "--rm", "--network", "host", "--entrypoint", "true", IMAGE)
+        except AssertionError as error:
+            pytest.skip(f"podman cannot run a container on this machine: {error}")
+        yield found
 
 
 def make_podman(folder: Path) -> ContainerTool:

@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from tests.container_tools import ContainerTool
     from tests.image_registry import Registry
 
+pytestmark = pytest.mark.xdist_group("podman")
+
 LOOP = "echo up; while :; do sleep 0.05; done"
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> ContainerTool:
-    return container_tools.podman_or_skip(tmp_path_factory.mktemp("podman") / "p")
+def podman() -> Iterator[ContainerTool]:
+    with container_tools.podman_or_skip() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,19 @@ import pytest
 from tests import container_tools
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.conftest import Armada
     from tests.container_tools import ContainerTool
 
 
+pytestmark = pytest.mark.xdist_group("podman")
+
+
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> ContainerTool:
-    return container_tools.podman_or_skip(tmp_path_factory.mktemp("podman") / "p")
+def podman() -> Iterator[ContainerTool]:
+    with container_tools.podman_or_skip() as found:
+        yield found
 
 
 @pytest.fixture

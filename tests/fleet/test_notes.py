@@ -64,7 +64,7 @@ def test_a_speed_test_by_hand(
 
 def test_the_final_training_on_eight_rented_gpus(armada: Armada, add: Callable[..., None], fleet: Fleet) -> None:
     """Its data was copied by scp and fetched by wget, its packages installed by hand, its checkpoints fetched by a loop of rsync."""
-    add("a100-1", "--profile", "a100-8x80")
+    add("a100-1", "--profile", "a100-80gb-8x")
     fleet.run(
         "a100-1", 'mkdir -p /mnt/barc && echo \'{"text": "x"}\' | tee ' + " ".join(f"/mnt/barc/{name}" for name in WEB)
     )
@@ -86,6 +86,6 @@ def test_the_final_training_on_eight_rented_gpus(armada: Armada, add: Callable[.
         sync={"every": "1h"},
     )
     assert (found["spec"]["gpus"], found["spec"]["processes"]) == (8, 8)
-    assert {link["name"] for link in found["spec"]["job"]["links"]} == set(files)
+    assert {link["name"] for link in found["spec"]["job"]["data"]} == set(files)
     assert "num_processes: 8" in accelerate_settings(found)
     fleet.run("a100-1", "rm -r /mnt/barc")

@@ -98,8 +98,10 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(
     ("kind", "script", "loads", "says"),
-    [("trainer", TRAINER, LOADS, "64"), ("torchrun", DDP, LOADS_WEIGHTS, "2")],
-    ids=("trainer", "torchrun"),
+    [
+        pytest.param("trainer", TRAINER, LOADS, "64", id="trainer", marks=pytest.mark.long),
+        pytest.param("torchrun", DDP, LOADS_WEIGHTS, "2", id="torchrun"),
+    ],
 )
 @pytest.mark.takes_long("two attempts that import torch anew, and a third interpreter that loads what came home")
 def test_a_training_of_ones_own_is_killed_goes_on_and_comes_home_with_one_curve(
