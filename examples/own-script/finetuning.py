@@ -8,7 +8,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--model-path", default="Qwen/Qwen2.5-0.5B-Instruct", help="`tiny` is a random model for a first try")
+parser.add_argument(
+    "--model-path", default="Qwen/Qwen2.5-0.5B-Instruct", help="`tiny` is a random model for a first try"
+)
 parser.add_argument("--train-dataset", action="append", required=True)
 parser.add_argument("--output-dir", default="out")
 parser.add_argument("--max-steps", type=int, default=100)
