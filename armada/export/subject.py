@@ -157,9 +157,10 @@ def user_model(plan: Mapping[str, Any]) -> str | None:
 
 
 def _chosen(files: Sequence[File], *, everything: bool) -> list[File]:
+    files = [file for file in files if file.path != CARD and not file.path.startswith(f"{CARD}/")]
     if everything:
-        return [file for file in files if file.path != CARD]
-    kept = [file for file in files if file.path != CARD and not is_resume_only(file.path)]
+        return files
+    kept = [file for file in files if not is_resume_only(file.path)]
     # DeepSpeed's own folder holds the weights only where the trainer did not write them beside it.
     has_weights = any(_WEIGHTS.fullmatch(file.path) and file.path != "training_args.bin" for file in kept)
     unwanted = re.compile(f"{_TRAINING_ONLY.pattern}|{_DEEPSPEED.pattern}") if has_weights else _TRAINING_ONLY

@@ -45,6 +45,19 @@ def findings(host: Host, run_id: str) -> list[str]:
     return [event["message"] for event in host.events(run_id) if event["kind"] == "finding"]
 
 
+def test_what_a_checkpoint_leaves_out_is_named(this_host: Host) -> None:
+    script = (
+        "mkdir -p blobs tmp/sub; echo w > blobs/w; cd tmp; ln -s ../../blobs/w model.safetensors; ln -s sub more;"
+        "echo mine > MANIFEST.json; echo {} > config.json; cd ..; mkdir out; mv tmp out/step-1"
+    )
+    this_host.launch("script-left", "sh", "-c", script, watch=watch(quiet_s=0.0))
+    this_host.await_end("script-left")
+    (entry,) = this_host.look("script-left")["outbox"]
+    assert content(this_host, "script-left", entry) == {"config.json": b"{}\n"}
+    words = "out/step-1 comes home without MANIFEST.json, model.safetensors, more: armada takes regular files"
+    assert [found.startswith(words) for found in findings(this_host, "script-left")] == [True]
+
+
 def test_checkpoints_are_taken_when_quiet_and_survive_the_jobs_own_clearing_up(some_host: Host) -> None:
     script = (
         "mkdir -p out/step-10/deep; echo a > out/step-10/weights; echo b > out/step-10/deep/more; ln -s step-10 out/step-99;"

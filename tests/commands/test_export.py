@@ -188,7 +188,9 @@ def test_a_link_in_place_of_a_file_is_not_followed(exporting: Armada) -> None:
         ([RUN, "--to", "/"], 2, "is not the name of a new folder"),
         ([RUN, "--to", "home/state/models/x"], 2, "is armada's own folder"),
         ([RUN, "--to", "full"], 8, "exists already and is not empty"),
-        ([RUN, "--to", "train.jsonl"], 8, "exists already"),
+        ([RUN, "--to", "train.jsonl"], 8, "train.jsonl is no folder"),
+        ([RUN, "--to", "s3://bucket/model"], 2, "is not the name of a folder here"),
+        ([RUN, "--to", "HF://owner/model"], 2, "is not the name of a folder here"),
         ([RUN, "--to", "train.jsonl/x"], 1, "cannot write the export of checkpoint"),
         ([RUN, "--to", "/proc/armada-export"], 1, "cannot write the export of checkpoint"),
         ([RUN], 2, "--to"),
@@ -272,13 +274,24 @@ def test_the_same_export_twice_at_once_makes_one_folder(exporting: Armada) -> No
     assert beside(exporting) == ["model"]
 
 
+def test_an_empty_folder_that_is_there_is_filled_and_stays_what_it_is(exporting: Armada) -> None:
+    there = exporting.folder / "there"
+    there.mkdir(mode=0o750)
+    before = there.stat()
+    assert exporting.run("export", RUN, "--to", "there").returncode == 0
+    after = there.stat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+    assert (there / "adapter_model.safetensors").is_file()
+    assert [each.name for each in there.iterdir() if each.name.startswith(".")] == []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
 @pytest.mark.fault("the disk of an export is full", "refused before it begins; nothing is left of it")
 def test_a_full_disk_leaves_nothing(exporting: Armada) -> None:
     small = exporting.folder / "small"
     small.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", small], check=False, capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", small], check=False, capture_output=True
     )
     if mounted.returncode:
         pytest.skip("this machine mounts nothing")

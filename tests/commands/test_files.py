@@ -142,16 +142,24 @@ def test_another_hash_than_promised_fails_the_launch_and_says_both(armada: Armad
     assert (run["state"], run["reason"]) == ("failed", "provision_failed")
 
 
-def test_small_files_travel_together_and_large_ones_alone(armada: Armada) -> None:
-    for name in ("one/a.txt", "two/a.txt", "large.bin"):
+def test_small_files_of_a_folder_travel_together_and_large_ones_alone(armada: Armada) -> None:
+    for name in ("one/a.txt", "one/b.txt", "my\u00a0two/a.txt", "one/large.bin"):
         (armada.folder / name).parent.mkdir(exist_ok=True)
-        armada.write(name, name + "\n")
-    (armada.folder / "large.bin").write_bytes(b"x" * (SMALL_BYTES + 1))
-    files = {"a": "one/a.txt", "b/a": "two/a.txt", "again": "one/a.txt", "large": "large.bin"}
-    run_id = launched(armada, armada.command("sh", "-c", "cat a b/a again; wc -c < large", files=files))
-    assert armada.run("logs", run_id).stdout.split() == ["one/a.txt", "two/a.txt", "one/a.txt", str(SMALL_BYTES + 1)]
+        armada.write(name, name[-5:] + "\n")
+    (armada.folder / "one" / "large.bin").write_bytes(b"x" * (SMALL_BYTES + 1))
+    files = {
+        "a": "one/a.txt",
+        "b/a": "one/b.txt",
+        "again": "one/a.txt",
+        "c": "my\u00a0two/a.txt",
+        "large": "one/large.bin",
+    }
+    run_id = launched(armada, armada.command("sh", "-c", "cat a b/a again c; wc -c < large", files=files))
+    assert armada.run("logs", run_id).stdout.split() == ["a.txt", "b.txt", "a.txt", "a.txt", str(SMALL_BYTES + 1)]
     stored = [each for each in (armada.local_runs.parent / "data").iterdir() if len(each.name) == 64]
-    assert len(stored) == 2
+    assert sorted(sorted(file.name for file in each.iterdir()) for each in stored) == [
+        ["a.txt"], ["a.txt", "b.txt"], ["large.bin"],
+    ]  # fmt: skip
 
 
 def test_a_resumed_run_has_its_files_still(armada: Armada, web: Web) -> None:

@@ -132,13 +132,18 @@ def _remedy(shape: ModelShape, training: TrainingShape, memory: int) -> str:
     return "GPUs with more memory, or a smaller model"
 
 
+def _smaller(micro_batch: int) -> list[int]:
+    """Return the two largest divisors down to a sixteenth, the larger first; 1 if there is none."""
+    found = [micro_batch // part for part in range(2, 17) if micro_batch % part == 0][:2]
+    return found or ([1] if micro_batch > 1 else [])
+
+
 def _changes(training: TrainingShape) -> list[tuple[str, TrainingShape]]:
     """List changes that need less memory, the least intrusive first."""
     found = [
         (f"`train.micro_batch_size: {size}`", dataclasses.replace(training, micro_batch=size, accumulates=True))
-        for size in range(training.micro_batch - 1, 0, -1)
-        if training.micro_batch % size == 0
-    ][:2]
+        for size in _smaller(training.micro_batch)
+    ]
     if not training.activation_checkpointing:
         wanted = dataclasses.replace(training, activation_checkpointing=True)
         found.append((_RECOMPUTE, wanted))

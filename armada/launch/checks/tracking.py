@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,9 @@ def check_key(subject: Subject) -> Answer | None:
     experiment, profile, trained = subject.experiment, subject.profile, subject.trained
     own = getattr(experiment, "tracking", None)
     mode = trained.section.tracking.wandb if trained is not None else own.wandb if own is not None else "off"
-    has_key = _KEY in {*experiment.env, *experiment.secrets, *(profile.env if profile is not None else ())}
+    given = {**(profile.env if profile is not None else {}), **experiment.env}
+    given |= {name: os.environ.get(name, "") for name in experiment.secrets}
+    has_key = bool(given.get(_KEY, "").strip())
     if mode not in ("online", "auto") or not subject.host.has_internet:
         return None
     place = experiment.places.get("tracking.wandb")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 SMALL_BYTES = 256_000
-"""A file up to this size travels in one content with the experiment's other small ones."""
+"""A file up to this size travels in one content with the others of its folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def plan_files(
     here = {name: source.path.resolve() for name, source in experiment.files.items() if source.path is not None}
     contents, links = [], []
     for folder, files in _parcels(set(here.values())):
-        content = take_stock("data", folder, [name for file in files for name in _names_from(folder, file)])
+        content = take_stock("data", folder, [name for file in files for name in names_below(file)])
         contents.append(content)
         top = place.paths.content("data", content.sha)
         links += [
@@ -85,22 +84,19 @@ def plan_files(
 
 
 def _parcels(files: set[Path]) -> list[tuple[Path, list[Path]]]:
-    """Group files and folders at home into contents: small files together, everything else alone.
+    """Group files and folders at home into contents: small files of one folder together, everything else alone.
 
-    Each content costs several round trips, so two hundred small files cost as many as one.
+    Each content costs several round trips, so two hundred small files of a folder cost as many as one. The names of
+    folders at home stay at home.
 
     Returns:
         For each content, the folder at home that its names start from, and what it holds.
     """
-    small = sorted(file for file in files if file.is_file() and file.stat().st_size <= SMALL_BYTES)
-    alone = [(file.parent, [file]) for file in sorted(files) if len(small) < 2 or file not in small]
-    together = [(Path(os.path.commonpath([file.parent for file in small])), small)] if len(small) > 1 else []
-    return alone + together
-
-
-def _names_from(folder: Path, file: Path) -> list[str]:
-    """List the files to send of a file or folder, relative to a folder above it."""
-    return [str(file.parent.relative_to(folder) / name) for name in names_below(file)]
+    parcels: dict[tuple[Path, Path | None], list[Path]] = {}
+    for file in sorted(files):
+        is_small = file.is_file() and file.stat().st_size <= SMALL_BYTES
+        parcels.setdefault((file.parent, None if is_small else file), []).append(file)
+    return [(folder, held) for (folder, _), held in parcels.items()]
 
 
 def _refuse_two_of_a_name(experiment: Experiment, snapshot: Snapshot | None, data: list[str]) -> None:

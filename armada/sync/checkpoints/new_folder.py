@@ -6,42 +6,61 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import stat
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError, Conflict
+from armada.errors import ArmadaError, Conflict, UsageError
 from armada.foundation.atomic_write import fsync
+from armada.foundation.ending_signals import like_an_interrupt
 from armada.foundation.sanitize import sanitize_line
 from armada.sync.checkpoints.proof import doubt
 from armada.sync.errors import DiskFull
-from armada.sync.transfer.staging import check_space
+from armada.units import amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from armada.paths import HomePaths
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.sync.transfer.interface import File
 
 _BLOCK = 1 << 20
+_ROOM = "free some space there, or name a folder on another disk"
 
 
-def refuse_taken(target: Path) -> None:
-    """Refuse a folder that has something in it already.
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]*:/")
+
+
+def check_target(target: Path, home: HomePaths) -> None:
+    """Refuse a folder that cannot be filled.
 
     Raises:
+        UsageError: It is an address, or lies in armada's own folders.
         Conflict: It exists and is not an empty folder.
     """
-    if os.path.lexists(target) and (target.is_symlink() or not target.is_dir() or any(target.iterdir())):
+    if any(_ADDRESS.match(f"{part}/") for part in target.parts):
+        raise UsageError(f"{target} is not the name of a folder here", hint="name a folder: --to ./model")
+    real = target.resolve()
+    for own in (home.state.resolve(), home.config.resolve()):
+        if real == own or own in real.parents or real in own.parents:
+            raise UsageError(f"{target} is armada's own folder ({own})", hint="name a folder elsewhere: --to ./model")
+    if target.is_symlink() or (os.path.lexists(target) and not target.is_dir()):
+        what = "a link" if target.is_symlink() else "no folder"
+        raise Conflict(f"{target} is {what}", hint="name a folder that does not exist, or is empty")
+    if target.exists() and any(target.iterdir()):
         raise _taken(target)
 
 
 @contextlib.contextmanager
 def new_folder(target: Path, what: str, size_bytes: int) -> Iterator[Path]:
-    """Provide a folder beside `target` to be filled; it gets its name at the end, or is deleted after an error.
+    """Provide a folder to be filled; it becomes `target` at the end, or is deleted after an error.
+
+    An empty folder that exists is filled from within, so it keeps its owner and mode, and may be where a disk is mounted.
 
     Args:
         target: A folder that does not exist, or is empty.
@@ -53,28 +72,31 @@ def new_folder(target: Path, what: str, size_bytes: int) -> Iterator[Path]:
         DiskFull: It does not fit there.
         ArmadaError: The folder cannot be written.
     """
-    part = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
-    created: list[Path] = []
-    try:
-        created = _make_parents(target.parent)
-        part.mkdir()
-        _check_space(part, what, size_bytes)
-        yield part
-        for path in (*part.rglob("*"), part):
-            fsync(path)
-        part.replace(target)
-        created = []
-        fsync(target.parent)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise _taken(target) from error
-        kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else ArmadaError
-        raise kind(f"cannot write {what} to {target}: {error.strerror}", hint="nothing was left there") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        for folder in reversed(created):
-            with contextlib.suppress(OSError):  # another process uses it
-                folder.rmdir()
+    with like_an_interrupt():
+        is_there = target.exists()
+        part = (target if is_there else target.parent) / f".armada-{secrets.token_hex(6)}.part"
+        created: list[Path] = []
+        try:
+            created = _make_parents(part.parent)
+            part.mkdir()
+            _check_space(part, target, what, size_bytes)
+            yield part
+            for path in (*part.rglob("*"), part):
+                fsync(path)
+            _publish(part, target, within=is_there)
+            created = []
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                raise _taken(target) from error
+            message = f"cannot write {what} to {target}: {error.strerror}; nothing was left there"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFull(message, hint=_ROOM) from error
+            raise ArmadaError(message) from error
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+            for folder in reversed(created):
+                with contextlib.suppress(OSError):  # another process uses it
+                    folder.rmdir()
 
 
 def copy_verified(
@@ -131,12 +153,27 @@ def open_regular(path: Path) -> int | None:
     return descriptor
 
 
-def _check_space(part: Path, what: str, size_bytes: int) -> None:
-    try:
-        check_space(part, what, size_bytes)
-    except DiskFull as error:
-        error.hint = "free some space there, or name a folder on another disk"
-        raise
+def _publish(part: Path, target: Path, *, within: bool) -> None:
+    """Give the finished folder, or what is in it, its name."""
+    if not within:
+        part.replace(target)
+        fsync(target.parent)
+        return
+    if [each.name for each in target.iterdir()] != [part.name]:
+        raise _taken(target)
+    for each in part.iterdir():
+        each.replace(target / each.name)
+    part.rmdir()
+    fsync(target)
+
+
+def _check_space(part: Path, target: Path, what: str, size_bytes: int) -> None:
+    free = shutil.disk_usage(part).free
+    if size_bytes > free:
+        raise DiskFull(
+            f"{what} needs {amount(size_bytes)}, and {amount(free)} are free at {target}",
+            hint=_ROOM,
+        )
 
 
 def _make_parents(folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -98,6 +99,8 @@ def read_published(place: Path, digest: str) -> tuple[Manifest, list[File]]:
         ManifestRejected: The manifest is missing, or no longer matches the digest.
     """
     try:
+        if not stat.S_ISREG((place / NAME).lstat().st_mode):
+            raise ManifestRejected(f"{place / NAME} is not a regular file")
         manifest = parse_manifest((place / NAME).read_text(), digest)
         missing = left_out(place)
     except (OSError, ValueError) as error:

@@ -22,6 +22,7 @@ from armada_agent.records.journal import Journal
 
 _NUMBER = re.compile(r"\d{1,12}")
 _REMEMBERED = 50
+_SHOWN = 5
 _MOST_ORIGINS = 5000
 _RECORD_LIMIT = 64 * 1024 * 1024
 
@@ -213,6 +214,13 @@ class CheckpointWatch:
         ][::-1] + [entry]  # entries whose files still exist must stay, or they would be taken again
         self._record["left"].pop(path, None)
         self._save()
+        left_out = _find_left_out(source)
+        if left_out:
+            shown = ", ".join(left_out[:_SHOWN]) + (
+                " and %d more" % (len(left_out) - _SHOWN) if left_out[_SHOWN:] else ""
+            )
+            message = "%s comes home without %s: armada takes regular files, and writes its own %s"
+            self._journal.record("finding", message=message % (path, shown, MANIFEST))
 
     def _free_name(self, step: int) -> str:
         """Return a name for a new checkpoint. It contains the attempt, because an earlier one may still run on a node believed dead.
@@ -397,6 +405,17 @@ def _take_inventory(path: str) -> Inventory:
             if found:
                 inventory[os.path.relpath(os.path.join(parent, name), path)] = found
     return inventory
+
+
+def _find_left_out(path: str) -> List[str]:
+    """List what a checkpoint has beside regular files, such as links, and a file with the name of armada's own manifest."""
+    found = []
+    for parent, folders, names in os.walk(path):
+        for name in names + [each for each in folders if os.path.islink(os.path.join(parent, each))]:
+            relative = os.path.relpath(os.path.join(parent, name), path)
+            if relative in (MANIFEST, ANNOUNCEMENT) or _describe(os.path.join(parent, name)) is None:
+                found.append(relative)
+    return sorted(found)
 
 
 def _describe(path: str) -> Optional[Tuple[int, int, int]]:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from armada.errors import ArmadaError, Conflict
-from armada.export.folder import check_target, write_folder
+from armada.export.folder import write_folder
 from armada.export.subject import Kind, Subject, find_subject
 from armada.foundation.progress import NullProgress, TransferProgress
 from armada.paths import HomePaths
 from armada.store import runs
 from armada.store.database import Database
+from armada.sync.checkpoints.new_folder import check_target
 from armada.sync.errors import DiskFull
 from tests.published_run import BASE, ON_HOST, adapter, opened, publish, record, sft_plan
 

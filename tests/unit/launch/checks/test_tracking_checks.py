@@ -51,6 +51,19 @@ def test_wandb_online_without_a_key_is_named_with_its_line() -> None:
     assert found.hint == "`secrets: [WANDB_API_KEY]`; ignore this if `wandb login` was done on the host"
 
 
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "k")
+
+
+@pytest.mark.parametrize("given", [{"secrets": ("WANDB_API_KEY",)}, {"env": {"WANDB_API_KEY": ""}}])
+def test_a_blank_key_is_none(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", " ")
+    found = of_command("online", **given)
+    assert found is not None
+    assert found.outcome == "warn"
+
+
 @pytest.mark.parametrize("given", [{"secrets": ("WANDB_API_KEY",)}, {"env": {"WANDB_API_KEY": "k"}}])
 def test_a_key_that_is_sent_is_enough(given: dict[str, Any]) -> None:
     found = of_command("online", **given)
