@@ -154,6 +154,21 @@ if [ "$given" = open-sesame ]; then echo let in; else echo "Sorry, try again." >
     assert not any(b"open-sesame" in file.read_bytes() for file in (box.folder / "home").rglob("*") if file.is_file())
     code, _, err = prompted(box, "wrong", *words, "--again")
     assert (code, "sudo did not take the password" in err) == (5, True)
+    code, _, err = prompted(box, "\x04", *words, "--again")
+    assert (code, "armada: no password was given\n" in err, "Traceback" in err) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nosuch",), "nosuch"),
+        (("box", "pyhton"), "armada brings no task called 'pyhton'"),
+        (("box", "--profile", "nosuch"), "nosuch"),
+    ],
+)
+def test_wrong_words_are_said_before_a_password_is_asked_for(box: Armada, words: tuple[str, ...], said: str) -> None:
+    code, _, err = prompted(box, "open-sesame", "hosts", "provision", *words, "--ask-sudo-password")
+    assert (code != 0, said in err, "sudo password" in err) == (True, True, False), err
 
 
 def test_a_command_that_reads_gets_the_end_of_its_input(box: Armada) -> None:
@@ -201,6 +216,8 @@ def test_whatever_a_task_does_to_its_process_armada_says_so(box: Armada) -> None
         ("fabfile.py:x", "", "from fabric import task, then @task"),
         ("other.py:x", "", "other.py: there is no such file of tasks"),
         ("fabfile:x", "", "must name a Python file and a task of it"),
+        ("fabfile.py", "", "'fabfile.py' names no task\n  → name a task of it: fabfile.py:TASK"),
+        ("~nobodyx/x.py:a", "", "'~nobodyx/x.py:a': this user does not exist"),
         ("pyhton", "", "armada brings no task called 'pyhton'\n  → did you mean python?"),
         ("system-packages", "", "system-packages needs the names of packages"),
         ("system-packages=-o", "", "'-o' cannot be the name of a package"),
@@ -213,6 +230,11 @@ def test_what_is_no_task_is_said_before_the_host_is_asked(
     armada.write("fabfile.py", text.replace("import names\n", "").replace("names.CARD", "1"))
     done = armada.run("hosts", "provision", "box", word)
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_list_takes_no_task(armada: Armada) -> None:
+    done = armada.run("hosts", "provision", "local", "uv", "--list")
+    assert (done.returncode, "--list takes no TASK" in done.stderr) == (2, True)
 
 
 def test_a_key_that_is_not_pinned_stops_a_task(armada: Armada, server: SshServer) -> None:
