@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 FABFILE = """\
 import os
+import time
 from pathlib import Path
 
 from fabric import task
@@ -65,6 +66,14 @@ def raises(c):
 @task
 def leaves(c):
     print("leaving")
+    os._exit(7)
+
+
+@task
+def forks(c):
+    print("forking")
+    if os.fork() == 0:
+        time.sleep(1000)
     os._exit(7)
 
 

@@ -197,6 +197,9 @@ def test_whatever_a_task_does_to_its_process_armada_says_so(box: Armada) -> None
     left = box.run("hosts", "provision", "box", "fabfile.py:leaves")
     assert (left.returncode, "its process ended with exit code 7" in left.stderr) == (5, True)
     assert "    leaving\n" in left.stderr
+    forked = box.run("hosts", "provision", "box", "fabfile.py:forks")
+    assert (forked.returncode, "its process ended with exit code 7" in forked.stderr) == (5, True)
+    assert "    forking\n" in forked.stderr
     flood = box.run("hosts", "provision", "box", "fabfile.py:floods")
     assert flood.returncode == 0
     assert "            1000\n" in flood.stdout
