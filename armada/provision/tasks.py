@@ -69,7 +69,7 @@ def run_tasks(
     Args:
         home: The folders with the pinned keys.
         host: The host. Its agent is not needed.
-        calls: The tasks.
+        calls: The tasks. One that is named twice counts once.
         progress: Receives the tasks' output, line by line.
         named: A person named them: those that armada brings are run in any case, since they look for themselves.
         again: Run them all, seen or not.
@@ -81,6 +81,7 @@ def run_tasks(
         ProvisionFailed: A task failed. Those after it were not started.
         HostUnreachable: Or a subclass. With LinkLost, the current task may have ended or not.
     """
+    calls = list({repr(call): call for call in calls}.values())  # 1 and True are equal, but not the same argument
     if not calls:
         return []
     done: list[TaskOutcome] = []

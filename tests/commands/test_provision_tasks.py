@@ -119,6 +119,16 @@ def test_what_is_new_runs_and_nothing_else(box: Armada, server: SshServer) -> No
     assert provision(box, *tasks) == due, "the disk is of another installation"
 
 
+def test_a_task_that_is_named_twice_runs_once(box: Armada, server: SshServer) -> None:
+    twice = ["fabfile.py:drivers=550", "fabfile.py:drivers=535", "fabfile.py:drivers=550"]
+    ran = [("fabfile.py:drivers 550", "ran"), ("fabfile.py:drivers 535", "ran")]
+    assert provision(box, "--again", *twice) == ran
+    assert (server.home / "ran").read_text() == "again\nagain\n"
+    drivers = f"{box.folder}/fabfile.py:drivers"
+    configure(box, server, provision=[drivers, {drivers: [1]}, {drivers: [True]}, drivers])
+    assert len(provision(box, "--dry-run")) == 3
+
+
 def test_root_needs_no_sudo_and_another_user_is_told_how_to_allow_it(box: Armada, server: SshServer) -> None:
     if os.geteuid() == 0:
         assert provision(box, "fabfile.py:mount_nas") == [("fabfile.py:mount_nas", "ran")]
