@@ -43,7 +43,11 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "--list", action="store_true", dest="lists", help="List the tasks that armada brings, and the host's own"
     )
     provision.add_argument("--again", action="store_true", help="Run tasks again that have run there already")
-    provision.add_argument("--dry-run", action="store_true", help="Load the files of tasks, connect, and print which tasks would run; run and build nothing")
+    provision.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="Load the files of tasks, connect, and print which tasks would run; run and build nothing",
+    )
     provision.add_argument(
         "--ask-sudo-password", action="store_true", help="Ask for the password that sudo needs on the host"
     )

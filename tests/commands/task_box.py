@@ -88,6 +88,11 @@ def asks(c):
 
 
 @task
+def asks_and_reads(c):
+    print("read", repr(c.sudo("cat", user="nobody", hide=True).stdout))
+
+
+@task
 def tries(c):
     refused = c.sudo("false", user="nobody", warn=True, hide=True)
     later = c.sudo("echo later", user="nobody", asynchronous=True).join()

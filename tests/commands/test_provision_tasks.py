@@ -168,6 +168,24 @@ if [ "$given" = open-sesame ]; then echo let in; else echo "Sorry, try again." >
     assert (code, "armada: no password was given\n" in err, "Traceback" in err) == (2, True, False)
 
 
+@pytest.mark.parametrize("transport", ["fabric", "openssh"])
+def test_a_command_that_reads_gets_the_end_of_its_input_after_the_password(
+    box: Armada, server: SshServer, transport: str
+) -> None:
+    configure(box, server, transport=transport)
+    server.program(
+        "sudo",
+        """printf '%s' "$3" >&2; read -r given; [ "$given" = open-sesame ] || exit 1
+while [ "$1" != nobody ]; do shift; done; shift; exec "$@\"""",
+    )
+    try:
+        words = ("hosts", "provision", "box", "--ask-sudo-password", "fabfile.py:asks_and_reads")
+        code, out, err = prompted(box, "open-sesame", *words)
+        assert (code, "read ''\n" in out) == (0, True), err
+    finally:
+        box.run("hosts", "disconnect", "box")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
