@@ -90,11 +90,11 @@ def _call(name: str, arguments: tuple[Argument, ...]) -> TaskCall:
 
 
 def _bundled(name: str, arguments: tuple[Argument, ...]) -> TaskCall:
-    if name.endswith(".py"):
-        raise problem(f"{shown(name)} names no task", hint=f"name a task of it: {name}:TASK")
     if name not in BUNDLED:
         near = difflib.get_close_matches(name, BUNDLED, 1)
         hint = f"did you mean {near[0]}?" if near else f"{', '.join(sorted(BUNDLED))}, or {_FORMS}"
+        if name.endswith(".py"):
+            hint = f"name a task of it: {name}:TASK"
         raise problem(f"armada brings no task called {shown(name)}", hint=hint)
     if name != "system-packages":
         if arguments:

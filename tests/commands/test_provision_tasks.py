@@ -247,7 +247,7 @@ def test_whatever_a_task_does_to_its_process_armada_says_so(box: Armada) -> None
         ("fabfile.py:x", "", "from fabric import task, then @task"),
         ("other.py:x", "", "other.py: there is no such file of tasks"),
         ("fabfile:x", "", "must name a Python file and a task of it"),
-        ("fabfile.py", "", "'fabfile.py' names no task\n  → name a task of it: fabfile.py:TASK"),
+        ("fabfile.py", "", "armada brings no task called 'fabfile.py'\n  → name a task of it: fabfile.py:TASK"),
         ("~nobodyx/x.py:a", "", "'~nobodyx/x.py:a': this user does not exist"),
         ("pyhton", "", "armada brings no task called 'pyhton'\n  → did you mean python?"),
         ("system-packages", "", "system-packages needs the names of packages"),
