@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import itertools
 import re
@@ -89,6 +90,11 @@ class _Parser(argparse.ArgumentParser):
         """Parse; where a command takes any number of words, options may stand between them (`stop A --grace 0 B`)."""
         if self._mixes or not any(action.nargs in ("*", "+") for action in self._get_positional_actions()):
             return super().parse_known_args(args, namespace)
+        if "--" in (args or ()):  # mixing loses it, and takes the words after it for options
+            with contextlib.suppress(UsageError):
+                parsed, left = super().parse_known_args(args, namespace)
+                if not left:
+                    return parsed, left
         self._mixes = True  # what follows calls this method again
         try:
             return self.parse_known_intermixed_args(args, namespace)

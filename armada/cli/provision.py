@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.cli.options import add_profile
 from armada.cli.printing import print_json
@@ -14,6 +14,10 @@ from armada.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from armada.cli.context import Context
+    from armada.config.hosts import Host
+    from armada.config.profiles import Profile
+    from armada.config.provision_tasks import TaskCall
     from armada.provision.service import TaskOptions
     from armada.provision.tasks import TaskOutcome
 
@@ -39,7 +43,11 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "--list", action="store_true", dest="lists", help="List the tasks that armada brings, and the host's own"
     )
     provision.add_argument("--again", action="store_true", help="Run tasks again that have run there already")
-    provision.add_argument("--dry-run", action="store_true", help="Print which tasks would run; run and build nothing")
+    provision.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="Load the files of tasks, connect, and print which tasks would run; run and build nothing",
+    )
     provision.add_argument(
         "--ask-sudo-password", action="store_true", help="Ask for the password that sudo needs on the host"
     )
@@ -49,24 +57,32 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 def _provision(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
+    from armada.config.provision_tasks import typed_call
+    from armada.provision.service import named_profile
 
     if options.lists:
+        if options.tasks:
+            raise UsageError(
+                "--list takes no TASK: it lists them all", hint=f"armada hosts provision {options.name} --list"
+            )
         return _list(options)
     if options.name is None:
         raise UsageError("which host?", hint=f"{_EXAMPLE}, or --list")
     if options.tasks and options.profile:
         raise UsageError("--profile chooses the environment, but with TASK none is built", hint="leave one of them out")
+    # Wrong words are said before a password is asked for, and before the host is asked.
     context = Context()
-    chosen = _task_options(options)
-    return _run_tasks(context, options, chosen) if options.tasks or options.dry_run else _all(context, options, chosen)
-
-
-def _all(context: Any, options: argparse.Namespace, chosen: TaskOptions) -> int:
-    from armada.cli.progress import Reporter
-    from armada.provision.service import named_profile, provision_host
-
     host = context.host(options.name)
-    profile = named_profile(host, options.profile, context.home)  # a wrong one is said before the host is asked
+    calls = [typed_call(word, Path.cwd()) for word in options.tasks]
+    if calls or options.dry_run:
+        return _run_tasks(context, options, host, calls or host.provision)
+    return _all(context, options, host, named_profile(host, options.profile, context.home))
+
+
+def _all(context: Context, options: argparse.Namespace, host: Host, profile: Profile | None) -> int:
+    from armada.cli.progress import Reporter
+    from armada.provision.service import provision_host
+
     made = provision_host(
         context.database,
         context.home,
@@ -76,7 +92,7 @@ def _all(context: Any, options: argparse.Namespace, chosen: TaskOptions) -> int:
         argv=sys.argv,
         project=Path.cwd(),
         progress=Reporter(sys.stderr if options.json else sys.stdout),
-        options=chosen,
+        options=_task_options(options),
     )
     if options.json:
         answer = {"host": host.name, "profile": made.profile, "environment": made.environment}
@@ -85,13 +101,10 @@ def _all(context: Any, options: argparse.Namespace, chosen: TaskOptions) -> int:
     return 0
 
 
-def _run_tasks(context: Any, options: argparse.Namespace, chosen: TaskOptions) -> int:
+def _run_tasks(context: Context, options: argparse.Namespace, host: Host, calls: Sequence[TaskCall]) -> int:
     from armada.cli.progress import Reporter
-    from armada.config.provision_tasks import typed_call
     from armada.provision.service import provision_tasks
 
-    host = context.host(options.name)
-    calls = [typed_call(word, Path.cwd()) for word in options.tasks] or host.provision
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     if not calls:
         reporter.stage("task", f"{host.name} has no `provision:` in {host.origin or 'hosts.yaml'}")
@@ -100,7 +113,7 @@ def _run_tasks(context: Any, options: argparse.Namespace, chosen: TaskOptions) -
         context.home,
         host,
         calls,
-        chosen,
+        _task_options(options),
         argv=sys.argv,
         project=Path.cwd(),
         progress=reporter,
@@ -138,7 +151,7 @@ def _task_options(options: argparse.Namespace) -> TaskOptions:
     """Ask for the password if that is wanted.
 
     Raises:
-        UsageError: There is nobody to ask.
+        UsageError: There is nobody to ask, or no answer.
     """
     from armada.provision.service import TaskOptions
 
@@ -148,7 +161,10 @@ def _task_options(options: argparse.Namespace) -> TaskOptions:
 
         if not sys.stdin.isatty():
             raise UsageError("--ask-sudo-password asks at a terminal, and there is none")
-        password = getpass.getpass(f"sudo password on {options.name}: ")
+        try:
+            password = getpass.getpass(f"sudo password on {options.name}: ")
+        except EOFError:
+            raise UsageError("no password was given", hint="type it, or leave --ask-sudo-password out") from None
     return TaskOptions(named=bool(options.tasks), again=options.again, dry_run=options.dry_run, password=password)
 
 

@@ -5,18 +5,29 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING
 
+from armada.foundation.sanitize import sanitize_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+_CELL = 5000
+
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Align columns by their width on a terminal, including wide and combining characters."""
-    lines = [tuple(header), *(tuple(row) for row in rows)]
+    """Align columns by their width on a terminal, including wide and combining characters.
+
+    What a terminal would obey is replaced: cells come from hosts and from files of projects.
+    """
+    lines = [tuple(header), *(tuple(map(_cell, row)) for row in rows)]
     widths = [max(_width(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(
         "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+
+
+def _cell(text: str) -> str:
+    return text if text.isascii() and text.isprintable() else sanitize_line(text, _CELL)
 
 
 def _width(text: str) -> int:

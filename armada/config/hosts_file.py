@@ -64,7 +64,7 @@ def changed_host(host: Host, settings: Mapping[str, object]) -> Host:
     Raises:
         ValidationError: They do not fit together.
     """
-    fields = {**host.model_dump(), **settings}
+    fields = {key: getattr(host, key) for key in Host.model_fields if key != "origin"} | dict(settings)
     kept = {key: value for key, value in fields.items() if value is not None}
     return Host(**kept, origin=host.origin)
 

@@ -71,10 +71,11 @@ def typed_call(word: str, folder: Path) -> TaskCall:
     arguments = tuple(rest.split(",")) if equals else ()
     try:
         call = _call(name, arguments)
+        file = _expanded(name, call)
     except ValueError as error:
         context = getattr(error, "context", None) or {}
         raise UsageError(context.get("message") or str(error), hint=context.get("hint")) from None
-    return call if call.file is None else replace(call, file=folder / call.file.expanduser())
+    return call if file is None else replace(call, file=folder / file)
 
 
 def _call(name: str, arguments: tuple[Argument, ...]) -> TaskCall:
@@ -92,6 +93,8 @@ def _bundled(name: str, arguments: tuple[Argument, ...]) -> TaskCall:
     if name not in BUNDLED:
         near = difflib.get_close_matches(name, BUNDLED, 1)
         hint = f"did you mean {near[0]}?" if near else f"{', '.join(sorted(BUNDLED))}, or {_FORMS}"
+        if name.endswith(".py"):
+            hint = f"name a task of it: {name}:TASK"
         raise problem(f"armada brings no task called {shown(name)}", hint=hint)
     if name != "system-packages":
         if arguments:
@@ -114,14 +117,18 @@ def _entry(value: Any, info: ValidationInfo) -> TaskCall:
     if not isinstance(name, str) or not name.strip():
         raise problem(f"must be a task, not {shown(value)}", hint=f"{', '.join(sorted(BUNDLED))}, or {_FORMS}")
     call = _call(literal_text(name), _arguments(name, given))
-    if call.file is None:
+    file = _expanded(name, call)
+    if file is None:
         return call
-    try:
-        file = call.file.expanduser()
-    except RuntimeError:
-        raise problem(f"{shown(name)}: this user does not exist") from None
     folder = (info.context or {}).get("folder")
     return replace(call, file=file if folder is None else Path(folder) / file)
+
+
+def _expanded(name: str, call: TaskCall) -> Path | None:
+    try:
+        return call.file.expanduser() if call.file is not None else None
+    except RuntimeError:
+        raise problem(f"{shown(name)}: this user does not exist") from None
 
 
 def _arguments(name: str, given: Any) -> tuple[Argument, ...]:

@@ -35,6 +35,7 @@ _LINE_BYTES = 16_384
 _PIECE_BYTES = 65_536
 _GOODBYE_S = 3.0
 _LIVE_S = 0.2
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def run_tasks(
     Args:
         home: The folders with the pinned keys.
         host: The host. Its agent is not needed.
-        calls: The tasks.
+        calls: The tasks. One that is named twice counts once.
         progress: Receives the tasks' output, line by line.
         named: A person named them: those that armada brings are run in any case, since they look for themselves.
         again: Run them all, seen or not.
@@ -80,6 +81,7 @@ def run_tasks(
         ProvisionFailed: A task failed. Those after it were not started.
         HostUnreachable: Or a subclass. With LinkLost, the current task may have ended or not.
     """
+    calls = list({repr(call): call for call in calls}.values())  # 1 and True are equal, but not the same argument
     if not calls:
         return []
     done: list[TaskOutcome] = []
@@ -227,11 +229,15 @@ class _TaskProcess:
             selector.register(self._output, selectors.EVENT_READ)
             selector.register(self._events, selectors.EVENT_READ)
             while True:
-                ready = {key.fd for key, _ in selector.select()}
+                # A process that a task forked may hold the pipes open for ever: their end is not waited for.
+                has_ended = self._process.poll() is not None
+                ready = {key.fd for key, _ in selector.select(0 if has_ended else _LOOK_S)}
                 # What was printed before an event is in the pipe by then, and is shown before it.
                 if self._show_output(say) and self._output in selector.get_map():
                     selector.unregister(self._output)
                 if self._events not in ready:
+                    if has_ended:
+                        return self._ended()
                     continue
                 data = os.read(self._events, _PIECE_BYTES)
                 self._pending += data
@@ -243,7 +249,7 @@ class _TaskProcess:
                     event: dict[str, Any] = json.loads(line)
                     return event
                 if not data:
-                    return {"error": {"kind": "ProvisionFailed", "message": self._end_words()}}
+                    return self._ended()
 
     def _show_output(self, say: Callable[[str], None]) -> bool:
         """Show what has been printed; True at the end of all output."""
@@ -258,10 +264,10 @@ class _TaskProcess:
                 return True
         return False
 
-    def _end_words(self) -> str:
+    def _ended(self) -> dict[str, Any]:
         status = self._process.wait()
         how = f"signal {-status} ({signal.strsignal(-status)})" if status < 0 else f"exit code {status}"
-        return f"its process ended with {how}"
+        return {"error": {"kind": "ProvisionFailed", "message": f"its process ended with {how}"}}
 
     def _error(self, told: dict[str, Any]) -> ArmadaError:
         kind = getattr(armada.errors, str(told.get("kind")), ProvisionFailed)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 FABFILE = """\
 import os
+import time
 from pathlib import Path
 
 from fabric import task
@@ -69,6 +70,14 @@ def leaves(c):
 
 
 @task
+def forks(c):
+    print("forking")
+    if os.fork() == 0:
+        time.sleep(1000)
+    os._exit(7)
+
+
+@task
 def floods(c):
     c.run("seq 5000")
 
@@ -76,6 +85,11 @@ def floods(c):
 @task
 def asks(c):
     c.sudo("true", user="nobody")
+
+
+@task
+def asks_and_reads(c):
+    print("read", repr(c.sudo("cat", user="nobody", hide=True).stdout))
 
 
 @task

@@ -119,6 +119,16 @@ def test_what_is_new_runs_and_nothing_else(box: Armada, server: SshServer) -> No
     assert provision(box, *tasks) == due, "the disk is of another installation"
 
 
+def test_a_task_that_is_named_twice_runs_once(box: Armada, server: SshServer) -> None:
+    twice = ["fabfile.py:drivers=550", "fabfile.py:drivers=535", "fabfile.py:drivers=550"]
+    ran = [("fabfile.py:drivers 550", "ran"), ("fabfile.py:drivers 535", "ran")]
+    assert provision(box, "--again", *twice) == ran
+    assert (server.home / "ran").read_text() == "again\nagain\n"
+    drivers = f"{box.folder}/fabfile.py:drivers"
+    configure(box, server, provision=[drivers, {drivers: [1]}, {drivers: [True]}, drivers])
+    assert len(provision(box, "--dry-run")) == 3
+
+
 def test_root_needs_no_sudo_and_another_user_is_told_how_to_allow_it(box: Armada, server: SshServer) -> None:
     if os.geteuid() == 0:
         assert provision(box, "fabfile.py:mount_nas") == [("fabfile.py:mount_nas", "ran")]
@@ -154,6 +164,39 @@ if [ "$given" = open-sesame ]; then echo let in; else echo "Sorry, try again." >
     assert not any(b"open-sesame" in file.read_bytes() for file in (box.folder / "home").rglob("*") if file.is_file())
     code, _, err = prompted(box, "wrong", *words, "--again")
     assert (code, "sudo did not take the password" in err) == (5, True)
+    code, _, err = prompted(box, "\x04", *words, "--again")
+    assert (code, "armada: no password was given\n" in err, "Traceback" in err) == (2, True, False)
+
+
+@pytest.mark.parametrize("transport", ["fabric", "openssh"])
+def test_a_command_that_reads_gets_the_end_of_its_input_after_the_password(
+    box: Armada, server: SshServer, transport: str
+) -> None:
+    configure(box, server, transport=transport)
+    server.program(
+        "sudo",
+        """printf '%s' "$3" >&2; read -r given; [ "$given" = open-sesame ] || exit 1
+while [ "$1" != nobody ]; do shift; done; shift; exec "$@\"""",
+    )
+    try:
+        words = ("hosts", "provision", "box", "--ask-sudo-password", "fabfile.py:asks_and_reads")
+        code, out, err = prompted(box, "open-sesame", *words)
+        assert (code, "read ''\n" in out) == (0, True), err
+    finally:
+        box.run("hosts", "disconnect", "box")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nosuch",), "nosuch"),
+        (("box", "pyhton"), "armada brings no task called 'pyhton'"),
+        (("box", "--profile", "nosuch"), "nosuch"),
+    ],
+)
+def test_wrong_words_are_said_before_a_password_is_asked_for(box: Armada, words: tuple[str, ...], said: str) -> None:
+    code, _, err = prompted(box, "open-sesame", "hosts", "provision", *words, "--ask-sudo-password")
+    assert (code != 0, said in err, "sudo password" in err) == (True, True, False), err
 
 
 def test_a_command_that_reads_gets_the_end_of_its_input(box: Armada) -> None:
@@ -182,6 +225,9 @@ def test_whatever_a_task_does_to_its_process_armada_says_so(box: Armada) -> None
     left = box.run("hosts", "provision", "box", "fabfile.py:leaves")
     assert (left.returncode, "its process ended with exit code 7" in left.stderr) == (5, True)
     assert "    leaving\n" in left.stderr
+    forked = box.run("hosts", "provision", "box", "fabfile.py:forks")
+    assert (forked.returncode, "its process ended with exit code 7" in forked.stderr) == (5, True)
+    assert "    forking\n" in forked.stderr
     flood = box.run("hosts", "provision", "box", "fabfile.py:floods")
     assert flood.returncode == 0
     assert "            1000\n" in flood.stdout
@@ -201,6 +247,8 @@ def test_whatever_a_task_does_to_its_process_armada_says_so(box: Armada) -> None
         ("fabfile.py:x", "", "from fabric import task, then @task"),
         ("other.py:x", "", "other.py: there is no such file of tasks"),
         ("fabfile:x", "", "must name a Python file and a task of it"),
+        ("fabfile.py", "", "armada brings no task called 'fabfile.py'\n  → name a task of it: fabfile.py:TASK"),
+        ("~nobodyx/x.py:a", "", "'~nobodyx/x.py:a': this user does not exist"),
         ("pyhton", "", "armada brings no task called 'pyhton'\n  → did you mean python?"),
         ("system-packages", "", "system-packages needs the names of packages"),
         ("system-packages=-o", "", "'-o' cannot be the name of a package"),
@@ -213,6 +261,11 @@ def test_what_is_no_task_is_said_before_the_host_is_asked(
     armada.write("fabfile.py", text.replace("import names\n", "").replace("names.CARD", "1"))
     done = armada.run("hosts", "provision", "box", word)
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_list_takes_no_task(armada: Armada) -> None:
+    done = armada.run("hosts", "provision", "local", "uv", "--list")
+    assert (done.returncode, "--list takes no TASK" in done.stderr) == (2, True)
 
 
 def test_a_key_that_is_not_pinned_stops_a_task(armada: Armada, server: SshServer) -> None:

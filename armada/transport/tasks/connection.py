@@ -18,6 +18,7 @@ import fabric
 import paramiko
 from fabric.runners import Remote
 from invoke.runners import Local
+from invoke.watchers import FailingResponder
 
 from armada.errors import ArmadaError, HostUnreachable, LinkLost, ProvisionFailed
 from armada.transport.fabric_transport import Link
@@ -38,18 +39,33 @@ class SudoRefused(ArmadaError):
     """sudo asked for a password that it did not get."""
 
 
-class _Quick:
-    """Takes large outputs: Invoke reads 1,000 bytes at a time and joins all that came before at each of them."""
+class _Runner:
+    """Takes large outputs: Invoke reads 1,000 bytes at a time and joins all that came before at each of them.
+
+    Once sudo has its password, the command's input ends.
+    """
 
     read_chunk_size = 1 << 16
     watchers: list[Any]
+    streams: dict[str, Any]
+    using_pty: bool
+    _has_ended_input = False
 
     def respond(self, buffer_: list[str]) -> None:
         if self.watchers:
             super().respond(buffer_)  # type: ignore[misc]  # of the class that this one is mixed into
 
+    def write_proc_stdin(self, data: str) -> None:
+        if self._has_ended_input:
+            return
+        super().write_proc_stdin(data)  # type: ignore[misc]  # as above
+        is_password = len(self.watchers) == 1 and isinstance(self.watchers[0], FailingResponder)
+        if is_password and not self.streams["in"] and not self.using_pty:
+            self._has_ended_input = True
+            self.close_proc_stdin()  # type: ignore[attr-defined]  # as above
 
-class _SshRunner(_Quick, Remote):  # type: ignore[misc]  # Fabric ships no types
+
+class _SshRunner(_Runner, Remote):  # type: ignore[misc]  # Fabric ships no types
     """Runs a command over the open SSH connection, and tells its loss from the command's end."""
 
     def returncode(self) -> int:
@@ -63,7 +79,7 @@ class _SshRunner(_Quick, Remote):  # type: ignore[misc]  # Fabric ships no types
         raise interrupt
 
 
-class _OpensshRunner(_Quick, Local):
+class _OpensshRunner(_Runner, Local):
     """Runs a command by the user's ssh, over the host's shared connection."""
 
     def start(self, command: str, shell: str, env: dict[str, Any]) -> None:
@@ -78,7 +94,7 @@ class _OpensshRunner(_Quick, Local):
         return status
 
 
-class _HereRunner(_Quick, Local):
+class _HereRunner(_Runner, Local):
     """Runs a command on this machine: the host `local`."""
 
 

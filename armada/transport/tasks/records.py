@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,11 +25,31 @@ _PLACE = (
     'case $r in "~/"*) r=$HOME/${{r#"~/"}};; esac; d=$r/tools/tasks; '
     'm=$( {{ cat /etc/machine-id; stat -c %W /; }} 2>/dev/null | cksum | tr " " -); '
 )
-_ASK = (
-    'echo; echo "{nonce} uid $(id -u)"; echo "{nonce} root $r"; for k in {keys}; do if [ -f "$d/$k" ]; then '
-    'read -r a b < "$d/$k"; if [ "$a" = "$m" ]; then echo "{nonce} done $k $b"; fi; fi; done'
+# `v` enters the folder and then looks at where it is: `i` says that it got there, `w` what is wrong with it. A record is
+# believed and written only in a folder that no other user can write to. As root on NFS, our files belong to `nobody`.
+_ENTER = (
+    "w= i=; "
+    'o() {{ [ -O . ] || [ "$(id -u) $(stat -c %u .)" = "0 65534" ]; }}; '
+    'v() {{ if [ -h "$d" ]; then w=link; elif [ -d "$d" ] && cd -P "$d" 2>/dev/null; then i=1; if o; then '
+    "case $(ls -ld .) in ?????w*|????????w*) w=open;; esac; else w=owner; fi; "
+    'elif [ -e "$d" ]; then w=folder; fi; }}; '
 )
-_NOTE = 'mkdir -p "$d" && echo "$m $(date +%s)" > "$d/.{key}.$$" && mv "$d/.{key}.$$" "$d/{key}"'
+_ASK = (
+    'echo; echo "{nonce} uid $(id -u)"; echo "{nonce} root $r"; v; if [ "$w" ]; then echo "{nonce} bad $w"; '
+    'elif [ "$i" ]; then for k in {keys}; do if [ -d "$k" ]; then echo "{nonce} bad $k"; elif [ -f "$k" ]; then '
+    'read -r a b < "$k"; if [ "$a" = "$m" ]; then echo "{nonce} done $k $b"; fi; fi; done; fi'
+)
+_NOTE = (
+    'mkdir -p "$d"; v; if [ -d {key} ]; then w={key}; fi; if [ "$w" ]; then echo "bad $w"; exit 1; fi; [ "$i" ] && '
+    'set -C && echo "$m $(date +%s)" > ".{key}.$$" && mv -f ".{key}.$$" {key}'
+)
+_WRONG = {
+    "link": ("{path} is a link", "rm {path}"),
+    "owner": ("{path} belongs to another user", "rm -r {path}"),
+    "open": ("{path} can be written by others", "rm -r {path}"),
+    "folder": ("{path} is no folder that you can enter", "rm -r {path}"),
+}
+"""What `v` finds, and what to do on the host. Records that somebody else may have written are worth nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +82,18 @@ def ask(connection: Any, root: str, keys: Sequence[str]) -> HostState:
     """Ask a host which tasks it has seen succeed.
 
     Raises:
-        ProvisionFailed: It does not answer as sh would.
+        ProvisionFailed: It does not answer as sh would, or another user could have written its records.
     """
     nonce = secrets.token_hex(8)
     script = _place(root) + _ASK.format(nonce=nonce, keys=" ".join(map(_checked, keys)) or '""')
     done = connection.run(sh(script), hide=True, warn=True, timeout=_ANSWER_S)
-    said = re.findall(rf"^{nonce} (uid|root|done) (.+)$", done.stdout, re.MULTILINE)
+    said = re.findall(rf"^{nonce} (uid|root|done|bad) (.+)$", done.stdout, re.MULTILINE)
     facts = {kind: words for kind, words in said if kind != "done"}
     if not facts.get("uid", "").isdigit() or not facts.get("root", "").startswith("/"):
         words = f"{done.stdout}\n{done.stderr}".strip()[-300:]
         raise ProvisionFailed(f"its login shell does not run commands: {words or 'it says nothing'}")
+    if "bad" in facts:
+        raise _refusal(facts["root"], facts["bad"], "")
     ended = {}
     for words in (words for kind, words in said if kind == "done"):
         key, _, at = words.partition(" ")
@@ -83,10 +106,12 @@ def note(connection: Any, root: str, key: str) -> None:
     """Record that a task succeeded.
 
     Raises:
-        ProvisionFailed: The host cannot write below armada's folder.
+        ProvisionFailed: The host cannot write below armada's folder, or another user can.
     """
     done = connection.run(sh(_place(root) + _NOTE.format(key=_checked(key))), hide=True, warn=True, timeout=_ANSWER_S)
     if not done.ok:
+        if found := re.search(r"^bad (\w+)$", done.stdout, re.MULTILINE):
+            raise _refusal(root, found[1], "it ran, but is not recorded: ")
         raise ProvisionFailed(f"it ran, but the host cannot record that in {root}: {done.stderr.strip()[-200:]}")
 
 
@@ -99,7 +124,17 @@ def _place(root: str) -> str:
     if any(character in _UNQUOTABLE or not character.isprintable() for character in root):
         hint = "choose another `root` for this host"
         raise ConfigError(f"tasks cannot keep their records in {root!a}: it has one of {_UNQUOTABLE}", hint=hint)
-    return _PLACE.format(root=root)
+    return (_PLACE + _ENTER).format(root=root)
+
+
+def _refusal(root: str, found: str, before: str) -> ProvisionFailed:
+    path = f"{root}/tools/tasks"
+    words, remedy = _WRONG.get(found, (f"{{path}}/{found} is a folder", f"rm -r {{path}}/{found}"))
+    quoted = path if path.startswith("~/") and " " not in path else shlex.quote(path)
+    return ProvisionFailed(
+        f"{before}{words.format(path=path)}; it would hold the records of tasks",
+        hint=f"look at it, then remove it on the host: {remedy.format(path=quoted)}",
+    )
 
 
 def _checked(key: str) -> str:

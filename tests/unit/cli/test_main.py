@@ -101,3 +101,17 @@ def test_help_explains_commands_as_well_as_topics(
 def test_help_for_what_there_is_not_is_wrong_usage(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert run(["help", *words]) == 2
     assert capsys.readouterr().err.startswith("armada: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        ("stop -- -x", ["-x"]),
+        ("stop --grace 0 -- -x b", ["-x", "b"]),
+        ("stop a -- -x b", ["a", "-x", "b"]),
+        ("stop a --grace 0 -- -x b", ["a", "-x", "b"]),
+        ("stop a --grace 0 b", ["a", "b"]),
+    ],
+)
+def test_words_after_two_dashes_are_no_options(words: str, runs: list[str]) -> None:
+    assert build_parser("stop").parse_args(words.split()).runs == runs

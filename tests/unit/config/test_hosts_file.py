@@ -209,6 +209,27 @@ def test_changing_works_in_every_style(home: HomePaths, entry: str) -> None:
         assert text.count("# kept") - removed <= after.count("# kept") <= text.count("# kept"), after
 
 
+@pytest.mark.parametrize(
+    "provision",
+    [
+        "python",
+        "system-packages: [rsync, tmux]",
+        "fabfile.py:drivers",
+        "fabfile.py:drivers: [550, '550', 1.5, true]",
+        "/elsewhere/fabfile.py:drivers",
+        "uv, fabfile.py:drivers: [550], ~/fabfile.py:mount_nas",
+    ],
+)
+def test_a_host_with_tasks_can_be_changed(home: HomePaths, provision: str) -> None:
+    text = f"hosts:\n  a:\n    ssh: a\n    profile: cpu\n    provision: [{provision}]  # kept\n"
+    home.hosts_file.write_text(text)
+    before = load_hosts(home)["a"]
+    change_host(home, "a", {"price_per_hour": 1.5})
+    assert change_host(home, "a", {"profile": None}).keys == ["profile"]
+    assert home.hosts_file.read_text() == text.replace("    profile: cpu\n", "") + "    price_per_hour: 1.5\n"
+    assert load_hosts(home)["a"].provision == before.provision
+
+
 def test_what_is_there_already_is_not_written_again(home: HomePaths) -> None:
     text = "hosts: {a: {ssh:   a, identity: ~/.ssh/id, scheduler: direct}}"
     home.hosts_file.write_text(text)

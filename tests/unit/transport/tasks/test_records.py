@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -101,3 +102,65 @@ def test_a_host_that_cannot_write_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ProvisionFailed, match="it ran, but the host cannot record that in"):
         records.note(Shell("sh", tmp_path), str(tmp_path / "file"), KEY)
+
+
+def _noted(tmp_path: Path) -> tuple[Shell, Path]:
+    host = Shell("sh", tmp_path)
+    records.note(host, "~/.armada", KEY)
+    return host, tmp_path / ".armada" / "tools" / "tasks"
+
+
+def _refused(host: Shell, words: str) -> None:
+    with pytest.raises(ProvisionFailed, match=words) as caught:
+        records.ask(host, "~/.armada", [KEY, OTHER])
+    assert "/.armada/tools/tasks" in str(caught.value.hint)
+    with pytest.raises(ProvisionFailed, match=f"it ran, but is not recorded: .*{words}"):
+        records.note(host, "~/.armada", KEY)
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
+def test_records_that_others_could_have_written_are_not_believed(mode: int, tmp_path: Path) -> None:
+    host, folder = _noted(tmp_path)
+    folder.chmod(mode)
+    _refused(host, "can be written by others")
+    folder.chmod(0o755)
+    assert list(records.ask(host, "~/.armada", [KEY]).done_at) == [KEY]
+
+
+def test_a_link_in_the_place_of_the_records_is_refused(tmp_path: Path) -> None:
+    host, folder = _noted(tmp_path)
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    _refused(host, "is a link")
+    folder.unlink()
+    folder.symlink_to(tmp_path / "nowhere")
+    _refused(host, "is a link")
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_records_of_another_user_are_not_believed(tmp_path: Path) -> None:
+    host, folder = _noted(tmp_path)
+    os.chown(folder, 12345, -1)
+    _refused(host, "belongs to another user")
+
+
+def test_a_folder_in_the_place_of_a_record_is_refused(tmp_path: Path) -> None:
+    host, folder = _noted(tmp_path)
+    (folder / KEY).unlink()
+    (folder / KEY).mkdir()
+    _refused(host, f"{KEY} is a folder")
+    assert not list((folder / KEY).iterdir())
+
+
+def test_a_record_is_not_written_through_a_link(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine\n")
+    folder = tmp_path / ".armada" / "tools" / "tasks"
+    folder.mkdir(parents=True, mode=0o700)
+    # The record's first name ends with the number of the shell, which `exec` keeps.
+    plant = f"ln -s {precious} {folder}/.{KEY}.$$; exec "
+    with pytest.raises(ProvisionFailed, match="cannot record that"):
+        records.note(Shell("sh", tmp_path, before=plant), "~/.armada", KEY)
+    assert precious.read_text() == "mine\n"
+    assert not (folder / KEY).exists()
