@@ -205,7 +205,7 @@ def _by_scheduler(
     said = f"{engine} says {detail or seen}"
     written, reason, own = (state.state or "queued", state.reason, state.message) if state else ("queued", None, None)
     message = scheduler_status.message
-    if seen == "pending" and written == "running" and _later(state, scheduler_status):
+    if seen == "pending" and written == "running" and _later(evidence, scheduler_status):
         return f"its supervisor wrote “running” after {engine}'s last word ({detail or seen})", written, None, None
     if seen == "pending":
         again = reason if written == "queued" else None
@@ -243,10 +243,15 @@ def _first_finding(observed: Observation) -> str:
     return observed.findings[0] if observed.findings else "its records on the host cannot be read"
 
 
-def _later(state: State | None, scheduler_status: SchedulerStatus) -> bool:
-    """Whether the supervisor wrote after its batch system's last status."""
-    began, seen_at = state.started_at if state is not None else None, scheduler_status.seen_at
-    return began is not None and seen_at is not None and began > seen_at
+def _later(evidence: Evidence, scheduler_status: SchedulerStatus) -> bool:
+    """Whether the supervisor wrote after its batch system's last status.
+
+    The worker's own clock counts only where an older agent says no `written_at`.
+    """
+    began = evidence.state.started_at if evidence.state is not None else None
+    wrote_at = evidence.written_at if evidence.written_at is not None else began
+    seen_at = scheduler_status.seen_at
+    return began is not None and wrote_at is not None and seen_at is not None and wrote_at > seen_at
 
 
 def _beat(evidence: Evidence | None) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import os
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
+from armada_agent.paths import RunPaths
 from armada_agent.runs import observation
 
-from tests.agent.conversation import Host, Refused, check
+from tests.agent.conversation import Host, Refused, check, spec_of
 from tests.waiting import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def question(run_id: str, metrics_offset: int = 0, events_offset: int = 0) -> dict[str, Any]:
@@ -222,3 +223,29 @@ def test_a_job_that_prints_without_end_is_named_before_its_disk_is_full(this_hos
     said = [event["message"] for event in this_host.events("long-1") if event["kind"] == "finding"]
     assert len(said) == 1
     assert "is never shortened; its disk has" in said[0]
+
+
+@pytest.mark.parametrize("wrong_s", [-3600.0, 3600.0], ids=["behind", "ahead"])
+def test_a_worker_whose_clock_is_wrong_is_silent_for_as_long_as_its_files(tmp_path: Path, wrong_s: float) -> None:
+    """A hung job is not hidden for an hour by a clock that is ahead, nor one that works called hung by one behind."""
+    run = RunPaths(str(tmp_path), "a-1")
+    now = time.time()
+    said = {
+        "spec.json": spec_of("a-1", "true", scheduler={"kind": "slurm", "poll_s": 1e9}),
+        "submissions/1/job.json": {"submission": 1, "scheduler": "slurm", "job_id": "11"},
+        "state.json": {"state": "running", "submission": 1, "attempt": 1, "started_at": now - 9000 + wrong_s},
+        "attempts/1/run.json": {"attempt": 1, "submission": 1},
+        "heartbeat-0.json": {"time": now - 600 + wrong_s, "attempt": 1, "phase": "training"},
+    }
+    for name, value in said.items():
+        path = Path(run.folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value))
+    os.utime(run.state, (now - 9000, now - 9000))
+    os.utime(run.attempt(1, "run.json"), (now - 9000, now - 9000))
+    os.utime(Path(run.folder) / "heartbeat-0.json", (now - 600, now - 600))
+    evidence = observation.Evidence(run).as_json()
+    assert evidence["quiet_s"] == pytest.approx(600, abs=120)
+    assert evidence["written_at"] == pytest.approx(now - 9000, abs=1)
+    (Path(run.folder) / "heartbeat-0.json").unlink()
+    assert observation.Evidence(run).as_json()["quiet_s"] == pytest.approx(9000, abs=120)

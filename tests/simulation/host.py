@@ -22,6 +22,7 @@ from armada_agent.host import processes
 from armada_agent.outbox import listing as agent_checkpoints
 from armada_agent.outbox import orphans
 from armada_agent.paths import RunPaths
+from armada_agent.records.journal import Journal
 from armada_agent.rpc.serve import METHODS
 from armada_agent.runs import readable_files
 from armada_agent.supervisor import supervise
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Scheduler = Literal["direct", "slurm", "htcondor"]
+
+_write_json = Journal.write_json
 
 here = threading.local()
 """`here.host`: the machine whose agent or supervisor computes now."""
@@ -240,6 +243,15 @@ def start_job(paths: RunPaths, argv: list[str], environment: dict[str, str]) -> 
     return cast("subprocess.Popen[bytes]", job)
 
 
+def write_at_the_worlds_time(journal: Journal, path: str, value: dict[str, Any]) -> None:
+    """Stands in for `Journal.write_json`: a file's time is its machine's."""
+    _write_json(journal, path, value)
+    host = current()
+    now = host.world.clock + host.clock_offset
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(path, (now, now))
+
+
 def stand_ins() -> list[tuple[Any, str, Any]]:
     """(module, name, what takes its place) while a world exists."""
     from armada_agent.engines import engine
@@ -262,6 +274,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         ),
         (process_identity, "judge", lambda recorded: current().judge(recorded)[0]),
         (job, "start", start_job),
+        (Journal, "write_json", write_at_the_worlds_time),
         (processes, "sweep", lambda find, *_: current().world.end_processes(find())),
         (cleanup, "_ask", lambda *_: None),
         (os, "fork", lambda: 0),

@@ -130,6 +130,7 @@ class Evidence:
             ),
             "heartbeat": beat and {name: beat.get(name) for name in ("phase", "step", "total_steps", "time", "rank")},
             "quiet_s": self._quiet_s(beat or {}),
+            "written_at": _changed_at(self._paths.state) or None,
         }
 
     def _may_have_succeeded(self) -> Optional[bool]:
@@ -181,18 +182,30 @@ class Evidence:
         return {"number": number, "run": run, "exit": self._read(self._paths.attempt(number, "exit.json"))}
 
     def _beat(self) -> Optional[Dict[str, Any]]:
-        beats = [beat for beat in map(self._read, self._paths.heartbeats()) if beat and _is_time(beat.get("time"))]
+        beats = []
+        for path in self._paths.heartbeats():
+            beat = self._read(path)
+            if beat and _is_time(beat.get("time")):
+                beats.append(dict(beat, noted_at=_changed_at(path)))
         return max(beats, key=lambda beat: float(beat["time"])) if beats else None
 
     def _quiet_s(self, beat: Dict[str, Any]) -> Optional[float]:
-        """Return the seconds since the last progress of any rank, by this machine's clock; None if no job runs."""
+        """Return the seconds since the last progress of any rank, by this machine's clock; None if no job runs.
+
+        A worker of a batch system has a clock of its own, which may be wrong. There the times of the files count, which
+        the file system sets.
+        """
         state = self.state or {}
         began = state.get("started_at")
         if state.get("state") != "running" or self.has_ended or not _is_time(began):
             return None
-        is_its_own = beat.get("attempt") == state.get("attempt")
-        last = max(float(began or 0), float(beat["time"])) if is_its_own and beat else float(began or 0)
-        return max(0.0, time.time() - last)
+        noted = beat.get("time") if beat.get("attempt") == state.get("attempt") else None
+        if self.settings is not None:
+            number = state.get("attempt")
+            run = self._paths.attempt(number, "run.json") if isinstance(number, int) else self._paths.state
+            began = _changed_at(run) or began
+            noted = noted and (beat["noted_at"] or noted)
+        return max(0.0, time.time() - max(float(began or 0), float(noted or 0)))
 
     def _read(self, path: str, limit: int = _RECORD_LIMIT) -> Optional[Dict[str, Any]]:
         try:

@@ -143,6 +143,16 @@ CASES += [
         ("queued", None),
     ),
     (
+        "a job taken back from a worker whose clock is an hour ahead",
+        batch({"state": "pending", "seen_at": 12.0}, state={**RUNNING, "started_at": 3611.0}, written_at=11.0),
+        ("queued", None),
+    ),
+    (
+        "a job that has begun, since the scheduler was last asked, on a worker whose clock is an hour behind",
+        batch({"state": "pending", "seen_at": 7200.0}, state={**RUNNING, "started_at": 3601.0}, written_at=7201.0),
+        ("running", None),
+    ),
+    (
         "a job whose node failed, waiting again",
         batch({"state": "pending", "reason": "node_failure", "seen_at": 12.0}, state={**RUNNING, "started_at": 11.0}),
         ("queued", "node_failure"),
