@@ -60,7 +60,10 @@ make_login() {
   [ "$LOGIN" = root ] || chroot "$R" useradd -u 4242 -m -s /bin/bash -p '*' "$LOGIN"
   local home
   home=$(chroot "$R" getent passwd "$LOGIN" | cut -d: -f6)
-  rm -rf "$R$home/.ssh"
+  # What this machine's own shell starts is nobody's business there. pyenv's `rehash`, for one, takes a lock: a host that
+  # is killed within it keeps every later shell waiting for a minute.
+  rm -rf "$R$home"/.ssh "$R$home"/.bash_profile "$R$home"/.bash_login
+  cp "$R"/etc/skel/.bashrc "$R"/etc/skel/.profile "$R$home"
   mkdir -m 700 "$R$home/.ssh"
   install -m 600 "$FLEET_STATE/id_ed25519.pub" "$R$home/.ssh/authorized_keys"
   chroot "$R" chown -R "$LOGIN:" "$home/.ssh"
