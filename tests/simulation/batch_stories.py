@@ -100,9 +100,10 @@ class BatchTeller(Teller):
         former = self.cluster.given_up()
         followed = {each.run_id for each in former}
         later = [each for each in self.cluster.batch() if each.run_id in followed and each.child.alive]
-        innocent = [each.child for each in later if not each.has_signal]
+        innocent = [each for each in later if not each.has_signal]
         super().do_tick(one, two)
-        self.world.hold(all(job.alive for job in innocent), "a former attempt ended the job of the next")
+        ended = [each for each in innocent if not each.child.alive and not each.was_killed]
+        self.world.hold(not ended, "a former attempt ended the job of the next")
         beside = [
             each.run_id
             for each in later

@@ -103,7 +103,8 @@ def _bring(world: World, home: SimHome, run_id: str) -> None:
 
 
 def _let_go(world: World, home: SimHome) -> None:
-    settled = {run_id for run_id in home.known() if home.is_final(run_id)}
+    hidden = {run_id for host in world.hosts.values() for run_id in host.hidden}
+    settled = {run_id for run_id in home.known() if home.is_final(run_id)} - hidden
     for host in world.hosts.values():
         with _acting(world, home, f"whether {host.name} can be let go cannot be said"), home.store() as database:
             lost = losses(judge_host(HostContext(database, home.session(host), home.paths), ignore_work=True))

@@ -124,6 +124,7 @@ class BatchSupervision(Supervision):
 
     job: BatchJob
     given_up: bool = False
+    was_killed: bool = False
 
     @classmethod
     def take_up(cls, real: Any) -> Self:
@@ -178,6 +179,7 @@ class BatchSupervision(Supervision):
 
     def die(self) -> None:
         """kill -9 on a worker: the batch system ends what is left of the job."""
+        self.was_killed = True
         self.lose()
         if not self.given_up:
             self._batch_system.left(self.job, 1)

@@ -57,6 +57,8 @@ class SimHost:
     reachable: bool = True
     clock_offset: float = 0.0
     clock_was_set: bool = False
+    hidden: set[str] = field(default_factory=set)
+    """Runs that were put there while the file system was away: they lie below it."""
     finishes: bool = False
     """Whether processes that finish checkpoints without a supervisor get to run; nothing may rely on them."""
     jobs: list[Job] = field(default_factory=list)
@@ -172,6 +174,8 @@ class SimHost:
         self.root.rename(self.away)
 
     def mount(self) -> None:
+        written, real = ({folder.name for folder in (root / "runs").glob("*")} for root in (self.root, self.away))
+        self.hidden |= written - real
         shutil.rmtree(self.root, ignore_errors=True)  # what was written beside is hidden below the mount
         self.away.rename(self.root)
 

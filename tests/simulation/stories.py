@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from armada_agent.verdicts.doubt import OUTLIVED_S
-
 from armada.verdicts.order import LAG_S
 from tests.simulation.breaking import Killed
 from tests.simulation.calm import be_calm
@@ -180,7 +178,6 @@ class Teller:
         living = [each for host in self.world.hosts.values() for each in host.supervisions]
         if chosen := any_of(living, one):
             chosen.die()
-            self.world.clock += 2 * OUTLIVED_S  # jobs last longer than that
 
     # Programs and clocks.
 
@@ -288,21 +285,25 @@ class Teller:
         return [any_of(places, two)] if places else []
 
     def _looked(self, home: SimHome, run_id: str, run: Any) -> None:
-        """What a look showed must be so; what another boot shows is believed after a while, so it is looked for once more."""
-        if not any(host.run_folder(run_id).exists() for host in self.world.hosts.values()):
-            lives = bool(self.world.alive(run_id))
-            self.world.hold(
-                run.ended or run.state == "unknown" or lives, f"{run_id} cannot be seen, and is {run.state}"
-            )
-            # What another home began since, and nothing shows any more, this one cannot know.
-            if run.ended and len(self.world.homes) == 1 and all(host.mounted for host in self.world.hosts.values()):
-                self.world.check_state(home, run_id, run.state, run.reason)
-            return
+        """What a look showed must be so.
+
+        It is looked for once more: what another boot shows is believed after a while, and an answer that somebody's act
+        overtook is not believed.
+        """
         try:
-            self.world.check_state(home, run_id, run.state, run.reason)
+            self._hold_to(home, run_id, run)
         except Broken:
             self.world.clock += LAG_S + 1.0
-            run = home.look(run_id)
+            self._hold_to(home, run_id, home.look(run_id))
+
+    def _hold_to(self, home: SimHome, run_id: str, run: Any) -> None:
+        if any(host.run_folder(run_id).exists() for host in self.world.hosts.values()):
+            self.world.check_state(home, run_id, run.state, run.reason)
+            return
+        lives = bool(self.world.alive(run_id))
+        self.world.hold(run.ended or run.state == "unknown" or lives, f"{run_id} cannot be seen, and is {run.state}")
+        # What another home began since, and nothing shows any more, this one cannot know.
+        if run.ended and len(self.world.homes) == 1 and all(host.mounted for host in self.world.hosts.values()):
             self.world.check_state(home, run_id, run.state, run.reason)
 
     def _on_run(self, one: int, two: int, act: Callable[[SimHome, str], None]) -> None:

@@ -13,6 +13,7 @@ from armada_agent.foundation import files
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths
 from armada_agent.supervisor.supervise import StoppedError, Supervisor
+from armada_agent.verdicts.doubt import OUTLIVED_S
 
 from tests.simulation.breaking import Killed
 
@@ -149,7 +150,7 @@ class Supervision:
         try:
             made._start()
         except Killed:
-            made.leave()
+            made.die()
             raise
         return made
 
@@ -194,5 +195,6 @@ class Supervision:
         self.host.supervisions.remove(self)
 
     def die(self) -> None:
-        """kill -9: the job goes on."""
+        """kill -9: the job goes on, for longer than armada needs to know that it outlived its supervisor."""
         self.leave()
+        self.host.world.clock += 2 * OUTLIVED_S
