@@ -141,7 +141,7 @@ def test_a_training_of_ones_own_is_killed_goes_on_and_comes_home_with_one_curve(
 
 @pytest.mark.takes_long("a training in an interpreter that imports torch anew")
 def test_the_example_of_a_script_trains_and_comes_home(armada: Armada, payload_python: Interpreter) -> None:
-    prepare_environment(armada, payload_python.path)
+    prepare_environment(armada, payload_python.path, writes_bytecode=True)
     run = armada.json("launch", "--host", "local", str(EXAMPLE), "--follow")
     assert (run["state"], run["step"]) == ("succeeded", 20), output(armada, run["run_id"])
     shown = armada.json("show", run["run_id"])
@@ -149,3 +149,5 @@ def test_the_example_of_a_script_trains_and_comes_home(armada: Armada, payload_p
     with Database(HomePaths(armada.folder / "home" / "config", armada.folder / "home" / "state").store) as database:
         losses = {step: value for step, value in metrics.curve(database, run["run_id"], "loss") if value is not None}
     assert losses[20] < losses[1]
+    # With bytecode beside armada's own modules, the next launch there would be refused: the content would not match its hash.
+    assert not list((armada.local_runs.parent / "code").rglob("__pycache__"))
