@@ -32,6 +32,8 @@ def main() -> int:
     given = parser.parse_args(ours)
     spec = given.spec.absolute()
 
+    # A script's launcher is started with -B, for our own modules; those of the libraries are compiled once, not at each start.
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     from accelerate.commands import launch
     from accelerate.utils.launch import prepare_simple_launcher_cmd_env
 

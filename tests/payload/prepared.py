@@ -14,8 +14,16 @@ from armada.provision.environment_key import environment_key
 from tests.conftest import Armada
 
 
-def prepare_environment(armada: Armada, python: str, profile: str = "cpu") -> Path:
-    """Put a ready environment under the name that a launch on this machine will look for."""
+def prepare_environment(armada: Armada, python: str, profile: str = "cpu", *, writes_bytecode: bool = False) -> Path:
+    """Put a ready environment under the name that a launch on this machine will look for.
+
+    Args:
+        armada: The home.
+        python: The payload's Python.
+        profile: The profile of the runs.
+        writes_bytecode: Python writes what it compiles, as on a host. Otherwise not, because its modules are compiled
+            already, for all tests.
+    """
     facts = armada.json("launch", "--host", "local", armada.command("true"), "--dry-run")
     assert facts["spec"]["gpus"] == 0
     home = HomePaths(armada.folder / "home" / "config", armada.folder / "home" / "state")
@@ -26,10 +34,8 @@ def prepare_environment(armada: Armada, python: str, profile: str = "cpu") -> Pa
     folder = armada.local_runs.parent / "envs" / key
     (folder / "bin").mkdir(parents=True)
     program = folder / "bin" / "python"
-    # Its modules are compiled already, for all tests.
-    program.write_text(
-        f'#!/bin/sh\nunset PYTHONPYCACHEPREFIX; export PYTHONDONTWRITEBYTECODE=1\nexec {shlex.quote(python)} "$@"\n'
-    )
+    without = "" if writes_bytecode else "unset PYTHONPYCACHEPREFIX; export PYTHONDONTWRITEBYTECODE=1\n"
+    program.write_text(f'#!/bin/sh\n{without}exec {shlex.quote(python)} "$@"\n')
     program.chmod(0o755)
     (folder / "READY").write_text(json.dumps({"key": key}))
     return folder

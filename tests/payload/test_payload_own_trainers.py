@@ -1,26 +1,25 @@
-"""Trainings that people bring, with transformers' Trainer and with plain DDP: they are killed, go on and come home with one curve."""
+"""Trainings that people bring, with transformers' Trainer, Lightning and plain DDP: killed, resumed, home, exported, with one curve."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import signal
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from armada.paths import HomePaths
 from armada.store import metrics
 from armada.store.database import Database
 from tests.conftest import Armada
 from tests.payload.interpreter import Interpreter
-from tests.payload.prepared import output, prepare_environment, run_folder
-from tests.supervisors import kill_both
-from tests.waiting import eventually
+from tests.payload.own_training import Training, live_through
+from tests.payload.prepared import output, prepare_environment
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 pytestmark = pytest.mark.payload
 
 # As in transformers' own examples; it waits after its second checkpoint, until somebody kills it.
@@ -84,68 +83,122 @@ dist.destroy_process_group()
 LOADS = "import sys; from transformers import AutoModelForCausalLM as M; print(M.from_pretrained(sys.argv[1]).config.vocab_size)"
 LOADS_WEIGHTS = "import sys, torch; print(len(torch.load(sys.argv[1] + '/weights.pt')))"
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own-script" / "finetuning.yaml"
+# Its rows are read from the end of a gigabyte that did not come with the code.
+FAR = 'rows = [{"input_ids": row, "labels": row} for row in torch.randint(64, (16, 8))]'
+WITH_DATA = TRAINER.replace(
+    FAR,
+    """\
+data = torch.from_file("data/corpus.bin", size=1 << 30, dtype=torch.uint8)
+assert int(data[-1]) == 63, "not the end of the corpus"
+rows = [{"input_ids": row, "labels": row} for row in data[-128:].long().view(16, 8)]""",
+)
 
-KINDS: dict[str, dict[str, Any]] = {
-    "trainer": {"task": "script", "script": "train.py", "arguments": WORDS, "resume": ["--resume_from_checkpoint", "{checkpoint}"]},
-    "torchrun": {
-        "task": "command",
-        "command": ["torchrun", "--nproc_per_node", "2", "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", "train.py"],
-        "resume": ["--resume", "{checkpoint}"],
-    },
+# The example, which waits until somebody kills it.
+LIGHTNING = (EXAMPLES / "lightning" / "train.py").read_text()
+WAITS = """\
+class Waits(lightning.Callback):
+    def on_train_batch_start(self, trainer, *_):
+        if trainer.global_step == 40 and not trainer.ckpt_path:
+            import pathlib, time
+
+            pathlib.Path("waits").touch()
+            time.sleep(600)
+
+
+def main("""
+LIGHTNING = LIGHTNING.replace("def main(", WAITS).replace("callbacks=[", "callbacks=[Waits(), ")
+LOADS_LIGHTNING = """\
+import pathlib, sys, torch
+from train import Curve
+(file,) = pathlib.Path(sys.argv[1]).glob("*.ckpt")
+print(*Curve.load_from_checkpoint(file)(torch.zeros(1, 1)).shape)
+"""
+
+FOLDERS = {"pattern": "out/checkpoint-*", "quiet_s": 0}
+BY_HF = {"task": "script", "script": "train.py", "arguments": WORDS, "checkpoint": FOLDERS,
+         "resume": ["--resume_from_checkpoint", "{checkpoint}"]}  # fmt: skip
+BY_TORCHRUN = {
+    "task": "command",
+    "command": ["torchrun", "--nproc_per_node", "2", "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", "train.py"],
+    "environment": "profile",
+    "checkpoint": FOLDERS,
+    "resume": ["--resume", "{checkpoint}"],
 }  # fmt: skip
 
 
+@pytest.fixture
+def with_uv(armada: Armada) -> Armada:
+    """An armada whose `local` has uv, which builds environments from the package index that pip uses here."""
+    armada.env["PATH"] = f"{Path(sys.executable).parent}:{armada.env['PATH']}"
+    return armada
+
+
 @pytest.mark.parametrize(
-    ("kind", "script", "loads", "says"),
+    "training",
     [
-        pytest.param("trainer", TRAINER, LOADS, "64", id="trainer", marks=pytest.mark.long),
-        pytest.param("torchrun", DDP, LOADS_WEIGHTS, "2", id="torchrun"),
+        pytest.param(Training("trainer", TRAINER, BY_HF, LOADS, "64"), id="trainer", marks=pytest.mark.long),
+        pytest.param(Training("torchrun", DDP, BY_TORCHRUN, LOADS_WEIGHTS, "2"), id="torchrun"),
     ],
 )
-@pytest.mark.takes_long("two attempts that import torch anew, and a third interpreter that loads what came home")
-def test_a_training_of_ones_own_is_killed_goes_on_and_comes_home_with_one_curve(
-    armada: Armada, payload_python: Interpreter, kind: str, script: str, loads: str, says: str
+@pytest.mark.takes_long("two attempts that import torch anew, and a third interpreter that loads the export")
+def test_a_training_of_ones_own_is_killed_goes_on_and_is_exported_with_one_curve(
+    armada: Armada, payload_python: Interpreter, training: Training
 ) -> None:
     environment = prepare_environment(armada, payload_python.path)
     torchrun = environment / "bin" / "torchrun"
     torchrun.write_text(f'#!/bin/sh\nexec {environment}/bin/python -m torch.distributed.run "$@"\n')
     torchrun.chmod(0o755)
-    project = armada.folder / "project"
-    project.mkdir()
-    (project / "train.py").write_text(script)
-    shared = {"name": kind, "code": "project", "checkpoint": {"pattern": "out/checkpoint-*", "quiet_s": 0}}
-    file = armada.write("exp.yaml", json.dumps({**shared, "environment": "profile", **KINDS[kind]}))
-    run_id = armada.json("launch", "--host", "local", file)["run_id"]
-    folder = run_folder(armada, run_id)
-    eventually((folder / "work" / "waits").exists, within_s=120)
-    eventually(lambda: 4 in [each["step"] for each in armada.json("show", run_id)["checkpoints"]], within_s=120)
-    kill_both(json.loads((folder / "submissions" / "1" / "job.json").read_text()))
-    for process in Path("/proc").glob("[0-9]*"):  # torchrun's ranks are not of its group
-        with contextlib.suppress(OSError):
-            if (process / "cwd").readlink() == folder / "work":
-                os.kill(int(process.name), signal.SIGKILL)
-    eventually(lambda: armada.json("show", run_id)["state"] == "failed")
-    resumed = armada.json("resume", run_id, "--follow")
-    assert (resumed["state"], resumed["attempt"]) == ("succeeded", 2), output(armada, run_id)
-    shown = armada.json("show", run_id)
-    home = {each["step"]: Path(each["home_path"]) for each in shown["checkpoints"] if each["home_path"]}
-    assert 6 in home
-    with Database(HomePaths(armada.folder / "home" / "config", armada.folder / "home" / "state").store) as database:
-        assert [step for step, _ in metrics.curve(database, run_id, "loss")] == [1, 2, 3, 4, 5, 6]
-    loaded = subprocess.run(
-        [payload_python.path, "-c", loads, str(home[6])], capture_output=True, text=True, check=True
+    live_through(armada, training, payload_python.path)
+
+
+@pytest.mark.long
+@pytest.mark.takes_long("a gigabyte that is staged, an environment that uv builds of requirements, and two attempts")
+def test_a_training_with_requirements_and_a_gigabyte_of_data_is_killed_goes_on_and_is_exported(with_uv: Armada) -> None:
+    corpus, block = with_uv.folder / "corpus.bin", bytes(range(64)) * (1 << 14)
+    with corpus.open("wb") as stream:
+        stream.writelines(block for _ in range((1 << 30) // len(block)))
+    own = {
+        "files": {"data/corpus.bin": str(corpus)},
+        "environment": {"requirements": ["transformers", "accelerate>=1.1"]},
+    }
+    live_through(with_uv, Training("trainer", WITH_DATA, {**BY_HF, **own}, LOADS, "64"))
+    corpus.unlink()
+    shutil.rmtree(with_uv.local_runs.parent)  # it has a copy
+
+
+@pytest.mark.long
+@pytest.mark.takes_long("an environment that uv builds of requirements, and two attempts")
+def test_the_example_with_lightning_is_killed_goes_on_and_its_best_checkpoint_is_exported(with_uv: Armada) -> None:
+    asked = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--dest",
+        str(with_uv.folder),
+        "lightning",
+    ]
+    if subprocess.run(asked, check=False, capture_output=True).returncode:
+        pytest.skip("this machine's package index has no lightning")
+    found: dict[str, Any] = YAML(typ="safe").load(EXAMPLES / "lightning" / "lightning.yaml")
+    found["checkpoint"]["quiet_s"] = 0
+    steps: Any = {"waits_at": 40, "steps": 60, "evaluated": (20, 40, 60)}
+    live_through(
+        with_uv, Training("lightning", LIGHTNING, found | {"code": "project"}, LOADS_LIGHTNING, "1 1", **steps)
     )
-    assert loaded.stdout.strip() == says
 
 
 @pytest.mark.takes_long("a training in an interpreter that imports torch anew")
 def test_the_example_of_a_script_trains_and_comes_home(armada: Armada, payload_python: Interpreter) -> None:
-    prepare_environment(armada, payload_python.path)
-    run = armada.json("launch", "--host", "local", str(EXAMPLE), "--follow")
+    prepare_environment(armada, payload_python.path, writes_bytecode=True)
+    run = armada.json("launch", "--host", "local", str(EXAMPLES / "own-script" / "finetuning.yaml"), "--follow")
     assert (run["state"], run["step"]) == ("succeeded", 20), output(armada, run["run_id"])
     shown = armada.json("show", run["run_id"])
     assert {each["step"] for each in shown["checkpoints"] if each["home_path"]} == {10, 20}
     with Database(HomePaths(armada.folder / "home" / "config", armada.folder / "home" / "state").store) as database:
         losses = {step: value for step, value in metrics.curve(database, run["run_id"], "loss") if value is not None}
     assert losses[20] < losses[1]
+    # With bytecode beside armada's own modules, the next launch there would be refused: the content would not match its hash.
+    assert not list((armada.local_runs.parent / "code").rglob("__pycache__"))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 _RUN = "runpy.run_module('armada_train.launch', run_name='__main__', alter_sys=True)"
-OLDER_LAUNCH = ("-c", f"import sys; del sys.path[0]; import runpy; {_RUN}")
-"""What `-P -m` does, for a Python before 3.11."""
+OLDER_LAUNCH = ("-B", "-c", f"import sys; del sys.path[0]; import runpy; {_RUN}")
+"""What `-B -P -m` does, for a Python before 3.11."""
 
 
 class ScriptTask(Task[Script]):
@@ -106,8 +106,11 @@ class ScriptTask(Task[Script]):
 
 
 def _launcher(paths: HostPaths, environment: Environment | None, existing: ExistingEnvironment | None) -> list[str]:
-    """Start our launcher; a project's own accelerate.py must not stand in for the library of that name in it."""
+    """Start our launcher; a project's own accelerate.py must not stand in for the library of that name in it.
+
+    It is imported without writing bytecode (-B): a file beside its sources would make them a content of another hash.
+    """
     if existing is not None and not existing.is_safe_path:
         return [existing.program, *OLDER_LAUNCH]
     python = str(paths.environment_python(environment.key)) if environment is not None else ""
-    return [existing.program if existing is not None else python, "-P", "-m", "armada_train.launch"]
+    return [existing.program if existing is not None else python, "-B", "-P", "-m", "armada_train.launch"]

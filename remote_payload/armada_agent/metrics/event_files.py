@@ -5,7 +5,7 @@ import struct
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from armada_agent.metrics import values, wire
+from armada_agent.metrics import lightning, values, wire
 from armada_agent.metrics.find import MOST_FILES, Finder
 from armada_agent.metrics.recorder import Recorder, now_or
 from armada_agent.metrics.source import Source
@@ -77,9 +77,10 @@ class EventSource(Source):
         """Record events in their order. Events of one step are recorded together, because many programs write each scalar separately."""
         steps: Dict[int, Dict[str, float]] = {}
         moments: Dict[int, float] = {}
-        for step, moment, tag, value in events:
-            name = self._name(path, tag)
-            if name is not None:
+        is_of_lightning = bool(events) and lightning.is_of_lightning(self._work, path)
+        for logged, moment, tag, value in events:
+            step, known = lightning.correct(logged, {tag: value}) if is_of_lightning else (logged, {tag: value})
+            for name in filter(None, (self._name(path, each) for each in known)):
                 steps.setdefault(step, {})[name] = value
                 moments[step] = now_or(moment, self._clock)
         for step, numbers in steps.items():

@@ -5,7 +5,7 @@ import os
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from armada_agent.metrics import values
+from armada_agent.metrics import lightning, values
 from armada_agent.metrics.find import MOST_FILES, Finder
 from armada_agent.metrics.recorder import Recorder, now_or
 from armada_agent.metrics.records import parse, pieces
@@ -79,6 +79,7 @@ class Table:
 
     def __init__(self, work: str, path: str, mark: Any, clock: Callable[[], float]) -> None:
         known = mark if isinstance(mark, dict) else {}
+        self._work = work
         self._path = path
         self._tail = Tail(os.path.join(work, path), within=work, mark=known.get("tail"))
         header = known.get("header")
@@ -86,6 +87,8 @@ class Table:
         rows = known.get("rows")
         self._rows = rows if isinstance(rows, int) else 0
         self._clock = clock
+        self._read_at = 0.0
+        self._lightning: Optional[bool] = None
         self._is_json = path.lower().endswith((".jsonl", ".ndjson", ".json"))
         self._generation = self._tail.generation
 
@@ -102,7 +105,8 @@ class Table:
         self._tail.skip_to_end()
 
     def look(self, recorder: Recorder, final: bool = False) -> None:
-        """Read the new rows."""
+        """Read the new rows. Rows without a time get that of this reading: between them no speed is computed."""
+        self._read_at = self._clock()
         for lines in pieces(self._tail, final, recorder):
             if self._tail.generation != self._generation:
                 self._generation, self._header, self._rows = self._tail.generation, [], 0
@@ -114,6 +118,13 @@ class Table:
         if self._tail.too_long:
             recorder.note_unreadable(self._path[:60], "longer than 64 KiB", self._tail.too_long)
             self._tail.too_long = 0
+
+    @property
+    def _is_of_lightning(self) -> bool:
+        """Whether Lightning's CSVLogger writes it; the file hparams.yaml is beside it before its first row."""
+        if self._lightning is None:
+            self._lightning = lightning.is_of_lightning(self._work, self._path)
+        return self._lightning
 
     def _take(self, line: bytes, recorder: Recorder) -> None:
         if self._is_json:
@@ -132,8 +143,11 @@ class Table:
         self._rows += 1
         step_name, time_name = values.step_column(row), values.time_column(row)
         step = values.whole(row.get(step_name))
-        moment = now_or(values.number(row.get(time_name)), self._clock)
-        numbers = values.numbers({name: value for name, value in row.items() if name not in (step_name, time_name)})
+        moment = now_or(values.number(row.get(time_name)), lambda: self._read_at)
+        metrics = {name: value for name, value in row.items() if name not in (step_name, time_name)}
+        if step is not None and self._is_of_lightning:
+            step, metrics = lightning.correct(step, metrics)
+        numbers = values.numbers(metrics)
         if step_name is not None and step_name.lower() == "epoch":
             numbers["epoch"] = values.number(row[step_name]) or 0.0
         if step is None:

@@ -12,7 +12,7 @@ import time
 import zlib
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from armada_agent.metrics import values, wire
+from armada_agent.metrics import lightning, values, wire
 from armada_agent.metrics.find import MOST_FILES, Finder
 from armada_agent.metrics.recorder import Recorder, now_or
 from armada_agent.metrics.source import Source
@@ -28,7 +28,7 @@ _PIECE_BYTES = 32 * _BLOCK
 _MOST_PIECES = 256
 _LONGEST_RECORD = 1024 * 1024
 _MOST_ITEMS = 500
-_STEPS = ("train/global_step", "trainer/global_step", "global_step", "step", "iteration")
+_STEPS = ("train/global_step", lightning.WANDB_STEP, "global_step", "step", "iteration")
 
 
 class WandbSource(Source):
@@ -96,6 +96,8 @@ class WandbSource(Source):
         is_counted = said is None and file.counts(step)
         moment = now_or(values.number(found.get("_timestamp")), self._clock)
         numbers = {name: value for name, value in found.items() if not name.startswith("_") and name not in _STEPS}
+        if said is not None and said == values.whole(found.get(lightning.WANDB_STEP)):
+            step, numbers = lightning.correct(step, numbers)
         recorder.add((self.rank, WandbSource.name), step, values.numbers(numbers), moment, is_counted=is_counted)
 
     def _open(self, path: str) -> "WandbFile":

@@ -6,7 +6,7 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from armada_agent.foundation import files
-from armada_agent.metrics import event_files, trainer_state, wandb_files
+from armada_agent.metrics import event_files, lightning, trainer_state, wandb_files
 from armada_agent.metrics.event_files import EventSource
 from armada_agent.metrics.find import Finder
 from armada_agent.metrics.recorder import Recorder, Report
@@ -32,7 +32,7 @@ class MetricsWatch:
     Args:
         paths: The run's files.
         attempt: The number of the attempt.
-        patterns: Tables below the working folder that the experiment names.
+        patterns: Tables below the working folder that the experiment names. Without any, those of Lightning's CSVLogger.
         report: Receives findings for the user.
         say: Receives messages for the supervisor's log.
         is_ours: Returns whether the run's folder is still this supervisor's.
@@ -69,7 +69,7 @@ class MetricsWatch:
         self._finder = Finder(
             paths.work,
             {
-                TableSource.name: patterns,
+                TableSource.name: patterns or [lightning.TABLES],
                 StateSource.name: [trainer_state.PATTERN],
                 EventSource.name: [event_files.PATTERN],
                 WandbSource.name: [wandb_files.PATTERN],

@@ -16,11 +16,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from armada_agent.foundation import files
 from armada_agent.foundation.log import say
+from armada_agent.outbox.checkpoint_step import find_step
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
 from armada_agent.records.journal import Journal
 
-_NUMBER = re.compile(r"\d{1,12}")
 _REMEMBERED = 50
 _SHOWN = 5
 _MOST_ORIGINS = 5000
@@ -179,7 +179,9 @@ class CheckpointWatch:
 
     def _take(self, path: str, inventory: Inventory, signature: str) -> None:
         source = os.path.join(self._paths.work, path)
-        step = self._step(path)
+        step = find_step(self._paths.work, path)
+        if step is None:
+            step = 1 if self.last_step is None else self.last_step + 1
         name = self._free_name(step)
         part = os.path.join(self._paths.outbox, ".part-" + name)
         shutil.rmtree(part, ignore_errors=True)  # of a supervisor that was killed while it linked
@@ -254,14 +256,6 @@ class CheckpointWatch:
             is_copied = True
         return is_copied
 
-    def _step(self, path: str) -> int:
-        """Return the last number in a checkpoint's name as its step; without a number, the next step."""
-        numbers = _NUMBER.findall(path)
-        if numbers:
-            return int(numbers[-1])
-        last = self.last_step
-        return 1 if last is None else last + 1
-
     def _withdraw_spoilt(self, found: Dict[str, Inventory]) -> None:
         for entry in self._record["taken"]:
             now, then = found.get(entry["path"]), entry["inventory"]
@@ -302,10 +296,11 @@ class CheckpointWatch:
     def _drop_superseded(self) -> None:
         """Delete checkpoints kept aside whose step is lower than that of a whole checkpoint."""
         last = self.last_step
-        for folder in list_folder(self._paths.left):
-            for match in glob.glob(os.path.join(glob.escape(os.path.join(self._paths.left, folder)), self._pattern)):
-                numbers = _NUMBER.findall(os.path.relpath(match, self._paths.left).partition(os.sep)[2])
-                if last is not None and numbers and int(numbers[-1]) < last:
+        for name in list_folder(self._paths.left):
+            folder = os.path.join(self._paths.left, name)
+            for match in glob.glob(os.path.join(glob.escape(folder), self._pattern)):
+                step = find_step(folder, os.path.relpath(match, folder))
+                if last is not None and step is not None and step < last:
                     shutil.rmtree(match, ignore_errors=True)
 
     def _save(self) -> None:

@@ -252,7 +252,7 @@ def test_requirements_that_contradict_the_profile_are_refused_before_anything(re
 def test_a_script_runs_in_an_environment_that_its_host_has_and_nothing_is_built(resolve: Resolve) -> None:
     plan = resolve(f"{SCRIPT}environment: {{existing: ~/venv}}\n", A100, gpus=8)
     assert plan.environment is None
-    assert plan.spec.job.argv[:4] == ("/home/me/venv/bin/python", "-P", "-m", "armada_train.launch")
+    assert plan.spec.job.argv[:5] == ("/home/me/venv/bin/python", "-B", "-P", "-m", "armada_train.launch")
     assert plan.spec.as_json()["environment"] == {
         "key": "existing",
         "path": "/home/me/venv",
@@ -270,9 +270,9 @@ def test_a_script_under_an_older_python_is_started_without_the_option_that_it_la
 ) -> None:
     monkeypatch.setattr(Answers, "host_python", "3.9.18")
     plan = resolve(f"{SCRIPT}environment: {{conda: mine}}\n", DESK)
-    assert plan.spec.job.argv[:2] == ("/home/me/venv/bin/python", "-c")
-    assert "armada_train.launch" in plan.spec.job.argv[2]
-    assert plan.spec.job.argv[3] == "--config_file"
+    assert plan.spec.job.argv[:3] == ("/home/me/venv/bin/python", "-B", "-c")
+    assert "armada_train.launch" in plan.spec.job.argv[3]
+    assert plan.spec.job.argv[4] == "--config_file"
 
 
 @pytest.mark.parametrize(
@@ -326,8 +326,8 @@ def test_a_script_in_a_container_starts_by_the_images_python_and_says_what_it_mu
     plan = resolve(f"{SCRIPT}environment: {{container: '{IMAGE}'}}\n", A100, gpus=8)
     assert plan.container is not None
     assert (plan.container.packages, plan.container.needs_gpus) == (("torch", "accelerate"), True)
-    assert plan.spec.job.argv[:2] == ("python3", "-c")
-    assert "armada_train.launch" in plan.spec.job.argv[2]
+    assert plan.spec.job.argv[:3] == ("python3", "-B", "-c")
+    assert "armada_train.launch" in plan.spec.job.argv[3]
     assert plan.spec.environment is None
 
 
