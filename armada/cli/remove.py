@@ -168,6 +168,9 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
             f"only on {run.host}: {counted(len(only_there), 'checkpoint')} of {run.run_id}",
             hint=f"armada pull {run.run_id}, or --force to lose them",
         )
+    watched = runs.spec(context.database, run.run_id).get("watch") is not None
+    if watched and not options.force and (left := _outside(session, run)):
+        raise Conflict(f"only on {run.host}: {left}", hint=f"copy what you need, then armada rm {run.run_id} --force")
     if options.dry_run:
         there = [c for c in kept if c.on_host]
         listed = [{"step": c.step, "digest": c.digest, "size_bytes": c.size_bytes} for c in there]
@@ -191,6 +194,22 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
     told = {**_told(context, run), "forgotten": True, "had_host": not note}
     said = _forget(context, run)
     return Handled(told, (f"{run.run_id} forgotten{note}{said}",))
+
+
+def _outside(session: HostSession, run: Run) -> str | None:
+    """Say what of the run's checkpoints did not come home, because it leads out of the run's work folder; None if nothing does."""
+    from armada.protocol.message import Misfit
+    from armada.protocol.sync import ListOutboxes, RunToList
+    from armada.verdicts.release import outside_words
+
+    try:
+        listed = session.call(ListOutboxes(runs=(RunToList(run_id=run.run_id),)), timeout_s=300.0).runs
+    except NotFound:
+        return None
+    entry = next(iter(listed), None)
+    if entry is None or isinstance(entry, Misfit) or entry.outside is None or not entry.outside.count:
+        return None
+    return f"{run.run_id}: {outside_words(entry.outside.count, entry.outside.examples)}"
 
 
 def _without_host(context: Context, run: Run, options: argparse.Namespace, why: ArmadaError) -> Handled:

@@ -230,7 +230,8 @@ class EnvironmentReady(Message):
 class CheckpointWatch(Message):
     """harvest.json: the files that match a plan's pattern and were taken as checkpoints.
 
-    `origins`, by the SHA-256 of step and files: the attempt and unix time of a checkpoint's first occurrence.
+    `origins`, by the SHA-256 of step and files: the attempt and unix time of a checkpoint's first occurrence. `outside`:
+    matches, and links in them, that led out of the work folder, and so were not taken.
     """
 
     count: Count
@@ -243,6 +244,7 @@ class CheckpointWatch(Message):
         EMPTY,
         MAY_MISS,
     ] = Field(default_factory=dict)
+    outside: Annotated[Many[Text], MAY_MISS] = ()
 
 
 class MetricsWatch(Message):

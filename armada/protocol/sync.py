@@ -49,6 +49,13 @@ class OtherFiles(Message):
     files: Annotated[Fitting[Annotated[tuple[Text, Size], Field(strict=False)]], Field(max_length=2000), MAY_MISS] = ()
 
 
+class Outside(Message):
+    """Checkpoints, and links in checkpoints, that lead out of the run's work folder: these do not come home."""
+
+    count: Unsaid[Count] = None
+    examples: Fitting[Line] = ()
+
+
 class RunListing(Message):
     """The files of one run that may come home.
 
@@ -65,6 +72,7 @@ class RunListing(Message):
     outputs: Annotated[Fitting[Output], EMPTY] = ()
     truncated: Flag = False
     others: Unsaid[OtherFiles] = None
+    outside: Annotated[Unsaid[Outside], MAY_MISS] = None
     problem: OrMissing[Line] = None
     homes: Fitting[EnrolledHome] = ()
     manifests: Annotated[dict[Digest, Annotated[str, text_of(1 << 16)]], MAY_MISS] = Field(default_factory=dict)

@@ -28,18 +28,26 @@ _MOST_PORT = 65535
 # The configuration file clears forwardings, so that none from the user's own file apply. Options on the command line
 # win.
 _ALLOW = ["-o", "ClearAllForwardings=no", "-o", "ExitOnForwardFailure=yes"]
+# ssh runs this once it has logged in and listens on the local ports.
+_TELL = ["-o", "PermitLocalCommand=yes", "-o", "LocalCommand=echo begun"]
+_BEGUN = b"begun\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port of the host, and the local port that leads to it."""
+    """A port of the host, or of a machine that the host reaches, and the local port that leads to it.
+
+    Attributes:
+        machine: The machine with the port, as the host names it.
+    """
 
     remote: int
     local: int
+    machine: str = "localhost"
 
     @property
     def option(self) -> str:
-        return f"127.0.0.1:{self.local}:localhost:{self.remote}"
+        return f"127.0.0.1:{self.local}:{self.machine}:{self.remote}"
 
 
 def parse_ports(text: str) -> Port:
@@ -64,7 +72,7 @@ def forward(
         host: The host.
         home: The folders with the pinned keys.
         ports: The ports.
-        begins: Called for each port, once all local ports are known to be free.
+        begins: Called for each port, once the host has answered and the port leads there.
         deadline_s: How long opening a shared connection may take, in seconds.
 
     Returns:
@@ -75,34 +83,59 @@ def forward(
         LinkLost: The connection was lost.
         HostUnreachable: Or a subclass: the host cannot be reached.
     """
+
+    def announce() -> None:
+        for port in ports:
+            begins(port)
+
     for port in ports:
         _require_free(port)
-    for port in ports:
-        begins(port)
     spec = resolve(host)
     config = write_ssh_config(spec, home)
     options = [word for port in ports for word in ("-L", port.option)]
     try:
         if spec.shared:
-            _through_shared(spec, home, config, options, deadline_s)
+            _through_shared(spec, home, config, options, deadline_s, announce)
         else:
-            _by_own(spec, config, options)
+            _by_own(spec, config, options, announce)
     except KeyboardInterrupt:
         return 0
     raise LinkLost("the connection was lost", hint="run the same command again", host=host.name)
 
 
-def _by_own(spec: HostSpec, config: Path, options: list[str]) -> None:
-    """Keep a connection open for the ports alone; return when it ends."""
-    arguments = ["ssh", "-F", config.name, "-N", "-T", *_ALLOW, *options, spec.alias]
+def _by_own(spec: HostSpec, config: Path, options: list[str], announce: Callable[[], None]) -> None:
+    """Keep a connection open for the ports alone; return when it ends.
+
+    Raises:
+        HostUnreachable: It was never made.
+    """
+    arguments = ["ssh", "-F", config.name, "-N", "-T", *_ALLOW, *_TELL, *options, spec.alias]
     try:
-        with subprocess.Popen(arguments, cwd=config.parent, stdin=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            arguments, cwd=config.parent, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        ) as process:
+            begun = process.stdout is not None and process.stdout.readline() == _BEGUN
+            if begun:
+                announce()
             process.wait()
     except FileNotFoundError as error:
         raise HostUnreachable(f"cannot start ssh: {error.strerror}", host=spec.name) from error
+    if not begun:
+        raise HostUnreachable(
+            "no connection was made, so no port was forwarded; what ssh said is above",
+            hint=f"armada hosts check {spec.name}",
+            host=spec.name,
+        )
 
 
-def _through_shared(spec: HostSpec, home: HomePaths, config: Path, options: list[str], deadline_s: float) -> None:
+def _through_shared(
+    spec: HostSpec,
+    home: HomePaths,
+    config: Path,
+    options: list[str],
+    deadline_s: float,
+    announce: Callable[[], None],
+) -> None:
     """Add the ports to the shared connection until it ends or the user stops, then remove them."""
     connection = SharedConnection(spec, home)
     connection.ensure(deadline_s)
@@ -112,6 +145,7 @@ def _through_shared(spec: HostSpec, home: HomePaths, config: Path, options: list
     )
     if begun.returncode:
         raise HostUnreachable(f"the ports cannot be forwarded: {begun.stderr.strip()[-300:]}", host=spec.name)
+    announce()
     try:
         while connection.pid() is not None:
             time.sleep(_CHECK_EVERY_S)

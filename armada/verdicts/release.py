@@ -13,6 +13,7 @@
 | … it is damaged at home                                        | yes                                                                 |
 | … it is not at home                                            | yes, unless `keep_home` does not want it and what it keeps is whole |
 | a checkpoint is announced but not finished                     | yes                                                                 |
+| a checkpoint, or a link in one, leads out of its work folder   | yes, unless the user says that it does not count                    |
 | a log or an output differs from the copy at home               | yes                                                                 |
 | … its name is not valid at home, or it cannot be listed        | yes                                                                 |
 | files that no `sync.outputs` pattern matches                   | yes, unless the user says that they do not count                    |
@@ -118,6 +119,8 @@ class RunThere:
         checkpoints: The finished checkpoints there.
         announced: Number of checkpoints waiting to be finished.
         finishing: Number of these that are being hashed.
+        outside: Checkpoints, and links in checkpoints, that lead out of the run's work folder: their number, some of
+            their paths.
         stale: Logs and outputs that differ from the copies at home, as path and bytes.
         unnameable: Names that are not valid at home.
         log_left: Bytes of its log that `sync.log_limit` leaves there, and the length of the log.
@@ -135,6 +138,7 @@ class RunThere:
     checkpoints: Sequence[CheckpointThere] = ()
     announced: int = 0
     finishing: int = 0
+    outside: tuple[int, Sequence[str]] = (0, ())
     stale: Sequence[tuple[str, int]] = ()
     unnameable: Sequence[str] = ()
     log_left: tuple[int, int] = (0, 0)
@@ -230,6 +234,7 @@ def judge(seen: RunThere, *, ignore_work: bool = False) -> list[Item]:
         *_of_homes(seen),
         *(item for each in seen.checkpoints if (item := _of_checkpoint(seen, each))),
         *_of_announced(seen),
+        *_of_outside(seen, ignore_work=ignore_work),
         *_of_outputs(seen),
         *_of_work(seen, ignore_work=ignore_work),
     ]
@@ -287,6 +292,23 @@ def _of_announced(seen: RunThere) -> list[Item]:
         what = f"{named} announced that cannot be hashed"
         hint = "its supervisor.log on the host says why; copy it yourself"
     return [Item(seen.run_id, what, lost=True, hint=hint)]
+
+
+def _of_outside(seen: RunThere, *, ignore_work: bool) -> list[Item]:
+    count, examples = seen.outside
+    if not count:
+        return []
+    hint = "copy what you need, then --ignore-work"
+    return [Item(seen.run_id, outside_words(count, examples), lost=not ignore_work, hint=hint)]
+
+
+def outside_words(count: int, examples: Sequence[str]) -> str:
+    """Say that checkpoints, or links in them, lead to where armada does not follow."""
+    named = ", ".join(sanitize_line(path, 60) for path in examples[:3])
+    lead = "leads" if count == 1 else "lead"
+    return (
+        f"of its checkpoints, {counted(count, 'link')} {lead} out of its work folder, and so did not come home: {named}"
+    )
 
 
 def _of_outputs(seen: RunThere) -> list[Item]:

@@ -47,15 +47,17 @@ def findings(host: Host, run_id: str) -> list[str]:
 
 def test_what_a_checkpoint_leaves_out_is_named(this_host: Host) -> None:
     script = (
-        "mkdir -p blobs tmp/sub; echo w > blobs/w; cd tmp; ln -s ../../blobs/w model.safetensors; ln -s sub more;"
+        "mkdir -p tmp; cd tmp; ln -s /etc/passwd model.safetensors; mkfifo pipe;"
         "echo mine > MANIFEST.json; echo {} > config.json; cd ..; mkdir out; mv tmp out/step-1"
     )
     this_host.launch("script-left", "sh", "-c", script, watch=watch(quiet_s=0.0))
     this_host.await_end("script-left")
     (entry,) = this_host.look("script-left")["outbox"]
     assert content(this_host, "script-left", entry) == {"config.json": b"{}\n"}
-    words = "out/step-1 comes home without MANIFEST.json, model.safetensors, more: armada takes regular files"
-    assert [found.startswith(words) for found in findings(this_host, "script-left")] == [True]
+    said = findings(this_host, "script-left")
+    outside = "that lead out of the run's work folder are not taken: out/step-1/model.safetensors"
+    words = "out/step-1 comes home without MANIFEST.json, model.safetensors, pipe: armada takes regular files"
+    assert [outside in said[0], said[1].startswith(words)] == [True, True], said
 
 
 def test_checkpoints_are_taken_when_quiet_and_survive_the_jobs_own_clearing_up(some_host: Host) -> None:

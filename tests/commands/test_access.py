@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from tests.conftest import Armada, eventually
 from tests.fleet.typist import Typist
+from tests.ssh_server import SshServer
 
 HOSTILE = [
     "quote ' and \" here",
@@ -131,3 +134,26 @@ def test_exec_without_a_command_says_how(armada: Armada) -> None:
         refused = armada.run(*words)
         assert refused.returncode == 2
         assert "armada exec local -- nvidia-smi" in refused.stderr
+
+
+def test_a_host_that_never_answered_lost_no_connection(box: Armada, server: SshServer) -> None:
+    server.stop()
+    refused = box.run("forward", "box", "6006")
+    assert refused.returncode == 4
+    assert "no connection was made, so no port was forwarded" in refused.stderr
+    assert "lost" not in refused.stderr
+    assert "until you press Ctrl-C" not in refused.stderr
+
+
+def test_a_port_is_said_to_be_forwarded_once_it_is(box: Armada, server: SshServer) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        local = int(probe.getsockname()[1])
+    with Typist(box, "forward", "box", f"{server.port}:{local}") as person:
+        person.waits_for(f"localhost:{local} is port {server.port} of box until you press Ctrl-C")
+        with socket.create_connection(("127.0.0.1", local)) as connection:
+            assert connection.makefile("rb").readline().startswith(b"SSH-2.0-")
+        for session in server.sessions():
+            os.kill(session, 9)
+        person.waits_for("box: the connection was lost")
+        assert person.status() == 4

@@ -203,6 +203,24 @@ def test_a_host_is_released_once_nothing_would_be_lost(armada: Armada, run_id: s
     assert not root.exists()
 
 
+def test_a_checkpoint_that_leads_out_of_its_run_keeps_run_and_host(armada: Armada) -> None:
+    scratch = armada.folder / "scratch"
+    scratch.mkdir()
+    script = f"mkdir -p {scratch}/step-1; echo w > {scratch}/step-1/w; ln -s {scratch} out"
+    experiment = armada.command("sh", "-c", script, checkpoint={"pattern": "out/step-*", "quiet_s": 0})
+    run_id = str(armada.json("launch", "--host", "local", experiment)["run_id"])
+    armada.await_end(run_id)
+    armada.json("sync", "now", run_id)
+    said = "of its checkpoints, 1 link leads out of its work folder, and so did not come home: out/step-1"
+    released = armada.run("hosts", "release", "local")
+    assert (released.returncode, said in released.stdout) == (8, True), released.stdout
+    refused = armada.run("rm", run_id)
+    assert (refused.returncode, f"only on local: {run_id}: {said}" in refused.stderr) == (8, True), refused.stderr
+    assert f"armada rm {run_id} --force" in refused.stderr
+    assert armada.run("rm", run_id, "--force").returncode == 0
+    assert (scratch / "step-1" / "w").read_text() == "w\n"
+
+
 def test_a_host_with_a_running_job_is_not_released_and_not_wiped(armada: Armada) -> None:
     run_id = armada.json("launch", "--host", "local", armada.command("sleep", "1000"))["run_id"]
     answer = armada.run("hosts", "release", "local", "--drain", "--wipe", "--yes", "--ignore-work")

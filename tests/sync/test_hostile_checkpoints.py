@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 
 import pytest
+from armada_agent.outbox.finishing import publish
+from armada_agent.paths import RunPaths
 
 from armada.store import run_sync, transfers
 from tests.sync.conftest import Place, both_ways
@@ -89,6 +91,19 @@ def test_a_manifest_no_honest_host_would_write_is_quarantined_and_said(place: Pl
     assert all(p.is_relative_to(place.home.state / "runs") for p in added)
     assert not Path("/tmp/escape").exists()
     assert (place.remote / "outbox" / f"{good}.ack").exists()
+
+
+def test_a_name_that_is_no_utf_8_is_said_to_be_none(place: Place) -> None:
+    place.create()
+    folder = place.remote / "outbox" / ".new-1-1-1"
+    folder.mkdir()
+    Path(os.fsdecode(os.fsencode(folder) + b"/gr\xf6\xdfe.bin")).write_bytes(b"w")
+    (folder / ".announce.json").write_text(json.dumps({"step": 1}))
+    publish(RunPaths(str(place.home.local_root), place.run_id), str(folder), 1, lambda: 1.0)
+    (trouble,) = place.sync().troubles
+    assert trouble.cause == "rejected"
+    assert "a file's name is not UTF-8, so it cannot come home (gr\\udcf6\\udcdfe.bin)" in str(trouble.error)
+    assert "control characters" not in str(trouble.error)
 
 
 @both_ways

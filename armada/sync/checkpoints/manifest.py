@@ -111,8 +111,10 @@ def _trouble(entry: Any) -> str | None:
     path, size, sha256 = entry["path"], entry["size"], entry["sha256"]
     if not isinstance(path, str) or not 0 < len(path) <= MAX_PATH:
         return "a path is empty or too long"
+    if any("\ud800" <= character <= "\udfff" for character in path):  # how Python reads bytes that are no text
+        return f"a file's name is not UTF-8, so it cannot come home ({ascii(path)[1:-1]}); name files in UTF-8"
     if not path.isprintable() or "\\" in path:
-        return "a path has control characters"
+        return "a path has control characters or a backslash"
     parts = path.split("/")
     if path.startswith("/") or any(part in ("", ".", "..") for part in parts) or parts[0] in OURS:
         return "a path leaves the checkpoint's folder"

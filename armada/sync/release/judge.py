@@ -229,6 +229,7 @@ def _gather(
         checkpoints=list(_checkpoints(context.database, run_id, entry, known=spec is not None)),
         announced=entry.announced or 0,
         finishing=entry.finishing or 0,
+        outside=(entry.outside.count or 0, entry.outside.examples) if entry.outside is not None else (0, ()),
         stale=[(item.path, item.size_bytes) for item in missing],
         unnameable=skipped,
         log_left=left_there(listing) if spec is not None else (0, 0),

@@ -23,7 +23,7 @@ def find_step(work: str, path: str) -> Optional[int]:
     """Find the step of a checkpoint.
 
     Lightning's checkpoints contain it, whatever they are called (`last.ckpt`). Of a name, the number after `step`
-    counts, otherwise its last number.
+    counts, otherwise its last number. A link whose name has none has the step of what it leads to.
 
     Args:
         work: The job's working folder.
@@ -32,9 +32,12 @@ def find_step(work: str, path: str) -> Optional[int]:
     Returns:
         The step, or None where neither says one.
     """
-    place = os.path.join(work, path)
-    said = _read_step(os.path.join(place, _METADATA) if os.path.isdir(place) else place)
-    return named_step(path) if said is None else said
+    place = os.path.realpath(os.path.join(work, path))
+    target = os.path.relpath(place, os.path.realpath(work))
+    is_outside = target.split(os.sep)[0] == os.pardir
+    said = None if is_outside else _read_step(os.path.join(place, _METADATA) if os.path.isdir(place) else place)
+    named = named_step(path) if said is None else said
+    return named_step(target) if named is None and not is_outside else named
 
 
 def named_step(path: str) -> Optional[int]:

@@ -1,22 +1,31 @@
 """Find checkpoints of jobs that do not announce them, by a pattern, once they have not changed for a while.
 
-They are hard-linked into the outbox, where a cleanup by the job does not delete them. A job that overwrites its last
+They are hard-linked into the outbox, where a cleanup by the job does not delete them. Links of the job count as the
+files that they lead to, within the run's work folder (`inventory.py`). A job that overwrites its last
 checkpoint in place overwrites the linked bytes, too. The watch detects that, withdraws the damaged copy, and from then
 on copies instead of linking.
 """
 
+import errno
 import glob
-import hashlib
 import os
 import re
 import shutil
-import stat
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from armada_agent.foundation import files
 from armada_agent.foundation.log import say
 from armada_agent.outbox.checkpoint_step import find_step
+from armada_agent.outbox.inventory import (
+    Inventory,
+    Survey,
+    is_below,
+    is_facts,
+    is_overwritten,
+    last_change,
+    leads_outside,
+)
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
 from armada_agent.records.journal import Journal
@@ -24,10 +33,10 @@ from armada_agent.records.journal import Journal
 _REMEMBERED = 50
 _SHOWN = 5
 _MOST_ORIGINS = 5000
+_MOST_OUTSIDE = 1000
+_OUTSIDE = "outside"
 _RECORD_LIMIT = 64 * 1024 * 1024
-
-# Path below the checkpoint → (inode, size in bytes, time of the last change in ns).
-Inventory = Dict[str, Tuple[int, int, int]]
+_PATIENCE = 10  # as many quiet times a checkpoint waits for files that its links lead to
 
 
 class CheckpointWatch:
@@ -52,7 +61,8 @@ class CheckpointWatch:
         self._quiet_s = float(settings["quiet_s"])
         self._journal = journal
         self._clock = clock
-        self._seen: Dict[str, Tuple[str, float]] = {}
+        self._seen: Dict[str, Tuple[Inventory, float, str, float]] = {}
+        self._outside: List[str] = []
         self._record = _read_record(paths)
 
     @property
@@ -70,19 +80,20 @@ class CheckpointWatch:
         silent_since = self._silent_since()
         found = self._find()
         if silent_since is None:
-            self._record["left"].update({path: _sign(inventory) for path, inventory in found})
+            self._record["left"].update({path: survey.signature for path, survey in found})
             self._record["came"] = dict(self._record["left"])
+            self._record["came"].update(dict.fromkeys(self._outside, _OUTSIDE))
             self._save()
             return
-        for path, inventory in found:
-            signature = _sign(inventory)
+        for path, survey in found:
+            signature = survey.signature
             if self._taken(path, signature) or self._record["came"].get(path) == signature:
                 continue
-            if self._is_new(path, signature) and _last_change(inventory) + self._quiet_s <= silent_since:
-                self._take(path, inventory, signature)
+            if self._is_new(path, signature) and survey.last_own_change() + self._quiet_s <= silent_since:
+                self._take(path, survey, survey.settled(silent_since - self._quiet_s))
             else:
                 self._record["left"][path] = signature
-                self._keep_aside(path, inventory)
+                self._keep_aside(path, survey.inventory)
         self._save()
         self._drop_superseded()
 
@@ -90,15 +101,23 @@ class CheckpointWatch:
         """Take checkpoints that have not changed for long enough; withdraw those that the job overwrote."""
         now = self._clock()
         found = self._find()
-        self._withdraw_spoilt(dict(found))
+        self._note_outside()
+        self._withdraw_spoilt({path: survey.inventory for path, survey in found})
         seen = {}
-        for path, inventory in found:
-            signature = _sign(inventory)
-            before = self._seen.get(path)
-            since = before[1] if before is not None and before[0] == signature else now
-            seen[path] = (signature, since)
-            if now - since >= self._quiet_s and self._is_new(path, signature):
-                self._take(path, inventory, signature)
+        for path, survey in found:
+            signature = survey.signature
+            whole, since, own, own_since = self._seen.get(path, ({}, now, "", now))
+            if own != signature:
+                own_since = now
+            if whole != survey.inventory or own != signature:
+                since = now
+            seen[path] = (survey.inventory, since, signature, own_since)
+            if not self._is_new(path, signature):
+                continue
+            if now - since >= self._quiet_s:
+                self._take(path, survey, survey.inventory)
+            elif now - own_since >= _PATIENCE * self._quiet_s:
+                self._take(path, survey, survey.settled(time.time() - self._quiet_s))
         self._seen = seen
 
     def finish(self, is_trusted: bool) -> None:
@@ -109,12 +128,13 @@ class CheckpointWatch:
                 died while it wrote a checkpoint, and only checkpoints that had not changed for a while count.
         """
         self.look()
-        for path, inventory in self._find():
-            signature = _sign(inventory)
+        for path, survey in self._find():
+            signature = survey.signature
             if not self._is_new(path, signature):
                 continue
-            if is_trusted or _last_change(inventory) + self._quiet_s <= time.time():
-                self._take(path, inventory, signature)
+            quiet_since = time.time() - self._quiet_s
+            if is_trusted or survey.last_own_change() <= quiet_since:
+                self._take(path, survey, survey.inventory if is_trusted else survey.settled(quiet_since))
             else:
                 message = "%s was still being written to less than %g s before the job ended: it is not taken"
                 self._journal.record("finding", message=message % (path, self._quiet_s))
@@ -155,21 +175,44 @@ class CheckpointWatch:
     def _is_linked(self, entry: Dict[str, Any]) -> bool:
         """Return whether the checkpoint in the outbox consists of hard links to the job's files."""
         folder = self._paths.checkpoint(entry["digest"]).rstrip("/")
-        there = _take_inventory(folder)
+        there = Survey(folder, folder).inventory
         return all(name in there and there[name][0] == facts[0] for name, facts in (entry["inventory"] or {}).items())
 
-    def _find(self) -> List[Tuple[str, Inventory]]:
-        """List the matching checkpoints and their files, oldest first. Links and empty folders do not count."""
+    def _find(self) -> List[Tuple[str, Survey]]:
+        """List the matching checkpoints and their files, oldest first. Empty folders do not count.
+
+        Of several names of one checkpoint, such as `best -> step-500`, the link does not count.
+        """
         root = os.path.realpath(self._paths.work)
+        matches = [name.rstrip("/") for name in glob.glob(os.path.join(glob.escape(self._paths.work), self._pattern))]
+        places = {os.path.realpath(match) for match in matches if not os.path.islink(match)}
         found = []
-        for name in glob.glob(os.path.join(glob.escape(self._paths.work), self._pattern)):
-            match = name.rstrip("/")
-            if os.path.islink(match) or not os.path.realpath(match).startswith(root + os.sep):
+        outside = []
+        for match in matches:
+            path = os.path.relpath(match, self._paths.work)
+            real = os.path.realpath(match)
+            if not real.startswith(root + os.sep):
+                outside += [path] if leads_outside(match, root) else []
                 continue
-            inventory = _take_inventory(match)
-            if inventory:
-                found.append((os.path.relpath(match, self._paths.work), inventory))
-        return sorted(found, key=lambda pair: (_last_change(pair[1]), pair[0]))
+            if os.path.islink(match) and real in places:
+                continue
+            survey = Survey(match, root)
+            outside += [os.path.join(path, name) for name in survey.outside]
+            if survey.inventory:
+                found.append((path, survey))
+        self._outside = outside
+        return sorted(found, key=lambda pair: (last_change(pair[1].inventory), pair[0]))
+
+    def _note_outside(self) -> None:
+        """Record checkpoints, and links in checkpoints, that lead out of the run's work folder: nothing of these is taken."""
+        known = self._record["outside"]
+        new = [path for path in self._outside if path not in known and self._record["came"].get(path) != _OUTSIDE]
+        if not new or len(known) >= _MOST_OUTSIDE:
+            return
+        self._record["outside"] = (known + new)[:_MOST_OUTSIDE]
+        self._save()
+        message = "checkpoints, or links in them, that lead out of the run's work folder are not taken: %s"
+        self._journal.record("finding", message=message % _shown(new))
 
     def _is_new(self, path: str, signature: str) -> bool:
         return self._record["left"].get(path) != signature and not self._taken(path, signature)
@@ -177,8 +220,9 @@ class CheckpointWatch:
     def _taken(self, path: str, signature: str) -> bool:
         return any(entry["path"] == path and entry["signature"] == signature for entry in self._record["taken"])
 
-    def _take(self, path: str, inventory: Inventory, signature: str) -> None:
+    def _take(self, path: str, survey: Survey, inventory: Inventory) -> None:
         source = os.path.join(self._paths.work, path)
+        signature = survey.signature
         step = find_step(self._paths.work, path)
         if step is None:
             step = 1 if self.last_step is None else self.last_step + 1
@@ -187,10 +231,11 @@ class CheckpointWatch:
         shutil.rmtree(part, ignore_errors=True)  # of a supervisor that was killed while it linked
         try:
             is_copied = self._put(source, inventory, part)
-            if _sign(_take_inventory(source)) != signature:
+            after = Survey(source, self._paths.work)
+            if after.signature != signature or any(after.inventory.get(name) != inventory[name] for name in inventory):
                 shutil.rmtree(part)
                 return  # it is still changing
-            moment = _last_change(inventory)
+            moment = last_change(inventory)
             size = sum(facts[1] for name, facts in inventory.items() if name not in (ANNOUNCEMENT, MANIFEST))
             announcement = {"step": step, "kind": "periodic", "time": moment, "metrics": {}, "size_bytes": size}
             files.write_json(os.path.join(part, ANNOUNCEMENT), announcement)
@@ -216,13 +261,13 @@ class CheckpointWatch:
         ][::-1] + [entry]  # entries whose files still exist must stay, or they would be taken again
         self._record["left"].pop(path, None)
         self._save()
-        left_out = _find_left_out(source)
+        left_out = sorted(survey.left_out + [name for name in survey.inventory if name not in inventory])
         if left_out:
-            shown = ", ".join(left_out[:_SHOWN]) + (
-                " and %d more" % (len(left_out) - _SHOWN) if left_out[_SHOWN:] else ""
+            message = (
+                "%s comes home without %s: armada takes regular files of the run's work folder that do not change, "
             )
-            message = "%s comes home without %s: armada takes regular files, and writes its own %s"
-            self._journal.record("finding", message=message % (path, shown, MANIFEST))
+            message += "and writes its own %s"
+            self._journal.record("finding", message=message % (path, _shown(left_out), MANIFEST))
 
     def _free_name(self, step: int) -> str:
         """Return a name for a new checkpoint. It contains the attempt, because an earlier one may still run on a node believed dead.
@@ -239,7 +284,7 @@ class CheckpointWatch:
         is_copied = False
         os.makedirs(part, mode=0o700)
         for relative in inventory:
-            origin = os.path.join(source, relative) if os.path.isdir(source) else source
+            origin = self._content(source, relative)
             target = os.path.join(part, relative)
             os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
             if not self._record["copies"]:
@@ -256,12 +301,24 @@ class CheckpointWatch:
             is_copied = True
         return is_copied
 
+    def _content(self, source: str, relative: str) -> str:
+        """Return the path of a file's content, behind all links.
+
+        Raises:
+            FileNotFoundError: The job has just made it lead out of the work folder.
+        """
+        origin = os.path.realpath(os.path.join(source, relative) if os.path.isdir(source) else source)
+        if not is_below(origin, os.path.realpath(self._paths.work)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), origin)
+        return origin
+
     def _withdraw_spoilt(self, found: Dict[str, Inventory]) -> None:
         for entry in self._record["taken"]:
             now, then = found.get(entry["path"]), entry["inventory"]
-            if not now or not then or not _is_overwritten(then, now):
+            if not now or not then or not is_overwritten(then, now):
                 continue
             entry["inventory"] = None
+            entry["signature"] = ""  # that of a checkpoint whose links lead to the changed file is still the same
             names = [entry["folder"]] + ([entry["digest"]] if entry["digest"] else [])
             for name in names:
                 shutil.rmtree(os.path.join(self._paths.outbox, name), ignore_errors=True)
@@ -284,7 +341,7 @@ class CheckpointWatch:
             for name in inventory:
                 target = os.path.join(aside, name)
                 os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-                os.link(os.path.join(source, name) if os.path.isdir(source) else source, target)
+                os.link(self._content(source, name), target)
         except OSError as error:
             self._journal.record("finding", message="%s may be incomplete, and cannot be copied: %s" % (path, error))
             return
@@ -320,7 +377,7 @@ def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
     """
     for entry in reversed(_read_record(paths)["taken"]):
         place = os.path.join(paths.work, entry["path"])
-        if os.path.exists(place) and _sign(_take_inventory(place)) == entry["signature"]:
+        if os.path.exists(place) and Survey(place, paths.work).signature == entry["signature"]:
             return place, entry["step"]
         for name in (entry["digest"], entry["folder"]):
             folder = paths.checkpoint(name).rstrip("/") if name else ""
@@ -338,7 +395,15 @@ def last_whole(paths: RunPaths) -> Optional[int]:
 
 
 def _read_record(paths: RunPaths) -> Dict[str, Any]:
-    empty = {"count": 0, "copies": False, "taken": [], "left": {}, "came": {}, "origins": {}}  # type: Dict[str, Any]
+    empty = {
+        "count": 0,
+        "copies": False,
+        "taken": [],
+        "left": {},
+        "came": {},
+        "origins": {},
+        "outside": [],
+    }  # type: Dict[str, Any]
     try:
         kept = files.read_json(paths.checkpoint_watch, _RECORD_LIMIT) or {}
     except files.UnreadableError as error:
@@ -347,7 +412,13 @@ def _read_record(paths: RunPaths) -> Dict[str, Any]:
     record = {name: kept[name] if isinstance(kept.get(name), type(empty[name])) else empty[name] for name in empty}
     record["taken"] = [dict(entry, digest=entry.get("digest")) for entry in record["taken"] if _is_taken(entry)]
     record["origins"] = {name: known for name, known in record["origins"].items() if _is_origin(known)}
+    record["outside"] = [path for path in record["outside"] if _is_inner(path)]
     return record
+
+
+def _is_inner(path: Any) -> bool:
+    """Return whether a value can be a path below the work folder."""
+    return isinstance(path, str) and "\0" not in path and not os.path.isabs(path) and ".." not in path.split("/")
 
 
 def _is_origin(value: Any) -> bool:
@@ -369,10 +440,7 @@ def _is_taken(entry: Any) -> bool:
         return False
     path, folder, digest, inventory = (entry.get(name) for name in ("path", "folder", "digest", "inventory"))
     return (
-        isinstance(path, str)
-        and "\0" not in path
-        and not os.path.isabs(path)
-        and ".." not in path.split("/")
+        _is_inner(path)
         and isinstance(folder, str)
         and folder.startswith(ANNOUNCED)
         and "/" not in folder
@@ -380,45 +448,17 @@ def _is_taken(entry: Any) -> bool:
         and isinstance(entry.get("step"), int)
         and isinstance(entry.get("signature"), str)
         and isinstance(entry.get("is_file"), bool)
-        and (inventory is None or (isinstance(inventory, dict) and all(map(_is_facts, inventory.values()))))
+        and (inventory is None or (isinstance(inventory, dict) and all(map(is_facts, inventory.values()))))
     )
 
 
-def _is_facts(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and len(value) == 3 and all(isinstance(each, int) for each in value)
-
-
-def _take_inventory(path: str) -> Inventory:
-    """List the regular files below a path, or the path itself; an empty inventory if it no longer exists."""
-    if os.path.isfile(path):
-        found = _describe(path)
-        return {os.path.basename(path): found} if found else {}
-    inventory = {}
-    for parent, _, names in os.walk(path):
-        for name in names:
-            found = _describe(os.path.join(parent, name))
-            if found:
-                inventory[os.path.relpath(os.path.join(parent, name), path)] = found
-    return inventory
-
-
-def _find_left_out(path: str) -> List[str]:
-    """List what a checkpoint has beside regular files, such as links, and a file with the name of armada's own manifest."""
-    found = []
-    for parent, folders, names in os.walk(path):
-        for name in names + [each for each in folders if os.path.islink(os.path.join(parent, each))]:
-            relative = os.path.relpath(os.path.join(parent, name), path)
-            if relative in (MANIFEST, ANNOUNCEMENT) or _describe(os.path.join(parent, name)) is None:
-                found.append(relative)
-    return sorted(found)
-
-
-def _describe(path: str) -> Optional[Tuple[int, int, int]]:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return (found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+def find_outside(paths: RunPaths) -> List[str]:
+    """List the checkpoints, and links in checkpoints, that lead out of the run's work folder now, relative to it."""
+    if not os.path.exists(paths.checkpoint_watch):
+        return []
+    root = os.path.realpath(paths.work)
+    recorded = _read_record(paths)["outside"]
+    return [path for path in recorded if leads_outside(os.path.join(paths.work, path), root)]
 
 
 def _changed_at(path: str) -> float:
@@ -428,18 +468,6 @@ def _changed_at(path: str) -> float:
         return 0.0
 
 
-def _last_change(inventory: Inventory) -> float:
-    """Return the unix time of the newest file's change."""
-    return max(moment for _, _, moment in inventory.values()) / 1e9
-
-
-def _sign(inventory: Inventory) -> str:
-    listed = sorted((name, list(facts)) for name, facts in inventory.items())
-    return hashlib.sha256(files.encode(listed)).hexdigest()
-
-
-def _is_overwritten(then: Inventory, now: Inventory) -> bool:
-    """Return whether a file has the same inode as the linked one but changed content."""
-    return any(
-        name in now and now[name][0] == facts[0] and tuple(now[name]) != tuple(facts) for name, facts in then.items()
-    )
+def _shown(names: List[str]) -> str:
+    more = " and %d more" % (len(names) - _SHOWN) if names[_SHOWN:] else ""
+    return ", ".join(names[:_SHOWN]) + more

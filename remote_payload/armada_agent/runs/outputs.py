@@ -14,7 +14,7 @@ from armada_agent.errors import AgentError
 from armada_agent.foundation import parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import roots
-from armada_agent.outbox import homes, listing
+from armada_agent.outbox import checkpoint_watch, homes, listing
 from armada_agent.paths import RunPaths, newest
 from armada_agent.runs import orphaned_checkpoints, readable_files
 
@@ -41,7 +41,8 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     `finishing` counts announced checkpoints whose supervisor is dead and that another process hashes now. `others`
     counts files that the run wrote below work/ and that no pattern matches: they stay on the host. A request with
     `list_others` also gets their names. `manifests` are those of the newest checkpoints that this home lacks: at most
-    the requested number, and only short ones. A home that identifies itself is registered for these runs; `homes` lists
+    the requested number, and only short ones. `outside` lists checkpoints, and links in checkpoints, that lead out of
+    the run's work folder, and so do not come home. A home that identifies itself is registered for these runs; `homes` lists
     all registered homes.
     """
     asked = parameters.sequence(params, "runs")
@@ -133,6 +134,8 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
     answer["announced"] = len(paths.announced())
     answer["outbox"] = listing.list_finished(paths)
     answer["homes"] = homes.describe(paths)
+    outside = checkpoint_watch.find_outside(paths)
+    answer["outside"] = {"count": len(outside), "examples": outside[:_SHOWN]}
     born = _birth(paths)
     for path, found in _files(paths):
         is_own = found.st_mtime > born

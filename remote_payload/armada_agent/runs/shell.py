@@ -14,6 +14,7 @@ from armada_agent.foundation import files, parameters
 from armada_agent.host import containers, job_setup, job_variables, processes, setup_lines
 from armada_agent.metrics import library
 from armada_agent.paths import RunPaths
+from armada_agent.runs import worker_shell
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -28,10 +29,11 @@ def enter(asked: Dict[str, Any]) -> int:
 
     Args:
         asked: `root`, `run_id` (None: no run), `argv` (empty: the user's login shell), `setup` (the host's shell
-            lines).
+            lines). `worker`: the program runs on the worker of the run's job, if it has one now (`worker_shell.enter`).
+            `on_worker`: this is that worker.
 
     Returns:
-        An exit code, only if the program could not be started. The error is on standard error.
+        An exit code, only if the program could not be started, or ran on a worker. An error is on standard error.
     """
     try:
         return _enter(asked)
@@ -48,7 +50,13 @@ def _enter(asked: Dict[str, Any]) -> int:
     else:
         paths = RunPaths(asked["root"], asked["run_id"])
         paths.require()
+        if asked.get("worker") is not None:
+            code = worker_shell.enter(asked, paths)
+            if code is not None:
+                return code
         environment, folder = compose_environment(paths, os.environ), paths.work
+        if asked.get("on_worker") is True:
+            environment.update(worker_shell.own_variables(os.environ))
         words = _container_words(paths, argv, environment)
         if words is not None:
             argv, environment = words, containers.client_environment(environment)

@@ -246,6 +246,14 @@ def test_a_checkpoint_that_is_damaged_at_home_would_be_lost(world: World) -> Non
             "1 file it wrote (3 B), that no sync.outputs names: work/x",
         ),
         (
+            {"outside": {"count": 1, "examples": ["out/step-2"]}},
+            "of its checkpoints, 1 link leads out of its work folder, and so did not come home: out/step-2",
+        ),
+        (
+            {"outside": {"count": 7, "examples": ["a\x1b[2J", "b", "c", "d"]}},
+            "of its checkpoints, 7 links lead out of its work folder, and so did not come home: a\ufffd[2J, b, c",
+        ),
+        (
             {"others": {"count": 1, "size_bytes": 3}},
             "1 file it wrote (3 B), that no sync.outputs names: ",
         ),
@@ -257,9 +265,16 @@ def test_what_of_a_run_is_not_home_would_be_lost(world: World, look: dict[str, A
     assert world.lost() == [words]
 
 
-def test_files_that_nobody_named_are_counted_unless_a_person_says_otherwise(world: World) -> None:
+@pytest.mark.parametrize(
+    "look",
+    [
+        {"others": {"count": 1, "size_bytes": 3, "examples": ["work/x"]}},
+        {"outside": {"count": 1, "examples": ["out/step-2"]}},
+    ],
+)
+def test_files_that_nobody_named_are_counted_unless_a_person_says_otherwise(world: World, look: dict[str, Any]) -> None:
     world.insert()
-    world.look = {"others": {"count": 1, "size_bytes": 3, "examples": ["work/x"]}}
+    world.look = look
     assert [item.lost for item in world.judge(ignore_work=True)] == [False]
     for nothing in ("many", {"count": 0}):
         world.look = {"others": nothing}

@@ -1,0 +1,139 @@
+"""List the files of a checkpoint that a job wrote, with the files that its links lead to, as far as these are the run's own.
+
+Trainers save links: `last.ckpt -> epoch=3.ckpt`, or a cache's `snapshots/x -> ../../blobs/y`. A link counts as the file
+that it leads to, if that is a regular file below the run's work folder. A link to a folder there counts as its files.
+Links to folders within that one do not: with `previous -> ../checkpoint-500`, each checkpoint would hold all before it.
+"""
+
+import hashlib
+import os
+import stat
+from typing import Any, Dict, List, Optional, Tuple
+
+from armada_agent.foundation import files
+from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
+
+# Path below the checkpoint → (inode, size in bytes, time of the last change in ns).
+Inventory = Dict[str, Tuple[int, int, int]]
+
+
+class Survey:
+    """What is below a path.
+
+    Attributes:
+        inventory: The regular files, and the links that lead to one; empty if the path no longer exists.
+        links: Of these, the links, with the paths that they lead to.
+        left_out: What else is there: devices, links that are not followed, and files with the name of armada's own.
+        outside: Of these, the links to what is outside of the work folder.
+
+    Args:
+        path: A file, a folder, or a link to one.
+        within: The folder that links may not leave.
+    """
+
+    def __init__(self, path: str, within: str) -> None:
+        self.inventory: Inventory = {}
+        self.links: Dict[str, str] = {}
+        self.left_out: List[str] = []
+        self.outside: List[str] = []
+        self._within = os.path.realpath(within)
+        self._real = os.path.realpath(path)
+        if os.path.isfile(path):
+            found = _describe(self._real)
+            self.inventory.update({os.path.basename(path): found} if found else {})
+        else:
+            self._walk(self._real, "")
+
+    @property
+    def signature(self) -> str:
+        """A hash of the files' names, inodes, sizes and times, and of where links lead: it changes when one of them does.
+
+        It does not change when a file changes to which a link leads: each save may write that file again.
+        """
+        listed = sorted(
+            (name, [os.path.relpath(self.links[name], self._within)] if name in self.links else list(facts))
+            for name, facts in self.inventory.items()
+        )  # type: List[Tuple[str, List[Any]]]
+        return hashlib.sha256(files.encode(listed)).hexdigest()
+
+    def last_own_change(self) -> float:
+        """Return the unix time of the newest change of a file; of files that links lead to, only where there are no others."""
+        own = {name: facts for name, facts in self.inventory.items() if name not in self.links}
+        return last_change(own or self.inventory)
+
+    def settled(self, before: float) -> Inventory:
+        """Return the inventory without the links to files that changed after a moment, in unix time."""
+        if len(self.links) == len(self.inventory):
+            return self.inventory
+        return {
+            name: facts for name, facts in self.inventory.items() if name not in self.links or facts[2] / 1e9 <= before
+        }
+
+    def _walk(self, folder: str, prefix: str) -> None:
+        for parent, folders, names in os.walk(folder):
+            inner = os.path.join(prefix, os.path.relpath(parent, folder))
+            for name in names:
+                self._add(os.path.normpath(os.path.join(inner, name)), os.path.join(parent, name), bool(prefix))
+            for name in folders:
+                place = os.path.join(parent, name)
+                if os.path.islink(place):
+                    self._add_folder(os.path.normpath(os.path.join(inner, name)), place, is_first=not prefix)
+
+    def _add(self, relative: str, place: str, is_behind_link: bool) -> None:
+        is_link = os.path.islink(place)
+        real = os.path.realpath(place) if is_link else place
+        found = _describe(real) if is_below(real, self._within) else None
+        if found is not None:
+            self.inventory[relative] = found
+            if is_link or is_behind_link:
+                self.links[relative] = real
+        elif os.path.lexists(place):
+            self.left_out.append(relative)
+            if is_link and leads_outside(place, self._within):
+                self.outside.append(relative)
+        if relative in (MANIFEST, ANNOUNCEMENT):
+            self.left_out.append(relative)
+
+    def _add_folder(self, relative: str, place: str, is_first: bool) -> None:
+        real = os.path.realpath(place)
+        if leads_outside(place, self._within):
+            self.outside.append(relative)
+        elif is_first and not is_below(self._real, real):
+            self._walk(real, relative)
+            return
+        self.left_out.append(relative)
+
+
+def leads_outside(place: str, within: str) -> bool:
+    """Return whether something is at a place, and is outside of a folder, which itself is no link."""
+    return os.path.exists(place) and not is_below(os.path.realpath(place), within)
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or below it; both without links."""
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def last_change(inventory: Inventory) -> float:
+    """Return the unix time of the newest file's change."""
+    return max(moment for _, _, moment in inventory.values()) / 1e9
+
+
+def is_overwritten(then: Inventory, now: Inventory) -> bool:
+    """Return whether a file has the same inode as the linked one but changed content."""
+    return any(
+        name in now and now[name][0] == facts[0] and tuple(now[name]) != tuple(facts) for name, facts in then.items()
+    )
+
+
+def is_facts(value: Any) -> bool:
+    """Return whether a value of a record can be an entry of an inventory."""
+    return isinstance(value, (list, tuple)) and len(value) == 3 and all(isinstance(each, int) for each in value)
+
+
+def _describe(path: str) -> Optional[Tuple[int, int, int]]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
