@@ -11,7 +11,7 @@ from armada.launch.checks.subject import Trained
 from armada.launch.plans.task import Parts, Task
 from armada.launch.plans.training import Training
 from armada.launch.training.batch import resolve_batch
-from armada.launch.training.dataset import DataFacts, check_data
+from armada.launch.training.dataset import DataFacts, check_data, count_rows, mean_row_bytes
 from armada.launch.training.hook import check_hooks
 from armada.launch.training.model_facts import ModelFacts, read_folder, read_model, tiny_model
 from armada.launch.training.warmstart import Start, find_start
@@ -39,6 +39,9 @@ class SftTask(Task[Sft]):
     def data(self) -> DataFacts:
         """Its files of data, read through once."""
         return check_data(self.settings.data)
+
+    def read_for_all(self) -> dict[str, object]:
+        return {**super().read_for_all(), "data": self.data}
 
     def read(self) -> None:
         _ = self.start
@@ -94,6 +97,9 @@ class SftTask(Task[Sft]):
                 max_steps=train.max_steps,
                 facts=self._model_facts(hub, answer),
                 is_divided=training.is_divided,
+                rows=count_rows(settings.data.train, self.data),
+                row_bytes=mean_row_bytes(settings.data.train, self.data),
+                eval_rows=_whole(count_rows(settings.data.eval, self.data)),
             ),
         )
 
@@ -143,6 +149,10 @@ class SftTask(Task[Sft]):
         model += hub.size_bytes if isinstance(hub, HubModel) else 0
         each = model * (0.15 if self.settings.lora is not None else 5)
         return int(each * (self.settings.checkpoint.keep_last + self.outbox_keep))
+
+
+def _whole(rows: float | None) -> int | None:
+    return None if rows is None else int(rows)
 
 
 def _refuse_quantization(experiment: Sft, profile: Profile, gpus: int) -> None:
