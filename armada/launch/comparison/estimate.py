@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 EARLIER = 1.25
 """Factor of the range where the same experiment ran before on such a host."""
 
+_LONGEST_WAIT_S = 366 * 86_400.0
 _BYTES_PER_TRAINED = 12
 """A checkpoint has a trained weight and AdamW's two moments, in 32 bits."""
 
@@ -164,9 +166,9 @@ def estimate_wait(plan: Plan, database: Database) -> Wait:
     if free >= plan.gpus:
         return Wait(0.0, said)
     active = runs.every(database, host=plan.host.name, active=True)
-    left = {run.run_id: run.eta_s for run in active}
-    ends = [max((left.get(user.run_id or "") or float("inf") for user in gpu.processes), default=0.0) for gpu in busy]
+    left = {run.run_id: run.eta_s for run in active if run.eta_s is not None and 0 <= run.eta_s < _LONGEST_WAIT_S}
+    ends = [max(left.get(user.run_id or "", math.inf) for user in gpu.processes) for gpu in busy]
     soonest = sorted(ends)[: plan.gpus - free]
-    if len(soonest) < plan.gpus - free or soonest[-1] == float("inf"):
+    if len(soonest) < plan.gpus - free or soonest[-1] == math.inf:
         return Wait(None, f"{said}; who uses the others does not say for how long")
     return Wait(soonest[-1], f"{said}, the others in {span(soonest[-1])}")

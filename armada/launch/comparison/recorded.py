@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 CPU = "cpu"
 _MOST_MEASURED = 20
+_LONGEST_S = 366 * 86_400.0
+"""A host whose clock was wrong tells of runs of fifty years."""
 
 
 def gpu_kind(profile: Profile | None, name: str | None) -> str | None:
@@ -114,13 +116,14 @@ def earlier_duration_s(database: Database, home: HomePaths, plan: Plan) -> tuple
     gpus = _Gpus(database, home)
     wanted = json.loads(json.dumps(plan.spec.experiment))
     for run in newest_runs(database, plan.spec.task, timed=False):
-        if run.started_at is None or run.ended_at is None or run.ended_at <= run.started_at:
+        took_s = (run.ended_at or 0.0) - (run.started_at or 0.0)
+        if not run.started_at or not 0 < took_s < _LONGEST_S:
             continue
         if run.spec.get("experiment") != wanted or run.spec.get("gpus") != plan.gpus:
             continue
         there = gpus.of_run(run)
         if there is not None and there == gpu and (gpu != CPU or run.host == plan.host.name):
-            return run.run_id, run.ended_at - run.started_at
+            return run.run_id, took_s
     return None
 
 
@@ -152,7 +155,6 @@ def _workload(
         gpu=gpu,
         host=host,
         devices=gpus or section.batch.processes,
-        samples=section.batch.global_,
         data=frozenset(map(_data_name, section.data.train)),
         packing=bool(section.train.get("packing")),
         attention=section.attention,

@@ -67,7 +67,6 @@ class Workload:
         gpu: The kind of GPU, or `cpu`.
         host: The host's name.
         devices: How many GPUs, or processes on CPUs, train together.
-        samples: Samples of a step.
         data: Names of the data, equal for equal data.
         attention: As the profile says.
     """
@@ -78,7 +77,6 @@ class Workload:
     gpu: str
     host: str
     devices: int
-    samples: int
     data: frozenset[str]
     packing: bool = False
     attention: str = "auto"
@@ -197,15 +195,25 @@ def _looked_up(shape: ModelShape) -> int:
     return positions + (0 if shape.tied else shape.vocabulary * shape.hidden)
 
 
+_PLAUSIBLE = (1e-6, 1e9)
+"""Bounds of rates and times. A job may write anything into its curves, and into its plan what a recovery reads."""
+
+_MOST = 10_000_000
+"""Of whole numbers: ranks, lengths, samples."""
+
+
 def _is_usable(run: Measured) -> bool:
-    figures = (run.step_s, run.tokens_per_s, run.samples_per_s, run.mfu, run.deviation, run.eval_s)
+    low, high = _PLAUSIBLE
+    training = run.workload.training
     return (
-        all(math.isfinite(figure) and 0 <= figure < 1e12 for figure in figures)
-        and run.step_s > 0
-        and run.tokens_per_s > 0
-        and run.points > 0
-        and run.workload.devices > 0
-        and run.mfu <= 1
+        run.points > 0
+        and all(low <= figure <= high for figure in (run.step_s, run.tokens_per_s))
+        and all(figure == 0 or low <= figure <= high for figure in (run.samples_per_s, run.eval_s))
+        and (run.mfu == 0 or 1e-4 <= run.mfu <= 1)
+        and 0 <= run.deviation < high
+        and all(
+            0 < each < _MOST for each in (run.workload.devices, training.micro_batch, training.length, training.rank)
+        )
     )
 
 

@@ -9,7 +9,7 @@ from armada.config.tasks.sft import Sft
 from armada.errors import PreflightRefused
 from armada.launch.checks.subject import Trained
 from armada.launch.plans.task import Parts, Task
-from armada.launch.plans.training import Training
+from armada.launch.plans.training import Training, take_data
 from armada.launch.training.batch import resolve_batch
 from armada.launch.training.dataset import DataFacts, check_data, count_rows, mean_row_bytes
 from armada.launch.training.hook import check_hooks
@@ -18,8 +18,11 @@ from armada.launch.training.warmstart import Start, find_start
 from armada.provision.content import Content
 from armada.provision.environment_key import has_package
 from armada.provision.hub import HubAnswer, HubModel, ask_hub, find_model
+from armada.provision.model import model_content
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from armada.config.profiles import Profile
     from armada.launch.plans.task import Place
     from armada.provision.environment import Environment
@@ -40,8 +43,19 @@ class SftTask(Task[Sft]):
         """Its files of data, read through once."""
         return check_data(self.settings.data)
 
+    @cached_property
+    def sent_data(self) -> dict[Path, Content]:
+        """The files to send of each dataset."""
+        return take_data(self.data.paths)
+
+    @cached_property
+    def sent_model(self) -> Content | None:
+        """The model, if it is a folder at home."""
+        return model_content(self.settings.local_model) if self.settings.local_model else None
+
     def read_for_all(self) -> dict[str, object]:
-        return {**super().read_for_all(), "data": self.data}
+        read = {"data": self.data, "sent_data": self.sent_data, "sent_model": self.sent_model}
+        return {**super().read_for_all(), **read}
 
     def read(self) -> None:
         _ = self.start
@@ -68,7 +82,8 @@ class SftTask(Task[Sft]):
             title=place.title,
             gpus=place.gpus,
             cores=place.cores,
-            datasets=self.data.paths,
+            data=self.sent_data,
+            model=hub if isinstance(hub, Content) else self.sent_model,
             hub=hub,
             wandb=self._wandb(place, environment),
             start=self.start,

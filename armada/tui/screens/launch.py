@@ -27,7 +27,7 @@ from armada.tui.watcher import Subscription
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from textual.timer import Timer
     from textual.widget import Widget
@@ -44,12 +44,13 @@ _MARGIN = 3
 class Planned(Message):
     """A plan, or why there is none."""
 
-    def __init__(self, words: tuple[str, ...], code: int, said: str, command_line: str) -> None:
+    def __init__(self, words: tuple[str, ...], code: int, said: str, spec: Mapping[str, object]) -> None:
         super().__init__()
         self.words = words
         self.code = code
         self.said = said
-        self.command_line = command_line
+        self.command_line = _command_line(spec)
+        self.host = str(spec.get("host"))
 
 
 class LaunchScreen(View):
@@ -72,6 +73,7 @@ class LaunchScreen(View):
         self._asking: subprocess.Popen[str] | None = None
         self.fields: dict[str, Input] = {}
         self.ready: tuple[str, ...] | None = None
+        self.ready_host = ""
 
     def body(self) -> Iterable[Widget]:
         files = _experiments()
@@ -191,12 +193,13 @@ class LaunchScreen(View):
             process.kill()
             out, err = "", f"no plan within {PLAN_TIMEOUT_S:.0f} s"
         said = out + err if compares else err
-        self.post_message(Planned(words, process.returncode or 0, said, "" if compares else _command_line(out)))
+        self.post_message(Planned(words, process.returncode or 0, said, {} if compares else _spec(out)))
 
     def on_planned(self, message: Planned) -> None:
         if message.words != self.words:
             return
         self.ready = message.words if message.code == 0 and message.words[0] == "launch" else None
+        self.ready_host = message.host
         # First the key to press: of a long plan only the beginning is visible.
         text = Text(" ctrl+l launches this plan\n\n" if self.ready is not None else "", style="bold")
         text.append(self.board.symbols.text(sanitize_text(message.said)), style="not bold")
@@ -213,8 +216,10 @@ class LaunchScreen(View):
         elif self.ready != self.words:
             self.notify("there is no plan for this yet, or it was refused (see below)", severity="warning")
         else:
-            self.board.await_run(self.fields["host"].value.strip())
-            self.board.operate(f"launch {self.words[-1]} on {self.fields['host'].value}", self.words)
+            # The host whose plan is shown: with `auto`, another one may be the best by now.
+            host, (verb, _, *rest) = self.ready_host, self.words
+            self.board.await_run(host)
+            self.board.operate(f"launch {self.words[-1]} on {host}", (verb, f"--host={host}", *rest))
             self.board.action_go("runs")
 
     def on_unmount(self) -> None:
@@ -235,9 +240,16 @@ def _folder_of(name: str) -> str:
     return str(Path(name).absolute().parent)
 
 
-def _command_line(out: str) -> str:
+def _spec(out: str) -> dict[str, object]:
+    """The plan that a dry run has printed; empty if it was refused."""
     try:
-        argv = json.loads(out)["spec"]["job"]["argv"]
-        return sanitize_line(shlex.join(map(str, argv)), 1000)
+        spec = json.loads(out)["spec"]
     except (ValueError, KeyError, TypeError):
-        return ""
+        return {}
+    return spec if isinstance(spec, dict) else {}
+
+
+def _command_line(spec: Mapping[str, object]) -> str:
+    job = spec.get("job")
+    argv = job.get("argv") if isinstance(job, dict) else None
+    return sanitize_line(shlex.join(map(str, argv)), 1000) if isinstance(argv, list) else ""

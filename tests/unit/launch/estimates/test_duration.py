@@ -88,7 +88,7 @@ def test_fifty_recorded_steps_tell_how_long_the_same_training_takes(deviation: f
         first, rest = steps[:50], steps[50:]
         mean = statistics.fmean(first)
         workload = Workload(
-            '"m"', None, TrainingShape(method="full", micro_batch=1, length=2048), "a100", "box", 1, 16, frozenset("d")
+            '"m"', None, TrainingShape(method="full", micro_batch=1, length=2048), "a100", "box", 1, frozenset("d")
         )
         spread = statistics.pstdev(first) / mean
         run = Measured("r", workload, 50, mean, 1000.0, samples_per_s=16 / mean, deviation=spread)

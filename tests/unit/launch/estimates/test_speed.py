@@ -28,9 +28,7 @@ COUNTED: dict[str, Any] = json.loads((Path(__file__).parent / "counted_models.js
 LLAMA = read_shape(COUNTED["llama-3.1-8b"]["config"])
 FULL = TrainingShape(method="full", micro_batch=4, length=2048)
 LORA = dataclasses.replace(FULL, method="lora")
-WANTED = Workload(
-    model='"llama"', shape=LLAMA, training=LORA, gpu="a100", host="box", devices=8, samples=64, data=frozenset({"d"})
-)
+WANTED = Workload(model='"llama"', shape=LLAMA, training=LORA, gpu="a100", host="box", devices=8, data=frozenset({"d"}))
 RUN = Measured("r-1", WANTED, points=100, step_s=10.0, tokens_per_s=10_000.0, samples_per_s=6.4)
 
 
@@ -175,10 +173,18 @@ def test_few_or_noisy_points_widen_the_range() -> None:
     [
         {"tokens_per_s": math.nan}, {"tokens_per_s": math.inf}, {"tokens_per_s": -1.0}, {"tokens_per_s": 1e300},
         {"step_s": 0.0}, {"points": 0}, {"mfu": 7.0}, {"samples_per_s": math.nan}, {"deviation": math.inf},
+        {"tokens_per_s": 5e-324}, {"samples_per_s": 5e-324}, {"mfu": 5e-324}, {"step_s": 1e300},
     ],
 )  # fmt: skip
 def test_absurd_figures_of_a_job_are_not_used(absurd: dict[str, Any]) -> None:
     assert estimate(WANTED, dataclasses.replace(RUN, **absurd)).origin == "peak"
+
+
+@pytest.mark.parametrize(
+    "absurd", [{"devices": 10**400}, {"training": {"rank": 10**400}}, {"training": {"length": 10**400}}, {"devices": 0}]
+)
+def test_absurd_plans_that_a_recovery_has_read_are_not_used(absurd: dict[str, Any]) -> None:
+    assert estimate(WANTED, other(**absurd)).origin == "peak"
 
 
 def test_without_a_shape_or_a_peak_nothing_is_said_but_a_run_is_enough() -> None:
