@@ -59,7 +59,7 @@ def _schema(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from armada.cli.launch import experiment_file
+    from armada.cli.experiment import experiment_file
     from armada.config.resolution import Asked, resolve
     from armada.paths import HomePaths
 

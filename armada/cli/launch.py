@@ -6,10 +6,16 @@ import argparse
 import contextlib
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from armada.cli.auto_host import add_choice, choose_host, is_automatic
+from armada.cli.experiment import read_experiment
 from armada.cli.options import add_experiment, add_following
 from armada.cli.trust import add_expect
-from armada.errors import ArmadaError, UsageError
+from armada.errors import ArmadaError
+
+if TYPE_CHECKING:
+    from armada.launch.plans.plan import Plan
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,7 +25,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Plan an experiment, check it, provision the host and start the run. `quickstart` names "
         "the bundled experiment.",
     )
-    _take_options(parser)
+    _take_options(parser, host="Host to use; `local` is this machine, `auto` the best of all")
+    add_choice(parser)
     parser.set_defaults(handler=_launch, only_prepare=False)
     parser = commands.add_parser(
         "prepare",
@@ -28,13 +35,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "tokens there are to train on. Later trainings with the same data, model and chat "
         "template reuse the result.",
     )
-    _take_options(parser)
+    _take_options(parser, host="Host to use; `local` is this machine")
     parser.set_defaults(handler=_launch, only_prepare=True)
 
 
-def _take_options(parser: argparse.ArgumentParser) -> None:
+def _take_options(parser: argparse.ArgumentParser, *, host: str) -> None:
     on = "Host to use by its address, or the ssh command that its provider shows, in quotes; a new one is added first"
-    add_experiment(parser, host="Host to use; `local` is this machine", required=True, on=on)
+    add_experiment(parser, host=host, required=True, on=on)
     parser.add_argument(
         "--name-of-host", metavar="TEXT", help="With --on: name of a new host (default: made of its address)"
     )
@@ -53,15 +60,16 @@ def _launch(options: argparse.Namespace) -> int:
     from armada.cli.launch_on import find_launch_host
     from armada.cli.plans import say_plan, show_plan
     from armada.cli.progress import Reporter
-    from armada.config.experiments import load_experiment
+    from armada.launch.comparison.estimate import estimate_plan
     from armada.launch.plans.task import Order
     from armada.launch.service import Caller, carry_out, launch_of
 
-    overrides = [*options.overrides, *([f"resources.gpus={options.gpus}"] if options.gpus else [])]
-    experiment = load_experiment(experiment_file(options.experiment), overrides)
+    experiment = read_experiment(options)
     context = Context()
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    with contextlib.ExitStack() as closing:
+    with contextlib.ExitStack() as closing, contextlib.ExitStack() as choosing:
+        if not options.only_prepare and is_automatic(context, options):
+            options.host = choose_host(context, options, experiment, reporter, choosing)
         there = find_launch_host(context, options, reporter, closing)
         session = closing.enter_context(there.session)
         order = Order(session, context.home, context.database, options.profile, options.name)
@@ -71,23 +79,19 @@ def _launch(options: argparse.Namespace) -> int:
             there.confirm(context, options, sys.stderr if options.json else sys.stdout)
         if options.dry_run:
             reporter.now("plan", f"asking {there.host.name}")
-            return show_plan(reporter, launch.plan(), as_json=options.json)
-        caller = Caller(sys.argv, Path.cwd(), reporter, lambda plan: say_plan(reporter, plan, everything=False))
+            plan = launch.plan()
+            estimate = estimate_plan(plan, context.database, context.home)
+            return show_plan(reporter, plan, as_json=options.json, estimate=estimate)
+
+        def show(plan: Plan) -> None:
+            estimate = estimate_plan(plan, context.database, context.home)
+            say_plan(reporter, plan, everything=False, estimate=estimate)
+
+        caller = Caller(sys.argv, Path.cwd(), reporter, show)
         try:
             run = carry_out(launch, caller)
         except ArmadaError as error:
             there.explain(error, options)
             raise
+        choosing.close()  # the same launch may be asked for again from here on
         return announce(context, session, run, options, reporter)
-
-
-def experiment_file(text: str) -> Path:
-    """Find the experiment file that a command-line argument names."""
-    from armada.paths import bundled
-
-    path = Path(text)
-    if not path.exists() and text == "quickstart":
-        return bundled("quickstart", "quickstart.yaml")
-    if path.is_dir():
-        raise UsageError(f"{text} is a folder, but an experiment is a YAML file", hint=f"{path / 'experiment.yaml'}?")
-    return path

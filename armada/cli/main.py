@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "dashboard": ("dashboard",),
     "init": ("init",),
+    "plan_hosts": ("plan",),
     "launch": ("launch", "prepare"),
     "resume": ("resume",),
     "merge": ("merge",),

@@ -49,6 +49,11 @@ def add_experiment(parser: argparse.ArgumentParser, *, host: str, required: bool
         where.add_argument("--host", metavar="NAME", help=host)
         where.add_argument("--on", metavar="TARGET", help=on)
     add_profile(parser)
+    add_changes(parser)
+
+
+def add_changes(parser: argparse.ArgumentParser) -> None:
+    """What is changed of an experiment on the command line."""
     parser.add_argument(
         "--set",
         action="append",

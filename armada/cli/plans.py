@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from armada.cli.estimates import estimate_json, say_estimate
 from armada.cli.printing import print_json
 from armada.config.tasks.script import Script
 from armada.foundation.sanitize import sanitize_line
@@ -12,10 +13,11 @@ from armada.units import amount, counted
 
 if TYPE_CHECKING:
     from armada.cli.progress import Reporter
+    from armada.launch.comparison.estimate import RunEstimate
     from armada.launch.plans.plan import Plan
 
 
-def show_plan(reporter: Reporter, plan: Plan, *, as_json: bool) -> int:
+def show_plan(reporter: Reporter, plan: Plan, *, as_json: bool, estimate: RunEstimate | None = None) -> int:
     """Print the result of a dry run.
 
     Raises:
@@ -23,18 +25,26 @@ def show_plan(reporter: Reporter, plan: Plan, *, as_json: bool) -> int:
     """
     if plan.host.provision:
         reporter.stage("tasks", "first, if new: " + " · ".join(call.title for call in plan.host.provision))
-    say_plan(reporter, plan, everything=True)
+    say_plan(reporter, plan, everything=True, estimate=estimate)
     if as_json:
-        print_json({"spec": plan.spec.as_json(), "files": plan.files, "checks": _checks(plan), "memory": _memory(plan)})
+        told = {
+            "spec": plan.spec.as_json(),
+            "files": plan.files,
+            "checks": checks_json(plan),
+            "memory": memory_json(plan),
+        }
+        print_json(told | {"estimate": estimate_json(plan, estimate) if estimate is not None else None})
     refuse_failures(plan.checks, plan.host.name)
     return 0
 
 
-def _checks(plan: Plan) -> list[dict[str, str | None]]:
+def checks_json(plan: Plan) -> list[dict[str, str | None]]:
+    """The results of a plan's checks."""
     return [{"code": c.code, "outcome": c.outcome, "message": c.message, "hint": c.hint} for c in plan.checks]
 
 
-def _memory(plan: Plan) -> dict[str, object] | None:
+def memory_json(plan: Plan) -> dict[str, object] | None:
+    """The estimate of a plan's memory; None if there is none."""
     estimate = plan.memory
     if estimate is None:
         return None
@@ -47,9 +57,11 @@ def _memory(plan: Plan) -> dict[str, object] | None:
     }
 
 
-def say_plan(reporter: Reporter, plan: Plan, *, everything: bool) -> None:
+def say_plan(reporter: Reporter, plan: Plan, *, everything: bool, estimate: RunEstimate | None = None) -> None:
     """Print a plan and the results of its checks; with `everything` also what is sent, and each file."""
     reporter.stage("plan", " · ".join(_headline(plan)) or f"one command on {plan.host.name}")
+    if estimate is not None:
+        say_estimate(reporter, plan, estimate)
     _say_checks(reporter, plan, everything=everything)
     if not everything:
         return

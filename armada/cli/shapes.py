@@ -53,6 +53,18 @@ _KEY: Fields = {"alias": STR, "algorithm": STR, "fingerprint": STR, "machine": S
 _GIVEN_UP: Fields = {"step": INT, "digest": STR, "size_bytes": INT}
 _PLAN: Fields = {
     "spec": OBJ, "files": OBJ, "checks": [{"code": STR, "outcome": STR, "message": STR, "hint": STR_}], "memory": OBJ_,
+    "estimate": OBJ_,
+}  # fmt: skip
+_RANGE_ = OBJ_  # low, middle and high
+_ESTIMATE: Fields = {
+    "tokens_per_s": _RANGE_, "origin": STR_, "said": STR, "steps": _RANGE_, "step_s": _RANGE_, "parts_s": OBJ_, "seconds": _RANGE_,
+    "cost": _RANGE_, "price_per_hour": NUM_, "wait_s": NUM_, "wait": STR, "disk_needed_bytes": INT_, "disk_free_bytes": INT,
+}  # fmt: skip
+_COMPARED: Fields = {
+    "name": STR, "outcome": STR, "error": OBJ_, "exit_code": INT, "profile?": STR_, "gpus?": INT, "gpu?": STR_, "command?": [STR],
+    "batch?": OBJ_, "memory?": OBJ_, "estimate?": _ESTIMATE, "send?": [{"kind": STR, "sha": STR, "size_bytes": INT}],
+    "send_bytes?": INT, "environment_ready?": "boolean | null",
+    "checks?": [{"code": STR, "outcome": STR, "message": STR, "hint": STR_}],
 }  # fmt: skip
 _TRANSFER: Fields = {"method": STR, "reason": STR, "round_trip_s": NUM}
 _CHECKED: Shape = [{**_FORMAT, "name": STR, "reachable": BOOL, "error?": STR, "facts?": OBJ, "transfer?": _TRANSFER}]
@@ -91,6 +103,7 @@ SHAPES: Fields = {
     "init": {
         **_FORMAT, "path": STR, "task": STR, "script": STR_, "data": [STR], "to_fill_in": [STR], "notes": [STR], "next": STR,
     },
+    "plan": {**_FORMAT, "hosts": [_COMPARED], "fastest": STR_, "cheapest": STR_},
     "launch --dry-run": {**_FORMAT, **_PLAN},
     "prepare --dry-run": {**_FORMAT, **_PLAN},
     "merge --dry-run": {**_FORMAT, **_PLAN},

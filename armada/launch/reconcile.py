@@ -152,6 +152,11 @@ def find_former(database: Database, session: HostSession, key: str, now: float) 
     return InterruptedLaunch(runs.find(database, run.run_id), started=True)
 
 
+def find_unfinished(database: Database, key: str, host: str, now: float) -> Run | None:
+    """Return the run of an interrupted launch with that key, as home knows it. Asks no host."""
+    return _candidate(database, key, host, now)
+
+
 def _candidate(database: Database, key: str, host: str, now: float) -> Run | None:
     for run in runs.launched_as(database, key, host=host, since=now - YOUNG_S):
         launches = records.of_run(database, run.run_id, kind="launch")

@@ -15,7 +15,7 @@ from armada_train.specification.section import Section
 from armada.config.experiments import load_experiment
 from armada.config.profiles import load_profile
 from armada.config.tasks.sft import Sft
-from armada.launch.plans.training import Training
+from armada.launch.plans.training import Training, take_data
 from armada.launch.training.batch import Batch
 from armada.paths import HomePaths, HostPaths
 from armada.provision.environment import Environment
@@ -38,7 +38,7 @@ def plan(home: Path, overrides: tuple[str, ...] = (), profile: str = "cpu", gpus
         title="arc",
         gpus=gpus,
         cores=2,
-        datasets=experiment.data.paths,
+        data=take_data(experiment.data.paths),
     )
 
 

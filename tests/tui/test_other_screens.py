@@ -309,3 +309,20 @@ def test_the_launch_screen_plans_while_one_types_and_refuses_what_preflight_refu
         await until(pilot, lambda: "no plan" in said(pilot))
 
     drive(world.board(), use)
+
+
+def test_the_launch_screen_compares_all_hosts_when_asked(world: World) -> None:
+    world.hosts(twin={"local": True, "root": str(Path("twin").absolute()), "price_per_hour": 2.0})
+    Path("exp.yaml").write_text('{"name": "hello", "task": "command", "command": ["echo", "hi"]}')
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("5")
+        await shows(pilot, "Enter in an empty host field compares all hosts")
+        await pilot.press(*"exp", "full_stop", *"yaml", "tab", "enter")
+        seen = await shows(pilot, "launch   possible", "$2.00 an hour", "echo hi")
+        (line,) = (line for line in seen.splitlines() if "host     " in line and "twin" in line)
+        assert line.split()[:3] == ["host", "local", "twin"]
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: "an experiment and a host are needed" in said(pilot))
+
+    drive(world.board(), use)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
@@ -20,21 +21,41 @@ FLOOR_BYTES = 1_000_000_000
 CLOCK_S = 120.0
 
 
+@dataclass(frozen=True, slots=True)
+class DiskNeed:
+    """What a run needs on the disk of its host's root, in bytes."""
+
+    files: int
+    environment: int
+    checkpoints: int
+    model: int = 0
+
+    @property
+    def total_bytes(self) -> int:
+        return self.files + self.model + self.environment + self.checkpoints + FLOOR_BYTES
+
+
+def count_disk(subject: Subject) -> DiskNeed:
+    """Count what a run needs on the disk of its host's root."""
+    downloads = sum(file.size_bytes or 0 for file in subject.files if file.link is None)
+    environment = ENVIRONMENT_BYTES["cuda" if subject.gpus else "cpu"] if subject.environment_missing else 0
+    files = subject.travelling_bytes + subject.fetched_bytes + downloads
+    return DiskNeed(files, environment, subject.checkpoint_bytes, _model_download(subject)[0])
+
+
 def check_disk(subject: Subject) -> Answer:
     """Compare the size of environment, files and checkpoints with the free space."""
     free = subject.facts.disk.free_bytes
-    downloads = sum(file.size_bytes or 0 for file in subject.files if file.link is None)
-    model, elsewhere = _model_download(subject)
+    _, elsewhere = _model_download(subject)
     if elsewhere is not None:
         return elsewhere
-    travelling = subject.travelling_bytes + subject.fetched_bytes + downloads
-    checkpoints = subject.checkpoint_bytes
-    environment = ENVIRONMENT_BYTES["cuda" if subject.gpus else "cpu"] if subject.environment_missing else 0
-    needed = travelling + model + environment + checkpoints + FLOOR_BYTES
-    parts = f"files {amount(travelling)}, environment {amount(environment)}, checkpoints {amount(checkpoints)}"
-    parts += f", model {amount(model)}" if model else ""
-    what = f"{amount(needed)} of {amount(free)} free ({parts})"
-    if needed > free:
+    need = count_disk(subject)
+    parts = (
+        f"files {amount(need.files)}, environment {amount(need.environment)}, checkpoints {amount(need.checkpoints)}"
+    )
+    parts += f", model {amount(need.model)}" if need.model else ""
+    what = f"{amount(need.total_bytes)} of {amount(free)} free ({parts})"
+    if need.total_bytes > free:
         return fail(
             f"not enough disk on the host: {what}", "free some space, or move the host's `root:` to another disk"
         )

@@ -41,7 +41,7 @@ def check_memory(subject: Subject) -> Answer | None:
     what = _describe(estimate)
     if training.device == "cpu":
         return _compare_ram(subject, estimate, what)
-    memory, named = _gpu_memory(subject)
+    memory, named = find_gpu_memory(subject)
     if memory is None:
         return ok(f"{what} on each GPU; how much one has is not known")
     has = f"{named} has {amount(memory)}"
@@ -77,7 +77,7 @@ def _shape_of(trained: Trained, subject: Subject) -> TrainingShape:
     return training_shape(trained.section, subject.facts.gpus if subject.host.batch is None else ())
 
 
-def _gpu_memory(subject: Subject) -> tuple[int | None, str]:
+def find_gpu_memory(subject: Subject) -> tuple[int | None, str]:
     """Return the memory of the smallest GPU in bytes, and its name. A cluster's login node does not show the workers' GPUs."""
     if subject.host.batch is None:
         sizes = [(gpu.memory_total_bytes, gpu.name) for gpu in subject.facts.gpus if gpu.memory_total_bytes]

@@ -38,6 +38,9 @@ class Trained:
         max_steps: The number of steps; None if the number of epochs limits the training.
         facts: The model's shape, as far as home knows it.
         is_divided: DeepSpeed divides or moves weights and optimizer, as its file says.
+        rows: Rows of an epoch, weighted; None if some can only be counted on the host.
+        row_bytes: The mean size of a row in its file; None if it says nothing about its length.
+        eval_rows: Rows of the data for evaluation; None if some can only be counted on the host.
     """
 
     section: TrainingSection
@@ -49,6 +52,9 @@ class Trained:
     max_steps: int | None = None
     facts: ModelFacts = field(default_factory=ModelFacts)
     is_divided: bool = False
+    rows: float | None = None
+    row_bytes: float | None = None
+    eval_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,8 @@ class Plan:
     memory: MemoryEstimate | None = None
     """Of each process of a training, where it can be estimated."""
     container: Container | None = None
+    subject: Subject | None = None
+    """What the checks read."""
 
 
 def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | None = None) -> Plan:
@@ -141,6 +143,7 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
         counts_on_host=task.counts_on_host,
         container=parts.container,
         facts=place.facts,
+        subject=subject,
     )
 
 

@@ -9,17 +9,20 @@ from armada.config.tasks.sft import Sft
 from armada.errors import PreflightRefused
 from armada.launch.checks.subject import Trained
 from armada.launch.plans.task import Parts, Task
-from armada.launch.plans.training import Training
+from armada.launch.plans.training import Training, take_data
 from armada.launch.training.batch import resolve_batch
-from armada.launch.training.dataset import DataFacts, check_data
+from armada.launch.training.dataset import DataFacts, check_data, count_rows, mean_row_bytes
 from armada.launch.training.hook import check_hooks
 from armada.launch.training.model_facts import ModelFacts, read_folder, read_model, tiny_model
 from armada.launch.training.warmstart import Start, find_start
 from armada.provision.content import Content
 from armada.provision.environment_key import has_package
 from armada.provision.hub import HubAnswer, HubModel, ask_hub, find_model
+from armada.provision.model import model_content
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from armada.config.profiles import Profile
     from armada.launch.plans.task import Place
     from armada.provision.environment import Environment
@@ -39,6 +42,20 @@ class SftTask(Task[Sft]):
     def data(self) -> DataFacts:
         """Its files of data, read through once."""
         return check_data(self.settings.data)
+
+    @cached_property
+    def sent_data(self) -> dict[Path, Content]:
+        """The files to send of each dataset."""
+        return take_data(self.data.paths)
+
+    @cached_property
+    def sent_model(self) -> Content | None:
+        """The model, if it is a folder at home."""
+        return model_content(self.settings.local_model) if self.settings.local_model else None
+
+    def read_for_all(self) -> dict[str, object]:
+        read = {"data": self.data, "sent_data": self.sent_data, "sent_model": self.sent_model}
+        return {**super().read_for_all(), **read}
 
     def read(self) -> None:
         _ = self.start
@@ -65,7 +82,8 @@ class SftTask(Task[Sft]):
             title=place.title,
             gpus=place.gpus,
             cores=place.cores,
-            datasets=self.data.paths,
+            data=self.sent_data,
+            model=hub if isinstance(hub, Content) else self.sent_model,
             hub=hub,
             wandb=self._wandb(place, environment),
             start=self.start,
@@ -94,6 +112,9 @@ class SftTask(Task[Sft]):
                 max_steps=train.max_steps,
                 facts=self._model_facts(hub, answer),
                 is_divided=training.is_divided,
+                rows=count_rows(settings.data.train, self.data),
+                row_bytes=mean_row_bytes(settings.data.train, self.data),
+                eval_rows=_whole(count_rows(settings.data.eval, self.data)),
             ),
         )
 
@@ -143,6 +164,10 @@ class SftTask(Task[Sft]):
         model += hub.size_bytes if isinstance(hub, HubModel) else 0
         each = model * (0.15 if self.settings.lora is not None else 5)
         return int(each * (self.settings.checkpoint.keep_last + self.outbox_keep))
+
+
+def _whole(rows: float | None) -> int | None:
+    return None if rows is None else int(rows)
 
 
 def _refuse_quantization(experiment: Sft, profile: Profile, gpus: int) -> None:

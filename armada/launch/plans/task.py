@@ -213,6 +213,18 @@ class Task(ABC, Generic[S]):
         """
         return load_profile(self.profile_name, self.order.home) if self.profile_name else None
 
+    def read_for_all(self) -> dict[str, object]:
+        """Read at home what is the same for every host, to be handed to the tasks of other hosts. Asks no host.
+
+        Raises:
+            ArmadaError: A file it names is missing or wrong.
+        """
+        return {"snapshot": self.snapshot}
+
+    def take_over(self, found: Mapping[str, object]) -> None:
+        """Use what another host's task of the same experiment has read, instead of reading it again."""
+        vars(self).update(found)  # where `cached_property` keeps its values
+
     def read(self) -> None:
         """Read the files at home before asking the host, because errors cost nothing yet.
 

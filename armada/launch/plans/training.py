@@ -23,11 +23,10 @@ from armada.protocol.spec import (
 )
 from armada.provision.content import Content, take_stock
 from armada.provision.hub import HubModel
-from armada.provision.model import model_content
 from armada.provision.payload import payload_content
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from armada.config.profiles import Profile
@@ -50,7 +49,8 @@ class Training:
 
     Attributes:
         cores: Of the machine it runs on.
-        datasets: Files and folders here that it reads.
+        data: The files to send of each dataset.
+        model: The model, if it is sent.
         hub: The hub's model that the experiment names, where runs cannot fetch it by themselves.
         wandb: Stands in for what the experiment says of W&B.
         start: The checkpoint it begins with.
@@ -65,7 +65,8 @@ class Training:
     title: str
     gpus: int
     cores: int
-    datasets: Sequence[Path]
+    data: Mapping[Path, Content]
+    model: Content | None = None
     hub: HubModel | Content | None = None
     wandb: str | None = None
     start: Start | None = None
@@ -79,25 +80,12 @@ class Training:
         """The trainer itself."""
         return payload_content()
 
-    @cached_property
-    def model(self) -> Content | None:
-        """The model, if it is sent."""
-        if isinstance(self.hub, Content):
-            return self.hub
-        return model_content(self.settings.local_model) if self.settings.local_model else None
-
     @property
     def model_path(self) -> str | None:
         """The model's path on the host; None if the run downloads or creates it."""
         if self.model is not None:
             return str(self.paths.content("models", self.model.sha))
         return self.hub.path if isinstance(self.hub, HubModel) else None
-
-    @cached_property
-    def data(self) -> dict[Path, Content]:
-        """The files to send of each dataset. A link to data is replaced by the file it points to."""
-        real = {path: path.resolve() for path in self.datasets}
-        return {path: take_stock("data", file.parent, names_below(file)) for path, file in real.items()}
 
     @cached_property
     def files(self) -> UserFiles:
@@ -243,6 +231,16 @@ class Training:
             return None
         place = str(self.paths.content("models", start.content.sha)) if start.content else start.place
         return StartSection(path=place, optimizer="moments" if start.moments else False)
+
+
+def take_data(datasets: Iterable[Path]) -> dict[Path, Content]:
+    """Return the files to send of each dataset. A link to data is replaced by the file it points to.
+
+    Raises:
+        ProvisionFailed: A file that should travel cannot be read.
+    """
+    real = {path: path.resolve() for path in datasets}
+    return {path: take_stock("data", file.parent, names_below(file)) for path, file in real.items()}
 
 
 def _dump(settings: Settings, *without: str) -> dict[str, object]:

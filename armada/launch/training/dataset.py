@@ -64,6 +64,27 @@ def check_data(data: Data | None) -> DataFacts:
     return DataFacts(counts, next((survey.kind for survey in surveys.values()), None))
 
 
+def count_rows(sources: Sequence[DataSource], facts: DataFacts) -> float | None:
+    """Return the rows of one pass over some sources, weighted; None if some can only be counted on the host."""
+    counts = [facts.counts.get(source.path) if source.path is not None else None for source in sources]
+    if any(count is None for count in counts):
+        return None
+    return sum(source.weight * (count or 0) for source, count in zip(sources, counts, strict=True))
+
+
+def mean_row_bytes(sources: Sequence[DataSource], facts: DataFacts) -> float | None:
+    """Return the mean size of a row; None if not all sources are plain files of lines, whose size says how long rows are."""
+    rows = count_rows(sources, facts)
+    files = [source.path for source in sources if source.path is not None]
+    if not rows or any(path.suffix == ".gz" for path in files):
+        return None
+    try:
+        whole = sum(source.weight * source.path.stat().st_size for source in sources if source.path is not None)
+    except OSError:  # removed since it was read
+        return None
+    return whole / rows
+
+
 def _is_lines(readers: Any, path: Path) -> bool:
     if path.is_dir() and not (path / "state.json").is_file():
         raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -26,7 +27,7 @@ from armada.tui.watcher import Subscription
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from textual.timer import Timer
     from textual.widget import Widget
@@ -36,17 +37,20 @@ if TYPE_CHECKING:
 
 WAIT_S = 0.5
 PLAN_TIMEOUT_S = 120.0
+_MARGIN = 3
+"""Columns of the scroll bar and the border."""
 
 
 class Planned(Message):
     """A plan, or why there is none."""
 
-    def __init__(self, words: tuple[str, ...], code: int, said: str, command_line: str) -> None:
+    def __init__(self, words: tuple[str, ...], code: int, said: str, spec: Mapping[str, object]) -> None:
         super().__init__()
         self.words = words
         self.code = code
         self.said = said
-        self.command_line = command_line
+        self.command_line = _command_line(spec)
+        self.host = str(spec.get("host"))
 
 
 class LaunchScreen(View):
@@ -69,6 +73,7 @@ class LaunchScreen(View):
         self._asking: subprocess.Popen[str] | None = None
         self.fields: dict[str, Input] = {}
         self.ready: tuple[str, ...] | None = None
+        self.ready_host = ""
 
     def body(self) -> Iterable[Widget]:
         files = _experiments()
@@ -90,7 +95,8 @@ class LaunchScreen(View):
         super().on_mount()
         self.fields["experiment"].focus()
         self._say(
-            "Type an experiment and a host; the plan appears by itself. ctrl+o opens a list, ctrl+l launches, esc goes back."
+            "Type an experiment and a host; the plan appears by itself. ctrl+o opens a list, ctrl+l launches, esc goes back.\n"
+            " Enter in an empty host field compares all hosts; the host `auto` is the one that ends first."
         )
 
     def wants(self) -> Subscription:
@@ -105,27 +111,32 @@ class LaunchScreen(View):
 
     @property
     def words(self) -> tuple[str, ...] | None:
-        """Return the command line so far, after `armada`."""
+        """Return the command line so far, after `armada`; without a host, that of the comparison."""
         value = {name: field.value.strip() for name, field in self.fields.items()}
-        if not value["experiment"] or not value["host"]:
+        if not value["experiment"]:
             return None
         try:
             changes = shlex.split(value["set"])
         except ValueError:
             return None
         # With `=`, so that no input can become an option.
-        options = [f"--host={value['host']}", *(f"--set={change}" for change in changes)]
-        return ("launch", *options, "--", value["experiment"])
+        options = [f"--set={change}" for change in changes]
+        if not value["host"]:
+            return ("plan", *options, "--", value["experiment"])
+        return ("launch", f"--host={value['host']}", *options, "--", value["experiment"])
 
     def on_input_changed(self, event: Input.Changed) -> None:
         del event
         self.ready = None
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(WAIT_S, self.action_plan)
+        self._timer = self.set_timer(WAIT_S, self.action_plan) if self.fields["host"].value.strip() else None
 
-    def on_input_submitted(self) -> None:
-        self.focus_next()
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input is self.fields["host"] and not event.value.strip():
+            self.action_plan()  # all hosts are asked only when somebody wants it
+        else:
+            self.focus_next()
 
     def action_choose(self) -> None:
         """Open a list for the focused field: experiments in the current folder, or hosts."""
@@ -164,7 +175,8 @@ class LaunchScreen(View):
         """Request a plan with `--dry-run`; an older request is cancelled."""
         if self._asking is not None and self._asking.poll() is None:
             self._asking.terminate()
-        argv = command(words[0], "--dry-run", "--json", *words[1:])
+        compares = words[0] == "plan"
+        argv = command(*words) if compares else command(words[0], "--dry-run", "--json", *words[1:])
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -172,6 +184,7 @@ class LaunchScreen(View):
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            env={**os.environ, "COLUMNS": str(self.size.width - _MARGIN)},
         )
         self._asking = process
         try:
@@ -179,12 +192,14 @@ class LaunchScreen(View):
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = "", f"no plan within {PLAN_TIMEOUT_S:.0f} s"
-        self.post_message(Planned(words, process.returncode or 0, err, _command_line(out)))
+        said = out + err if compares else err
+        self.post_message(Planned(words, process.returncode or 0, said, {} if compares else _spec(out)))
 
     def on_planned(self, message: Planned) -> None:
         if message.words != self.words:
             return
-        self.ready = message.words if message.code == 0 else None
+        self.ready = message.words if message.code == 0 and message.words[0] == "launch" else None
+        self.ready_host = message.host
         # First the key to press: of a long plan only the beginning is visible.
         text = Text(" ctrl+l launches this plan\n\n" if self.ready is not None else "", style="bold")
         text.append(self.board.symbols.text(sanitize_text(message.said)), style="not bold")
@@ -196,13 +211,15 @@ class LaunchScreen(View):
         self.plan_text.update(Text(f" {words}", style="dim"))
 
     def action_launch(self) -> None:
-        if self.words is None:
+        if self.words is None or self.words[0] != "launch":
             self.notify("an experiment and a host are needed", severity="warning")
         elif self.ready != self.words:
             self.notify("there is no plan for this yet, or it was refused (see below)", severity="warning")
         else:
-            self.board.await_run(self.fields["host"].value.strip())
-            self.board.operate(f"launch {self.words[-1]} on {self.fields['host'].value}", self.words)
+            # The host whose plan is shown: with `auto`, another one may be the best by now.
+            host, (verb, _, *rest) = self.ready_host, self.words
+            self.board.await_run(host)
+            self.board.operate(f"launch {self.words[-1]} on {host}", (verb, f"--host={host}", *rest))
             self.board.action_go("runs")
 
     def on_unmount(self) -> None:
@@ -223,9 +240,16 @@ def _folder_of(name: str) -> str:
     return str(Path(name).absolute().parent)
 
 
-def _command_line(out: str) -> str:
+def _spec(out: str) -> dict[str, object]:
+    """The plan that a dry run has printed; empty if it was refused."""
     try:
-        argv = json.loads(out)["spec"]["job"]["argv"]
-        return sanitize_line(shlex.join(map(str, argv)), 1000)
+        spec = json.loads(out)["spec"]
     except (ValueError, KeyError, TypeError):
-        return ""
+        return {}
+    return spec if isinstance(spec, dict) else {}
+
+
+def _command_line(spec: Mapping[str, object]) -> str:
+    job = spec.get("job")
+    argv = job.get("argv") if isinstance(job, dict) else None
+    return sanitize_line(shlex.join(map(str, argv)), 1000) if isinstance(argv, list) else ""
