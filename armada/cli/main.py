@@ -30,6 +30,7 @@ COMMANDS = {
     "runs": ("ps",),
     "stop": ("stop",),
     "show": ("show",),
+    "compare": ("compare",),
     "pull": ("pull",),
     "export": ("export",),
     "logs": ("logs",),

@@ -96,6 +96,13 @@ SHAPES: Fields = {
     "merge --dry-run": {**_FORMAT, **_PLAN},
     "ps": [{**RUN, "host_disk_full_at": NUM_}],
     "show": {**RUN, "spec": OBJ, "checkpoints": [_CHECKPOINT], "quota": OBJ_},
+    "compare": {
+        **_FORMAT, "metrics": [STR], "settings": [{"key": STR, "values": ["any"]}],
+        "runs": [{
+            "run_id": STR, "name": STR, "host": STR, "task": STR, "state": STR, "step": INT_, "total_steps": INT_, "tokens": INT_,
+            "seconds": NUM_, "cost": NUM_, "gpus": STR_, "metrics": OBJ,
+        }],
+    },
     "stop": RUN,
     f"stop{SEVERAL}": [_or_error(RUN)],
     "pull": _PULLED,

@@ -15,6 +15,7 @@ from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown
 from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.launch.checks.check import refuse_failures
+from armada.launch.keep import keep_launch
 from armada.launch.plans.plan import SUBMISSION
 from armada.monitor.observe import observe
 from armada.protocol.homes import AskingHome
@@ -75,6 +76,7 @@ def start(
             spec=plan.spec.as_json(),
         )
     runs.set_root(database, plan.run_id, plan.facts.root_id)
+    keep_launch(database, session.home, plan, progress)
     try:
         with exclusive_lock(lock, f"launch of {plan.run_id}", lambda who: progress.stage("waiting", who)):
             _provision(session, plan, progress)
