@@ -179,7 +179,7 @@ def as_json(found: Comparison) -> dict[str, object]:
     return {
         "runs": [_run_json(summary) for summary in found.runs],
         "metrics": list(found.metrics),
-        "settings": [{"key": setting.key, "values": list(map(_finite, setting.values))} for setting in found.settings],
+        "settings": [{"key": setting.key, "values": list(map(finite, setting.values))} for setting in found.settings],
     }
 
 
@@ -214,5 +214,6 @@ def _point(point: tuple[int, float | None] | None) -> dict[str, object] | None:
     return {"step": step, "value": None, "not_finite": figure(value)}
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return a setting's value as JSON can hold it."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

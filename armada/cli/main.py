@@ -31,6 +31,7 @@ COMMANDS = {
     "stop": ("stop",),
     "show": ("show",),
     "compare": ("compare",),
+    "diff": ("diff",),
     "pull": ("pull",),
     "export": ("export",),
     "logs": ("logs",),

@@ -103,6 +103,10 @@ SHAPES: Fields = {
             "seconds": NUM_, "cost": NUM_, "gpus": STR_, "metrics": OBJ,
         }],
     },
+    "diff": {
+        **_FORMAT, "runs": [STR], "recorded": [BOOL], "settings": [{"key": STR, "values": ["any"]}], "projects": [OBJ_],
+        "code": "array | null", "packages_from": STR_, "packages": "array | null", "data": "array | null",
+    },
     "stop": RUN,
     f"stop{SEVERAL}": [_or_error(RUN)],
     "pull": _PULLED,

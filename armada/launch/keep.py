@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from armada import __version__
 from armada.foundation.sanitize import sanitize_line
 from armada.records.code_archive import keep_code
-from armada.records.launch_record import KeptEnvironment, LaunchRecord, keep_content, write_record
+from armada.records.launch_record import KeptEnvironment, LaunchRecord, keep_content, read_record, write_record
 from armada.store import runs
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from armada.records.launch_record import KeptContent
     from armada.store.database import Database
 
-_LONGEST_EXPERIMENT = 1 << 20
+_LONGEST_TEXT = 1 << 20
 
 
 def keep_launch(database: Database, home: HomePaths, plan: Plan, progress: Progress) -> None:
@@ -36,6 +38,16 @@ def keep_launch(database: Database, home: HomePaths, plan: Plan, progress: Progr
     except OSError as error:
         why = sanitize_line(error.strerror or error, 200)
         progress.stage("", f"⚠ the record of this launch could not be kept ({why}); armada reproduce will lack it")
+
+
+def keep_packages(home: HomePaths, run_id: str, packages: str | None) -> None:
+    """Add to the record of a launch what is installed in its environment, as the host says it."""
+    record = read_record(home, run_id)
+    if record is None or record.environment is None or packages is None:
+        return
+    environment = dataclasses.replace(record.environment, installed=packages[:_LONGEST_TEXT])
+    with contextlib.suppress(OSError):  # the same disk that the launch was told about
+        write_record(home, run_id, dataclasses.replace(record, environment=environment))
 
 
 def record_of(plan: Plan) -> LaunchRecord:
@@ -75,6 +87,6 @@ def _environment(environment: Environment) -> KeptEnvironment:
 def _text(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
-            return file.read(_LONGEST_EXPERIMENT).decode("utf-8", "replace")
+            return file.read(_LONGEST_TEXT).decode("utf-8", "replace")
     except OSError:
         return None

@@ -63,7 +63,7 @@ class KeptContent:
 
 @dataclass(frozen=True, slots=True)
 class KeptEnvironment:
-    """What an environment was built from."""
+    """What an environment was built from. `installed`: what is in it, as `pip freeze` lists it; None if nobody said."""
 
     key: str
     python: str = ""
@@ -71,6 +71,7 @@ class KeptEnvironment:
     constraints: str | None = None
     torch_index: str | None = None
     optional: str | None = None
+    installed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ def _environment(item: Any) -> KeptEnvironment | None:
         key,
         _text(told.get("python")) or "",
         _text(told.get("requirements")) or "",
-        *(_text(told.get(name)) for name in ("constraints", "torch_index", "optional")),
+        *(_text(told.get(name)) for name in ("constraints", "torch_index", "optional", "installed")),
     )
 
 
