@@ -35,16 +35,14 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         epilog="example: armada compare RUN RUN --metrics eval_loss,loss",
     )
     add_named_runs(parser)
-    add_metrics(parser)
+    add_metrics(parser, default="the losses and scores")
     parser.add_argument("--all", action="store_true", help="Also list the settings that are equal in all of them")
     parser.add_argument("--json", action="store_true", help="Print a JSON object")
     parser.set_defaults(handler=_compare)
 
 
-def add_metrics(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--metrics", metavar="NAMES", help="Metrics to show, separated by commas (default: losses, scores)"
-    )
+def add_metrics(parser: argparse.ArgumentParser, *, default: str) -> None:
+    parser.add_argument("--metrics", metavar="NAMES", help=f"Metrics, separated by commas (default: {default})")
 
 
 def metric_names(options: argparse.Namespace) -> list[str]:

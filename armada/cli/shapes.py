@@ -85,6 +85,9 @@ def _or_error(shape: Fields) -> Shape:
 SEVERAL = " RUN RUN"
 """Ends the name of a shape that a command prints for several runs."""
 
+METRICS = " --csv, --parquet"
+"""Ends the name of a shape that a command prints for tables of metrics."""
+
 _LAUNCHED: Fields = dict.fromkeys(("launch", "prepare", "merge", "resume"), RUN)
 SHAPES: Fields = {
     **_LAUNCHED,
@@ -116,6 +119,7 @@ SHAPES: Fields = {
         "size_bytes": INT, "left_out": [STR], "changed": [STR],
         "gguf": STR_,
     },
+    f"export{METRICS}": {**_FORMAT, "runs": [STR], "to": STR, "rows": INT},
     "logs": {**_FORMAT, "run_id": STR, "source": STR, "offset": INT, "text": STR},
     "rm": _REMOVED,
     f"rm{SEVERAL}": [_or_error(_REMOVED)],

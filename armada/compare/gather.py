@@ -68,10 +68,7 @@ def gather(
     Raises:
         NotFound: No run has a metric of one of the names.
     """
-    known = {run.run_id: metrics.names(database, run.run_id) for run in chosen}
-    shown = tuple(_check(names, sorted({name for each in known.values() for name in each})))
-    if not names:
-        shown = tuple(chosen_metrics({name for each in known.values() for name in each}))
+    shown = check_metrics(database, chosen, names) or tuple(chosen_metrics(_known_metrics(database, chosen)))
     records = tuple(read_record(home, run.run_id) for run in chosen)
     recorded = {
         run.run_id: record.price_per_hour if record is not None else None
@@ -86,14 +83,24 @@ def gather(
     return Comparison(summaries, records, shown, settings)
 
 
-def _check(names: Sequence[str], known: Sequence[str]) -> list[str]:
+def check_metrics(database: Database, chosen: Sequence[Run], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of metrics without repetitions.
+
+    Raises:
+        NotFound: No run has a metric of one of the names.
+    """
+    known = sorted(_known_metrics(database, chosen)) if names else []
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, 1)
             listed = ", ".join(sanitize_line(each, 60) for each in known[:30]) or "none of them has metrics"
             hint = f"{f'did you mean {near[0]}? ' if near else ''}known: {listed}"
             raise NotFound(f"none of the runs has a metric {sanitize_line(name, 60)!r}", hint=hint)
-    return list(dict.fromkeys(names))
+    return tuple(dict.fromkeys(names))
+
+
+def _known_metrics(database: Database, chosen: Sequence[Run]) -> set[str]:
+    return {name for run in chosen for name in metrics.names(database, run.run_id)}
 
 
 def _gpu_names(database: Database, run: Run, record: LaunchRecord | None) -> list[str]:
