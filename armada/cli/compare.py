@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from armada.cli.context import Context
     from armada.compare.gather import Comparison
     from armada.compare.summary import RunSummary
 
@@ -59,24 +58,24 @@ def metric_names(options: argparse.Namespace) -> list[str]:
     return names
 
 
-def gathered(context: Context, options: argparse.Namespace, *, everything: bool = False) -> Comparison:
-    """Find the named runs and gather what home knows of them."""
+def _compare(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
     from armada.cli.several import find_runs
     from armada.compare.gather import gather
 
-    chosen = find_runs(context, options.runs)
-    names = metric_names(options)
-    return gather(
-        context.database, context.home, context.hosts(), chosen, names=names, everything=everything, now=time.time()
-    )
-
-
-def _compare(options: argparse.Namespace) -> int:
-    from armada.cli.context import Context
-
     if len(options.runs) < 2:
         raise UsageError("a comparison needs two runs or more", hint="armada show RUN shows one")
-    found = gathered(Context(reads=True), options, everything=options.all)
+    context = Context(reads=True)
+    chosen, names = find_runs(context, options.runs), metric_names(options)
+    found = gather(
+        context.database,
+        context.home,
+        context.hosts(),
+        chosen,
+        names=names,
+        everything=options.all,
+        now=time.time(),
+    )
     if options.json:
         print_json(as_json(found))
         return 0
@@ -101,11 +100,16 @@ def laid_out(found: Comparison, columns: int) -> str:
     return "\n\n".join(_blocks(header, rows, columns))
 
 
-def facts_of(found: Comparison) -> list[tuple[str, list[str]]]:
-    """Return the facts of a comparison by name, one value for each run. A fact that no run has is left out."""
+def facts_of(found: Comparison, names: Sequence[str] | None = None) -> list[tuple[str, list[str]]]:
+    """Return the facts of a comparison by name, one value for each run. A fact that no run has is left out.
+
+    Args:
+        found: The comparison.
+        names: The metrics among them; by default all of the comparison.
+    """
     summaries = found.runs
     facts: list[tuple[str, list[str]]] = [("state", [summary.run.state for summary in summaries])]
-    for name in found.metrics:
+    for name in found.metrics if names is None else names:
         facts.append((name, [_last(summary, name) for summary in summaries]))
         facts.append((f"best {name}", [_best(summary, name) for summary in summaries]))
     facts += [

@@ -32,6 +32,8 @@ COMMANDS = {
     "show": ("show",),
     "compare": ("compare",),
     "diff": ("diff",),
+    "report": ("report",),
+    "reproduce": ("reproduce",),
     "pull": ("pull",),
     "export": ("export",),
     "logs": ("logs",),

@@ -110,6 +110,11 @@ SHAPES: Fields = {
         **_FORMAT, "runs": [STR], "recorded": [BOOL], "settings": [{"key": STR, "values": ["any"]}], "projects": [OBJ_],
         "code": "array | null", "packages_from": STR_, "packages": "array | null", "data": "array | null",
     },
+    "report": {**_FORMAT, "runs": [STR], "to": STR, "size_bytes": INT, "metrics": [STR]},
+    "reproduce": {
+        **_FORMAT, "run_id": STR, "to": STR, "recorded": BOOL, "command": [STR], "not_reproduced": [STR],
+        "plan_differs": "array | null", "plan_error": OBJ_,
+    },
     "stop": RUN,
     f"stop{SEVERAL}": [_or_error(RUN)],
     "pull": _PULLED,

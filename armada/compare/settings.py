@@ -45,13 +45,18 @@ def differences(specs: Sequence[Mapping[str, Any]], *, everything: bool = False)
         specs: The plans.
         everything: Also list settings that are equal in all.
     """
+    parts = [_chosen(spec) for spec in specs], [_derived(spec) for spec in specs]
+    return [each for tables in parts for each in unequal(tables, everything=everything)]
+
+
+def unequal(tables: Sequence[Mapping[str, Any]], *, everything: bool = False) -> list[Difference]:
+    """List the values of nested tables that are not equal in all of them, ordered by name; see `differences`."""
+    leaves = [dict(_leaves(table)) for table in tables]
     found = []
-    for tables in ([_chosen(spec) for spec in specs], [_derived(spec) for spec in specs]):
-        leaves = [dict(_leaves(table)) for table in tables]
-        for name in sorted({name for table in leaves for name in table}):
-            values = tuple(None if _is_nothing(table.get(name)) else table.get(name) for table in leaves)
-            if everything or len({_comparable(value) for value in values}) > 1:
-                found.append(Difference(sanitize_line(name, 120), values))
+    for name in sorted({name for table in leaves for name in table}):
+        values = tuple(None if _is_nothing(table.get(name)) else table.get(name) for table in leaves)
+        if everything or len({_comparable(value) for value in values}) > 1:
+            found.append(Difference(sanitize_line(name, 120), values))
     return found
 
 
