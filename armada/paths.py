@@ -98,6 +98,10 @@ class HomePaths:
     def run(self, run_id: str) -> Path:
         return self.state / "runs" / run_id
 
+    def launch_record(self, run_id: str) -> Path:
+        """What home keeps of a run's launch (`armada.records`)."""
+        return self.run(run_id) / "launch"
+
     def checkpoints(self, run_id: str) -> Path:
         return self.run(run_id) / "checkpoints"
 

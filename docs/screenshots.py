@@ -16,6 +16,7 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -295,6 +296,27 @@ def _own_font(picture: str) -> str:
     return picture.replace("Fira Code", "DejaVu Sans Mono, Menlo, Consolas")
 
 
+def picture_report(home_folder: Path, folder: Path) -> None:
+    """Write a report of the story's comparable runs, and picture it if Chromium is there."""
+    from armada.cli.main import run as command
+
+    chromium = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
+    if chromium is None:
+        print("report.png: no Chromium here, so the picture stays as it is")
+        return
+    page = home_folder / "report.html"
+    if command(["report", *_comparable(), "--html", str(page), "--metrics", "loss,grad_norm"]) != 0:
+        sys.exit("the report could not be written")
+    size = "--window-size=1200,910"
+    argv = [chromium, "--headless", "--no-sandbox", "--hide-scrollbars", size, f"--screenshot={folder / 'report.png'}"]
+    subprocess.run([*argv, page.as_uri()], check=True, stderr=subprocess.DEVNULL)
+
+
+def _comparable() -> list[str]:
+    with Database(HomePaths.from_environment().store) as database:
+        return [run.run_id for run in runs.every(database) if run.name.startswith("arc")]
+
+
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "screenshots").absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -313,7 +335,8 @@ def main() -> None:
             status.write(home, status.Status(4711, None, None, __version__, True, NOW - 9000, NOW - 1, {}, ()))
             status.judge.__kwdefaults__["wall"] = time.time  # it took the clock that goes, before this one stood still
             asyncio.run(shoot(home, folder))
-    for picture in sorted(folder.glob("*.svg")):
+        picture_report(Path(home_folder), folder)
+    for picture in sorted([*folder.glob("*.svg"), *folder.glob("*.png")]):
         print(f"{picture}: {picture.stat().st_size / 1000:.0f} kB")
 
 

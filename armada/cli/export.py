@@ -1,4 +1,4 @@
-"""`armada export`: a checkpoint at home as a model for others, in a folder or on the Hugging Face hub."""
+"""`armada export`: a checkpoint at home as a model for others, or the metrics of runs as a table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.cli.options import add_run
+from armada.cli.compare import add_metrics, metric_names
+from armada.cli.options import add_named_runs
 from armada.cli.printing import print_json
 from armada.errors import UsageError
 from armada.foundation.sanitize import sanitize_line
@@ -21,24 +22,27 @@ if TYPE_CHECKING:
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "export",
-        help="Export a checkpoint as a model",
-        description="Copy a checkpoint that is at home into a new folder or a repository of the Hugging Face hub, with what "
-        "inference needs and a model card. Every byte is verified. The checkpoint itself stays as it is.",
-        epilog="example: armada export RUN --checkpoint best --to ./my-model",
+        help="Export a checkpoint as a model, or metrics as a table",
+        description="With --to: copy a checkpoint that is at home into a new folder or a repository of the Hugging Face hub, "
+        "with what inference needs and a model card. Every byte is verified. The checkpoint itself stays as it is. "
+        "With --csv or --parquet: write the metrics of one run or more as a table with the columns "
+        "run, step, time, metric and value.",
+        epilog="examples: armada export RUN --checkpoint best --to ./my-model; armada export RUN RUN --csv metrics.csv",
     )
-    add_run(parser)
+    add_named_runs(parser)
     parser.add_argument(
         "--checkpoint",
         metavar="N",
-        default="last",
-        help="Checkpoint to export: its step, `best` (lowest evaluation loss), `last`, or its digest",
+        help="Checkpoint to export: its step, `best` (lowest evaluation loss), `last` (the default), or its digest",
     )
-    parser.add_argument(
-        "--to",
-        required=True,
-        metavar="DIR",
-        help="New folder for the model, or a repository: hf://owner/name (private)",
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument(
+        "--to", metavar="DIR", help="New folder for the model, or a repository: hf://owner/name (private)"
     )
+    target.add_argument("--csv", metavar="FILE", help="New file for the metrics, as CSV; `-` prints them")
+    target.add_argument("--parquet", metavar="FILE", help="New file for the metrics, as Parquet (needs pyarrow)")
+    add_metrics(parser, default="all")
+    parser.add_argument("--force", action="store_true", help="With --csv or --parquet: replace the file if it exists")
     parser.add_argument("--public", action="store_true", help="Let everybody read the repository")
     parser.add_argument(
         "--all", action="store_true", help="Also export what only a training needs: optimizer, scheduler, random states"
@@ -59,6 +63,55 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _export(options: argparse.Namespace) -> int:
+    if options.to is None:
+        return _export_metrics(options)
+    if len(options.runs) > 1:
+        raise UsageError("--to exports a checkpoint of one run", hint="name one run, or say --csv FILE for metrics")
+    if options.metrics is not None or options.force:
+        raise UsageError(
+            f"{'--metrics' if options.metrics else '--force'} is for --csv and --parquet", hint="leave it out"
+        )
+    return _export_checkpoint(options)
+
+
+def _export_metrics(options: argparse.Namespace) -> int:
+    """Write the metrics of the named runs as a table."""
+    from armada.cli.context import Context
+    from armada.cli.several import find_runs
+    from armada.compare.gather import check_metrics
+    from armada.compare.metric_table import load_parquet, rows_of, write_csv, write_parquet
+    from armada.compare.new_file import check_new_file, new_file
+
+    flags = ("checkpoint", "public", "all", "merge", "gguf", "converter")
+    if wrong := next((flag for flag in flags if getattr(options, flag)), None):
+        raise UsageError(f"--{wrong} is for checkpoints, which go --to DIR", hint="leave it out")
+    if options.parquet is not None:
+        load_parquet()
+    context = Context(reads=True)
+    chosen = find_runs(context, options.runs)
+    names = check_metrics(context.database, chosen, metric_names(options))
+    rows = rows_of(context.database, [run.run_id for run in chosen], names)
+    if options.csv == "-":
+        if options.json:
+            raise UsageError("--csv - prints the table, so there is no room for --json", hint="--csv FILE")
+        write_csv(rows, sys.stdout)
+        return 0
+    word, option = (options.csv, "--csv") if options.csv is not None else (options.parquet, "--parquet")
+    path = check_new_file(word, option, context.home, force=options.force)
+    with new_file(path, force=options.force) as temporary:
+        if options.csv is None:
+            count = write_parquet(rows, temporary)
+        else:
+            with temporary.open("x", encoding="utf-8", newline="") as stream:
+                count = write_csv(rows, stream)
+    if options.json:
+        print_json({"runs": [run.run_id for run in chosen], "to": str(path), "rows": count})
+    else:
+        print(f"{counted(count, 'row')} of {counted(len(chosen), 'run')} written to {sanitize_line(path, 1000)}")
+    return 0
+
+
+def _export_checkpoint(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.export.folder import write_folder
@@ -74,12 +127,12 @@ def _export(options: argparse.Namespace) -> int:
     _check(options, is_repo=repo is not None)
     converter = find_converter(options.converter) if options.gguf else None
     context = Context()
-    run = context.run(options.run)
+    run = context.run(options.runs[0])
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     if target is not None:
         check_target(target, context.home)
     find = find_merged if options.merge else find_subject
-    subject = find(context.database, run, options.checkpoint, everything=options.all)
+    subject = find(context.database, run, options.checkpoint or "last", everything=options.all)
     if converter is not None:
         refuse_unconvertible(subject)
     with operation(context.database, kind="export", run_id=run.run_id, host=run.host, argv=sys.argv) as recorded:

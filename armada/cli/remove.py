@@ -264,12 +264,15 @@ def _told(context: Context, run: Run) -> _Removal:
 
 
 def _forget(context: Context, run: Run) -> str:
-    """Take it out of the store; says which checkpoints stay."""
+    """Take it out of the store; says which checkpoints stay. The record of its launch stays with them."""
+    from armada.records.launch_record import forget_record
     from armada.store import checkpoints, runs
     from armada.sync.checkpoints.lock import leave
 
     folder = context.home.checkpoints(run.run_id)
     home = [c for c in checkpoints.of_run(context.database, run.run_id) if c.home_path is not None]
     runs.delete(context.database, run.run_id)
+    if not home:
+        forget_record(context.home, run.run_id)
     leave(folder)
     return f"; {counted(len(home), 'checkpoint')} kept in {folder}" if home else ""

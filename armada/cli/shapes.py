@@ -97,6 +97,9 @@ def _or_error(shape: Fields) -> Shape:
 SEVERAL = " RUN RUN"
 """Ends the name of a shape that a command prints for several runs."""
 
+METRICS = " --csv, --parquet"
+"""Ends the name of a shape that a command prints for tables of metrics."""
+
 _LAUNCHED: Fields = dict.fromkeys(("launch", "prepare", "merge", "resume"), RUN)
 SHAPES: Fields = {
     **_LAUNCHED,
@@ -109,6 +112,22 @@ SHAPES: Fields = {
     "merge --dry-run": {**_FORMAT, **_PLAN},
     "ps": [{**RUN, "host_disk_full_at": NUM_}],
     "show": {**RUN, "spec": OBJ, "checkpoints": [_CHECKPOINT], "quota": OBJ_},
+    "compare": {
+        **_FORMAT, "metrics": [STR], "settings": [{"key": STR, "values": ["any"]}],
+        "runs": [{
+            "run_id": STR, "name": STR, "host": STR, "task": STR, "state": STR, "step": INT_, "total_steps": INT_, "tokens": INT_,
+            "seconds": NUM_, "cost": NUM_, "gpus": STR_, "metrics": OBJ,
+        }],
+    },
+    "diff": {
+        **_FORMAT, "runs": [STR], "recorded": [BOOL], "settings": [{"key": STR, "values": ["any"]}], "projects": [OBJ_],
+        "code": "array | null", "packages_from": STR_, "packages": "array | null", "data": "array | null",
+    },
+    "report": {**_FORMAT, "runs": [STR], "to": STR, "size_bytes": INT, "metrics": [STR]},
+    "reproduce": {
+        **_FORMAT, "run_id": STR, "to": STR, "recorded": BOOL, "command": [STR], "not_reproduced": [STR],
+        "plan_differs": "array | null", "plan_error": OBJ_,
+    },
     "stop": RUN,
     f"stop{SEVERAL}": [_or_error(RUN)],
     "pull": _PULLED,
@@ -118,6 +137,7 @@ SHAPES: Fields = {
         "size_bytes": INT, "left_out": [STR], "changed": [STR],
         "gguf": STR_,
     },
+    f"export{METRICS}": {**_FORMAT, "runs": [STR], "to": STR, "rows": INT},
     "logs": {**_FORMAT, "run_id": STR, "source": STR, "offset": INT, "text": STR},
     "rm": _REMOVED,
     f"rm{SEVERAL}": [_or_error(_REMOVED)],

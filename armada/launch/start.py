@@ -15,6 +15,7 @@ from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown
 from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.launch.checks.check import refuse_failures
+from armada.launch.keep import keep_launch, keep_packages
 from armada.launch.plans.plan import SUBMISSION
 from armada.monitor.observe import observe
 from armada.protocol.homes import AskingHome
@@ -75,6 +76,7 @@ def start(
             spec=plan.spec.as_json(),
         )
     runs.set_root(database, plan.run_id, plan.facts.root_id)
+    keep_launch(database, session.home, plan, progress)
     try:
         with exclusive_lock(lock, f"launch of {plan.run_id}", lambda who: progress.stage("waiting", who)):
             _provision(session, plan, progress)
@@ -94,10 +96,12 @@ def start(
 def _provision(session: HostSession, plan: Plan, progress: Progress) -> None:
     parts = []
     if plan.environment is not None:
-        built, seconds, left_out = ensure_environment(session, plan.environment, progress)
-        for note in left_out:
+        found = ensure_environment(session, plan.environment, progress)
+        for note in found.left_out:
             progress.stage("", f"⚠ {note}")
-        parts.append(f"environment {plan.environment.key} {f'built in {span(seconds)}' if built else 'already there'}")
+        how = f"built in {span(found.seconds)}" if found.was_built else "already there"
+        parts.append(f"environment {plan.environment.key} {how}")
+        keep_packages(session.home, plan.run_id, found.packages)
         if not plan.environment.ready:
             _check_imports(session, plan, progress)
     if plan.existing is not None:

@@ -14,7 +14,7 @@ from armada.units import amount
 
 LARGE_BYTES = 200_000_000
 _SHOWN = 10
-_NEVER = frozenset(
+NEVER_SENT = frozenset(
     {
         ".git",
         ".hg",
@@ -28,6 +28,7 @@ _NEVER = frozenset(
         ".pytest_cache",
     }
 )
+"""Folders that are not sent from a project without git."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
 def _walk(folder: Path) -> list[str]:
     found = []
     for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if name not in _NEVER]
+        folders[:] = [name for name in folders if name not in NEVER_SENT]
         found += [str((Path(parent) / name).relative_to(folder)) for name in files]
     return found

@@ -90,13 +90,24 @@ def plan_environment(
     )
 
 
-def ensure_environment(
-    session: HostSession, environment: Environment, progress: Progress
-) -> tuple[bool, float, list[str]]:
-    """Build an environment on a host unless it is there.
+@dataclass(frozen=True, slots=True)
+class EnsuredEnvironment:
+    """An environment that is on its host.
 
-    Returns:
-        Whether it was built now, in how many seconds, and a sentence for each optional part it goes without.
+    Attributes:
+        was_built: It was built now, in so many seconds.
+        left_out: A sentence for each optional part it goes without.
+        packages: Every installed package with its version, as `pip freeze` lists them; None if the host does not know.
+    """
+
+    was_built: bool
+    seconds: float
+    left_out: tuple[str, ...]
+    packages: str | None
+
+
+def ensure_environment(session: HostSession, environment: Environment, progress: Progress) -> EnsuredEnvironment:
+    """Build an environment on a host unless it is there.
 
     Raises:
         ProvisionFailed: With the end of what the installer said.
@@ -116,5 +127,5 @@ def ensure_environment(
         timeout_s=COMPILING_S if environment.flash_attn and environment.flash_attn.mode == "build" else BUILD_S,
         on_progress=lambda message, _: progress.now("provision", message),
     )
-    left_out = [sanitize_line(note, 300) for note in answer.notes if note.startswith("left out")]
-    return answer.outcome == "built", answer.seconds, left_out
+    left_out = tuple(sanitize_line(note, 300) for note in answer.notes if note.startswith("left out"))
+    return EnsuredEnvironment(answer.outcome == "built", answer.seconds, left_out, answer.freeze)

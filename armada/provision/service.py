@@ -118,13 +118,13 @@ def provision_host(
         told.stage("profile", f"{profile.name}, environment {environment.key}")
         doing = f"provisioning of {host.name}"
         with exclusive_lock(home.lock(f"host-{host.name}"), doing, lambda who: told.stage("waiting", who)):
-            built, seconds, left_out = ensure_environment(session, environment, told)
-        for note in left_out:
+            found = ensure_environment(session, environment, told)
+        for note in found.left_out:
             told.stage("", f"⚠ {note}")
         records.record_facts(database, host.name, session.call(AskFacts()).as_json(), origin=origin)
-        said = f"built in {span(seconds)}" if built else "was there already"
+        said = f"built in {span(found.seconds)}" if found.was_built else "was there already"
         told.stage("ready", f"environment {environment.key} {said}")
-    return Provisioned(profile.name, environment.key, built, seconds, tasks)
+    return Provisioned(profile.name, environment.key, found.was_built, found.seconds, tasks)
 
 
 def provision_tasks(

@@ -350,6 +350,13 @@ def launched_as(database: Database, key: str, *, host: str, since: float) -> lis
     return [_run(row) for row in database.connection.execute(query, (key, host, since))]
 
 
+def sent_code(database: Database, sha: str, *, most: int = 200) -> list[str]:
+    """Return the ids of runs that were sent the code of this hash, newest first; only the last `most` runs count."""
+    query = """SELECT run_id FROM (SELECT run_id, spec, created_at FROM runs ORDER BY created_at DESC LIMIT ?)
+               WHERE json_extract(spec, '$.job.code') LIKE '%/' || ? ORDER BY created_at DESC"""
+    return [row["run_id"] for row in database.connection.execute(query, (most, sha))]
+
+
 def record(database: Database, run_id: str, verdict: Verdict, *, went_back: bool = False, **facts: Any) -> bool:
     """Record an observation, unless a newer one is already recorded; a changed state becomes a transition.
 

@@ -45,6 +45,7 @@ def test_one_look_lists_checkpoints_outputs_and_what_nobody_asked_for(host: Host
         (work / name).write_text(name)
     (work / "link").symlink_to("/etc/passwd")
     (host.folder("r-1") / "output.log").write_text("hello")
+    (host.folder("r-1") / "samples.jsonl").write_text("{}\n")
     first, second = host.call(
         "sync.look", runs=[{"run_id": "r-1", "outputs": ["results/**", "*.png"]}, {"run_id": "no"}]
     )["runs"]
@@ -52,6 +53,7 @@ def test_one_look_lists_checkpoints_outputs_and_what_nobody_asked_for(host: Host
     assert {entry["path"] for entry in first["outputs"]} == {
         "output.log",
         "spec.json",
+        "samples.jsonl",
         "work/results/a/b.txt",
         "work/plot.png",
     }

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from armada.compare.settings import differing, flat
 from armada.tui.bindings import KEYS, SCREENS, markdown
 from armada.tui.curves import NAN, Curve, Levels
 from armada.tui.filtering import fuzzy
 from armada.tui.log_file import LINE_BYTES, LogFile
-from armada.tui.settings_text import differing, flat
 from armada.tui.symbols import ASCII, UNICODE
 from armada.tui.widgets.braille import Canvas, Window, draw
 

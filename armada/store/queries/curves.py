@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 SPARK_POINTS = 10
 OUTLINE = 500
-_FINITE = "CASE WHEN abs(value) <= 1.7976931348623157e308 THEN value END"
+FINITE = "CASE WHEN abs(value) <= 1.7976931348623157e308 THEN value END"
 
 
 def read_spark(database: Database, run_id: str, name: str = "loss") -> tuple[float | None, ...]:
@@ -52,7 +52,7 @@ def read_curve(
     if not outline or first is None or last is None or not is_long(first, last):
         query = "SELECT step, time, value FROM points WHERE series = ? AND step > ? ORDER BY step"
         return [tuple(point) for point in connection.execute(query, (series, after))]
-    query = f"""SELECT min(step), min(time), min({_FINITE}), max(step), max(time), max({_FINITE}) FROM points
+    query = f"""SELECT min(step), min(time), min({FINITE}), max(step), max(time), max({FINITE}) FROM points
                 WHERE series = ? GROUP BY (step - ?) / ? ORDER BY 1"""  # noqa: S608  # a constant
     spans = connection.execute(query, (series, first, (last - first) // OUTLINE + 1))
     points = [point for span in spans for point in (tuple(span)[:3], tuple(span)[3:])]

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Static
 
+from armada.compare.metrics import in_order
+from armada.compare.settings import differing
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.curves import NAN, Curve
 from armada.tui.screens.view import View
-from armada.tui.settings_text import differing
 from armada.tui.watcher import Subscription
 from armada.tui.widgets.chart import NAMES, Chart, Line
-from armada.tui.widgets.chart_wall import SMOOTHINGS, in_order
+from armada.tui.widgets.chart_wall import SMOOTHINGS
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column
 from armada.units import counted

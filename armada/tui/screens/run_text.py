@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from armada.compare.settings import differing, flat, settings
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.settings_text import differing, flat, settings
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.run_table import age, figure, glyph
 from armada.tui.widgets.table import Column, Span

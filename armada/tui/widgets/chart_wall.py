@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Grid
 
+from armada.compare.metrics import in_order
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.curves import Curve
 from armada.tui.widgets.chart import Chart, Line
@@ -18,14 +19,8 @@ if TYPE_CHECKING:
     from armada.tui.curves import CurveUpdate
     from armada.tui.symbols import Symbols
 
-FIRST = ("loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_s")
 SMOOTHINGS = (0.0, 0.6, 0.9, 0.97)
 PANELS = (1, 2, 4)
-
-
-def in_order(names: Sequence[str]) -> list[str]:
-    """Sort metrics by importance for the user."""
-    return sorted(names, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
 
 
 class ChartWall(Grid):

@@ -18,7 +18,7 @@ from armada_agent.outbox import checkpoint_watch, homes, listing
 from armada_agent.paths import RunPaths, newest
 from armada_agent.runs import orphaned_checkpoints, readable_files
 
-_ALWAYS = ("output.log", "metrics.jsonl", "telemetry.jsonl", "events.jsonl", "state.json", "spec.json")
+_ALWAYS = ("output.log", "metrics.jsonl", "telemetry.jsonl", "events.jsonl", "state.json", "spec.json", "samples.jsonl")
 _FOLDERS = ("launch", "wandb", "merged")
 _MOST_FILES = 10000
 _MOST_LOOKED_AT = 200000

@@ -20,6 +20,7 @@ READABLE: Set[str] = {
     "events.jsonl",
     "state.json",
     "spec.json",
+    "samples.jsonl",
 }
 """The parts of a run's folder that may be sent. Never secrets.env, never files under temporary names."""
 

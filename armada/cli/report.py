@@ -1,0 +1,116 @@
+"""`armada report`: runs in one HTML file, to read without armada and to give to others."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from armada.cli.compare import add_metrics, facts_of, metric_names
+from armada.cli.options import add_named_runs
+from armada.cli.printing import print_json
+from armada.foundation.sanitize import sanitize_line
+from armada.units import amount, counted
+
+if TYPE_CHECKING:
+    import argparse
+
+    from armada.cli.context import Context
+    from armada.compare.gather import Comparison
+    from armada.compare.report.page import Curves, Report
+
+_MOST_CHARTS = 24
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="Write a report of runs as one HTML file",
+        description="Write one HTML file with the curves of runs, their metrics, time, cost, settings and samples, and "
+        "how to reproduce them. The file loads nothing and needs no network. No host is asked.",
+        epilog="example: armada report RUN RUN --html report.html",
+    )
+    add_named_runs(parser)
+    parser.add_argument("--html", required=True, metavar="FILE", help="New file for the report")
+    add_metrics(parser, default=f"the first {_MOST_CHARTS}")
+    parser.add_argument("--title", metavar="TEXT", help="Heading of the report (default: the runs' names)")
+    parser.add_argument("--force", action="store_true", help="Replace the file if it exists")
+    parser.add_argument("--json", action="store_true", help="Print a JSON object: the runs, and where the report is")
+    parser.set_defaults(handler=_report)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from armada.cli.context import Context
+    from armada.compare.new_file import check_new_file, new_file
+    from armada.compare.report.page import compose
+
+    context = Context(reads=True)
+    path = check_new_file(options.html, "--html", context.home, force=options.force)
+    report = _gather(context, options)
+    page = compose(report).encode("utf-8", "replace")
+    with new_file(path, force=options.force) as temporary:
+        temporary.write_bytes(page)
+    if options.json:
+        ids = [summary.run.run_id for summary in report.found.runs]
+        print_json({"runs": ids, "to": str(path), "size_bytes": len(page), "metrics": list(report.found.metrics)})
+    else:
+        print(
+            f"report of {counted(len(report.found.runs), 'run')} written to {sanitize_line(path, 1000)} ({amount(len(page))})"
+        )
+    return 0
+
+
+def _gather(context: Context, options: argparse.Namespace) -> Report:
+    from armada.cli.several import find_runs
+    from armada.compare.gather import gather
+    from armada.compare.metrics import in_order
+    from armada.compare.report.page import Report
+    from armada.compare.report.samples import read_samples
+    from armada.store import metrics
+
+    chosen = find_runs(context, options.runs)
+    names = metric_names(options)
+    if not names:
+        names = in_order({name for run in chosen for name in metrics.names(context.database, run.run_id)})[
+            :_MOST_CHARTS
+        ]
+    found, everything = (
+        gather(
+            context.database,
+            context.home,
+            context.hosts(),
+            chosen,
+            names=names,
+            everything=is_all,
+            now=time.time(),
+        )
+        for is_all in (False, True)
+    )
+    names_of = dict.fromkeys(run.name for run in chosen)
+    return Report(
+        title=options.title or (", ".join(names_of) if len(names_of) <= 3 else f"{len(chosen)} runs"),
+        made_at=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time())),
+        found=found,
+        facts=_facts(found),
+        everything=everything,
+        curves=[_curves(context, run.run_id, found.metrics) for run in chosen],
+        samples=[read_samples(context.home.run(run.run_id) / "outputs" / "samples.jsonl") for run in chosen],
+    )
+
+
+def _facts(found: Comparison) -> list[tuple[str, list[str]]]:
+    """Return the facts of the comparison without the settings, which have a table of their own."""
+    from armada.compare.metrics import chosen_metrics
+
+    settings = {sanitize_line(each.key, 60) for each in found.settings}
+    facts = facts_of(found, chosen_metrics(found.metrics) or found.metrics[:3])
+    hosts = ("host", [summary.run.host for summary in found.runs])
+    return [hosts, *((name, values) for name, values in facts if name not in settings)]
+
+
+def _curves(context: Context, run_id: str, names: tuple[str, ...]) -> Curves:
+    from armada.store.queries.curves import read_curve
+
+    return {
+        name: [(step, value) for step, _, value in read_curve(context.database, run_id, name, outline=True)]
+        for name in names
+    }

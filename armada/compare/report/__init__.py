@@ -1,0 +1,1 @@
+"""Write a report of runs as one HTML file that needs nothing else."""

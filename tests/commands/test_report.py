@@ -1,0 +1,127 @@
+"""`armada report`: one file that a browser shows without asking anybody, whatever names are in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Armada
+from tests.published_run import opened, record, record_losses, sft_plan
+from tests.tui.browser import Page, browser, needs_chromium
+from tests.waiting import pauses
+
+HOSTILE = "\"><script>window.taken = 1</script><img src=x onerror='window.taken = 2'>"
+
+
+@pytest.fixture
+def home(armada: Armada) -> Armada:
+    """Two runs whose names, settings, metrics and samples are markup."""
+    for run_id, rate in (("one", 1e-3), ("two", 2e-3)):
+        plan = sft_plan(run_id)
+        plan |= {"name": HOSTILE, "gpus": 1}
+        plan["experiment"] = {"model": HOSTILE, HOSTILE: run_id, "train": {"learning_rate": rate}}
+        with opened(armada.folder / "home") as (paths, database):
+            record(database, run_id, plan)
+            record_losses(
+                database,
+                run_id,
+                [
+                    {"kind": "train", "step": step, "loss": 1 / step + rate, f"{HOSTILE} loss": step}
+                    for step in range(1, 101)
+                ],
+            )
+            outputs = paths.run(run_id) / "outputs"
+            outputs.mkdir(parents=True)
+            sample = {"step": 100, "prompt": HOSTILE, "expected": "</pre>", "generated": f"{HOSTILE} by {run_id}"}
+            (outputs / "samples.jsonl").write_text(json.dumps(sample) + "\n")
+    return armada
+
+
+def test_the_report_is_one_file_with_curves_tables_and_samples(home: Armada) -> None:
+    told = home.json("report", "one", "two", "--html", "r.html", "--title", HOSTILE)
+    page = (home.folder / "r.html").read_text()
+    assert told["size_bytes"] == len(page.encode())
+    assert told["runs"] == ["one", "two"]
+    assert told["metrics"][0] == "loss"
+    assert page.count("<polyline") == 4
+    assert "train.learning_rate" in page
+    assert "armada reproduce one --to ./one" in page
+    assert "not recorded" in page
+    assert page.count(" by two") == 1
+    assert len(re.findall(r"<script\b", page)) == 1
+    assert "<img" not in page
+    assert not re.findall(r"""(?:src|href|action)\s*=\s*["']?(?:https?:|//)""", page)
+
+
+def test_a_file_that_exists_stays_unless_forced(home: Armada) -> None:
+    (home.folder / "r.html").write_text("mine")
+    assert home.run("report", "one", "--html", "r.html").returncode == 8
+    assert (home.folder / "r.html").read_text() == "mine"
+    assert home.run("report", "one", "--html", "r.html", "--force").returncode == 0
+    assert "<polyline" in (home.folder / "r.html").read_text()
+
+
+def test_wrong_words_are_named_and_nothing_is_written(home: Armada) -> None:
+    assert home.run("report", "one", "--html", "no/r.html").returncode == 2
+    assert home.run("report", "nothing", "--html", "r.html").returncode == 7
+    assert home.run("report", "one", "--html", "r.html", "--metrics", "los").returncode == 7
+    assert home.run("report", "one").returncode == 2
+    assert not (home.folder / "r.html").exists()
+
+
+def test_a_run_without_metrics_has_a_report(armada: Armada) -> None:
+    with opened(armada.folder / "home") as (_, database):
+        record(database, "bare", {"format": 1, "run_id": "bare", "name": "bare", "task": "command"})
+    assert armada.run("report", "bare", "--html", "r.html").returncode == 0
+    assert "no metrics" in (armada.folder / "r.html").read_text()
+
+
+async def _open(page: Page, path: Path) -> None:
+    await page.call("Page.navigate", url=path.as_uri())
+    for pause_s in pauses(lambda: "the report to be shown"):
+        if await page.evaluate("document.readyState === 'complete' && !!document.querySelector('h1')"):
+            return
+        await asyncio.sleep(pause_s)
+
+
+async def _looked_at(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    async with browser(folder / "chromium") as page:
+        await _open(page, folder / "r.html")
+        found["title"] = await page.evaluate("document.title")
+        found["heading"] = await page.evaluate("document.querySelector('h1').textContent")
+        found["images"] = await page.evaluate("document.querySelectorAll('img').length")
+        box = await page.evaluate("document.querySelector('svg[data-curves]').getBoundingClientRect().toJSON()")
+        x, y = box["left"] + box["width"] / 2, box["top"] + box["height"] / 2
+        await page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        found["hover"] = await page.evaluate("document.querySelector('.values').textContent")
+        found["shown"] = await page.evaluate("getComputedStyle(document.querySelector('.values')).visibility")
+        for scheme in ("light", "dark"):
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            await page.call("Emulation.setEmulatedMedia", features=features)
+            found[scheme] = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        # A script that got in all the same is refused by the page's own policy.
+        await page.evaluate(
+            "{ const own = document.createElement('script'); own.textContent = 'window.late = 1'; document.body.append(own); }"
+        )
+        found["taken"] = await page.evaluate("[typeof window.taken, typeof window.late].join()")
+        found["requested"] = page.requested
+    return found
+
+
+def test_a_browser_shows_it_and_asks_nobody(home: Armada) -> None:
+    needs_chromium()
+    assert home.run("report", "one", "two", "--html", "r.html", "--title", HOSTILE).returncode == 0
+    found = asyncio.run(_looked_at(home.folder))
+    assert found["title"] == found["heading"] == HOSTILE
+    assert found["images"] == 0
+    assert found["taken"] == "undefined,undefined"
+    assert found["requested"] == [(home.folder / "r.html").as_uri()]
+    assert re.fullmatch(r"(● (one|two): 0\.02\d+ at \d+\n){2}", found["hover"])
+    assert found["shown"] == "visible"
+    assert found["light"] != found["dark"]
