@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.cli.options import add_named_runs, add_run
-from armada.cli.several import Handled, find_runs, handle_runs
+from armada.cli.options import add_named_runs, add_run, add_where
+from armada.cli.several import Handled, choose_runs, handle_runs
 from armada.config.labels import group_problem, plain_note, tag_problem
 from armada.errors import ArmadaError, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line, sanitize_text
@@ -42,8 +39,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         commands, "group", _group, "Put runs into a group", "Put runs into a group, such as a sweep, or take them out."
     )
     group.add_argument(
-        "runs", nargs="+", metavar="RUN", help="Run id, or its first characters; after the runs, the group's NAME"
+        "runs", nargs="*", metavar="RUN", help="Run id, or its first characters; after the runs, the group's NAME"
     )
+    add_where(group)
     group.add_argument("--clear", action="store_true", help="Take the runs out of their groups; all words are runs")
     note = _command(
         commands, "note", _note, "Write a note about a run", "Write a note about a run. Without TEXT, print the note."
@@ -125,8 +123,10 @@ def _group(options: argparse.Namespace) -> int:
 
     name: str | None = None
     if not options.clear:
-        *options.runs, name = options.runs
         if not options.runs:
+            raise UsageError("the name of the group is missing", hint="armada group RUN… NAME")
+        *options.runs, name = options.runs
+        if not options.runs and options.where is None:
             raise UsageError(
                 f"{sanitize_line(name, 60)!r} is one word: name runs, then their group", hint="armada group RUN… NAME"
             )
@@ -180,7 +180,7 @@ def _change(
     from armada.cli.progress import Reporter
 
     context = context or Context()
-    chosen = find_runs(context, options.runs)
+    chosen = choose_runs(context, options)
 
     def handle(run: Run) -> Handled:
         changed = change(context, run)
@@ -193,6 +193,7 @@ def _change(
         undone=lambda _: "it was not changed",
         reporter=Reporter(sys.stdout),
         as_json=options.json,
+        listed=options.where is not None,
     )
 
 
@@ -238,6 +239,10 @@ def _edited(text: str) -> str:
         NotFound: The editor does not exist.
         ArmadaError: The editor failed, and the note stays as it was.
     """
+    import shlex  # not above: `armada ps` imports this module, and these three cost 10 ms
+    import subprocess
+    import tempfile
+
     if not sys.stdin.isatty():
         raise UsageError("--edit needs a terminal", hint="armada note RUN 'TEXT'")
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")

@@ -109,6 +109,7 @@ class Run:
 DERIVED = ("guessed_at", "checkpoints_home", "checkpoints_host", "loss_not_finite")
 """Fields computed from other tables, which are not columns."""
 _COLUMNS = ", ".join(f'r."{name}"' for name in Run.__slots__ if name not in DERIVED)
+_GPUS, _TAGS = Run.__slots__.index("gpus"), Run.__slots__.index("tags")
 _GUESSES = " OR ".join(f"(r.state = '{state}' AND r.reason = '{reason}')" for state, reason in sorted(GUESSES))
 LOSS_NOT_FINITE = """CASE WHEN r.loss IS NULL THEN (
     SELECT CASE WHEN p.value > 1.7976931348623157e308 THEN 'inf' WHEN p.value < -1.7976931348623157e308 THEN '-inf' ELSE 'NaN' END
@@ -125,10 +126,10 @@ _SELECT = f"""
 
 
 def _run(row: sqlite3.Row) -> Run:
-    values = dict(row)
-    values["gpus"] = tuple(json.loads(values["gpus"]))
-    values["tags"] = read_tags(values["tags"])
-    return Run(**values)
+    values = [*row]  # in the order of the fields: by name, ten thousand runs would take a tenth of a second longer
+    values[_GPUS] = tuple(json.loads(values[_GPUS]))
+    values[_TAGS] = read_tags(values[_TAGS])
+    return Run(*values)
 
 
 def read_tags(stored: str) -> tuple[str, ...]:

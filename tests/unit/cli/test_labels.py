@@ -27,7 +27,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HomePaths:
     with Database(found.store) as database:
         for run_id, state in RUNS.items():
             runs.insert(
-                database, run_id=run_id, name=run_id.partition("-")[0], host="desk", task="sft", experiment=None, spec={}
+                database,
+                run_id=run_id,
+                name=run_id.partition("-")[0],
+                host="desk",
+                task="sft",
+                experiment=None,
+                spec={},
             )
             runs.set_state(database, run_id, state)
     return found
