@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 _ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: nothing to mistake when read aloud
+LABELS_FILE = "labels.json"
 RUN_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 
@@ -104,6 +105,10 @@ class HomePaths:
 
     def checkpoints(self, run_id: str) -> Path:
         return self.run(run_id) / "checkpoints"
+
+    def labels(self, run_id: str) -> Path:
+        """A copy of what the user wrote about the run: group, tags, note, star, archive."""
+        return self.run(run_id) / LABELS_FILE
 
     def staging(self, run_id: str, digest: str) -> Path:
         return self.checkpoints(run_id) / ".staging" / digest

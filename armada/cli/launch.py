@@ -12,9 +12,10 @@ from armada.cli.auto_host import add_choice, choose_host, is_automatic
 from armada.cli.experiment import read_experiment
 from armada.cli.options import add_experiment, add_following
 from armada.cli.trust import add_expect
-from armada.errors import ArmadaError
+from armada.errors import ArmadaError, UsageError
 
 if TYPE_CHECKING:
+    from armada.config.tasks.experiment import Experiment
     from armada.launch.plans.plan import Plan
 
 
@@ -50,6 +51,15 @@ def _take_options(parser: argparse.ArgumentParser, *, host: str) -> None:
     )
     add_expect(parser)
     parser.add_argument("--name", metavar="TEXT", help="Use this name instead of the experiment's")
+    parser.add_argument("--group", metavar="NAME", help="Put the run into this group, instead of the experiment's")
+    parser.add_argument(
+        "--tag",
+        action="append",
+        default=[],
+        metavar="TAG",
+        dest="tags",
+        help="Add this tag to the experiment's; repeatable",
+    )
     parser.add_argument("--dry-run", action="store_true", help="Print the plan and the checks; send and start nothing")
     add_following(parser, what="run", results="its checkpoints", daemon="watches the run and syncs its checkpoints")
 
@@ -64,7 +74,7 @@ def _launch(options: argparse.Namespace) -> int:
     from armada.launch.plans.task import Order
     from armada.launch.service import Caller, carry_out, launch_of
 
-    experiment = read_experiment(options)
+    experiment = _labelled(read_experiment(options), options)
     context = Context()
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     with contextlib.ExitStack() as closing, contextlib.ExitStack() as choosing:
@@ -95,3 +105,20 @@ def _launch(options: argparse.Namespace) -> int:
             raise
         choosing.close()  # the same launch may be asked for again from here on
         return announce(context, session, run, options, reporter)
+
+
+def _labelled(experiment: Experiment, options: argparse.Namespace) -> Experiment:
+    """Put --group and --tag over the experiment's own.
+
+    Raises:
+        UsageError: One cannot be a group or a tag, or there are too many.
+    """
+    from armada.config.labels import MOST_TAGS, group_problem, tag_problem
+
+    wrong = [group_problem(options.group) if options.group is not None else None, *map(tag_problem, options.tags)]
+    if words := next(filter(None, wrong), None):
+        raise UsageError(words)
+    tags = tuple(dict.fromkeys((*experiment.tags, *options.tags)))
+    if len(tags) > MOST_TAGS:
+        raise UsageError(f"the run would have {len(tags)} tags; the most is {MOST_TAGS}")
+    return experiment.model_copy(update={"tags": tags, "group": options.group or experiment.group})

@@ -39,6 +39,7 @@ COMMANDS = {
     "export": ("export",),
     "logs": ("logs",),
     "remove": ("rm",),
+    "labels": ("tag", "group", "note", "star", "archive"),
     "why": ("why",),
     "access": ("ssh", "exec", "forward", "code"),
     "copy": ("cp",),

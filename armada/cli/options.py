@@ -18,9 +18,25 @@ def add_runs(parser: argparse.ArgumentParser, *, default: str | None = None) -> 
     parser.add_argument("runs", nargs="*", metavar="RUN", help=f"Run id, or its first characters{more}")
 
 
-def add_named_runs(parser: argparse.ArgumentParser) -> None:
-    """One run or more, each of which has to be named."""
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="Run id, or its first characters; one or more")
+def add_named_runs(parser: argparse.ArgumentParser, *, asks: bool = False) -> None:
+    """One run or more: each named, or all that match a filter. `armada.cli.several.choose_runs` finds them.
+
+    Args:
+        parser: The command's.
+        asks: The command lists what a filter found and asks before it does anything.
+    """
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="Run id, or its first characters; one or more")
+    add_where(parser, asks=asks)
+
+
+def add_where(parser: argparse.ArgumentParser, *, asks: bool = False) -> None:
+    """`--where`, in place of names of runs."""
+    what = (
+        "All runs that match this filter, instead of RUN: 'tag:arc state:failed'; archived ones only if it names them"
+    )
+    parser.add_argument("--where", metavar="EXPR", help=f"{what}. Lists them and asks first" if asks else what)
+    if asks:
+        parser.add_argument("--yes", "-y", action="store_true", help="With --where: do not ask")
 
 
 def add_host_name(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli.options import add_named_runs
-from armada.cli.several import Handled, Patience, find_runs, handle_runs
+from armada.cli.several import Handled, Patience, choose_runs, handle_runs
 from armada.errors import HostUnreachable, LoginNeeded, NotFound
 from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
@@ -73,18 +73,19 @@ def _pull(options: argparse.Namespace) -> int:
     from armada.cli.progress import Reporter
 
     context = Context()
-    chosen = find_runs(context, options.runs)
+    chosen = choose_runs(context, options)
+    several = len(chosen) > 1 or options.where is not None
     patience = Patience(60.0)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
 
     def handle(run: Run) -> Handled:
         to: Path | None = options.to.expanduser().absolute() if options.to is not None else None
-        if to is not None and len(chosen) > 1:
+        if to is not None and several:
             to /= run.run_id
         result = _pull_one(context, run, reporter, patience, word=options.checkpoint or ("last" if to else None), to=to)
         if not options.json:
             result.say(reporter)
-        return Handled(result.told(), (result.sentence,) if len(chosen) > 1 else ())
+        return Handled(result.told(), (result.sentence,) if several else ())
 
     return handle_runs(
         chosen,
@@ -92,6 +93,7 @@ def _pull(options: argparse.Namespace) -> int:
         undone=lambda run: f"`armada pull {run.run_id}` continues where it stopped",
         reporter=reporter,
         as_json=options.json,
+        listed=options.where is not None,
         indent=None,
     )
 

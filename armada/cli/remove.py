@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from armada.cli.homes import add_flag, ask_owner
 from armada.cli.options import add_named_runs
-from armada.cli.several import Handled, Patience, find_runs, handle_runs
+from armada.cli.several import Handled, Patience, choose_runs, handle_runs
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, ProvisionFailed
 from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted
@@ -42,7 +42,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "home stay. If the host is gone, --force forgets the run at home only and lists what is "
         "lost. --dry-run lists it in advance.",
     )
-    add_named_runs(remove)
+    add_named_runs(remove, asks=True)
     remove.add_argument(
         "--force",
         action="store_true",
@@ -66,7 +66,7 @@ def _remove(options: argparse.Namespace) -> int:
     from armada.cli.progress import Reporter
 
     context = Context()
-    chosen = find_runs(context, options.runs)
+    chosen = choose_runs(context, options, asks="" if options.dry_run else "remove")
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     handle = functools.partial(_remove_one, context, options, reporter, Patience(5.0))
     return handle_runs(
@@ -75,6 +75,7 @@ def _remove(options: argparse.Namespace) -> int:
         undone=lambda run: f"`armada rm {run.run_id}` was not completed",
         reporter=reporter,
         as_json=options.json,
+        listed=options.where is not None,
     )
 
 

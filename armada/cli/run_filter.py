@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from armada.cli.context import Context
+    from armada.cli.expressions import RunFacts
+    from armada.filters.expression import Filter
     from armada.store.runs import Run
 
 
@@ -40,6 +42,13 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
         help="List only runs whose name or id contains this, or matches it as a pattern such as 'qwen*lora'. "
         "Upper and lower case are the same",
     )
+    parser.add_argument("--archived", action="store_true", help="Also list runs that `armada archive` hid")
+    parser.add_argument(
+        "expression",
+        nargs="*",
+        metavar="EXPR",
+        help="List only runs that match this filter, however old they are: 'loss<0.4 tag:arc lr>1e-5 host:a100* age<2d'",
+    )
     parser.add_argument("--limit", type=_count, metavar="N", help="List at most this many runs, the newest first")
 
 
@@ -57,11 +66,17 @@ class RunFilter:
         hosts: Their hosts; empty for all.
         states: Their states; empty for all.
         name: Matches their name or id; None for all.
+        facts: Reads what the expression asks.
+        expression: The filter expression; None for all.
+        archived: Whether archived runs are listed too.
     """
 
     hosts: frozenset[str]
     states: frozenset[str]
     name: re.Pattern[str] | None
+    facts: RunFacts
+    expression: Filter | None
+    archived: bool
 
     @classmethod
     def of(cls, options: argparse.Namespace, context: Context) -> RunFilter:
@@ -69,29 +84,43 @@ class RunFilter:
 
         Raises:
             NotFound: A host is neither configured nor the host of any run.
-            UsageError: There is no such state.
+            UsageError: There is no such state, or the expression is wrong.
         """
+        from armada.cli.expressions import RunFacts
+
         for name in options.states:
             if name not in STATES:
                 raise UsageError(f"no state is called {name!r}", hint=_hint(name, STATES))
-        return cls(_hosts(options.hosts, context), frozenset(options.states), _pattern(options.name))
+        facts = RunFacts(context)
+        text = " ".join(options.expression).strip()
+        expression = facts.filter(text) if text else None
+        hosts = _hosts(options.hosts, context)
+        return cls(hosts, frozenset(options.states), _pattern(options.name), facts, expression, options.archived)
 
     @property
     def is_empty(self) -> bool:
         """Whether all runs pass."""
-        return not (self.hosts or self.states or self.name)
+        return not (self.hosts or self.states or self.name or self.expression)
 
     def may_match(self, run: Run) -> bool:
         """Whether a run is listed if it is in the right state: its state may be an older one."""
         is_there = not self.hosts or run.host in self.hosts
         return is_there and (self.name is None or bool(self.name.search(run.name) or self.name.search(run.run_id)))
 
-    def find(self, context: Context) -> list[Run]:
-        """The runs in the store that match, newest first."""
+    def find(self, context: Context) -> tuple[list[Run], int]:
+        """Return the runs in the store that match, newest first, and how many more are archived."""
         from armada.store import runs
 
         found = runs.every(context.database, hosts=self.hosts, states=self.states)
-        return found if self.name is None else [run for run in found if self.may_match(run)]
+        if self.name is not None:
+            found = [run for run in found if self.may_match(run)]
+        if self.expression is not None:
+            matches = self.expression.matches
+            found = [each.run for each in self.facts.subjects(found, self.expression.keys) if matches(each)]
+        if self.archived or (self.expression is not None and self.expression.names_archive):
+            return found, 0
+        shown = [run for run in found if not run.is_archived]
+        return shown, len(found) - len(shown)
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli.disks import say_full_soon
+from armada.cli.labels import labels_of
 from armada.cli.printing import FORMAT
 from armada.cli.run_filter import RunFilter, add_filters
 from armada.errors import OutcomeUnknown, RunFailed
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from armada.cli.context import Context
+    from armada.filters.keys import Key
     from armada.store.runs import Run
 
 
@@ -32,6 +34,12 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ps.add_argument("--cached", action="store_true", help="List what the local database holds; ask no host")
     ps.add_argument("--all", "-a", action="store_true", help="Also list runs that ended more than a day ago")
     add_filters(ps)
+    ps.add_argument(
+        "--columns",
+        metavar="KEY,…",
+        help="Show these columns: facts of runs, settings and metrics, such as id,state,lr,eval_loss,cost; or `default`",
+    )
+    ps.add_argument("--remember", action="store_true", help="Show these columns from now on, here and in the dashboard")
     ps.add_argument("--why", action="store_true", help="Show the evidence for each state")
     ps.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     ps.set_defaults(handler=_ps)
@@ -73,9 +81,10 @@ def _ps(options: argparse.Namespace) -> int:
 
     context = Context(reads=True)
     wanted = RunFilter.of(options, context)
+    columns = None if options.json else _columns(options, wanted, context)
     if not (options.cached or context.is_read_only):
         _observe(context, wanted)
-    found = wanted.find(context)
+    found, archived = wanted.find(context)
     if not found and (words := context.forgotten()) is not None:
         sys.stderr.write(f"armada: {words}\n  → armada recover finds them again\n")
     disks = {record.name: record.forecast for record in hosts.every(context.database) if record.forecast is not None}
@@ -86,18 +95,13 @@ def _ps(options: argparse.Namespace) -> int:
         print("[" + ",\n ".join(map(json.dumps, listed)) + "]")  # a run a line; `indent` is slow
         return 0
     now = time.time()
-    recent = [run for run in found if options.all or not run.ended or now - (run.ended_at or run.created_at) < 86_400]
+    every = options.all or wanted.expression is not None
+    recent = [run for run in found if every or not run.ended or now - (run.ended_at or run.created_at) < 86_400]
     if not recent:
-        _say_none(len(found), wanted)
+        _say_none(len(found), wanted, archived)
         return 0
-    from armada.cli.table import table
-
     shown = recent[: options.limit]
-    if options.why:
-        print(table(("RUN", "HOST", "STATE", "SEEN", "BECAUSE"), [_evidence(run, now) for run in shown]))
-    else:
-        rows = [_row(run, now) for run in shown]
-        print(table(("RUN", "HOST", "STATE", "STEP", "LOSS", "TOK/S", "HOME", "SEEN"), rows))
+    _print_table(shown, wanted, columns, now, why=options.why)
     _say_launchers(context, shown)
     busy = {run.host for run in found if not run.ended}
     say_full_soon({name: forecast for name, forecast in disks.items() if name in busy}, now)
@@ -105,6 +109,7 @@ def _ps(options: argparse.Namespace) -> int:
     hidden = len(recent) - len(shown)
     notes = [f"{hidden} more: --limit {options.limit} hides {'it' if hidden == 1 else 'them'}"] if hidden else []
     notes += [f"{len(found) - len(recent)} older: armada ps --all"] if len(recent) < len(found) else []
+    notes += [f"{archived} archived: armada ps --archived"] if archived else []
     if notes:
         print(f"({'; '.join(notes)})")
     return 0
@@ -128,14 +133,47 @@ def _observe(context: Context, wanted: RunFilter) -> None:
         sys.stderr.write(f"armada: {name}: {sanitize_line(why)}\n")
 
 
-def _say_none(older: int, wanted: RunFilter) -> None:
+def _print_table(
+    shown: Sequence[Run], wanted: RunFilter, columns: Sequence[Key] | None, now: float, *, why: bool
+) -> None:
+    from armada.cli.table import table
+
+    if why:
+        print(table(("RUN", "HOST", "STATE", "SEEN", "BECAUSE"), [_evidence(run, now) for run in shown]))
+        return
+    if columns is not None:
+        from armada.cli.columns import column_table
+
+        print(column_table(columns, wanted.facts, shown))
+        return
+    labels = [labels_of(run) for run in shown]
+    header: tuple[str, ...] = ("RUN", "HOST", "STATE", "STEP", "LOSS", "TOK/S", "HOME", "SEEN")
+    rows = [_row(run, now) for run in shown]
+    if any(labels):
+        header, rows = (*header, "LABELS"), [(*row, label) for row, label in zip(rows, labels, strict=True)]
+    print(table(header, rows))
+
+
+def _columns(options: argparse.Namespace, wanted: RunFilter, context: Context) -> list[Key] | None:
+    """The columns to show; None for the default table."""
+    from armada.tui import remembered
+
+    if options.columns is None and not options.remember and (options.why or not remembered.columns(context.home)):
+        return None
+    from armada.cli.columns import chosen_columns
+
+    return chosen_columns(options.columns, wanted.facts, context.home, remember=options.remember)
+
+
+def _say_none(older: int, wanted: RunFilter, archived: int) -> None:
     """Say that no run is listed, and where older ones are."""
     which = "No runs" if wanted.is_empty else "No such runs"
     if older:
         print(f"{which} in the last day; {older} older: armada ps --all")
         return
-    print(f"{which}.")
-    if wanted.is_empty:
+    hidden = f" {archived} archived: armada ps --archived" if archived else ""
+    print(f"{which}.{hidden}")
+    if wanted.is_empty and not hidden:
         print("Start one with: armada launch --host local quickstart --follow")
 
 

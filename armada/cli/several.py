@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.cli.printing import as_error, error_fields, print_json
-from armada.errors import ArmadaError, HostUnreachable, Interrupted, NotFound, UsageError
+from armada.errors import ArmadaError, Conflict, HostUnreachable, Interrupted, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator, Sequence
 
     from armada.cli.context import Context
@@ -83,6 +84,67 @@ def find_runs(context: Context, prefixes: Sequence[str]) -> list[Run]:
     return found
 
 
+def choose_runs(context: Context, options: argparse.Namespace, *, asks: str = "", active: bool = False) -> list[Run]:
+    """Find the runs that the command line names, or those that its filter finds in the store.
+
+    Args:
+        context: The command's.
+        options: With what `add_named_runs` added.
+        asks: What the command is about to do, such as `stop`: it lists what a filter found and asks; empty for no question.
+        active: Leave out what a filter found and has ended.
+
+    Raises:
+        NotFound: A named run does not exist.
+        UsageError: There are neither names nor a filter, or both; the filter is wrong; or nobody can be asked.
+        Conflict: The answer was not yes.
+    """
+    if options.where is None:
+        if not options.runs:
+            raise UsageError("the following arguments are required: RUN", hint="name runs, or give --where EXPR")
+        return find_runs(context, options.runs)
+    if options.runs:
+        raise UsageError("give either RUN or --where, not both", hint="--where 'tag:arc id:…' takes ids too")
+    from armada.cli.expressions import RunFacts, matching, say_no_match
+    from armada.store import runs
+
+    facts = RunFacts(context)
+    wanted = facts.filter(options.where)
+    if not wanted.text.strip():
+        raise UsageError("the filter is empty, so it would mean every run", hint="--where 'age>0s' is every run")
+    found = matching(facts, wanted, runs.every(context.database))
+    if active:
+        found = [run for run in found if not run.ended or run.is_guess]
+    if not found:
+        say_no_match(options.where)
+    elif asks and not options.yes:
+        _ask(found, asks)
+    return found
+
+
+def _ask(found: Sequence[Run], verb: str) -> None:
+    """List runs and ask before something is done to them.
+
+    Raises:
+        UsageError: There is no terminal to ask on.
+        Conflict: The answer was not yes.
+    """
+    for run in found:
+        sys.stderr.write(f"  {run.run_id}  {sanitize_line(run.host, 60)}  {run.state}\n")
+    what = counted(len(found), "run")
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            f"{verb} {what}? Nobody is there to be asked, so nothing was done", hint="add --yes if you mean it"
+        )
+    sys.stderr.write(f"{verb.capitalize()} {what}? [y/N] ")
+    sys.stderr.flush()
+    try:
+        answer = input()
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise Conflict("nothing was done")
+
+
 def _joined(wrong: Sequence[ArmadaError]) -> ArmadaError:
     """One error with a sentence for each; nothing was done yet."""
     sentences = [*(str(error) for error in wrong), "Nothing was done."]
@@ -98,6 +160,7 @@ def handle_runs(
     reporter: Reporter,
     as_json: bool,
     indent: int | None = 1,
+    listed: bool = False,
 ) -> int:
     """Handle each run and print what became of it. The failure of one of several keeps no other from being handled.
 
@@ -108,6 +171,7 @@ def handle_runs(
         reporter: Prints lines.
         as_json: Print one object for one run, a list for several.
         indent: Of the object of one run.
+        listed: Print a list even for one run or none, because a filter found them.
 
     Returns:
         The exit code of the first failure.
@@ -116,7 +180,7 @@ def handle_runs(
         ArmadaError: It failed for the only run.
         KeyboardInterrupt: After saying what was done and what was not.
     """
-    if len(runs) == 1:
+    if len(runs) == 1 and not listed:
         handled = handle(runs[0])
         if as_json:
             print_json(dict(handled.told), indent=indent)

@@ -41,7 +41,7 @@ RUN: Fields = {
     "total_steps": INT_, "loss": NUM_, "tokens_per_s": NUM_, "step_time_s": NUM_, "eta_s": NUM_, "created_at": NUM, "started_at": NUM_,
     "ended_at": NUM_, "observed_at": NUM_, "guessed_at": NUM_, "unreachable_since": NUM_, "unreachable_why": STR_,
     "log_size_bytes": INT, "unreadable": STR_, "unreadable_count": INT, "checkpoints_home": INT, "checkpoints_host": INT,
-    "loss_not_finite": STR_,
+    "loss_not_finite": STR_, "group": STR_, "tags": [STR], "note": STR_, "noted_at": NUM_, "starred_at": NUM_, "archived_at": NUM_,
 }  # fmt: skip
 """A run. Times are Unix seconds; what is not known is null."""
 
@@ -84,6 +84,11 @@ _REMOVED: Fields = {
 _SYNCED: Fields = {
     **_FORMAT, "run_id": STR, "published": [STR], "size_bytes": INT, "pending": [STR], "outputs": [STR], "deleted_home": [STR],
     "deleted_host": [STR], "troubles": [{"cause": STR, "message": STR}], "final": BOOL,
+}  # fmt: skip
+
+
+_LABELS: Fields = {
+    **_FORMAT, "run_id": STR, "group": STR_, "tags": [STR], "note": STR_, "noted_at": NUM_, "starred_at": NUM_, "archived_at": NUM_,
 }  # fmt: skip
 
 
@@ -132,6 +137,8 @@ SHAPES: Fields = {
     f"stop{SEVERAL}": [_or_error(RUN)],
     "pull": _PULLED,
     f"pull{SEVERAL}": [_or_error(_PULLED)],
+    **dict.fromkeys(("tag", "group", "note", "star", "archive"), _LABELS),
+    **{f"{name}{SEVERAL}": [_or_error(_LABELS)] for name in ("tag", "group", "star", "archive")},
     "export": {
         **_FORMAT, "run_id": STR, "step": INT, "digest": STR, "kind": STR, "base_model": STR_, "to": STR, "files": INT,
         "size_bytes": INT, "left_out": [STR], "changed": [STR],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.disks import foreseen
 from armada.cli.homes import owner
+from armada.cli.labels import label_lines
 from armada.cli.options import add_run
 from armada.cli.printing import print_json
 from armada.cli.runs import condition, seen, summary
@@ -98,6 +99,8 @@ def _say_state(context: Context, run: Run) -> None:
         print(f"  launched by {launcher.named}, not by this home")
     if run.message:
         print(f"  {sanitize_line(run.message)}")
+    for line in label_lines(run):
+        print(line)
     if run.step is None:
         return
     # A script's step is that of its last checkpoint, and all that is known of it.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.homes import add_flag, ask_owner
 from armada.cli.options import add_named_runs
-from armada.cli.several import Handled, Patience, find_runs, handle_runs
+from armada.cli.several import Handled, Patience, choose_runs, handle_runs
 from armada.errors import ArmadaError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Stop runs: send SIGTERM, wait for the grace period, then send SIGKILL. "
         "Several runs are told at once.",
     )
-    add_named_runs(stop)
+    add_named_runs(stop, asks=True)
     stop.add_argument("--grace", type=_seconds, metavar="S", help="Grace period in seconds (default: the experiment's)")
     add_flag(stop)
     stop.add_argument(
@@ -58,7 +58,7 @@ def _stop(options: argparse.Namespace) -> int:
     from armada.store.running_operations import operation
 
     context = Context()
-    chosen = find_runs(context, options.runs)
+    chosen = choose_runs(context, options, asks="stop", active=True)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     patience = Patience(60.0)
     refused: dict[str, ArmadaError] = {}
@@ -81,14 +81,21 @@ def _stop(options: argparse.Namespace) -> int:
         try:
             ask_owner(context, run, options, "stop")
         except ArmadaError as error:
-            if len(chosen) == 1:
+            if len(chosen) == 1 and options.where is None:
                 raise
             refused[run.run_id] = error
     told: set[str] = set()
     if len(chosen) > 1:
         with operation(context.database, kind="stop", argv=sys.argv):
             _tell_all(context, [run for run in chosen if run.run_id not in refused], options.grace, told)
-    return handle_runs(chosen, handle, undone=lambda run: _left(run, told), reporter=reporter, as_json=options.json)
+    return handle_runs(
+        chosen,
+        handle,
+        undone=lambda run: _left(run, told),
+        reporter=reporter,
+        as_json=options.json,
+        listed=options.where is not None,
+    )
 
 
 def _left(run: Run, told: set[str]) -> str:

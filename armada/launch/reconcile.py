@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from armada.config import labels
 from armada.errors import Conflict, NotFound
 from armada.home import own
 from armada.monitor.observe import observe
@@ -61,7 +62,7 @@ def launch_key(
     experiment: Experiment, host: str, profile: str | None, name: str | None, *, only_prepare: bool = False
 ) -> str:
     """Hash the properties that make two launches the same."""
-    asked = [experiment.model_dump(mode="json"), host, profile, name or experiment.name]
+    asked = [experiment.model_dump(mode="json", exclude=set(labels.KEYS)), host, profile, name or experiment.name]
     asked += ["prepare"] if only_prepare else []
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 

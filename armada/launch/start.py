@@ -28,7 +28,7 @@ from armada.provision.exclusive_lock import exclusive_lock
 from armada.provision.hub import fetch_model
 from armada.provision.script_imports import brings_modules, describe, find_missing
 from armada.provision.sources import fetch
-from armada.store import runs
+from armada.store import labels, runs
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def start(
         )
     runs.set_root(database, plan.run_id, plan.facts.root_id)
     keep_launch(database, session.home, plan, progress)
+    _label(database, session, plan)
     try:
         with exclusive_lock(lock, f"launch of {plan.run_id}", lambda who: progress.stage("waiting", who)):
             _provision(session, plan, progress)
@@ -91,6 +92,15 @@ def start(
     _hand_over(database, session, plan, again=again)
     observe(database, session, [runs.find(database, plan.run_id)])
     return runs.find(database, plan.run_id)
+
+
+def _label(database: Database, session: HostSession, plan: Plan) -> None:
+    """Record the group and the tags of the experiment; they stay at home."""
+    group, tags = plan.experiment.group, plan.experiment.tags
+    if group is not None:
+        labels.set_group(database, plan.run_id, group)
+    if group is not None or tags:
+        labels.keep(session.home, labels.change_tags(database, plan.run_id, add=tags))
 
 
 def _provision(session: HostSession, plan: Plan, progress: Progress) -> None:

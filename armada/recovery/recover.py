@@ -23,7 +23,7 @@ from armada.paths import HomePaths
 from armada.recovery import published
 from armada.recovery.host_runs import HostFindings, read_host
 from armada.rpc.session import HostSession
-from armada.store import checkpoints, file, files_home, running_operations, runs
+from armada.store import checkpoints, file, files_home, labels, running_operations, runs
 from armada.store import operations as records
 from armada.store.database import Database, newer
 from armada.store.integrity import StoreFile, examine
@@ -111,6 +111,8 @@ def recover(
             forget_orphans(database)
         recovery.hosts = _read_hosts(path, home, hosts(database), progress, dry_run=dry_run)
         _read_home(database, home, recovery, progress, dry_run=dry_run, read_data=read_data)
+        for run in runs.every(database):
+            labels.restore(database, home, run)
         return recovery
 
 

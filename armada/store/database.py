@@ -161,6 +161,15 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     # The last root of this run that this home wiped: what was on it is removed, not merely out of reach.
     "ALTER TABLE runs ADD COLUMN wiped_root TEXT",
+    # What the user wrote about a run at home (store/labels.py). `tags` is a JSON list; times are Unix seconds.
+    """
+    ALTER TABLE runs ADD COLUMN "group" TEXT;
+    ALTER TABLE runs ADD COLUMN tags TEXT NOT NULL DEFAULT '[]';
+    ALTER TABLE runs ADD COLUMN note TEXT;
+    ALTER TABLE runs ADD COLUMN noted_at REAL;
+    ALTER TABLE runs ADD COLUMN starred_at REAL;
+    ALTER TABLE runs ADD COLUMN archived_at REAL
+    """,
 )
 
 

@@ -27,7 +27,7 @@ _TABLES = (
     *("operations", "notifications"),
 )
 _OF_RUNS = ("transitions", "events", "series", "checkpoints", "run_sync")
-_JSON = {"runs": ("spec", "gpus"), "hosts": ("facts", "forecast"), "operations": ("argv",), "events": ("data",)}
+_JSON = {"runs": ("spec", "gpus", "tags"), "hosts": ("facts", "forecast"), "operations": ("argv",), "events": ("data",)}
 
 
 def salvage(source: Path, target: Database) -> dict[str, int]:
@@ -121,7 +121,7 @@ def _is_sane(table: str, row: dict[str, Any]) -> bool:
             value = json.loads(row[name])
         except (TypeError, ValueError, RecursionError):
             return False
-        if not isinstance(value, list if name in {"gpus", "argv"} else dict):
+        if not isinstance(value, list if name in {"gpus", "tags", "argv"} else dict):
             return False
     return True
 

@@ -6,11 +6,12 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from armada.config.checkpoints import Checkpoint, Count, ResumeSettings
 from armada.config.documents import Document, Location, shown
 from armada.config.files import Files
+from armada.config.labels import GROUP, MOST_TAGS, TAG, group_problem, tag_problem
 from armada.config.near_paths import near_path
 from armada.config.requirements import Requirement
 from armada.config.schedulers import Duration, Line, Size
@@ -20,6 +21,7 @@ from armada.config.settings import (
     FilledText,
     SchemaPart,
     Settings,
+    Text,
     VariableName,
     problem,
     shaped,
@@ -30,6 +32,22 @@ from armada.config.tasks.registry import tasks_with
 from armada.config.training import Data
 from armada.errors import ConfigError
 from armada.units import DURATION, duration_s
+
+
+def _tag(text: str) -> str:
+    if (wrong := tag_problem(text)) is not None:
+        raise problem(wrong)
+    return text
+
+
+def _group(text: str) -> str:
+    if (wrong := group_problem(text)) is not None:
+        raise problem(wrong)
+    return text
+
+
+TagName = Annotated[Text, AfterValidator(_tag), shaped(TAG)]
+GroupName = Annotated[Text, AfterValidator(_group), shaped(GROUP)]
 
 StallAfter = Annotated[FilledText, shaped(re.compile(f"never|{DURATION.pattern}"), blanks=True)]
 
@@ -119,6 +137,10 @@ class Experiment(Settings):
     """How often the daemon resumes it by itself after its host was restarted or its supervisor killed; a batch system does that anyway."""
     sync: SyncSettings = SyncSettings()
     """What comes home, how often, how fast."""
+    group: GroupName | None = None
+    """Group of runs that the run is listed with, such as a sweep. Home alone knows it; it changes nothing of the run."""
+    tags: Annotated[tuple[TagName, ...], Field(strict=False, max_length=MOST_TAGS)] = ()
+    """Words to find the run by: `[arc, baseline]`. Home alone knows them; they change nothing of the run."""
     origin: Path | None = Field(default=None, exclude=True, repr=False)
     places: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
     """`file:line` (or the override) of every key that was written."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from armada.config import labels
 from armada.config.profiles import load_profile
 from armada.config.tasks.experiment import Experiment
 from armada.errors import PreflightRefused
@@ -296,7 +297,7 @@ class Task(ABC, Generic[S]):
 
     def recorded(self) -> dict[str, object]:
         """spec["experiment"]: the experiment as written."""
-        recorded: dict[str, object] = json.loads(self.settings.model_dump_json())
+        recorded: dict[str, object] = json.loads(self.settings.model_dump_json(exclude=set(labels.KEYS)))
         return recorded
 
     @abstractmethod

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from armada.store.runs import DERIVED, LOSS_NOT_FINITE, Run
+from armada.store.runs import DERIVED, LOSS_NOT_FINITE, Run, read_tags
 
 if TYPE_CHECKING:
     import sqlite3
@@ -17,8 +17,8 @@ Values = tuple[Any, ...]
 """A run's row as stored, cheap to compare with the previous one; `as_run` converts it to a `Run`."""
 
 _FIELDS = [name for name in Run.__slots__ if name not in DERIVED]
-_COLUMNS = ", ".join([*(f"r.{name}" for name in _FIELDS), LOSS_NOT_FINITE])
-_RUN_ID, _GPUS = _FIELDS.index("run_id"), _FIELDS.index("gpus")
+_COLUMNS = ", ".join([*(f'r."{name}"' for name in _FIELDS), LOSS_NOT_FINITE])
+_RUN_ID, _GPUS, _TAGS = (_FIELDS.index(name) for name in ("run_id", "gpus", "tags"))
 _MOST_PARAMETERS = 500
 """SQLite limits the number of `?` in a statement."""
 
@@ -40,6 +40,7 @@ def as_run(values: Values) -> Run:
     """Convert a row to a `Run`, without the values counted from other tables."""
     *fields, loss_not_finite = values
     fields[_GPUS] = tuple(json.loads(fields[_GPUS]))
+    fields[_TAGS] = read_tags(fields[_TAGS])
     run = Run(*fields)
     return run if loss_not_finite is None else dataclasses.replace(run, loss_not_finite=loss_not_finite)
 

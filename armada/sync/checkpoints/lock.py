@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from armada.foundation.locks import FileLock
+from armada.paths import LABELS_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +40,8 @@ def leave(folder: Path) -> None:
     with contextlib.suppress(OSError):  # checkpoints or outputs stay
         (folder / ".lock").unlink()
         folder.rmdir()
+        if [path.name for path in folder.parent.iterdir()] == [LABELS_FILE]:
+            (folder.parent / LABELS_FILE).unlink()
         folder.parent.rmdir()
     with contextlib.suppress(OSError):  # if nothing stays, the folder is gone; otherwise `store check` reads this file
         (folder.parent / FORGOTTEN).touch(mode=0o600)

@@ -1,0 +1,122 @@
+"""Filter expressions on the command line: `ps EXPR` and `--where EXPR`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from armada.filters.expression import Filter, compile_filter
+from armada.filters.keys import PRICED, Subject, Vocabulary, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from armada.cli.context import Context
+    from armada.filters.keys import Key
+    from armada.store.queries.facts import Value
+    from armada.store.runs import Run
+
+
+class RunFacts:
+    """What filters and columns may ask of runs; each part is read on first use.
+
+    Args:
+        context: The command's.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._now = time.time()
+
+    @cached_property
+    def _paths(self) -> Mapping[str, tuple[str, ...]]:
+        from armada.store.queries import facts
+
+        return facts.setting_paths(self._context.database)
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        from armada.store.queries import facts
+
+        return Vocabulary(frozenset(self._paths), facts.metric_names(self._context.database), declared_settings)
+
+    @cached_property
+    def _prices(self) -> Mapping[str, float | None]:
+        return {name: host.price_per_hour for name, host in self._context.hosts().items()}
+
+    def key(self, word: str) -> Key:
+        """Find a key by its name.
+
+        Raises:
+            UnknownKey: No run has it.
+        """
+        return resolve(word, lambda: self._vocabulary)
+
+    def filter(self, text: str) -> Filter:
+        """Compile a filter.
+
+        Raises:
+            FilterError: It is wrong.
+        """
+        return compile_filter(text, lambda: self._vocabulary)
+
+    def subjects(self, runs: Sequence[Run], keys: Iterable[Key]) -> list[Subject]:
+        """Return runs with what the keys need of them, in the same order."""
+        asked = list(keys)
+        names = {key.name for key in asked}
+        found = self._facts(runs, asked)
+        prices = self._prices if names & PRICED else {}
+        troubles = self._troubles(runs) if names & {"trouble", "is"} else {}
+        nothing: dict[str, Value] = {}
+        return [
+            Subject(run, self._now, prices.get(run.host), troubles.get(run.run_id), found.get(run.run_id, nothing))
+            for run in runs
+        ]
+
+    def _facts(self, runs: Sequence[Run], keys: Sequence[Key]) -> Mapping[str, Mapping[str, Value]]:
+        from armada.store.queries import facts
+
+        asked = [key for key in keys if key.source != "run"]
+        if not asked:
+            return {}
+        some = {run.run_id for run in runs} if len(runs) <= 100 else None
+        paths = self._paths if any(key.source == "setting" for key in asked) else {}
+        return facts.read_facts(self._context.database, asked, paths, some)
+
+    def _troubles(self, runs: Sequence[Run]) -> dict[str, str]:
+        """Why runs need the user, as the dashboard says it."""
+        from armada.store import run_sync
+        from armada.tui.reading import trouble
+        from armada.tui.snapshot import RECENT_S
+
+        syncs = run_sync.every(self._context.database)
+        found: dict[str, str] = {}
+        for run in runs:
+            sync = syncs.get(run.run_id)
+            failing = (sync.reason or "no reason") if sync is not None and sync.failing_since is not None else None
+            urgent = self._now < (run.ended_at or run.created_at) + RECENT_S
+            if (words := trouble(run, failing, urgent=urgent)) is not None:
+                found[run.run_id] = words
+        return found
+
+
+def declared_settings() -> list[str]:
+    """Return every key that an experiment can have. Loading the models takes 0.2 s."""
+    from armada.config.candidates import settings
+
+    return [word.removesuffix("=") for word in settings("")]
+
+
+def matching(facts: RunFacts, wanted: Filter, runs: Sequence[Run]) -> list[Run]:
+    """Return the runs that pass a filter. Archived ones pass only a filter that names them."""
+    shown = runs if wanted.names_archive else [run for run in runs if not run.is_archived]
+    return [subject.run for subject in facts.subjects(shown, wanted.keys) if wanted.matches(subject)]
+
+
+def say_no_match(text: str) -> None:
+    """Say on standard error that no run passes a filter."""
+    from armada.foundation.sanitize import sanitize_line
+
+    sys.stderr.write(f"armada: no run matches {sanitize_line(text, 200)}\n")

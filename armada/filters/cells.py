@@ -1,0 +1,58 @@
+"""Show the value of a key in a table's cell."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+from armada.foundation.sanitize import sanitize_line
+from armada.units import amount, span
+
+if TYPE_CHECKING:
+    from armada.filters.keys import Key, Subject
+
+LONGEST = 60
+MOST_COLUMNS = 30
+
+
+def is_number(key: Key) -> bool:
+    """Whether the values of a key are aligned to the right."""
+    return key.kind in ("number", "duration", "size")
+
+
+def cell(key: Key, subject: Subject) -> str:
+    """Return the value of a key for a run, in one line; empty if it is not known."""
+    value = key.read(subject)
+    if value in (None, (), ""):
+        return ""
+    if isinstance(value, tuple):
+        return sanitize_line(", ".join(_plain(each) for each in value), LONGEST)
+    if isinstance(value, str):
+        return sanitize_line(value, LONGEST)
+    if key.kind == "flag":
+        return "yes" if value else ""
+    if key.kind == "duration":
+        return span(value)
+    if key.kind == "size":
+        return amount(value)
+    if key.kind == "moment":
+        return _moment(value)
+    if key.name in ("cost", "price"):
+        return f"${value:,.2f}"
+    if key.name == "progress":
+        return f"{value:.0%}"
+    return _plain(value)
+
+
+def _plain(value: str | float) -> str:
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.4g}" if value != int(value) or abs(value) >= 1e6 else f"{value:.0f}"
+    return str(value)
+
+
+def _moment(value: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(value))
+    except (OverflowError, ValueError, OSError):
+        return ""

@@ -1,0 +1,242 @@
+"""The keys of filters and columns: facts of a run, settings of its experiment, and its metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from armada.filters.values import Kind
+    from armada.store.runs import Run
+
+Scalar: TypeAlias = str | int | float
+Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
+"""What a key holds for one run: None if it is not known, a tuple if there may be several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A run, with what a filter or a column may ask about it.
+
+    Attributes:
+        run: As the store has it.
+        now: Unix time.
+        price: Of its host, per hour; None if it has none.
+        trouble: Why it needs the user; None if it does not.
+        facts: Settings and metrics by `Key.name`, as far as they were asked for.
+    """
+
+    run: Run
+    now: float
+    price: float | None = None
+    trouble: str | None = None
+    facts: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def lasted_s(self) -> float | None:
+        """Seconds that it has been on its host; None before that."""
+        run = self.run
+        return None if run.started_at is None else max(0.0, (run.ended_at or self.now) - run.started_at)
+
+    @property
+    def cost(self) -> float | None:
+        lasted_s = self.lasted_s
+        return None if self.price is None or lasted_s is None else self.price * lasted_s / 3600
+
+
+Source = Literal["run", "setting", "metric"]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Something that a run has.
+
+    Attributes:
+        name: As resolved: `state`, `train.learning_rate`, `min(eval_loss)`.
+        kind: How its values are compared and shown.
+        read: Reads the value.
+        source: Where it comes from.
+        series: Of a metric, its name.
+        of_series: Of a metric, which of its values.
+    """
+
+    name: str
+    kind: Kind
+    read: Callable[[Subject], Value]
+    source: Source = "run"
+    series: str = ""
+    of_series: str = "last"
+
+
+def _since(moment: float | None, now: float) -> float | None:
+    return None if moment is None else max(0.0, now - moment)
+
+
+def _states(subject: Subject) -> tuple[str, ...]:
+    run = subject.run
+    found = {
+        "trouble": subject.trouble is not None,
+        "ended": run.ended,
+        "active": not run.ended,
+        "starred": run.starred_at is not None,
+        "archived": run.is_archived,
+        "unreachable": run.unreachable_since is not None and not run.ended,
+    }
+    return tuple(name for name, holds in found.items() if holds)
+
+
+_RUN: dict[str, tuple[Kind, Callable[[Subject], Value]]] = {
+    "id": ("text", lambda s: s.run.run_id),
+    "name": ("text", lambda s: s.run.name),
+    "host": ("text", lambda s: s.run.host),
+    "state": ("text", lambda s: s.run.state),
+    "reason": ("text", lambda s: s.run.reason),
+    "message": ("text", lambda s: s.run.message),
+    "task": ("text", lambda s: s.run.task),
+    "experiment": ("text", lambda s: s.run.experiment),
+    "phase": ("text", lambda s: s.run.phase),
+    "note": ("text", lambda s: s.run.note),
+    "group": ("word", lambda s: s.run.group),
+    "tag": ("word", lambda s: s.run.tags),
+    "is": ("text", _states),
+    "starred": ("flag", lambda s: s.run.starred_at is not None),
+    "archived": ("flag", lambda s: s.run.is_archived),
+    "ended": ("flag", lambda s: s.run.ended),
+    "active": ("flag", lambda s: not s.run.ended),
+    "trouble": ("flag", lambda s: s.trouble is not None),
+    "loss": ("number", lambda s: s.run.loss),
+    "step": ("number", lambda s: s.run.step),
+    "steps": ("number", lambda s: s.run.total_steps),
+    "progress": ("number", lambda s: s.run.step / s.run.total_steps if s.run.step and s.run.total_steps else None),
+    "speed": ("number", lambda s: s.run.tokens_per_s),
+    "gpus": ("number", lambda s: len(s.run.gpus) if s.run.started_at is not None else None),
+    "attempt": ("number", lambda s: s.run.attempt),
+    "exit_code": ("number", lambda s: s.run.exit_code),
+    "checkpoints": ("number", lambda s: s.run.checkpoints_home),
+    "cost": ("number", lambda s: s.cost),
+    "price": ("number", lambda s: s.price),
+    "age": ("duration", lambda s: _since(s.run.created_at, s.now)),
+    "lasted": ("duration", lambda s: s.lasted_s),
+    "eta": ("duration", lambda s: s.run.eta_s),
+    "seen": ("duration", lambda s: _since(s.run.observed_at, s.now)),
+    "log": ("size", lambda s: s.run.log_size_bytes),
+    "created": ("moment", lambda s: s.run.created_at),
+    "started": ("moment", lambda s: s.run.started_at),
+    "finished": ("moment", lambda s: s.run.ended_at),
+}
+RUN_KEYS = {name: Key(name, kind, read) for name, (kind, read) in _RUN.items()}
+"""The facts of a run, by name."""
+
+FLAGS = frozenset(name for name, key in RUN_KEYS.items() if key.kind == "flag")
+"""Keys that are also conditions of their own: `starred`."""
+
+PRICED = frozenset({"cost", "price"})
+TIMED = frozenset({"age", "lasted", "eta", "seen", "cost"})
+"""Keys whose values change while the store does not."""
+
+ALIASES = {
+    "run": "id", "run_id": "id", "tags": "tag", "notes": "note", "best": "min(eval_loss)",
+    "tok/s": "speed", "tokens_per_s": "speed", "total_steps": "steps", "duration": "lasted", "runtime": "lasted", "home": "checkpoints",
+}  # fmt: skip
+
+SETTING_ALIASES = {"lr": "train.learning_rate"}
+"""The same for settings, unless a setting has the name itself."""
+
+_SERIES = re.compile(r"(min|max|last)\(([^()]+)\)")
+_COMMON = frozenset({"eval_loss", "grad_norm", "epoch"})
+"""Metrics that are known before the first run has them."""
+
+
+class UnknownKey(Exception):
+    """No run has such a key, or it may mean several; `hint` says what is there."""
+
+    def __init__(self, sentence: str, hint: str | None = None) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The settings and metrics that runs have.
+
+    Attributes:
+        settings: Dotted keys of experiments, without the places in lists: `data.train.path`.
+        metrics: Names of curves.
+        declared: Returns the keys that an experiment may have, if nothing else is known of a key: slow.
+    """
+
+    settings: frozenset[str] = frozenset()
+    metrics: frozenset[str] = frozenset()
+    declared: Callable[[], Iterable[str]] = tuple
+
+
+def resolve(word: str, vocabulary: Callable[[], Vocabulary]) -> Key:
+    """Find what a key means: a fact of the run, a setting, the last part of one setting, or a metric.
+
+    Args:
+        word: As written.
+        vocabulary: Returns what runs have; called only if no fact of a run has this name.
+
+    Raises:
+        UnknownKey: It means nothing, or several things.
+    """
+    word = ALIASES.get(word.casefold(), word)
+    if (known := RUN_KEYS.get(word.casefold())) is not None:
+        return known
+    words = vocabulary()
+    if (found := _SERIES.fullmatch(word)) is not None:
+        name = found[2]
+        if name not in words.metrics | _COMMON | {"loss"}:
+            raise UnknownKey(f"no run has a metric called `{name}`", _near(name, words.metrics | _COMMON))
+        return _metric(name, found[1])
+    if (setting := _setting(word, words.settings)) is not None:
+        return setting
+    if word in words.metrics | _COMMON:
+        return _metric(word, "last")
+    if word in SETTING_ALIASES:
+        return _setting_key(SETTING_ALIASES[word])
+    if (setting := _setting(word, frozenset(words.declared()))) is not None:
+        return setting
+    parts = {key.rpartition(".")[2] for key in words.settings}
+    raise UnknownKey(
+        f"no run has a key called `{word}`",
+        _near(word, {*RUN_KEYS, *ALIASES, *SETTING_ALIASES, *words.settings, *words.metrics, *parts}),
+    )
+
+
+def _setting(word: str, settings: frozenset[str]) -> Key | None:
+    """Find a setting by its key or by the last part of its key.
+
+    Raises:
+        UnknownKey: Several settings end so.
+    """
+    if word in settings:
+        return _setting_key(word)
+    ends = sorted(key for key in settings if key.endswith(f".{word}"))
+    if len(ends) > 1:
+        raise UnknownKey(f"`{word}` may be {', '.join(ends[:-1])} or {ends[-1]}", "write the whole key")
+    return _setting_key(ends[0]) if ends else None
+
+
+def _setting_key(name: str) -> Key:
+    return Key(name, "any", lambda subject: subject.facts.get(name), "setting")
+
+
+def _metric(series: str, of_series: str) -> Key:
+    fact = fact_name(series, of_series)
+    name = series if of_series == "last" else fact
+    return Key(name, "number", lambda subject: subject.facts.get(fact), "metric", series, of_series)
+
+
+def fact_name(series: str, of_series: str) -> str:
+    """The name under which `Subject.facts` holds a metric; no setting has such a name."""
+    return f"{of_series}({series})"
+
+
+def _near(word: str, known: Iterable[str]) -> str | None:
+    near = get_close_matches(word, sorted(known), 3, 0.6)
+    return f"did you mean {' or '.join(near)}?" if near else "docs/how-to/find-runs.md lists the keys"

@@ -1,0 +1,147 @@
+"""Settings and metrics of many runs at once, for filters and columns."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from armada.store.database import Database
+
+Scalar = str | int | float
+Value = Scalar | tuple[Scalar, ...] | None
+SAMPLED = 2000
+"""So many of the newest runs are asked which settings there are."""
+_LONGEST = 300
+"""Longer texts, such as scripts in an argument, are no settings that a person filters by."""
+_MOST_PARAMETERS = 90
+_MOST_SETTINGS = 5000
+_PATH = re.compile(r"\$(?:\.(?:\w+|\"[^\"\\]*\")|\[\d+\])+")
+"""Paths that SQLite reads as it wrote them: a key with a quotation mark in it is none."""
+_PLACE = re.compile(r"\[\d+\]")
+_ROOT = len("$.experiment.")
+
+
+def setting_paths(database: Database) -> dict[str, tuple[str, ...]]:
+    """Return the settings of the newest runs: by dotted key (`data.train.path`), the JSON paths where its values stand."""
+    query = """SELECT DISTINCT t.fullkey FROM (SELECT spec FROM runs ORDER BY created_at DESC LIMIT ?) r,
+               json_tree(CASE WHEN json_valid(r.spec) THEN r.spec ELSE '{}' END, '$.experiment') t
+               WHERE t.atom IS NOT NULL AND length(t.fullkey) < ? LIMIT ?"""
+    found: dict[str, list[str]] = {}
+    for (path,) in database.connection.execute(query, (SAMPLED, _LONGEST, _MOST_SETTINGS)):
+        if not _PATH.fullmatch(path):
+            continue
+        key = _PLACE.sub("", path[_ROOT:]).replace('"', "")
+        if key:
+            found.setdefault(key, []).append(path)
+    return {key: tuple(paths[:_MOST_PARAMETERS]) for key, paths in found.items()}
+
+
+def read_settings(
+    database: Database, paths: Mapping[str, Sequence[str]], run_ids: Iterable[str] | None = None
+) -> dict[str, dict[str, tuple[Scalar, ...]]]:
+    """Return settings by run and key; a run that lacks a setting lacks the key.
+
+    Args:
+        database: The store.
+        paths: The wanted keys with their paths, from `setting_paths`.
+        run_ids: Only of these runs; None for all.
+    """
+    found: dict[str, dict[str, tuple[Scalar, ...]]] = {}
+    for key, places in paths.items():
+        if not places:
+            continue
+        values = ", ".join(["json_extract(spec, ?)"] * len(places))
+        query = f"SELECT run_id, {values} FROM runs WHERE json_valid(spec)"  # noqa: S608  # question marks only
+        for named, *row in _rows(database, query, places, run_ids):
+            run_id = str(named)
+            some = tuple(value for value in row if isinstance(value, str | int | float) and not _is_container(value))
+            if some:
+                found.setdefault(run_id, {})[key] = some
+    return found
+
+
+def _is_container(value: Scalar) -> bool:
+    """Whether it is an object or a list, which SQLite gives as its text, where other runs have one value."""
+    return isinstance(value, str) and value.startswith(("{", "["))
+
+
+def metric_names(database: Database) -> frozenset[str]:
+    """Return the names of all curves."""
+    return frozenset(name for (name,) in database.connection.execute("SELECT DISTINCT name FROM series"))
+
+
+def read_metric(database: Database, name: str, which: str, run_ids: Iterable[str] | None = None) -> dict[str, float]:
+    """Return the newest, lowest or highest value of a metric by run; runs without a finite one are left out.
+
+    The newest takes one look-up a run; the others read every point.
+
+    Args:
+        database: The store.
+        name: The metric.
+        which: `last`, `min` or `max`.
+        run_ids: Only of these runs; None for all.
+    """
+    if which not in ("last", "min", "max"):
+        raise ValueError(which)
+    if which == "last":
+        value = "(SELECT p.value FROM points p WHERE p.series = series.id ORDER BY p.step DESC LIMIT 1)"
+    else:
+        finite = "abs(p.value) <= 1.7976931348623157e308"
+        value = f"(SELECT {which}(p.value) FROM points p WHERE p.series = series.id AND {finite})"  # noqa: S608  # one of two words
+    query = f"SELECT run_id, {value} FROM series WHERE name = ?"  # noqa: S608  # one of three constants
+    rows = _rows(database, query, (name,), run_ids)
+    return {str(run_id): float(found) for run_id, found in rows if isinstance(found, int | float)}
+
+
+class FactKey(Protocol):
+    """A key of a filter or column (`armada.filters.keys.Key`)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def series(self) -> str: ...
+    @property
+    def of_series(self) -> str: ...
+
+
+def read_facts(
+    database: Database,
+    keys: Iterable[FactKey],
+    paths: Mapping[str, Sequence[str]],
+    run_ids: Collection[str] | None = None,
+) -> dict[str, dict[str, Value]]:
+    """Return the settings and metrics that keys name, by run.
+
+    Args:
+        database: The store.
+        keys: Those of other sources are left out.
+        paths: From `setting_paths`.
+        run_ids: Only of these runs; None for all.
+    """
+    asked = list(keys)
+    wanted = {key.name: paths.get(key.name, ()) for key in asked if key.source == "setting"}
+    found: dict[str, dict[str, Value]] = {}
+    for run_id, settings in read_settings(database, wanted, run_ids).items():
+        found[run_id] = dict(settings)
+    for series, which in {(key.series, key.of_series) for key in asked if key.source == "metric"}:
+        for run_id, value in read_metric(database, series, which, run_ids).items():
+            found.setdefault(run_id, {})[f"{which}({series})"] = value
+    return found
+
+
+def _rows(
+    database: Database, query: str, values: Sequence[str], run_ids: Iterable[str] | None
+) -> Iterable[Sequence[object]]:
+    if run_ids is None:
+        yield from database.connection.execute(query, tuple(values))
+        return
+    wanted = sorted(run_ids)
+    for start in range(0, len(wanted), _MOST_PARAMETERS):
+        some = wanted[start : start + _MOST_PARAMETERS]
+        where = f" AND run_id IN ({', '.join('?' * len(some))})"
+        yield from database.connection.execute(query + where, (*values, *some))
