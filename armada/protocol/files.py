@@ -218,13 +218,19 @@ class Dated(Message):
 
 
 class EnvironmentReady(Message):
-    """envs/<key>/READY: an environment is complete."""
+    """envs/<key>/READY: an environment is complete.
+
+    `built_on`: the hostname of the machine that built or unpacked it. `origin`: the hostname of the machine that it was
+    sent from.
+    """
 
     key: EnvironmentKey
     python: Text
     time: UnixTime
     freeze: Text | None
     notes: Annotated[Many[Line], MAY_MISS] = ()
+    built_on: Annotated[Text | None, MAY_MISS] = None
+    origin: Annotated[Text | None, MAY_MISS] = None
 
 
 class CheckpointWatch(Message):

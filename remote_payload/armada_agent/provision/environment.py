@@ -1,9 +1,10 @@
 """Build Python environments with uv, once per key. READY is written last; without it an environment is rebuilt."""
 
-import json
 import os
 import re
+import shlex
 import shutil
+import socket
 import sys
 import time
 from typing import Any, Dict, List, Mapping, Optional
@@ -11,17 +12,14 @@ from typing import Any, Dict, List, Mapping, Optional
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files, parameters
 from armada_agent.foundation.session import Call
-from armada_agent.host import setup_lines, trust
-from armada_agent.paths import list_folder
-from armada_agent.provision import flash_attention, pip_configuration, uv
+from armada_agent.host import mounts, setup_lines, trust
+from armada_agent.provision import build_claim, environment_folder, flash_attention, pip_configuration, uv
 
-_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _PYTHON = re.compile(r"[A-Za-z0-9<>=!~*./][A-Za-z0-9<>=!~*., _+@/-]{0,255}")  # a version for uv, not an option
 _INDEX = re.compile(r"https://[A-Za-z0-9][A-Za-z0-9._:/~-]{0,300}")
 _VERSION = re.compile(r"\d+(\.\d+)+(\.post\d+)?")
 _WHEEL = re.compile(r"(https|file)://[A-Za-z0-9._:/~{}+%-]{1,500}\.whl")
 _SOURCES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_FIND_LINKS", "UV_NO_INDEX", "UV_TORCH_BACKEND")
-_READY = "READY"
 _SHOWN_LINES = 20
 
 
@@ -31,18 +29,12 @@ def report(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     Raises:
         AgentError: `environment`: another user could have changed a ready one.
     """
-    conditions = {key: _condition(call.root, _checked_key(key)) for key in parameters.sequence(params, "keys")}
+    keys = [environment_folder.checked_key(key) for key in parameters.sequence(params, "keys")]
+    conditions = {key: environment_folder.condition(call.root, key) for key in keys}
     for key, condition in conditions.items():
         if condition == "ready":
-            trust.require_environment(_folder(call.root, key))
+            trust.require_environment(environment_folder.locate(call.root, key))
     return conditions
-
-
-def list_all(root: str) -> Dict[str, str]:
-    """Return what `report` returns, for every environment on this host."""
-    names = {name[:-5] if name.endswith(".lock") else name for name in list_folder(os.path.join(root, "envs"))}
-    conditions = {name: _condition(root, name) for name in sorted(names) if _KEY.fullmatch(name)}
-    return {name: condition for name, condition in conditions.items() if condition != "absent"}
 
 
 def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -52,7 +44,7 @@ def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `environment`, with the end of uv's output.
     """
     begun = time.monotonic()
-    key = _checked_key(params.get("key"))
+    key = environment_folder.checked_key(params.get("key"))
     python = parameters.text(params, "python")
     if not _PYTHON.fullmatch(python):
         raise AgentError("bad_request", "%.100r is not a version of Python" % python)
@@ -71,23 +63,28 @@ def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         _check_flash_attention(wanted)
     outcome = "ready"
     setup_lines.apply()
-    if _status(call.root, key) != "ready":
-        os.makedirs(os.path.join(call.root, "envs"), mode=0o700, exist_ok=True)
-        lock = _wait_for_lock(call, key)
-        try:
-            if _status(call.root, key) != "ready":
-                _Build(call, key, lock, torch_index, constraints).run(python, requirements, optional, wanted)
+    if environment_folder.status(call.root, key) != "ready":
+        with build_claim.hold(call, key) as claim:
+            if environment_folder.status(call.root, key) != "ready":
+                _Build(call, key, claim, torch_index, constraints).run(python, requirements, optional, wanted)
                 outcome = "built"
-        finally:
-            os.close(lock)
-    folder = _folder(call.root, key)
+    return describe(call.root, key, outcome, time.monotonic() - begun)
+
+
+def describe(root: str, key: str, outcome: str, seconds: float) -> Dict[str, Any]:
+    """Return the answer about a finished environment.
+
+    Raises:
+        AgentError: `environment`: another user could have changed it.
+    """
+    folder = environment_folder.locate(root, key)
     trust.require_environment(folder)
-    ready = files.read_json(os.path.join(folder, _READY)) or {}
+    ready = environment_folder.read_ready(folder)
     return {
         "outcome": outcome,
         "path": folder,
-        "python": os.path.join(folder, "bin", "python"),
-        "seconds": time.monotonic() - begun,
+        "python": environment_folder.python_of(folder),
+        "seconds": seconds,
         "freeze": ready.get("freeze"),
         "notes": [note for note in ready.get("notes") or [] if isinstance(note, str)],
     }
@@ -99,12 +96,13 @@ def find_python(root: str, key: Any) -> str:
     Raises:
         AgentError: `environment`: it is not ready.
     """
-    if _status(root, _checked_key(key)) != "ready":
+    if environment_folder.status(root, environment_folder.checked_key(key)) != "ready":
         raise AgentError(
             "environment", "environment %s is not ready" % key, "launch again; armada then builds it first"
         )
-    trust.require_environment(_folder(root, str(key)))
-    return os.path.join(_folder(root, str(key)), "bin", "python")
+    folder = environment_folder.locate(root, str(key))
+    trust.require_environment(folder)
+    return environment_folder.python_of(folder)
 
 
 def compose_environment(
@@ -135,26 +133,49 @@ def compose_environment(
     return environment
 
 
+def refuse_others(root: str, key: str) -> None:
+    """Refuse to delete an environment that another machine finished, and whose Python only this one lacks.
+
+    Raises:
+        AgentError: `environment`.
+    """
+    folder = environment_folder.locate(root, key)
+    ready = environment_folder.read_ready(folder)
+    builder = ready.get("built_on")
+    if not ready.get("key") or not isinstance(builder, str) or builder == socket.gethostname():
+        return
+    python = environment_folder.python_of(folder)
+    if not os.path.islink(python) or not mounts.is_shared(mounts.find(folder)):
+        return
+    message = "environment %s was built on %.100s, which shares this root; its Python, %s, is not on this machine"
+    hint = "install that Python here, or give this host a `root` of its own; if that machine is gone: rm -rf %s"
+    raise AgentError("environment", message % (key, builder, os.readlink(python)), hint % shlex.quote(folder))
+
+
 class _Build:
     """One attempt to build one environment.
 
     Args:
         call: The request that it answers.
         key: The environment's key.
-        lock: Descriptor of its lock. Children keep it open, so that no second build starts while a child outlives the
-            agent.
+        claim: The right to build it.
         torch_index: See `compose_environment`.
         constraints: Versions that all packages must match.
     """
 
     def __init__(
-        self, call: Call, key: str, lock: int, torch_index: Optional[str], constraints: Optional[str] = None
+        self,
+        call: Call,
+        key: str,
+        claim: build_claim.Claim,
+        torch_index: Optional[str],
+        constraints: Optional[str] = None,
     ) -> None:
         self._call = call
         self._key = key
-        self._lock = lock
-        self._folder = _folder(call.root, key)
-        self._python = os.path.join(self._folder, "bin", "python")
+        self._claim = claim
+        self._folder = environment_folder.locate(call.root, key)
+        self._python = environment_folder.python_of(self._folder)
         self._environment = compose_environment(call.root, os.environ, sys.prefix, torch_index)
         self._constraints = constraints
 
@@ -163,6 +184,7 @@ class _Build:
     ) -> None:
         installer = uv.obtain(self._call.root, self._call.session.children, self._call.progress)
         if os.path.isdir(self._folder):
+            refuse_others(self._call.root, self._key)
             self._call.progress("removing a half-built environment")
             shutil.rmtree(self._folder)
         self._do([installer, "venv", "--python", python, self._folder])
@@ -184,8 +206,10 @@ class _Build:
             "time": time.time(),
             "freeze": pip_configuration.hide_passwords("\n".join(freeze)),
             "notes": [pip_configuration.hide_passwords(note) for note in notes],
+            "built_on": socket.gethostname(),
         }
-        files.write_json(os.path.join(self._folder, _READY), ready)
+        self._claim.require()
+        files.write_json(os.path.join(self._folder, environment_folder.READY), ready)
 
     def _add_optional(self, install: List[str], optional: str) -> List[str]:
         """Install optional packages that make trainings faster if the host's index has them; otherwise continue without them."""
@@ -228,7 +252,7 @@ class _Build:
                     self._call.progress(said[-1][:500])
 
         code = self._call.session.children.run(
-            argv, dict(self._environment, **(variables or {})), take, inherit=[self._lock]
+            argv, dict(self._environment, **(variables or {})), take, inherit=[self._claim.lock]
         )
         if code:
             raise _explain(argv, code, said)
@@ -258,50 +282,3 @@ def _explain(argv: List[str], code: int, said: List[str]) -> AgentError:
     if "venv" in argv and "No interpreter found" in words:
         hint = "install that Python on the host, or name another in the profile's environment"
     return AgentError("environment", "%s failed with exit code %d:\n%s" % (" ".join(argv[:3]), code, words), hint)
-
-
-def _wait_for_lock(call: Call, key: str) -> int:
-    path = os.path.join(call.root, "envs", key + ".lock")
-    lock = files.lock(path, timeout_s=0)
-    if lock is None:
-        call.progress("another build is running")
-    while lock is None:
-        lock = files.lock(path, timeout_s=5.0)
-    return lock
-
-
-def _condition(root: str, key: str) -> str:
-    status = _status(root, key)
-    building = status != "ready" and files.is_locked(os.path.join(root, "envs", key + ".lock"))
-    return "building" if building else status
-
-
-def _status(root: str, key: str) -> str:
-    folder = _folder(root, key)
-    if not os.path.isdir(folder):
-        return "absent"
-    # Its interpreter links to the host's Python, which an upgrade there can delete.
-    usable = os.access(os.path.join(folder, "bin", "python"), os.X_OK)
-    return "ready" if usable and _is_ready(os.path.join(folder, _READY)) else "partial"
-
-
-def _is_ready(path: str) -> bool:
-    return bool(_load_json(path).get("key"))
-
-
-def _load_json(path: str) -> Dict[str, Any]:
-    try:
-        value = json.loads(files.read_text(path) or "{}")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _folder(root: str, key: str) -> str:
-    return os.path.join(root, "envs", key)
-
-
-def _checked_key(key: Optional[object]) -> str:
-    if not isinstance(key, str) or not _KEY.fullmatch(key) or key.endswith(".lock"):
-        raise AgentError("bad_request", "%.100r is not an environment's key" % (key,))
-    return key

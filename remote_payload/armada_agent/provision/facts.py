@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from armada_agent.foundation import process_identity
 from armada_agent.foundation.session import Call
 from armada_agent.host import gpu_tickets, gpus, job_variables, limits, processes, roots, setup_lines, trust
-from armada_agent.provision import environment, uv
+from armada_agent.provision import environment_folder, uv
 
 
 def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
@@ -40,7 +40,7 @@ def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
         "disk": {"total_bytes": disk.f_blocks * disk.f_frsize, "free_bytes": disk.f_bavail * disk.f_frsize},
         "gpus": _gpus(),
         "queue": {"waiting": gpu_tickets.waiting(call.root)},
-        "environments": environment.list_all(call.root),
+        "environments": environment_folder.list_all(call.root),
         "tools": {
             "rsync": _version(["rsync", "--version"]),
             "git": _version(["git", "--version"]),
