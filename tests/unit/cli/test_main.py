@@ -71,6 +71,8 @@ def test_a_word_that_is_no_command_is_answered_with_a_near_one_only(
             "unrecognized arguments: --gracee=3\n  → did you mean --grace? armada stop --help",
         ),
         (["ps", "a", "b"], "unrecognized arguments: a b\n  → armada ps --help"),
+        (["ps", "--hos", "box"], "unrecognized arguments: --hos box\n  → did you mean --host? armada ps --help"),
+        (["stop", "a", "--g=0"], "unrecognized arguments: --g=0\n  → did you mean --grace? armada stop --help"),
         (["ps", "--colour"], "unrecognized arguments: --colour\n  → armada ps --help"),
     ],
 )
