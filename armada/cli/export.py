@@ -154,7 +154,12 @@ def _export_checkpoint(options: argparse.Namespace) -> int:
         return 0
     what = f"checkpoint-{subject.checkpoint.step} of {subject.run.run_id}"
     files = f"{counted(len(subject.files), 'file')}, {amount(subject.size_bytes)}"
-    reporter.stage("exported", f"{what} to {place} ({files}, every byte verified)")
+    before = " before the conversion" if converter is not None else ""
+    reporter.stage("exported", f"{what} to {place} ({files}, every byte verified{before})")
+    if converter is not None:
+        made = Path(place) / f"{Path(place).name}.gguf"
+        words = f"made by {sanitize_line(Path(converter[-1]).name, 60)}; armada cannot verify what it says"
+        reporter.stage("gguf", f"{made} ({amount(made.stat().st_size)}, {words})")
     if left := [name for name in subject.left_out if name != CARD]:
         names = ", ".join(sanitize_line(name, 60) for name in left[:4])
         reporter.stage("left out", f"{names}{', …' if len(left) > 4 else ''} (--all exports what a training needs)")

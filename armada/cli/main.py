@@ -88,7 +88,8 @@ class _Parser(argparse.ArgumentParser):
     """Argparse, leaving through our own errors so that there is one way out."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(add_help=False, **settings)
+        # Otherwise `--to` would be `--total` until an option called --together exists.
+        super().__init__(add_help=False, allow_abbrev=False, **settings)
         self.add_argument("-h", "--help", action="help", help="Show this help and exit")
         self._mixes = False
 
@@ -192,13 +193,15 @@ def _unknown(parser: argparse.ArgumentParser, options: argparse.Namespace, left:
         groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # noqa: SLF001
         parser = next((each.choices[word] for each in groups if word in each.choices), parser)
     known = [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001 - no public name
-    near = nearest(left[0].partition("=")[0], known) if left[0].startswith("--") else None
+    typed = left[0].partition("=")[0]
+    begun = next((flag for flag in sorted(known) if len(typed) > len("--") and flag.startswith(typed)), None)
+    near = begun or nearest(typed, known) if typed.startswith("--") else None
     hint = f"did you mean {near}? {parser.prog} --help lists all" if near else f"{parser.prog} --help"
     return UsageError(f"unrecognized arguments: {' '.join(left)}", hint=hint)
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    """Whether `--json` is among the words, also shortened as argparse takes it. What follows `--` is another program's."""
+    """Whether `--json` is among the words, also shortened, as it was taken once. What follows `--` is another program's."""
     own = itertools.takewhile(lambda word: word != "--", arguments)
     return any(len(word) > 2 and "--json".startswith(word) for word in own)
 

@@ -18,6 +18,7 @@ from armada.units import counted
 if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
+    from armada.config.hosts import Host
     from armada.foundation.progress import Progress
     from armada.rpc.session import HostSession
     from armada.store.operations import Operation
@@ -30,9 +31,9 @@ WIPED = "wiped"
 def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     release = verbs.add_parser(
         "release",
-        help="Check whether a host can be destroyed",
-        description="List what would be lost if you destroyed the host. Exits with 0 if nothing, with 8 "
-        "otherwise. Deletes the secrets on the host.",
+        help="Check whether a host can be destroyed, or left",
+        description="List what would be lost if you destroyed the host, or deleted your files on a cluster. Exits with 0 "
+        "if nothing, with 8 otherwise. Deletes the secrets on the host.",
     )
     add_host_name(release)
     release.add_argument("--drain", action="store_true", help="Bring everything home first")
@@ -59,6 +60,7 @@ def _release(options: argparse.Namespace) -> int:
     from armada.provision.admission import begin_clearing, putting
     from armada.sync.context import HostContext
     from armada.sync.release.judge import judge_host, losses, settle_stopped
+    from armada.verdicts.release import may_go, must_stay
 
     context = Context()
     host = context.host(options.name)
@@ -72,7 +74,7 @@ def _release(options: argparse.Namespace) -> int:
         context.session(host.name, patience_s=20) as session,
     ):
         if (wiped_by := _wiped_since(context, host.name, wipes)) is not None and not options.dry_run:
-            return _say_wiped(host.name, wiped_by, reporter, as_json=options.json)
+            return _say_wiped(host, wiped_by, reporter, as_json=options.json)
         if options.drain and recorded is not None:
             _drain(context, session, recorded.and_tell(reporter))
         if not options.dry_run:
@@ -88,7 +90,7 @@ def _release(options: argparse.Namespace) -> int:
             recorded.step(WIPED)
     if options.json:
         listed = [dataclasses.asdict(item) for item in items]
-        print_json({"host": host.name, "safe": not lost, "items": listed, "wiped": wiped})
+        print_json({"host": host.name, "scheduler": host.scheduler, "safe": not lost, "items": listed, "wiped": wiped})
         return 8 if lost else 0
     for item in items:
         reporter.line(f"{'✗' if item.lost else '·'} {item.run_id}: {item.what}")
@@ -102,9 +104,9 @@ def _release(options: argparse.Namespace) -> int:
         reporter.line(f"deleted there: {', '.join(map(sanitize_line, wiped)) or 'nothing was left'}")
     if lost:
         drain = "" if options.drain else f"; armada hosts release {host.name} --drain brings home what it can"
-        reporter.line(f"{host.name} must not be destroyed yet: everything marked ✗ would be lost{drain}")
+        reporter.line(must_stay(host.name, host.scheduler, "everything marked ✗") + drain)
         return 8
-    reporter.line(f"{host.name} can be destroyed: nothing would be lost")
+    reporter.line(may_go(host.name, host.scheduler))
     return 0
 
 
@@ -148,11 +150,13 @@ def _wiped_since(context: Context, host: str, before: frozenset[str]) -> Operati
     return operations.find(context.database, max(new)) if new else None
 
 
-def _say_wiped(host: str, by: Operation, reporter: Reporter, *, as_json: bool) -> int:
+def _say_wiped(host: Host, by: Operation, reporter: Reporter, *, as_json: bool) -> int:
     if as_json:
-        print_json({"host": host, "safe": True, "items": [], "wiped": []})
+        print_json({"host": host.name, "scheduler": host.scheduler, "safe": True, "items": [], "wiped": []})
     else:
-        reporter.line(f"{host} was just wiped by another armada (process {by.pid}); no files of armada are left there")
+        reporter.line(
+            f"{host.name} was just wiped by another armada (process {by.pid}); no files of armada are left there"
+        )
     return 0
 
 

@@ -188,7 +188,7 @@ SHAPES: Fields = {
     "hosts trust": _TRUSTED,
     "hosts connect": {**_FORMAT, "name": STR, "connected": BOOL, "changed": BOOL},
     "hosts disconnect": {**_FORMAT, "name": STR, "connected": BOOL, "changed": BOOL},
-    "hosts release": {**_FORMAT, "host": STR, "safe": BOOL, "items": [OBJ], "wiped": "array | null"},
+    "hosts release": {**_FORMAT, "host": STR, "scheduler": STR, "safe": BOOL, "items": [OBJ], "wiped": "array | null"},
     "hosts homes": [{
         **_FORMAT, "id": STR, "label": STR, "path": STR, "seen_at": NUM_, "this_one": BOOL,
         "runs": [{"run_id": STR, "not_fetched": INT, "settled": BOOL}],

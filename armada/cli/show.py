@@ -112,6 +112,17 @@ def _say_state(context: Context, run: Run) -> None:
     print(f"  {', '.join(facts)}")
 
 
+def _unreadable_words(run: Run) -> str:
+    """Say what of a run could not be read: lines of its records, or its part of its host's answer."""
+    from armada.monitor.observe import MISFIT
+
+    said = sanitize_line(run.unreadable)
+    if not said.startswith(MISFIT):
+        return f"{counted(run.unreadable_count, 'line')} in its records; the first: {said}"
+    later = run.unreadable_count - 1
+    return said + (f"; and later {counted(later, 'line')} in its records" if later else "")
+
+
 def _say_records(context: Context, run: Run) -> None:
     """Print the run's history, its evaluations, and the room on its host."""
     from armada.store import hosts, metrics, runs
@@ -121,8 +132,7 @@ def _say_records(context: Context, run: Run) -> None:
         why, words = f": {reason}" if reason else "", f" ({sanitize_line(message, 120)})" if message else ""
         print(f"  {stamp}  {state}{why}{words}")
     if run.unreadable_count:
-        lines = counted(run.unreadable_count, "line")
-        print(f"  unreadable {lines} in its records; the first: {sanitize_line(run.unreadable)}")
+        print(f"  unreadable {_unreadable_words(run)}")
     losses = metrics.curve(context.database, run.run_id, "eval_loss")
     if losses:
         print("  eval loss  " + "  ".join(f"{metrics.figure(value)} at {step}" for step, value in losses[-6:]))

@@ -77,6 +77,8 @@ class FileSource(Settings):
     def _is_absolute(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("/", "~/")):
             raise problem(f"must be an absolute path on the host, not {shown(value)}", hint="host:/data/corpus")
+        if value is not None and any(ord(letter) < ord(" ") or letter == "\x7f" for letter in value):
+            raise problem(f"{shown(value)} has a control character", hint="rename it on the host")
         return value
 
     @field_validator("sha256")

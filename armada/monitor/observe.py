@@ -40,6 +40,7 @@ RUNS_PER_QUESTION = 50
 ROOT_AWAY = "root_away"
 REMOVED_WORDS = " while it ran; none of its processes is there, and it is unknown how it ended"
 UNKNOWN_WORDS = "its host shows nothing of it, and an older armada did not note which folder it was put into"
+MISFIT = "its host's answer does not fit"
 GREETING_S = 8.0
 """How long a status of all runs waits for a host's agent to greet, in seconds: seven round trips of 0.6 s, and a slow python3."""
 
@@ -171,7 +172,7 @@ def record_contained(database: Database, run: Run, look: Look | Misfit) -> bool:
     if isinstance(look, Misfit):
         # The run keeps its last known state. This is recorded once, not with every poll.
         if run.unreadable is None:
-            runs.note_unreadable(database, run.run_id, 1, f"its host's answer does not fit: {look.problem}")
+            runs.note_unreadable(database, run.run_id, 1, f"{MISFIT}: {look.problem}")
         return False
     try:
         with database.part():

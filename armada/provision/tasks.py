@@ -69,7 +69,7 @@ def run_tasks(
     Args:
         home: The folders with the pinned keys.
         host: The host. Its agent is not needed.
-        calls: The tasks. One that is named twice counts once.
+        calls: The tasks. One that is named twice counts once, however its file is spelled.
         progress: Receives the tasks' output, line by line.
         named: A person named them: those that armada brings are run in any case, since they look for themselves.
         again: Run them all, seen or not.
@@ -81,7 +81,7 @@ def run_tasks(
         ProvisionFailed: A task failed. Those after it were not started.
         HostUnreachable: Or a subclass. With LinkLost, the current task may have ended or not.
     """
-    calls = list({repr(call): call for call in calls}.values())  # 1 and True are equal, but not the same argument
+    calls = _once(calls)
     if not calls:
         return []
     done: list[TaskOutcome] = []
@@ -99,6 +99,19 @@ def run_tasks(
             else:
                 done.append(_run(process, number, call, progress))
     return done
+
+
+def _once(calls: Sequence[TaskCall]) -> list[TaskCall]:
+    found: dict[tuple[str, str, str], TaskCall] = {}
+    for call in calls:
+        found.setdefault(_identity(call), call)
+    return list(found.values())
+
+
+def _identity(call: TaskCall) -> tuple[str, str, str]:
+    """Return what makes a task the same one: its file, whatever it is called, its name and its arguments."""
+    file = os.path.realpath(call.file) if call.file is not None else ""
+    return file, call.task, repr(call.arguments)  # 1 and True are equal, but not the same argument
 
 
 def _when(at: float) -> str:

@@ -167,6 +167,26 @@ class RunMissing:
     queued: str | None
 
 
+def may_go(host: str, scheduler: str) -> str:
+    """Say that nothing would be lost with a host. A cluster is not the user's to destroy."""
+    if scheduler == "direct":
+        return f"{host} can be destroyed: nothing would be lost"
+    return f"{host}: everything is at home; nothing of yours is needed there"
+
+
+def must_stay(host: str, scheduler: str, what: str) -> str:
+    """Say that something would be lost with a host.
+
+    Args:
+        host: Its name.
+        scheduler: `direct`, or its batch system.
+        what: What would be lost.
+    """
+    if scheduler == "direct":
+        return f"{host} must not be destroyed yet: {what} would be lost"
+    return f"{host}: not everything is at home; {what} would be lost if you deleted your files there"
+
+
 def judge_missing(seen: RunMissing) -> list[Item]:
     """List what may be lost of a run that is not seen on its host."""
     if seen.processes:

@@ -86,9 +86,19 @@ def test_the_run_is_writable_and_contents_and_the_hosts_own_files_are_not(tmp_pa
     assert after(words, "--workdir") == [str(run / "work")]
 
 
-def test_a_path_that_would_be_another_option_of_the_mount_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(AgentError, match="cannot be mounted: it has a comma"):
-        compose(tmp_path / "a,target=/etc", DOCKER)
+def test_a_path_that_would_be_another_option_of_the_mount_is_none(tmp_path: Path) -> None:
+    odd = tmp_path / "a,target=/etc"
+    words, _ = compose(odd, DOCKER)
+    run = odd / "runs" / "box-1"
+    assert f"{run}:{run}" in after(words, "--volume")
+    assert not [mount for mount in after(words, "--mount") if str(odd) in mount]
+
+
+def test_a_path_with_comma_and_colon_is_quoted() -> None:
+    quoted = 'type=bind,"source=/a,b:""c""","target=/a,b:""c""",readonly'
+    assert containers.mount_words('/a,b:"c"', True) == ["--mount", quoted]
+    with pytest.raises(AgentError, match="cannot be mounted: it has a control character"):
+        containers.mount_words("/a\nb", True)
 
 
 def test_no_value_but_one_that_means_something_to_the_tool_is_an_argument(tmp_path: Path) -> None:

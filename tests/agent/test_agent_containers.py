@@ -89,6 +89,18 @@ def test_a_job_runs_in_its_container_and_its_files_are_the_runs(box: Host, tool:
     assert tool.containers() == []
 
 
+@pytest.mark.parametrize("name", ["a,b", 'a"b', "a,target=etc", "a,b:c"])
+def test_a_folder_of_the_host_may_have_any_plain_name(box: Host, tmp_path: Path, name: str) -> None:
+    corpus = tmp_path / name
+    corpus.mkdir()
+    (corpus / "words").write_text("corpus\n")
+    data = [{"content": str(corpus), "name": "corpus", "outside": True}]
+    launch(box, "box-1", "sh", "-c", "cat corpus/words; touch corpus/mine", job={"data": data})
+    assert box.await_end("box-1")["state"] == "failed"
+    assert "corpus" in box.output("box-1").splitlines()
+    assert not (corpus / "mine").exists()
+
+
 def test_a_stopped_container_ends_by_sigterm_and_its_exit_code_is_told(box: Host, tool: ContainerTool) -> None:
     launch(box, "box-2", "sh", "-c", f"trap 'echo saving; exit 7' TERM; {LOOP}")
     eventually(lambda: "up" in box.output("box-2"))

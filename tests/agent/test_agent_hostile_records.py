@@ -29,7 +29,7 @@ from armada.rpc.connection import LINE_LIMIT_BYTES
 from armada.store import runs
 from armada.store.database import Database
 from tests import hostile
-from tests.agent.conversation import spec_of
+from tests.agent.conversation import Host, spec_of
 from tests.answers import look
 from tests.chance import dice
 
@@ -446,3 +446,31 @@ def test_a_manifest_that_a_job_wrote_wrongly_is_given_up_and_the_next_is_finishe
         outbox.look()
     assert outbox.given_up() == [str(bad)]
     assert not (host.hostile / "outbox" / ".new-9").exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "folder"])
+def test_a_line_is_never_appended_to_what_a_job_put_in_the_files_place(tmp_path: Path, kind: str) -> None:
+    other, place = tmp_path / "other", tmp_path / "events.jsonl"
+    other.write_text("somebody's")
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    else:
+        place.symlink_to(other if kind == "link" else tmp_path / "nowhere")
+    files.append_line(str(place), {"seq": 1})
+    files.append_line(str(place), {"seq": 2})
+    assert place.read_text() == '{"seq": 1}\n{"seq": 2}\n'
+    assert not place.is_symlink()
+    assert other.read_text() == "somebody's"
+    assert not (tmp_path / "nowhere").exists()
+    assert len([each for each in tmp_path.iterdir() if ".set-aside-" in each.name]) == 1
+
+
+def test_a_job_that_replaces_its_events_by_a_link_still_ends(this_host: Host, tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("somebody's")
+    this_host.launch(
+        "aside-1", "sh", "-c", f"cd $ARMADA_RUN_DIR; until ln -sfn {tmp_path}/other events.jsonl; do :; done"
+    )
+    assert this_host.await_end("aside-1")["state"] == "succeeded"
+    assert (tmp_path / "other").read_text() == "somebody's"

@@ -108,6 +108,10 @@ def test_a_model_is_converted_before_the_folder_gets_its_name(exporting: Armada)
     assert Path(told["gguf"]).read_bytes() == b"GGUF-my model"
     answer = exporting.run("export", MERGED, "--gguf", "--converter", path.name, "--to", "model")
     assert "\x1b" not in answer.stdout
+    assert "every byte verified before the conversion)" in answer.stdout
+    assert "model.gguf (9 B, made by convert_hf_to_gguf.py; armada cannot verify what it says)" in answer.stdout
+    plain = exporting.run("export", MERGED, "--to", "plain")
+    assert "every byte verified)" in plain.stdout
 
 
 def test_the_converter_on_path_is_found(exporting: Armada) -> None:

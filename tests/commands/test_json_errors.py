@@ -120,8 +120,9 @@ def test_a_damaged_store_is_said_by_every_command_that_looks_for_a_run(armada: A
     assert (code, kind_of(told)) == (2, "StoreDamaged")
 
 
-def test_a_shortened_json_is_one_too(armada: Armada) -> None:
-    assert json.loads(armada.run("show", "nothing", "--js").stdout)["error"]["kind"] == "NotFound"
+def test_a_shortened_json_is_refused_in_json(armada: Armada) -> None:
+    error = json.loads(armada.run("show", "nothing", "--js").stdout)["error"]
+    assert (error["kind"], error["hint"]) == ("UsageError", "did you mean --json? armada show --help lists all")
 
 
 def test_the_words_of_another_program_are_not_armadas(armada: Armada) -> None:

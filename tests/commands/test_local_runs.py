@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -260,3 +262,19 @@ def test_two_armadas_on_one_store_do_not_disturb_each_other(armada: Armada) -> N
     ended = [json.loads(launch.communicate()[0])["state"] for launch in launches]
     assert ended == ["succeeded"] * 4
     assert len(armada.json("ps")) == 4
+
+
+def test_an_answer_that_does_not_fit_is_not_called_a_line_of_its_records(armada: Armada) -> None:
+    run_id = str(armada.json("launch", "--host", "local", armada.command("true"))["run_id"])
+    armada.await_end(run_id)
+    armada.json("show", run_id)
+    store = armada.folder / "home" / "state" / "armada.db"
+    misfit = "its host's answer does not fit: exists: should be a valid boolean"
+    for count, first, said in (
+        (1, misfit, f"unreadable {misfit}\n"),
+        (3, misfit, f"unreadable {misfit}; and later 2 lines in its records\n"),
+        (2, "events.jsonl: not JSON", "unreadable 2 lines in its records; the first: events.jsonl: not JSON\n"),
+    ):
+        with contextlib.closing(sqlite3.connect(store)) as database, database:
+            database.execute("UPDATE runs SET unreadable_count = ?, unreadable = ?", (count, first))
+        assert said in armada.run("show", run_id).stdout

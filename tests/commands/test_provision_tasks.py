@@ -186,6 +186,34 @@ while [ "$1" != nobody ]; do shift; done; shift; exec "$@\"""",
         box.run("hosts", "disconnect", "box")
 
 
+@pytest.mark.parametrize("transport", ["fabric", "openssh"])
+def test_a_command_that_reads_gets_the_end_of_its_input_where_sudo_asks_for_no_password(
+    box: Armada, server: SshServer, transport: str
+) -> None:
+    configure(box, server, transport=transport)
+    server.program(
+        "sudo",
+        f"""printf '%s\n' "$*" >> {server.folder}/sudo; while [ "$1" != nobody ]; do shift; done; shift; exec "$@\"""",
+    )
+    try:
+        words = ("hosts", "provision", "box", "--ask-sudo-password", "fabfile.py:asks_and_reads", "fabfile.py:asks")
+        code, out, err = prompted(box, "open-sesame", *words)
+        assert (code, "read ''\n" in out) == (0, True), err
+        asked = (server.folder / "sudo").read_text().splitlines()
+        assert asked == ["-k -n -u nobody true", "-n -H -u nobody cat", "-n -H -u nobody true"]
+    finally:
+        box.run("hosts", "disconnect", "box")
+
+
+def test_a_file_that_is_spelled_in_two_ways_is_one(box: Armada, server: SshServer) -> None:
+    (box.folder / "same.py").symlink_to("fabfile.py")
+    (box.folder / "deep").mkdir()
+    spelled = ("fabfile.py:once", "./fabfile.py:once", "deep/../fabfile.py:once", "same.py:once")
+    (server.home / "go").touch()
+    assert provision(box, *spelled) == [("fabfile.py:once", "ran")]
+    assert (server.home / "ran").read_text() == "once\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -276,7 +276,7 @@ def test_release_says_what_would_be_lost_then_drains_then_lets_go(
     async def use(pilot: Pilot[None]) -> None:
         await on_host(pilot, "a100-1")
         await pilot.press("r")
-        await sees(pilot, "a100-1 must not be destroyed", "d drain it now")
+        await sees(pilot, "a100-1 must not be destroyed yet", "d drain it now")
         await pilot.press("y")  # there is nothing to say yes to
         await pilot.press("d")
         await hears(pilot, "drain a100-1 done: a100-1 can be destroyed: nothing would be lost")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -130,7 +131,7 @@ class TaskConnection(fabric.Connection):  # type: ignore[misc]  # as above
         )
         name, user, port = address
         super().__init__(name, user=user, port=port, config=config, gateway=False, forward_agent=False)
-        self.attach(armada_host=host, is_root=False)
+        self.attach(armada_host=host, is_root=False, armada_needs_none=set())
 
     def attach(self, **attributes: object) -> None:
         """Set attributes. A plain assignment would be to Fabric's configuration."""
@@ -163,7 +164,7 @@ class TaskConnection(fabric.Connection):  # type: ignore[misc]  # as above
             kwargs.pop("user", None)
             kwargs.pop("password", None)
             return self.run(command, **kwargs)
-        if password is not None:
+        if password is not None and not self._needs_none(user):
             # Fabric types the password when sudo asks; the end of our own input must not come before that.
             return super().sudo(command, **{"in_stream": False, **kwargs})
         flags = f"-H -u {kwargs.pop('user')} " if user is not None else ""
@@ -183,6 +184,17 @@ class TaskConnection(fabric.Connection):  # type: ignore[misc]  # as above
         from invoke.exceptions import UnexpectedExit
 
         raise UnexpectedExit(done)
+
+    def _needs_none(self, user: str | None) -> bool:
+        """Return whether sudo asks this login for no password (NOPASSWD): whoever waits for it then never types it."""
+        if user not in self.armada_needs_none:
+            who = f"-u {shlex.quote(user)} " if user is not None else ""
+            # -k: a password that was typed before is not taken for none.
+            done = self.run(f"env LC_ALL=C sudo -k -n {who}true", hide=True, warn=True)
+            if done is None or not done.ok:
+                return False  # asked again the next time: a task may change what sudo allows
+            self.armada_needs_none.add(user)
+        return True
 
 
 class _SshConnection(TaskConnection):

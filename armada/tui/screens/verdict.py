@@ -12,6 +12,7 @@ from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
+from armada.verdicts.release import may_go, must_stay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,12 +52,13 @@ class Verdict(ModalScreen[str | None]):
         lost = [item for item in items if item.get("lost") is not False]
         self.safe = answer.get("safe") is True and not lost
         name, text = sanitize_line(host, 60), symbols.text
+        scheduler = str(answer.get("scheduler", "direct"))
         if self.safe:
-            words = f"{name} can be destroyed: nothing would be lost"
+            words = may_go(name, scheduler)
             note = "Releasing it deletes the secrets of ended runs there. Nothing else on it is changed."
             keys = "y release it     n, esc cancel"
         else:
-            words = f"{name} must not be destroyed: {counted(len(lost), 'thing')} would be lost"
+            words = must_stay(name, scheduler, counted(len(lost), "thing"))
             note = "Draining brings home what it can: checkpoints, logs, outputs. Running jobs continue."
             keys = "d drain it now     n, esc cancel"
         self._title = Text(text(words), style="bold")

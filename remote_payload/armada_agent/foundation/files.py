@@ -19,6 +19,7 @@ _DEEPEST = 100
 _MOST_DIGITS = 100  # a float holds three times as many digits, so arithmetic cannot overflow
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a job may have replaced the file by a link or a pipe
+_NO_FILE = (errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO)
 _counter = itertools.count()
 
 
@@ -211,8 +212,21 @@ def fsync_tree(top: str) -> None:
 
 
 def append_line(path: str, value: Any) -> None:
-    """Append one JSON line completely or not at all. Before that, remove a line that a full disk or a crash cut short."""
-    _append(path, encode(value), os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    """Append one JSON line completely or not at all. Before that, remove a line that a full disk or a crash cut short.
+
+    If the path is a link, a pipe or a folder, which a job may have put there, it gets another name, and the file begins
+    anew: a run's end must be recorded, and never in somebody else's file.
+
+    Raises:
+        OSError: The disk is full, or refuses the file.
+    """
+    try:
+        append_lines(path, [value])
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        os.rename(path, "%s.set-aside-%d" % (path, time.time() * 1e6))
+        append_lines(path, [value])
 
 
 def append_lines(path: str, values: Iterable[Any]) -> int:

@@ -27,7 +27,7 @@ _CDI = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
 _LINGER = "/var/lib/systemd/linger"
 _SYSTEMD = "/run/systemd/system"
 _INITS = ("/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit", "/usr/local/libexec/podman/catatonit")
-_UNSAFE = re.compile(r"[,\"\x00-\x1f\x7f]")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Tool:
@@ -299,8 +299,14 @@ def mount_words(path: str, is_read_only: bool) -> List[str]:
         AgentError: `environment`: the path has a character that a mount cannot have.
     """
     if _UNSAFE.search(path):
-        raise AgentError("environment", "%r cannot be mounted: it has a comma, a quote or a control character" % path)
-    return ["--mount", "type=bind,source=%s,target=%s%s" % (path, path, ",readonly" if is_read_only else "")]
+        raise AgentError("environment", "%r cannot be mounted: it has a control character" % path)
+    if "," not in path and '"' not in path:
+        return ["--mount", "type=bind,source=%s,target=%s%s" % (path, path, ",readonly" if is_read_only else "")]
+    if ":" not in path:
+        # Older releases of podman cut --mount at each comma, quoted or not.
+        return ["--volume", "%s:%s%s" % (path, path, ":ro" if is_read_only else "")]
+    source, target = ('"%s=%s"' % (key, path.replace('"', '""')) for key in ("source", "target"))
+    return ["--mount", "type=bind,%s,%s%s" % (source, target, ",readonly" if is_read_only else "")]
 
 
 def last_line(text: str) -> str:
