@@ -244,6 +244,30 @@ def test_a_recorded_run_of_the_same_training_gives_the_hours(world: World) -> No
     assert other.said == "run t-old (on a100)"
 
 
+def test_steps_that_only_a_host_can_count_are_known_from_a_run_of_the_same_data(world: World) -> None:
+    (world.folder / "saved").mkdir()
+    (world.folder / "saved" / "state.json").write_text("{}")
+    text = SFT.replace("rows.jsonl", "saved").replace("max_steps: 1000", "epochs: 2")
+
+    def estimate(change: str = "epochs: 2") -> tuple[float | None, str]:
+        found = world.compare(text.replace("epochs: 2", change), A100)["a100"].estimate
+        assert found is not None
+        steps = found.duration.steps if found.duration is not None else None
+        return steps.middle if steps is not None else None, found.said
+
+    before, said = estimate()
+    assert before is None
+    assert said.startswith("the number of steps is counted on the host; speed: 3% to 45%")
+    world.recorded("t-old", plan_of(world.compare(text, A100)["a100"]), 50, 3.6)
+    with Database(world.home.store) as database, database.transaction() as connection:
+        connection.execute("UPDATE runs SET total_steps = 777")
+    assert estimate() == (777, "run t-old, the same training")
+    assert estimate("epochs: 3")[0] is None
+    assert estimate("epochs: 2, long_samples: split")[0] is None
+    (world.folder / "saved" / "state.json").write_text('{"other": 1}')
+    assert estimate()[0] is None
+
+
 def test_a_rented_machine_that_is_gone_still_says_how_fast_its_gpus_were(world: World) -> None:
     world.recorded("t-old", plan_of(world.compare(SFT, A100)["a100"]), 50, 3.6, host="given-back")
     estimate = world.compare(SFT, A100)["a100"].estimate
