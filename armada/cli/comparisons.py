@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _LABEL = 9
 _NARROWEST, _WIDEST = 22, 36
 _GAP = 2
+_WAITING = frozenset({"pending", "idle"})
+"""Slurm's word and HTCondor's."""
 
 
 def show_comparison(reporter: Reporter, found: Sequence[Compared], columns: int | None = None) -> None:
@@ -74,7 +76,7 @@ def _cells(found: Compared) -> dict[str, str]:
     if estimate.speed is not None:
         cells["speed"] = speed_text(estimate)
     cells |= {"time": time_text(estimate.seconds), "cost": cost_text(estimate, found.host.price_per_hour)}
-    cells |= {"queue": sanitize_line(estimate.wait.said, 200), "disk": disk_text(estimate, plan.facts.disk.free_bytes)}
+    cells |= {"queue": _queue(found), "disk": disk_text(estimate, plan.facts.disk.free_bytes)}
     cells["to send"] = _to_send(plan)
     return cells
 
@@ -98,6 +100,21 @@ def _gpus(plan: Plan) -> str:
     if plan.host.batch is None and plan.facts.gpus:
         name = plan.facts.gpus[0].name
     return f"{plan.gpus} × {sanitize_line(name or 'GPU', 60).removeprefix('NVIDIA ')}"
+
+
+def _queue(found: Compared) -> str:
+    """When it would start, and what a cluster has free."""
+    said = [sanitize_line(found.estimate.wait.said, 200)] if found.estimate is not None else []
+    if found.queue is not None and not found.queue.error:
+        wanted = getattr(found.host.batch, "partition", None)
+        parts = [part for part in found.queue.partitions if wanted in (None, part.name)]
+        kind, free, whole = "core", sum(part.cpus_free for part in parts), sum(part.cpus for part in parts)
+        if found.plan is not None and found.plan.gpus:
+            kind, free, whole = "GPU", sum(part.gpus_free for part in parts), sum(part.gpus for part in parts)
+        said += [f"{free} of {counted(whole, kind)} free"] if whole else []
+        waiting = sum(count for state, count in found.queue.mine.items() if state.lower() in _WAITING)
+        said += [f"{counted(waiting, 'job')} of yours waiting"] if waiting else []
+    return ", ".join(said)
 
 
 def _memory(plan: Plan) -> str:
@@ -182,6 +199,7 @@ def _as_json(found: Compared) -> dict[str, object]:
         "batch": {key.rstrip("_"): getattr(batch, key) for key in named} if batch is not None else None,
         "memory": memory_json(plan),
         "estimate": estimate_json(plan, estimate),
+        "queue": found.queue.model_dump(mode="json", exclude_unset=True) if found.queue is not None else None,
         "send": [{"kind": each.kind, "sha": each.sha, "size_bytes": each.size_bytes} for each in plan.missing],
         "send_bytes": sum(each.size_bytes for each in plan.missing),
         "environment_ready": plan.environment.ready if plan.environment is not None else None,

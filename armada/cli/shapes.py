@@ -62,7 +62,7 @@ _ESTIMATE: Fields = {
 }  # fmt: skip
 _COMPARED: Fields = {
     "name": STR, "outcome": STR, "error": OBJ_, "exit_code": INT, "profile?": STR_, "gpus?": INT, "gpu?": STR_, "command?": [STR],
-    "batch?": OBJ_, "memory?": OBJ_, "estimate?": _ESTIMATE, "send?": [{"kind": STR, "sha": STR, "size_bytes": INT}],
+    "batch?": OBJ_, "memory?": OBJ_, "estimate?": _ESTIMATE, "queue?": OBJ_, "send?": [{"kind": STR, "sha": STR, "size_bytes": INT}],
     "send_bytes?": INT, "environment_ready?": "boolean | null",
     "checks?": [{"code": STR, "outcome": STR, "message": STR, "hint": STR_}],
 }  # fmt: skip

@@ -12,6 +12,7 @@ from armada.errors import ArmadaError, HostUnreachable, ProvisionFailed
 from armada.launch.comparison.estimate import estimate_plan
 from armada.launch.plans.task import Order
 from armada.launch.service import launch_of
+from armada.protocol.scheduler import AskQueue
 from armada.rpc.session import HostSession
 from armada.store.database import Database
 
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
     from armada.launch.comparison.estimate import RunEstimate
     from armada.launch.plans.plan import Plan
     from armada.paths import HomePaths
+    from armada.protocol.scheduler import ClusterQueue
 
 GREETING_S = 20.0
 """A host that has not answered after so many seconds is reported as unreachable."""
 
 REST_S = 60.0
 """Those that have answered get so many seconds more than the last one that was planned."""
+
+QUEUE_S = 20.0
+"""How long a batch system may take to say what is free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +53,17 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What the experiment would be on one host: a plan with its estimate, or why there is none."""
+    """What the experiment would be on one host: a plan with its estimate, or why there is none.
+
+    Attributes:
+        queue: What its batch system says of free resources and waiting jobs; None without one, or without an answer.
+    """
 
     host: Host
     plan: Plan | None = None
     estimate: RunEstimate | None = None
     error: ArmadaError | None = None
+    queue: ClusterQueue | None = None
 
     @property
     def refusals(self) -> list[str]:
@@ -183,4 +193,16 @@ class _Look:
             launch = launch_of(question.experiment, order)
             launch.task.take_over(self._found)
             plan = launch.plan()
-            return Compared(self.host, plan, estimate_plan(plan, database, question.home))
+            estimate = estimate_plan(plan, database, question.home)
+            return Compared(self.host, plan, estimate, queue=_ask_queue(session))
+
+
+def _ask_queue(session: HostSession) -> ClusterQueue | None:
+    """Ask a cluster what is free. Without an answer the plan is worth as much, so an error is none."""
+    host = session.host
+    if host.batch is None or host.scheduler == "direct":
+        return None
+    try:
+        return session.call(AskQueue(scheduler=host.scheduler), timeout_s=QUEUE_S)
+    except ArmadaError:
+        return None

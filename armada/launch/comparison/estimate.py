@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.config.tasks.sft import Sft
 from armada.launch.checks.host import DiskNeed, count_disk
-from armada.launch.comparison.recorded import earlier_duration_s, measured_speeds, workload_of_plan
+from armada.launch.comparison.recorded import earlier_duration_s, measured_speeds, recorded_steps, workload_of_plan
 from armada.launch.estimates.duration import Work, estimate_cost, estimate_duration, tokens_per_row
 from armada.launch.estimates.parameters import count_parameters
 from armada.launch.estimates.ranges import Range
@@ -95,6 +96,8 @@ def _estimate_time(
             return None, None, None, "no such run was recorded"
         return None, None, Range.around(earlier[1], EARLIER), f"run {earlier[0]}, the same experiment"
     work = _work(plan, plan.experiment, trained)
+    if work.max_steps is None and (counted_before := recorded_steps(database, plan)) is not None:
+        work = dataclasses.replace(work, max_steps=counted_before[1])
     length = tokens_per_row(work).middle
     peak = plan.profile.peak_flops if plan.profile is not None else None
     measured = measured_speeds(database, home, workload)

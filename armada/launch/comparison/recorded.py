@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 CPU = "cpu"
 _MOST_MEASURED = 20
+_MOST_STEPS = 2**31
+_COUNTED = ("max_steps", "epochs", "max_length", "packing", "long_samples", "seed")
+"""Of `train`. The seed decides how packing fills rows."""
+
 _LONGEST_S = 366 * 86_400.0
 """A host whose clock was wrong tells of runs of fifty years."""
 
@@ -127,6 +131,40 @@ def earlier_duration_s(database: Database, home: HomePaths, plan: Plan) -> tuple
     return None
 
 
+def recorded_steps(database: Database, plan: Plan) -> tuple[str, int] | None:
+    """Find a run of the same model, data and schedule: it has counted the steps that only a host can count.
+
+    Returns:
+        Its id and its number of steps; None if there is none.
+    """
+    section = plan.subject.trained.section if plan.subject is not None and plan.subject.trained is not None else None
+    if section is None:
+        return None
+    wanted = _schedule(section, plan.spec.experiment)
+    for run in newest_runs(database, "sft", timed=True):
+        try:
+            found = TrainingSection.model_validate(run.spec.get("training"))
+        except ValidationError:
+            continue
+        experiment = run.spec.get("experiment")
+        if not isinstance(experiment, dict) or not 0 < (run.total_steps or 0) < _MOST_STEPS:
+            continue
+        if run.total_steps and _schedule(found, experiment) == wanted:
+            return run.run_id, run.total_steps
+    return None
+
+
+def _schedule(section: TrainingSection, experiment: Mapping[str, object]) -> list[object]:
+    """Return what the number of steps depends on."""
+    sources = [(_data_name(source), source.weight) for source in section.data.train]
+    settings = [section.train.get(key) for key in _COUNTED]
+    return [_model_name(experiment), sorted(sources), section.batch.global_, *settings]
+
+
+def _model_name(experiment: Mapping[str, object]) -> str:
+    return json.dumps(experiment.get("model"), sort_keys=True)
+
+
 def _workload_of_run(run: RecordedRun, gpu: str) -> Workload | None:
     """Return a recorded training; None if its plan, maybe of another armada, cannot be read."""
     experiment, gpus = run.spec.get("experiment"), run.spec.get("gpus")
@@ -149,7 +187,7 @@ def _workload(
     shape: ModelShape | None,
 ) -> Workload:
     return Workload(
-        model=json.dumps(experiment.get("model"), sort_keys=True),
+        model=_model_name(experiment),
         shape=shape,
         training=training_shape(section, ()),
         gpu=gpu,

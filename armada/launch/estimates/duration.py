@@ -43,7 +43,7 @@ class Work:
     Attributes:
         samples: Samples of a step; rows of `length` tokens with packing.
         length: The longest row in tokens.
-        max_steps: Steps, if they are given.
+        max_steps: Steps, if they are given, or known from a run of the same data.
         epochs: Passes over the data, if these are given.
         rows: Rows of the data, weighted; None if they are counted on the host.
         row_bytes: The mean size of a row in its file; None if unknown.

@@ -27,6 +27,7 @@ class RecordedRun:
     state: str
     started_at: float | None
     ended_at: float | None
+    total_steps: int | None
     spec: dict[str, Any]
 
 
@@ -52,7 +53,7 @@ def newest_runs(database: Database, task: str, *, timed: bool) -> list[RecordedR
         timed: Only runs that reported the time of a step; else only those that succeeded.
     """
     condition = "step_time_s IS NOT NULL" if timed else "state = 'succeeded'"
-    query = f"""SELECT run_id, host, root_id, state, started_at, ended_at, spec FROM runs
+    query = f"""SELECT run_id, host, root_id, state, started_at, ended_at, total_steps, spec FROM runs
         WHERE task = ? AND {condition} ORDER BY created_at DESC, run_id LIMIT {MOST_RUNS}"""  # noqa: S608  # constants
     found = []
     for row in database.connection.execute(query, (task,)):

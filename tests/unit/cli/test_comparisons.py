@@ -21,7 +21,7 @@ from tests.unit.launch.comparison.test_compare import world as world  # noqa: PL
 from tests.unit.launch.plans.test_plans import A100, CLUSTER, COMMAND, DESK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from armada.launch.comparison.compare import Compared
 
@@ -58,6 +58,19 @@ def test_hosts_stand_side_by_side_as_many_as_fit(found: list[Compared], columns:
     assert "8 × A100-SXM4-80GB" in text
     assert "8 of 8 GPUs free" in text
     assert "16 = micro 2 × acc." in text
+
+
+def test_a_cluster_shows_what_is_free_in_its_partition(world: World) -> None:
+    def queue(host: Mapping[str, object]) -> str:
+        lines = shown(list(world.compare(SFT, dict(host)).values()), 200)
+        labels = [number for number, line in enumerate(lines) if not line.startswith(" ")]
+        start = next(number for number in labels if lines[number].startswith("queue"))
+        return " ".join(" ".join(lines[start : min(number for number in labels if number > start)]).split())
+
+    assert queue(CLUSTER) == "queue slurm: starts now, 6 of 32 GPUs free, 2 jobs of yours waiting"
+    assert "3 of 16 GPUs" in queue({**CLUSTER, "slurm": {"partition": "gpu"}})
+    world.queue = lambda: {"partitions": [], "error": "slurm_load_jobs\x1b[2J", "mine": {"\x1b[2J": 1}}
+    assert queue(CLUSTER) == "queue slurm: starts now"
 
 
 def test_the_notes_say_where_the_estimate_is_from_and_what_is_wrong(found: list[Compared]) -> None:

@@ -31,8 +31,11 @@ data: {train: [{path: rows.jsonl}]}
 train: {global_batch_size: 16, max_steps: 1000, max_length: 512}
 lora: {}
 """
-METHODS = {"host.facts", "content.check", "scheduler.check", "environment.status", "model.find", "environment.examine"}
+METHODS = {"host.facts", "content.check", "scheduler.check", "environment.status", "model.find", "scheduler.queue"}
 """What a plan asks; each of them changes nothing."""
+
+PARTITION = {"name": "gpu", "nodes": 2, "cpus": 64, "cpus_free": 8, "gpus": 16, "gpus_free": 3}
+QUEUE = {"time": 1.0, "partitions": [PARTITION, PARTITION | {"name": "old"}], "mine": {"PENDING": 2, "RUNNING": 1}}
 
 
 class World:
@@ -46,6 +49,7 @@ class World:
         self.facts: dict[str, Any] = {}
         self.problems: dict[str, Callable[[], None]] = {}
         self.asked: list[tuple[str, str]] = []
+        self.queue: Callable[[], dict[str, Any]] = lambda: QUEUE
 
     def compare(
         self, text: str, *hosts: dict[str, Any], greeting_s: float = 60.0, rest_s: float = 60.0
@@ -89,6 +93,8 @@ class Session(Answers):
         self._world.asked.append((self.host.name, method))
         self._world.problems.get(self.host.name, lambda: None)()
         self.has_greeted = True
+        if method == "scheduler.queue":
+            return self._world.queue()
         return super().said(method, params, **options)
 
     def __enter__(self) -> Self:
@@ -238,6 +244,30 @@ def test_a_recorded_run_of_the_same_training_gives_the_hours(world: World) -> No
     assert other.said == "run t-old (on a100)"
 
 
+def test_steps_that_only_a_host_can_count_are_known_from_a_run_of_the_same_data(world: World) -> None:
+    (world.folder / "saved").mkdir()
+    (world.folder / "saved" / "state.json").write_text("{}")
+    text = SFT.replace("rows.jsonl", "saved").replace("max_steps: 1000", "epochs: 2")
+
+    def estimate(change: str = "epochs: 2") -> tuple[float | None, str]:
+        found = world.compare(text.replace("epochs: 2", change), A100)["a100"].estimate
+        assert found is not None
+        steps = found.duration.steps if found.duration is not None else None
+        return steps.middle if steps is not None else None, found.said
+
+    before, said = estimate()
+    assert before is None
+    assert said.startswith("the number of steps is counted on the host; speed: 3% to 45%")
+    world.recorded("t-old", plan_of(world.compare(text, A100)["a100"]), 50, 3.6)
+    with Database(world.home.store) as database, database.transaction() as connection:
+        connection.execute("UPDATE runs SET total_steps = 777")
+    assert estimate() == (777, "run t-old, the same training")
+    assert estimate("epochs: 3")[0] is None
+    assert estimate("epochs: 2, long_samples: split")[0] is None
+    (world.folder / "saved" / "state.json").write_text('{"other": 1}')
+    assert estimate()[0] is None
+
+
 def test_a_rented_machine_that_is_gone_still_says_how_fast_its_gpus_were(world: World) -> None:
     world.recorded("t-old", plan_of(world.compare(SFT, A100)["a100"]), 50, 3.6, host="given-back")
     estimate = world.compare(SFT, A100)["a100"].estimate
@@ -318,6 +348,14 @@ def test_a_cluster_says_itself_when_it_would_start(world: World) -> None:
     assert found.estimate is not None
     assert found.estimate.wait.said == "slurm: starts now"
     assert candidate_of(found).until_end_s is not None
+    assert found.queue is not None
+    assert found.queue.mine["PENDING"] == 2
+
+
+def test_a_queue_that_is_not_told_loses_no_plan(world: World) -> None:
+    world.queue = lambda: refuse() or {}  # type: ignore[func-returns-value]
+    found = world.compare(SFT, CLUSTER)["hpc"]
+    assert (found.outcome, found.queue) == ("possible", None)
 
 
 def test_the_same_command_ran_so_long_before(world: World) -> None:
