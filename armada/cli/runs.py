@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli.disks import say_full_soon
-from armada.cli.labels import labels_of
 from armada.cli.printing import FORMAT
 from armada.cli.run_filter import RunFilter, add_filters
 from armada.errors import OutcomeUnknown, RunFailed
@@ -146,7 +145,7 @@ def _print_table(
 
         print(column_table(columns, wanted.facts, shown))
         return
-    labels = [labels_of(run) for run in shown]
+    labels = [run.labels_text for run in shown]
     header: tuple[str, ...] = ("RUN", "HOST", "STATE", "STEP", "LOSS", "TOK/S", "HOME", "SEEN")
     rows = [_row(run, now) for run in shown]
     if any(labels):
