@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.cli.table import table
@@ -42,7 +43,21 @@ def columns_of(text: str, facts: RunFacts) -> list[Key] | None:
     return found
 
 
-def chosen_columns(text: str | None, facts: RunFacts, home: HomePaths, *, remember: bool) -> list[Key] | None:
+@dataclass(frozen=True, slots=True)
+class ColumnTable:
+    """A table of runs with columns of the user's choice."""
+
+    keys: Sequence[Key]
+    facts: RunFacts
+
+    def draw(self, shown: Sequence[Run]) -> str:
+        """Return the table as text."""
+        header = ["RUN" if key.name == "id" else heading(key) for key in self.keys]
+        subjects = self.facts.subjects(shown, self.keys)
+        return table(header, [[cell(key, subject) or "—" for key in self.keys] for subject in subjects])
+
+
+def chosen_columns(text: str | None, facts: RunFacts, home: HomePaths, *, remember: bool) -> ColumnTable | None:
     """Find the columns to show: those of the command line, else the remembered ones, else None for the default.
 
     Remembered columns that no run has any more are left out.
@@ -54,7 +69,7 @@ def chosen_columns(text: str | None, facts: RunFacts, home: HomePaths, *, rememb
         found = columns_of(text, facts)
         if remember:
             remembered.keep_columns(home, [key.name for key in found or ()])
-        return found
+        return ColumnTable(found, facts) if found is not None else None
     if remember:
         raise UsageError("--remember is for columns, and goes with --columns", hint="--columns id,state,lr --remember")
     keys = []
@@ -63,13 +78,7 @@ def chosen_columns(text: str | None, facts: RunFacts, home: HomePaths, *, rememb
             keys.append(facts.key(word))
         except UnknownKey:
             continue
-    return keys or None
-
-
-def column_table(keys: Sequence[Key], facts: RunFacts, shown: Sequence[Run]) -> str:
-    """Draw a table of runs with these columns."""
-    header = ["RUN" if key.name == "id" else heading(key) for key in keys]
-    return table(header, [[cell(key, subject) or "—" for key in keys] for subject in facts.subjects(shown, keys)])
+    return ColumnTable(keys, facts) if keys else None
 
 
 def heading(key: Key) -> str:

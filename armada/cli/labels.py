@@ -85,15 +85,6 @@ def told(run: Run) -> dict[str, object]:
     return {name: getattr(run, name) for name in names}
 
 
-def labels_of(run: Run) -> str:
-    """A run's star, group and tags in one line; empty if it has none. `(archived)` says why lists hide it."""
-    parts = ["★"] if run.starred_at is not None else []
-    parts += [run.group] if run.group else []
-    parts += [f"#{tag}" for tag in run.tags]
-    parts += ["(archived)"] if run.is_archived else []
-    return sanitize_line(" ".join(parts), 300)
-
-
 def _tag(options: argparse.Namespace) -> int:
     from armada.store import labels
 
@@ -260,7 +251,7 @@ def _edited(text: str) -> str:
 
 def label_lines(run: Run) -> Sequence[str]:
     """The lines of `armada show` about what you wrote."""
-    line = labels_of(run)
+    line = run.labels_text
     notes = sanitize_text(run.note).splitlines() if run.note else []
     said = [f"  labels     {line}"] if line else []
     return [*said, *(f"  {'' if place else 'note':<10} {text}" for place, text in enumerate(notes))]

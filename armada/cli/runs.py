@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli.disks import say_full_soon
-from armada.cli.labels import labels_of
 from armada.cli.printing import FORMAT
 from armada.cli.run_filter import RunFilter, add_filters
 from armada.errors import OutcomeUnknown, RunFailed
@@ -22,8 +21,8 @@ from armada.verdicts.states import STATE_GLYPHS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from armada.cli.columns import ColumnTable
     from armada.cli.context import Context
-    from armada.filters.keys import Key
     from armada.store.runs import Run
 
 
@@ -101,7 +100,7 @@ def _ps(options: argparse.Namespace) -> int:
         _say_none(len(found), wanted, archived)
         return 0
     shown = recent[: options.limit]
-    _print_table(shown, wanted, columns, now, why=options.why)
+    _print_table(shown, columns, now, why=options.why)
     _say_launchers(context, shown)
     busy = {run.host for run in found if not run.ended}
     say_full_soon({name: forecast for name, forecast in disks.items() if name in busy}, now)
@@ -133,20 +132,16 @@ def _observe(context: Context, wanted: RunFilter) -> None:
         sys.stderr.write(f"armada: {name}: {sanitize_line(why)}\n")
 
 
-def _print_table(
-    shown: Sequence[Run], wanted: RunFilter, columns: Sequence[Key] | None, now: float, *, why: bool
-) -> None:
+def _print_table(shown: Sequence[Run], columns: ColumnTable | None, now: float, *, why: bool) -> None:
     from armada.cli.table import table
 
     if why:
         print(table(("RUN", "HOST", "STATE", "SEEN", "BECAUSE"), [_evidence(run, now) for run in shown]))
         return
     if columns is not None:
-        from armada.cli.columns import column_table
-
-        print(column_table(columns, wanted.facts, shown))
+        print(columns.draw(shown))
         return
-    labels = [labels_of(run) for run in shown]
+    labels = [run.labels_text for run in shown]
     header: tuple[str, ...] = ("RUN", "HOST", "STATE", "STEP", "LOSS", "TOK/S", "HOME", "SEEN")
     rows = [_row(run, now) for run in shown]
     if any(labels):
@@ -154,15 +149,16 @@ def _print_table(
     print(table(header, rows))
 
 
-def _columns(options: argparse.Namespace, wanted: RunFilter, context: Context) -> list[Key] | None:
+def _columns(options: argparse.Namespace, wanted: RunFilter, context: Context) -> ColumnTable | None:
     """The columns to show; None for the default table."""
     from armada.tui import remembered
 
     if options.columns is None and not options.remember and (options.why or not remembered.columns(context.home)):
         return None
     from armada.cli.columns import chosen_columns
+    from armada.cli.expressions import RunFacts
 
-    return chosen_columns(options.columns, wanted.facts, context.home, remember=options.remember)
+    return chosen_columns(options.columns, wanted.facts or RunFacts(context), context.home, remember=options.remember)
 
 
 def _say_none(older: int, wanted: RunFilter, archived: int) -> None:

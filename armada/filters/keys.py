@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from armada.filters.values import Kind
@@ -50,6 +50,15 @@ class Subject:
 Source = Literal["run", "setting", "metric"]
 
 
+class Fact(NamedTuple):
+    """The part of a key that the store reads; unlike a key it can be compared with another."""
+
+    name: str
+    source: Source
+    series: str
+    of_series: str
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """Something that a run has.
@@ -69,6 +78,10 @@ class Key:
     source: Source = "run"
     series: str = ""
     of_series: str = "last"
+
+    @property
+    def fact(self) -> Fact:
+        return Fact(self.name, self.source, self.series, self.of_series)
 
 
 def _since(moment: float | None, now: float) -> float | None:
@@ -172,6 +185,9 @@ class Vocabulary:
     settings: frozenset[str] = frozenset()
     metrics: frozenset[str] = frozenset()
     declared: Callable[[], Iterable[str]] = tuple
+
+
+NO_WORDS = Vocabulary()
 
 
 def resolve(word: str, vocabulary: Callable[[], Vocabulary]) -> Key:

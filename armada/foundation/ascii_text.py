@@ -11,7 +11,7 @@ ERRORS = "armada.ascii"
 """The name of the error handler that `register` registers."""
 
 _SIGNS = {
-    **dict.fromkeys("●◆•", "*"),
+    **dict.fromkeys("●◆•★", "*"),
     **dict.fromkeys("─━╌–—−‐‑▔╴╶", "-"),
     **dict.fromkeys("│┃║▕▏▎▍▌▐", "|"),
     **dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼╔╗╚╝┏┓┗┛", "+"),

@@ -99,6 +99,15 @@ class Run:
         return self.loss_not_finite if self.loss is None else f"{self.loss:.4g}"
 
     @property
+    def labels_text(self) -> str:
+        """Star, group and tags in one line; empty if there are none. `(archived)` says why lists hide the run."""
+        parts = ["★"] if self.starred_at is not None else []
+        parts += [self.group] if self.group else []
+        parts += [f"#{tag}" for tag in self.tags]
+        parts += ["(archived)"] if self.is_archived else []
+        return sanitize_line(" ".join(parts), 300) if parts else ""
+
+    @property
     def eta_s(self) -> float | None:
         """Seconds to the last step at the pace of the latest steps; None if unknown."""
         if not self.step or not self.total_steps or self.ended or self.step_time_s is None:

@@ -49,7 +49,7 @@ HEADS = {
     "SEEN": "newest",
 }
 """The sort order for a click on a column's title."""
-GROUPS = ("nothing", "host", "state")
+GROUPS = ("nothing", "host", "state", "group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +70,24 @@ class Arrangement:
     reverse: bool = False
     group: str = "nothing"
     _memory: dict[str, tuple[RunRow, bool, Any]] = field(default_factory=dict)
-    _memory_of: tuple[str, str] = ("", "")
+    _memory_of: tuple[object, ...] = ()
+    facts_version: int = 0
+    """Of the facts that the filter asks: another one means that each row has to be asked again."""
+
+    @property
+    def token(self) -> tuple[object, ...]:
+        """What the remembered results depend on, besides the rows."""
+        return (self.query.text, self.query.words, self.query.moment, self.facts_version, self.sort)
 
     def stays(self, rows: Sequence[RunRow]) -> bool:
         """Whether the lines and their order stay the same with the new versions of these rows."""
-        if self._memory_of != (self.query.text, self.sort):
+        if self._memory_of != self.token:
             return False
         for row in rows:
             known = self._memory.get(row.run.run_id)
             if known is None or (known[0].trouble is None) != (row.trouble is None):
                 return False
-            if self.group == "state" and known[0].run.state != row.run.state:
+            if self.group in ("state", "group") and self._group_of(known[0]) != self._group_of(row):
                 return False
             made = (row, self.query.matches(row), SORTS[self.sort](row))
             if made[1:] != known[1:]:
@@ -90,8 +97,8 @@ class Arrangement:
 
     def arrange(self, rows: Sequence[RunRow]) -> list[RunRow | Heading]:
         """Arrange the table's rows and headings, without the detail lines of a run."""
-        if self._memory_of != (self.query.text, self.sort):
-            self._memory, self._memory_of = {}, (self.query.text, self.sort)
+        if self._memory_of != self.token:
+            self._memory, self._memory_of = {}, self.token
         found = []
         key_of, memory = SORTS[self.sort], self._memory
         for row in rows:
@@ -104,10 +111,15 @@ class Arrangement:
         ordered = [row for _, row in found]
         return self._grouped(ordered) if self.group != "nothing" else list(ordered)
 
+    def _group_of(self, row: RunRow) -> str:
+        if self.group == "group":
+            return row.run.group or "no group"
+        return row.host if self.group == "host" else row.run.state
+
     def _grouped(self, rows: list[RunRow]) -> list[RunRow | Heading]:
         groups: dict[str, list[RunRow]] = {}
         for row in rows:
-            groups.setdefault(row.host if self.group == "host" else row.run.state, []).append(row)
+            groups.setdefault(self._group_of(row), []).append(row)
         lines: list[RunRow | Heading] = []
         for title, members in groups.items():
             lines.append(Heading(f"{self.group}:{title}", title, len(members)))

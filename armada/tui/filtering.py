@@ -1,13 +1,23 @@
-"""Parse the filter of `/`: words (fuzzy), `!word`, `key:value`, `!key:value`. A run must match all of them."""
+"""The filter of `/`: an expression whose bare words are fuzzy. One with an unknown key is read word by word, as text."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from armada.filters.errors import FilterError
+from armada.filters.expression import EVERYTHING, Filter, compile_filter
+from armada.filters.keys import NO_WORDS, Subject, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from armada.filters.keys import Fact, Vocabulary
     from armada.tui.snapshot import RunRow
+
+Facts: TypeAlias = Mapping[str, Mapping[str, Value]]
+"""Settings and metrics by run."""
 
 FIELDS: dict[str, Callable[[RunRow], str]] = {
     "name": lambda row: row.name,
@@ -18,20 +28,80 @@ FIELDS: dict[str, Callable[[RunRow], str]] = {
     "task": lambda row: row.run.task,
     "is": lambda row: "trouble" if row.trouble else "ended" if row.run.ended else "active",
 }
+NO_FACTS: Facts = {}
+AGAIN_S = 30.0
+"""How often a filter about ages is applied again although no run changed, in seconds."""
+
+
+def subject_of(row: RunRow, facts: Facts, now: float) -> Subject:
+    """Return a row as filters and columns ask it."""
+    return Subject(row.run, now, row.price, row.trouble, facts.get(row.run.run_id, {}))
 
 
 class Query:
-    """A parsed filter. An unknown key is treated as a word."""
+    """A parsed filter.
 
-    def __init__(self, text: str = "") -> None:
+    Args:
+        text: As typed.
+        words: The settings and metrics that runs have.
+
+    Attributes:
+        error: Why the text is not a filter; None if it is one.
+        facts: Settings and metrics of runs, as the newest snapshot has them.
+    """
+
+    def __init__(self, text: str = "", words: Vocabulary = NO_WORDS) -> None:
         self.text = " ".join(text.split())
-        self._tests = [_test(word) for word in self.text.casefold().split()]
+        self.words = words
+        self.error: FilterError | None = None
+        self.facts: Facts = NO_FACTS
+        self._filter = EVERYTHING
+        self._tests: list[Callable[[RunRow], bool]] = []
+        try:
+            self._filter = self._compile(self.text)
+        except FilterError as error:
+            self.error = error
+            if error.is_unknown_key:
+                self._tests = [_test(word) for word in self.text.casefold().split()]
+            else:
+                self._filter = self._before(error)
+
+    def _compile(self, text: str) -> Filter:
+        return compile_filter(text, lambda: self.words, word_test=_fuzzy_word)
+
+    def _before(self, error: FilterError) -> Filter:
+        """Return the filter that stands before the wrong place: the rest is probably still being typed."""
+        try:
+            return self._compile(self.text[: error.start].rpartition(" ")[0])
+        except FilterError:
+            return EVERYTHING
 
     def __bool__(self) -> bool:
-        return bool(self._tests)
+        return bool(self.text)
+
+    @property
+    def wanted(self) -> frozenset[Fact]:
+        """The settings and metrics that it asks for."""
+        return frozenset(key.fact for key in self._filter.keys if key.source != "run")
+
+    @property
+    def moment(self) -> int:
+        """A number that changes when unchanged rows have to be asked again; 0 if the filter asks for no age."""
+        return int(time.time() / AGAIN_S) if self._filter.is_timed else 0
 
     def matches(self, row: RunRow) -> bool:
-        return all(test(row) for test in self._tests)
+        """Whether the table shows a run. Archived runs pass only a filter that names them."""
+        if row.run.is_archived and not self._filter.names_archive:
+            return False
+        if self._tests:
+            return all(test(row) for test in self._tests)
+        return self._filter.matches(subject_of(row, self.facts, time.time()))
+
+
+def _fuzzy_word(word: str, subject: Subject) -> bool:
+    run = subject.run
+    labels = " ".join((run.group or "", *run.tags))
+    return fuzzy(word.casefold(), f"{run.name} {run.run_id} {run.host} {run.state} {labels}".casefold())
 
 
 def _test(word: str) -> Callable[[RunRow], bool]:

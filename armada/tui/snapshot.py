@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from armada.filters.keys import NO_WORDS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from armada.filters.keys import Value, Vocabulary
     from armada.provision.state import EnvironmentState
     from armada.store.checkpoints import Checkpoint
     from armada.store.hosts import HostRecord
@@ -141,6 +144,12 @@ class Snapshot:
     trouble: str | None = None
     config_trouble: str | None = None
     """A problem in one of the user's files."""
+
+    words: Vocabulary = NO_WORDS
+    """The settings and metrics that runs have, as far as a screen asked."""
+    facts: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    """Settings and metrics that a screen wants, by run; `facts_version` rises when they were read anew for all."""
+    facts_version: int = 0
 
     def row(self, run_id: str | None) -> RunRow | None:
         return self.index.get(run_id or "")

@@ -20,6 +20,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.store.database import Database, explain, identity_of
 from armada.store.queries.curves import is_long, read_curve, read_spark
 from armada.tui.curves import Curve, CurveUpdate
+from armada.tui.fact_reading import FactReader
 from armada.tui.host_reading import HostReader
 from armada.tui.money import reckon
 from armada.tui.reading import RunReader, read_detail
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from armada.config.hosts import Host
+    from armada.filters.keys import Fact
     from armada.paths import HomePaths
     from armada.tui.snapshot import Money
 
@@ -54,6 +56,10 @@ class Subscription:
     """A host, and the time span in seconds for which its GPUs' points are needed."""
     sketches: frozenset[tuple[str, str]] = frozenset()
     """Curves for which the outline suffices."""
+    facts: frozenset[Fact] = frozenset()
+    """Settings and metrics of all runs, for the filter and the columns."""
+    words: bool = False
+    """Whether to find out which settings and metrics there are."""
 
 
 class Watcher:
@@ -141,7 +147,7 @@ class Watcher:
             raise _Replaced
 
     def _watch(self, database: Database) -> None:
-        reader, hosts = RunReader(database), HostReader(database, self._home)
+        reader, hosts, facts = RunReader(database), HostReader(database, self._home), FactReader(database)
         version: int | None = None
         # The changes between this store and the one opened before are unknown.
         self._last = dataclasses.replace(self._last, generation=self._last.generation + 1)
@@ -161,7 +167,7 @@ class Watcher:
                 if moved:
                     self._configured = False
                     self._read(database, reader)
-                snapshot, updates = self._read_wanted(database, hosts)
+                snapshot, updates = self._read_wanted(database, hosts, facts)
                 if not self._ended.is_set():
                     self._tell(snapshot, updates)
                     self._complete(database)
@@ -200,14 +206,20 @@ class Watcher:
             **self._besides,
         )
 
-    def _read_wanted(self, database: Database, hosts: HostReader) -> tuple[Snapshot, tuple[CurveUpdate, ...]]:
+    def _read_wanted(
+        self, database: Database, hosts: HostReader, facts: FactReader
+    ) -> tuple[Snapshot, tuple[CurveUpdate, ...]]:
         """Add what only the visible screen needs. When just the cursor moves, the runs are not read again."""
         wants, index = self._wants, self._last.index
+        facts.read(wants.facts, self._last.generation, self._last.changed, words=wants.words)
         self._last = dataclasses.replace(
             self._last,
             sparks={run_id: self._spark(database, index[run_id]) for run_id in wants.visible if run_id in index},
             details={run_id: found for run_id in wants.details if (found := read_detail(database, run_id))},
             hosts=hosts.read(self._hosts, telemetry=wants.telemetry, history=wants.history, now=time.time()),
+            words=facts.words,
+            facts=facts.facts,
+            facts_version=facts.version,
         )
         return self._last, self._curves(database, wants, index)
 

@@ -60,6 +60,10 @@ def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: flo
     run = row.run
     if row.trouble:
         yield "needs you", row.trouble
+    if run.labels_text:
+        yield "labels", run.labels_text
+    if run.note:
+        yield "note", sanitize_line(run.note, 1000)
     if run.because:
         yield "because", sanitize_line(run.because, 300)
     gpus = f", GPUs {','.join(map(str, run.gpus))}" if run.gpus else ""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.widgets import Input, Static
 
+from armada.filters.cells import MOST_COLUMNS
+from armada.filters.keys import UnknownKey, resolve
+from armada.foundation.sanitize import sanitize_line
+from armada.tui import remembered
 from armada.tui.arrangement import GROUPS, HEADS, SORTS, Arrangement
 from armada.tui.bindings import bindings
 from armada.tui.filtering import Query
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
+    from armada.filters.keys import Key, Vocabulary
     from armada.tui.curves import CurveUpdate
     from armada.tui.snapshot import RunRow, Snapshot
 
@@ -64,11 +70,14 @@ class RunsScreen(View):
         self.arrangement = Arrangement()
         self._drawn: tuple[int, tuple[object, ...]] = (-1, ())
         self._awaited: tuple[str, set[str], str | None] | None = None
+        self._columns: list[str] = []
+        self._columns_of: tuple[list[str], object] = ([], None)
+        self._keys: tuple[Key, ...] = ()
 
     def body(self) -> Iterable[Widget]:
         self.said = Static(id="said")
         yield self.said
-        hint = "words · !word · host:… state:… name:… reason:… is:trouble"
+        hint = "words · -word · host:… state:… tag:… is:trouble · loss<0.4 lr>1e-5 age<2d starred"
         self.field = Input(placeholder=hint, id="filter", disabled=True)
         yield self.field
         yield Static(FIRST_START, id="first", markup=False)
@@ -78,6 +87,7 @@ class RunsScreen(View):
         yield self.preview
 
     def on_mount(self) -> None:
+        self._columns = remembered.columns(self.board.home)[:MOST_COLUMNS]
         self.table.focus()
         super().on_mount()
 
@@ -86,7 +96,10 @@ class RunsScreen(View):
     def wants(self) -> Subscription:
         cursor = self.table.cursor
         curves = frozenset({(cursor, "loss")} if cursor and self.preview.in_sight else ())
-        return Subscription(frozenset(self.table.visible_keys) | ({cursor} if cursor else frozenset()), sketches=curves)
+        facts = self.arrangement.query.wanted | {key.fact for key in self._keys if key.source != "run"}
+        words = bool(self.arrangement.query) or bool(self._columns) or self.field.has_class("open")
+        visible = frozenset(self.table.visible_keys) | ({cursor} if cursor else frozenset())
+        return Subscription(visible, sketches=curves, facts=facts, words=words)
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         snapshot = self.snapshot
@@ -97,7 +110,11 @@ class RunsScreen(View):
             (none if snapshot.taken_at or snapshot.trouble else "reading …") if not snapshot.runs else NONE_LIKE_THIS
         )
         a = self.arrangement
-        chosen = (a.query.text, a.sort, a.reverse, a.group)
+        if a.query.error is not None and a.query.words is not snapshot.words:
+            a.query = Query(a.query.text, snapshot.words)  # a key may be known now
+        a.query.facts, a.facts_version = snapshot.facts, snapshot.facts_version
+        self._find_columns(snapshot.words)
+        chosen = (a.token, a.reverse, a.group)
         changed = self._changed(snapshot) if chosen == self._drawn[1] else None
         # Sorting and laying out 10,000 rows takes 20 ms, so skip it when a few changed and stay in place.
         if changed is not None and a.stays(changed):
@@ -133,8 +150,22 @@ class RunsScreen(View):
             return None
         return [snapshot.index[run_id] for run_id in snapshot.changed]
 
+    def _find_columns(self, words: Vocabulary) -> None:
+        """Find the columns that were chosen; one that no run has is left out."""
+        if self._columns_of == (self._columns, words):
+            return
+        self._columns_of = (self._columns, words)
+        found = []
+        for word in self._columns:
+            with contextlib.suppress(UnknownKey):
+                found.append(resolve(word, lambda: words))
+        self._keys = tuple(found)
+        self.table.choose(self._keys)
+
     def tick(self) -> None:
         super().tick()
+        if self._drawn[1][:1] != (self.arrangement.token,):
+            self.draw()  # a filter about ages
         self.table.refresh_changed()
         self.preview.tick()
 
@@ -147,6 +178,9 @@ class RunsScreen(View):
         parts += [f"by {a.sort}{' reversed' if a.reverse else ''}"]
         parts += [f"grouped by {a.group}"] if a.group != "nothing" else []
         parts += [f"{len(self.table.marked)} marked"] if self.table.marked else []
+        if a.query.error is not None:
+            words = a.query.error.sentence + (f" → {a.query.error.hint}" if a.query.error.hint else "")
+            parts = [f"/ {a.query.text}", self.board.symbols.text(sanitize_line(words, 200))]
         left, right = "  ".join(parts), f"{shown:,} of {len(self.snapshot.runs):,} runs"
         room = max(1, self.size.width - len(left) - len(right) - 2)
         self.said.update(Text(f" {left}{' ' * room}{right}", no_wrap=True), layout=False)
@@ -216,6 +250,33 @@ class RunsScreen(View):
         self.arrangement.group = GROUPS[(GROUPS.index(self.arrangement.group) + 1) % len(GROUPS)]
         self.draw()
 
+    def action_columns(self) -> None:
+        """Ask for the columns of the table."""
+        from armada.tui.screens.prompt import Prompt
+
+        note = "Keys with commas between: name,state,lr,eval_loss,cost,tag,age. `default` shows the usual columns."
+        prompt = Prompt("Columns", note, ",".join(self._columns), self.board.symbols)
+        self.board.push_screen(prompt, self._choose_columns)
+
+    def _choose_columns(self, text: str | None) -> None:
+        if text is None:
+            return
+        words = [word.strip() for word in text.split(",") if word.strip()]
+        words = [] if words == ["default"] else words[:MOST_COLUMNS]
+        wrong = []
+        for word in words:
+            try:
+                resolve(word, lambda: self.snapshot.words)
+            except UnknownKey as error:
+                wrong.append(f"{error.sentence}{f' ({error.hint})' if error.hint else ''}")
+        if wrong:
+            self.notify(self.board.symbols.text(sanitize_line(wrong[0], 300)), severity="warning", markup=False)
+            return
+        self._columns = words
+        if not self.board.read_only:
+            remembered.keep_columns(self.board.home, words)
+        self.take()
+
     def action_preview(self) -> None:
         self.preview.toggle_class("closed")
         self.take()
@@ -227,7 +288,7 @@ class RunsScreen(View):
         self.field.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        self.arrangement.query = Query(event.value)
+        self.arrangement.query = Query(event.value, self.snapshot.words)
         self.draw()
 
     def on_input_submitted(self) -> None:
@@ -235,7 +296,7 @@ class RunsScreen(View):
 
     def only_host(self, name: str) -> None:
         """Show the runs of one host."""
-        self.arrangement.query = Query(f"host:{name}")
+        self.arrangement.query = Query(f'host="{name}"', self.snapshot.words)
         self.draw()
 
     def back(self) -> bool:

@@ -115,6 +115,19 @@ class View(Screen[None]):
 
         Removal(self.board, self.concerned()).begin()
 
+    def action_label(self, what: str) -> None:
+        """Change the labels of the runs: `star`, `tag`, `note`, `group` or `archive`."""
+        from armada.tui.screens.labelling import Labelling
+
+        labelling = Labelling(self.board, self.concerned())
+        {
+            "star": labelling.star,
+            "tag": labelling.tag,
+            "note": labelling.note,
+            "group": labelling.group,
+            "archive": labelling.archive,
+        }[what]()
+
     def action_copy(self) -> None:
         ids = " ".join(row.run.run_id for row in self.concerned())
         if ids:

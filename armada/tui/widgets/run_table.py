@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from armada.filters.cells import cell, is_number
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.arrangement import Heading
+from armada.tui.filtering import subject_of
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.table import Cells, Column, Entry, Span, Table
 from armada.units import counted, span
@@ -15,6 +17,7 @@ from armada.verdicts.states import ENDED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from armada.filters.keys import Key
     from armada.tui.symbols import Symbols
 
 BAR = 12
@@ -34,6 +37,15 @@ COLUMNS = (
     Column("SEEN", 10),
 )
 STATE_STYLES = {"running": "good", "succeeded": "good", "failed": "bad", "unknown": "warn", "cancelled": "dim"}
+
+
+def _column(key: Key, place: int) -> Column:
+    """A column of the user's choice. If the table is too narrow, the last ones are left out first."""
+    title = (key.name.rpartition(".")[2] if key.source == "setting" else key.name).upper()
+    known = {"id": 22, "name": 20, "host": 10, "state": 10, "tag": 12, "note": 16, "created": 16, "started": 16}
+    width = known.get(key.name, max(8, len(title[:20])))
+    right = is_number(key)
+    return Column(sanitize_line(title, 20), width, right=right, grow=int(not right), most=60, rank=place)
 
 
 def short(seconds: float) -> str:
@@ -81,6 +93,15 @@ class RunTable(Table):
         self.empty = NONE_LIKE_THIS
         self.snapshot: Snapshot = EMPTY
         self.now = time.time
+        self._keys: tuple[Key, ...] = ()
+
+    def choose(self, keys: Sequence[Key]) -> None:
+        """Show columns of the user's choice after the state's symbol; none means the usual ones."""
+        if [key.name for key in keys] == [key.name for key in self._keys]:
+            return
+        self._keys = tuple(keys)
+        chosen = (COLUMNS[0], *(_column(key, place) for place, key in enumerate(keys)))
+        self.set_columns(chosen if keys else COLUMNS)
 
     def show_runs(self, snapshot: Snapshot, lines: Sequence[RunRow | Heading]) -> None:
         self.snapshot = snapshot
@@ -102,17 +123,25 @@ class RunTable(Table):
         assert isinstance(source, RunRow)  # noqa: S101  # show_runs adds nothing else
         if entry.kind == "more":
             return (((self.symbols.text(source.trouble or ""), "warn"),),)
-        return self._row(source, self.now())
+        return self._chosen(source, self.now()) if self._keys else self._row(source, self.now())
+
+    def _chosen(self, row: RunRow, now: float) -> Cells:
+        subject = subject_of(row, self.snapshot.facts, now)
+        values = [(key, self.symbols.text(cell(key, subject))) for key in self._keys]
+        active = row.run.state not in ENDED
+        return (
+            (glyph(row, self.symbols),),
+            *(((value, "strong" if active and key.name in ("id", "name") else "plain"),) for key, value in values),
+        )
 
     def _row(self, row: RunRow, now: float) -> Cells:
         run, text = row.run, self.symbols.text
         blank: tuple[Span, ...] = (("", "plain"),)
-        active = run.state not in ENDED
         eta = run.eta_s if run.state == "running" and run.unreachable_since is None else None
         cost = row.cost(now)
         return (
             (glyph(row, self.symbols),),
-            ((text(row.name), "strong" if active else "plain"), (f" {run.run_id[-6:]}", "dim")),
+            self._titled(row),
             ((text(row.host), "plain"),),
             ((_gpus(row), "dim"),),
             self._progress(row, now),
@@ -124,6 +153,14 @@ class RunTable(Table):
             ((f"${cost:,.2f}" if cost is not None and cost < 1000 else f"${cost:,.0f}" if cost else "", "plain"),),
             self._seen(row, now),
         )
+
+    def _titled(self, row: RunRow) -> tuple[Span, ...]:
+        """The name, the star, the end of the id and, if there is room for them, the tags."""
+        run, text = row.run, self.symbols.text
+        name = (text(row.name), "plain" if run.ended else "strong")
+        star: tuple[Span, ...] = ((text(" ★"), "accent"),) if run.starred_at is not None else ()
+        tags: tuple[Span, ...] = ((text(_tags(row)), "dim"),) if run.tags else ()
+        return (name, *star, (f" {run.run_id[-6:]}", "dim"), *tags)
 
     def _progress(self, row: RunRow, now: float) -> tuple[Span, ...]:
         run = row.run
@@ -163,6 +200,10 @@ class RunTable(Table):
             return (("not yet", "dim"),)
         age = now - run.observed_at
         return ((f"{short(age)} ago", "dim" if age < 60 else "warn"),)
+
+
+def _tags(row: RunRow) -> str:
+    return sanitize_line("".join(f" #{tag}" for tag in row.run.tags), 60)
 
 
 def _gpus(row: RunRow) -> str:

@@ -120,6 +120,13 @@ class Table(ScrollView, can_focus=True):
         """Return a line's cells: one group of spans per column, or a single one across all for `more` and `heading`."""
         raise NotImplementedError
 
+    def set_columns(self, columns: Sequence[Column]) -> None:
+        """Replace the columns; the lines stay."""
+        self.columns = tuple(columns)
+        self._layout = (-1, [])
+        self._cache.clear()
+        self.refresh()
+
     # Content ------------------------------------------------------------------------------------------------------
 
     def show(self, entries: list[Entry]) -> None:
