@@ -58,7 +58,12 @@ def draw_chart(title: str, lines: Sequence[Line | None]) -> str:
         body.extend(_curve(place, points, xs, ys))
     named = {place: line.name for place, line in enumerate(lines) if line is not None}
     told = [
-        {"n": sanitize_line(named[place], 100), "c": place % COLOURS, "p": points} for place, points in drawn.items()
+        {
+            "n": sanitize_line(named[place], 100),
+            "c": place % COLOURS,
+            "p": [(step, None if value is None else float(f"{value:.6g}")) for step, value in points],
+        }
+        for place, points in drawn.items()
     ]
     data = html.escape(json.dumps({"x": xs, "y": ys, "lines": told}, separators=(",", ":")))
     box = f"{_LEFT} {_TOP} {WIDTH - _LEFT - _RIGHT} {HEIGHT - _TOP - _BOTTOM}"
