@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada import __version__
 from armada.compare.environment import requirements_of
-from armada.compare.unreproduced import find_missing
+from armada.compare.unreproduced import find_missing, sources_of
 from armada.errors import PreflightRefused
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
@@ -155,7 +155,7 @@ def _moved(
     changed: dict[str, Any] = json.loads(json.dumps(experiment))
     links: dict[str, str] = {}
     data = mapping(changed.get("data"))
-    for source in [item for use in ("train", "eval") for item in data.get(use) or () if isinstance(item, dict)]:
+    for source in sources_of(data):
         path = source.get("path")
         if base is None or not isinstance(path, str) or not Path(path).is_relative_to(base):
             continue

@@ -36,6 +36,12 @@ def find_missing(
     return tuple(found)
 
 
+def sources_of(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the sources of a section `data`, those of training first."""
+    listed = [data.get(use) for use in ("train", "eval")]
+    return [item for items in listed if isinstance(items, list) for item in items if isinstance(item, dict)]
+
+
 def _missing_code(
     experiment: Mapping[str, Any], record: LaunchRecord | None, code: Mapping[str, bytes] | None
 ) -> list[str]:
@@ -57,6 +63,9 @@ def _missing_data(record: LaunchRecord | None) -> list[str]:
     """Say which data at home is not what was sent."""
     found = []
     for content in record.data if record is not None else ():
+        if content.files is None:
+            count = counted(content.file_count, "file")
+            found.append(f"data in {sanitize_line(content.source, 300)} has {count}; only the plan compares them")
         changed = _changed_files(content)
         if changed:
             named = ", ".join(sanitize_line(name, 100) for name in changed[:_SHOWN])
@@ -88,7 +97,7 @@ def _unpinned(spec: Mapping[str, Any], record: LaunchRecord | None) -> list[str]
     found = []
     training = mapping(spec.get("training"))
     data = mapping(training.get("data"))
-    for source in [mapping(item) for use in ("train", "eval") for item in data.get(use) or ()]:
+    for source in sources_of(data):
         hub = mapping(source.get("hub"))
         if hub.get("id") and not hub.get("revision"):
             found.append(f"the revision of the dataset {sanitize_line(hub['id'], 120)} was not recorded")

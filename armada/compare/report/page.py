@@ -15,6 +15,7 @@ from armada.compare.report.samples import MOST_PROMPTS
 from armada.compare.report.style import SCRIPT, STYLE
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.foundation.validation import mapping
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -173,7 +174,11 @@ def _origins(report: Report) -> str:
         sent = record.code if record is not None else None
         environment = record.environment if record is not None else None
         files = (
-            f"{sent.file_count:,} files, {sent.sha[:12]}" if sent is not None else "none" if record else "not recorded"
+            f"{counted(sent.file_count, 'file')}, {sent.sha[:12]}"
+            if sent is not None
+            else "none"
+            if record
+            else "not recorded"
         )
         built = (
             f"Python {environment.python}, {environment.key}"
@@ -183,7 +188,7 @@ def _origins(report: Report) -> str:
             else "not recorded"
         )
         data = (
-            ", ".join(f"{each.file_count:,} files {each.sha[:12]}" for each in record.data)
+            ", ".join(f"{counted(each.file_count, 'file')} {each.sha[:12]}" for each in record.data)
             if record
             else "not recorded"
         )
