@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shlex
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada import __version__
 from armada.compare.environment import requirements_of
+from armada.compare.experiment_text import experiment_text
 from armada.compare.unreproduced import find_missing, sources_of
 from armada.errors import PreflightRefused
 from armada.foundation.sanitize import sanitize_line
@@ -35,6 +35,7 @@ EXPERIMENT, CODE, LOCK, README, AS_WRITTEN = (
     "README.md",
     "experiment.as-written.yaml",
 )
+_HEAD = "# The experiment as armada resolved it at its launch, with every default.\n"
 _OWN_NAMES = frozenset({EXPERIMENT, CODE, LOCK, README, AS_WRITTEN})
 
 
@@ -111,7 +112,7 @@ def write_reproduction(folder: Path, found: Reproduction) -> None:
         place.chmod(0o755 if name in executable else 0o644)
     if found.code:
         _list_files(folder / CODE, found.code)
-    (folder / EXPERIMENT).write_text(_yaml(found), encoding="utf-8")
+    (folder / EXPERIMENT).write_text(f"{_HEAD}{experiment_text(found.experiment)}", encoding="utf-8")
     record = found.record
     if record is not None and record.experiment is not None:
         (folder / AS_WRITTEN).write_text(record.experiment, encoding="utf-8", errors="replace")
@@ -192,26 +193,6 @@ def _lock(record: LaunchRecord | None) -> str | None:
         text, what = requirements_of(environment), "what was asked for"
     index = f"# index of torch: {sanitize_line(environment.torch_index, 300)}\n" if environment.torch_index else ""
     return f"# environment {environment.key}, Python {environment.python}: {what}\n{index}{text.strip()}\n"
-
-
-def _yaml(found: Reproduction) -> str:
-    from ruamel.yaml import YAML
-
-    stream = io.StringIO()
-    writer = YAML()
-    writer.default_flow_style = False
-    writer.width = 120
-    writer.dump(_without_nothing(found.experiment), stream)
-    run_id = sanitize_line(found.run.run_id, 80)
-    return f"# The experiment of {run_id} as armada resolved it at its launch, with every default.\n{stream.getvalue()}"
-
-
-def _without_nothing(value: Any) -> Any:
-    """Leave out keys that say nothing, such as `null` and empty lists."""
-    if isinstance(value, dict):
-        kept = {key: _without_nothing(inner) for key, inner in value.items()}
-        return {key: inner for key, inner in kept.items() if inner not in (None, "", [], {})}
-    return [_without_nothing(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _readme(found: Reproduction) -> str:
