@@ -32,7 +32,8 @@ def _unwritable(home: HomePaths) -> ConfigError:
     return ConfigError(
         "this home is not writable (a read-only file system, or another user's folder), and this command writes to it",
         path=home.state,
-        hint="armada ps, show, logs, why and sync ls work without writing; for other commands set ARMADA_HOME, or make it writable",
+        hint="armada ps, show, logs, why, compare, diff, report and sync ls work without writing; for other commands set "
+        "ARMADA_HOME, or make it writable",
     )
 
 

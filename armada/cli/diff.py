@@ -112,7 +112,7 @@ def _code_lines(changes: tuple[FileChange, ...]) -> Iterator[str]:
 
 def _environment_lines(found: RunDifference, unknown: str | None) -> Iterator[str]:
     if found.packages is None:
-        yield f"  {unknown or 'one of the runs has no environment that armada built'}"
+        yield f"  {unknown or found.packages_why}"
         return
     pythons = [_python(record) for record in found.records]
     if pythons[0] != pythons[1]:
@@ -133,6 +133,9 @@ def _python(record: Any) -> str:
 
 
 def _revision(project: dict[str, Any]) -> str:
+    """Describe the project's revision; a run without code has no project."""
+    if not project:
+        return "none"
     revision = project.get("revision")
     named = sanitize_line(revision, 12).rstrip("…") if isinstance(revision, str) else "no revision"
     return f"{named} with uncommitted changes" if project.get("dirty") is True else named

@@ -42,7 +42,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _reproduce(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.compare.reproduction import compare_plans, reproduction_of, write_reproduction
+    from armada.compare.plan_difference import compare_plans
+    from armada.compare.reproduction import reproduction_of, write_reproduction
     from armada.store import runs
     from armada.sync.checkpoints.new_folder import check_target, new_folder
 
@@ -51,7 +52,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     target = Path(options.to).expanduser().absolute()
     if not options.to.strip() or target.name in ("", ".."):
         raise UsageError(f"{options.to!r} is not the name of a new folder", hint="--to ./again")
-    context = Context()
+    context = Context(reads=options.no_plan)
     run = context.run(options.run)
     check_target(target, context.home)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
+from armada.units import counted
 
 if TYPE_CHECKING:
     from armada.records.launch_record import LaunchRecord
@@ -41,7 +42,7 @@ def data_of(record: LaunchRecord) -> dict[str, DataFile]:
 
     for content in sorted(record.data, key=lambda each: (each.source, each.sha)):
         if content.files is None:
-            add(f"{content.source} ({content.file_count:,} files)", DataFile(content.size_bytes, content.sha))
+            add(f"{content.source} ({counted(content.file_count, 'file')})", DataFile(content.size_bytes, content.sha))
         for file in content.files or ():
             add(file.path, DataFile(file.size_bytes, file.sha256))
     for name, source, identity in sorted(record.files):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armada.compare.code import changed_paths, compare_code
 from armada.compare.data import compare_data, data_of
 from armada.compare.environment import compare_packages, lists_of
 from armada.compare.settings import differences
+from armada.foundation.validation import mapping
 from armada.records.code_archive import read_code
 from armada.records.launch_record import read_record
 from armada.store import runs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from armada.compare.code import FileChange
     from armada.compare.data import DataChange
@@ -33,6 +34,7 @@ class RunDifference:
     Attributes:
         records: What was recorded of each launch.
         packages_from: Which lists of packages were compared.
+        packages_why: Why packages cannot be compared, if both launches were recorded.
     """
 
     records: tuple[LaunchRecord | None, LaunchRecord | None]
@@ -41,6 +43,7 @@ class RunDifference:
     packages: tuple[PackageChange, ...] | None
     packages_from: Source | None
     data: tuple[DataChange, ...] | None
+    packages_why: str | None = None
 
 
 def compare_runs(database: Database, home: HomePaths, one: Run, two: Run) -> RunDifference:
@@ -50,7 +53,15 @@ def compare_runs(database: Database, home: HomePaths, one: Run, two: Run) -> Run
     first, second = records
     if first is None or second is None:
         return RunDifference(records, tuple(differences(specs)), None, None, None, None)
-    packages, source = _packages(first.environment, second.environment)
+    environments = first.environment, second.environment
+    packages: tuple[PackageChange, ...] | None = None
+    source: Source | None = None
+    why: str | None = None
+    if environments[0] is not None and environments[1] is not None:
+        source, before, after = lists_of(environments[0], environments[1])
+        packages = tuple(compare_packages(before, after))
+    else:
+        packages, why = _without_lists(environments, specs)
     return RunDifference(
         records,
         tuple(differences(specs)),
@@ -58,6 +69,7 @@ def compare_runs(database: Database, home: HomePaths, one: Run, two: Run) -> Run
         packages,
         source,
         tuple(compare_data(data_of(first), data_of(second))),
+        why,
     )
 
 
@@ -82,12 +94,15 @@ def _files(record: LaunchRecord) -> Mapping[str, KeptFile] | None:
     return None if record.code.files is None else {file.path: file for file in record.code.files}
 
 
-def _packages(
-    one: KeptEnvironment | None, two: KeptEnvironment | None
-) -> tuple[tuple[PackageChange, ...] | None, Source | None]:
-    if one is None and two is None:
+def _without_lists(
+    environments: Sequence[KeptEnvironment | None], specs: Sequence[Mapping[str, Any]]
+) -> tuple[tuple[PackageChange, ...] | None, str | None]:
+    """Return what is known of packages that armada did not install in one of the runs: they are equal in one image."""
+    images = [
+        mapping(spec.get("container")).get("digest") or mapping(spec.get("container")).get("id") for spec in specs
+    ]
+    if images[0] is not None and images[0] == images[1]:
         return (), None
-    if one is None or two is None:
-        return None, None
-    source, before, after = lists_of(one, two)
-    return tuple(compare_packages(before, after)), source
+    which = "neither run" if environments[0] is None and environments[1] is None else "one of the runs"
+    verb = "has" if which == "neither run" else "does not have"
+    return None, f"{which} {verb} an environment that armada built, so its packages are not recorded"

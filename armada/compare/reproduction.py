@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
 import shlex
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armada import __version__
 from armada.compare.environment import requirements_of
+from armada.compare.experiment_text import experiment_text
+from armada.compare.unreproduced import find_missing, sources_of
 from armada.errors import PreflightRefused
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
 from armada.provision.code import NEVER_SENT
 from armada.records.code_archive import read_code
 from armada.records.launch_record import read_record
-from armada.units import amount, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from armada.paths import HomePaths
-    from armada.records.launch_record import KeptContent, LaunchRecord
+    from armada.records.launch_record import LaunchRecord
     from armada.store.runs import Run
 
 EXPERIMENT, CODE, LOCK, README, AS_WRITTEN = (
@@ -36,8 +35,8 @@ EXPERIMENT, CODE, LOCK, README, AS_WRITTEN = (
     "README.md",
     "experiment.as-written.yaml",
 )
+_HEAD = "# The experiment as armada resolved it at its launch, with every default.\n"
 _OWN_NAMES = frozenset({EXPERIMENT, CODE, LOCK, README, AS_WRITTEN})
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +86,8 @@ def reproduction_of(home: HomePaths, run: Run, spec: Mapping[str, Any]) -> Repro
     changed, links = _moved(experiment, base if isinstance(base, str) else None, top, set(code or ()))
     if code is not None:
         changed["code"] = CODE
-    missing = [*_missing_code(experiment, record, code), *_missing_data(record), *_unpinned(spec, record)]
-    if record is not None and record.armada != __version__:
-        missing.append(f"armada was {sanitize_line(record.armada, 40)} then, and is {__version__} now")
-    return Reproduction(run, spec, record, changed, code, links, _command(run, spec), tuple(missing))
+    missing = find_missing(spec, record, code)
+    return Reproduction(run, spec, record, changed, code, links, _command(run, spec), missing)
 
 
 def write_reproduction(folder: Path, found: Reproduction) -> None:
@@ -115,7 +112,7 @@ def write_reproduction(folder: Path, found: Reproduction) -> None:
         place.chmod(0o755 if name in executable else 0o644)
     if found.code:
         _list_files(folder / CODE, found.code)
-    (folder / EXPERIMENT).write_text(_yaml(found), encoding="utf-8")
+    (folder / EXPERIMENT).write_text(f"{_HEAD}{experiment_text(found.experiment)}", encoding="utf-8")
     record = found.record
     if record is not None and record.experiment is not None:
         (folder / AS_WRITTEN).write_text(record.experiment, encoding="utf-8", errors="replace")
@@ -152,73 +149,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return os.fsdecode(answer.stdout) if answer.returncode == 0 else ""
 
 
-def compare_plans(
-    found: Reproduction, now: Mapping[str, Any], folder: Path, *, other_host: bool = False
-) -> list[tuple[str, Any, Any]]:
-    """Return the keys in which a new plan differs from the run's, with both values.
-
-    What differs between any two launches is left out: ids, times, and the folders of both experiments.
-
-    Args:
-        found: The reproduction.
-        now: The new plan.
-        folder: The folder that was written.
-        other_host: The plan is for another host, whose name may differ.
-    """
-    from armada.compare.settings import unequal
-
-    code = mapping(found.spec.get("experiment")).get("code")
-    origin = str(Path(found.run.experiment).parent) if found.run.experiment else None
-    before = _plain(found.spec, {code: "CODE", origin: "HERE"})
-    after = _plain(now, {str(folder / CODE): "CODE", str(folder): "HERE"})
-    if other_host:
-        before.pop("host", None), after.pop("host", None)
-    told = []
-    for each in unequal([before, after]):
-        then, present = each.values
-        # Downloads and images get their names only when they are fetched.
-        if present is not None or not each.key.startswith(("container.", "job.data[")):
-            told.append((each.key, then, present))
-    return told
-
-
-_OF_EACH_LAUNCH = ("run_id", "created_at", "launch_key", "home", "project", "format")
-
-
-def _plain(spec: Mapping[str, Any], folders: Mapping[Any, str]) -> dict[str, Any]:
-    """Return a plan without what every launch has of its own."""
-    names = {key: value for key, value in folders.items() if isinstance(key, str) and key}
-    names |= {
-        key: value
-        for key, value in ((_root(spec), "ROOT"), (spec.get("run_id"), "RUN"))
-        if isinstance(key, str) and key
-    }
-    ordered = sorted(names.items(), key=lambda item: -len(item[0]))
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: plain(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [plain(inner) for inner in value]
-        if isinstance(value, str):
-            for name, sign in ordered:
-                value = value.replace(name, sign)
-        return value
-
-    kept = {key: value for key, value in spec.items() if key not in _OF_EACH_LAUNCH}
-    result: dict[str, Any] = plain(json.loads(json.dumps(kept)))
-    mapping(result.get("experiment")).pop("code", None)
-    return result
-
-
-def _root(spec: Mapping[str, Any]) -> str | None:
-    """Return the host's root folder, as far as the plan tells it."""
-    code = mapping(spec.get("job")).get("code")
-    environment = mapping(spec.get("environment"))
-    path = code or (environment.get("path") if environment.get("existing") is not True else None)
-    return str(PurePosixPath(path).parents[1]) if isinstance(path, str) and path.count("/") > 2 else None
-
-
 def _moved(
     experiment: Mapping[str, Any], base: str | None, top: str, sent: set[str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
@@ -226,7 +156,7 @@ def _moved(
     changed: dict[str, Any] = json.loads(json.dumps(experiment))
     links: dict[str, str] = {}
     data = mapping(changed.get("data"))
-    for source in [item for use in ("train", "eval") for item in data.get(use) or () if isinstance(item, dict)]:
+    for source in sources_of(data):
         path = source.get("path")
         if base is None or not isinstance(path, str) or not Path(path).is_relative_to(base):
             continue
@@ -237,71 +167,6 @@ def _moved(
         if name not in sent:
             links[source["path"]] = path
     return changed, links
-
-
-def _missing_code(
-    experiment: Mapping[str, Any], record: LaunchRecord | None, code: Mapping[str, bytes] | None
-) -> list[str]:
-    if record is None:
-        what = "its code, packages and data were not recorded (an older armada or another home launched it)"
-        where = experiment.get("code")
-        return [what, *([f"the code is what is now in {sanitize_line(where, 300)}"] if where else [])]
-    if record.code is None or code is None:
-        return []
-    if record.code.files is None:
-        return [f"its code has {counted(record.code.file_count, 'file')}, too many to be recorded"]
-    lost = [file for file in record.code.files if file.path not in code]
-    named = ", ".join(f"{sanitize_line(file.path, 100)} ({amount(file.size_bytes)})" for file in lost[:_SHOWN])
-    more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-    return [f"the bytes of some code files were not kept: {named}{more}"] if lost else []
-
-
-def _missing_data(record: LaunchRecord | None) -> list[str]:
-    """Say which data at home is not what was sent."""
-    found = []
-    for content in record.data if record is not None else ():
-        changed = _changed_files(content)
-        if changed:
-            named = ", ".join(sanitize_line(name, 100) for name in changed[:_SHOWN])
-            more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
-            found.append(f"data in {sanitize_line(content.source, 300)} is missing or has changed: {named}{more}")
-    return found
-
-
-def _changed_files(content: KeptContent) -> list[str]:
-    changed = []
-    for file in content.files or ():
-        path = Path(content.source) / file.path
-        try:
-            right = path.stat().st_size == file.size_bytes and _sha256(path) == file.sha256
-        except OSError:
-            right = False
-        if not right:
-            changed.append(file.path)
-    return changed
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _unpinned(spec: Mapping[str, Any], record: LaunchRecord | None) -> list[str]:
-    """Say which parts come from the hub without a recorded version."""
-    found = []
-    training = mapping(spec.get("training"))
-    data = mapping(training.get("data"))
-    for source in [mapping(item) for use in ("train", "eval") for item in data.get(use) or ()]:
-        hub = mapping(source.get("hub"))
-        if hub.get("id") and not hub.get("revision"):
-            found.append(f"the revision of the dataset {sanitize_line(hub['id'], 120)} was not recorded")
-    model = mapping(spec.get("experiment")).get("model")
-    is_hub = isinstance(model, str) and not model.startswith(("/", "."))
-    if is_hub and (
-        record is None or (record.hub_model is None and not any(c.kind == "models" for c in record.contents))
-    ):
-        found.append(f"the revision of the model {sanitize_line(model, 120)} was not recorded")
-    return list(dict.fromkeys(found))
 
 
 def _command(run: Run, spec: Mapping[str, Any]) -> tuple[str, ...]:
@@ -328,26 +193,6 @@ def _lock(record: LaunchRecord | None) -> str | None:
         text, what = requirements_of(environment), "what was asked for"
     index = f"# index of torch: {sanitize_line(environment.torch_index, 300)}\n" if environment.torch_index else ""
     return f"# environment {environment.key}, Python {environment.python}: {what}\n{index}{text.strip()}\n"
-
-
-def _yaml(found: Reproduction) -> str:
-    from ruamel.yaml import YAML
-
-    stream = io.StringIO()
-    writer = YAML()
-    writer.default_flow_style = False
-    writer.width = 120
-    writer.dump(_without_nothing(found.experiment), stream)
-    run_id = sanitize_line(found.run.run_id, 80)
-    return f"# The experiment of {run_id} as armada resolved it at its launch, with every default.\n{stream.getvalue()}"
-
-
-def _without_nothing(value: Any) -> Any:
-    """Leave out keys that say nothing, such as `null` and empty lists."""
-    if isinstance(value, dict):
-        kept = {key: _without_nothing(inner) for key, inner in value.items()}
-        return {key: inner for key, inner in kept.items() if inner not in (None, "", [], {})}
-    return [_without_nothing(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _readme(found: Reproduction) -> str:

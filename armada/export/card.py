@@ -11,6 +11,7 @@ from armada.export.data import describe_data, hub_datasets
 from armada.export.loading import how_to_load
 from armada.export.subject import Kind
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.secrets import without_secrets
 from armada.foundation.validation import finite, mapping
 from armada.store import metrics
 from armada.units import amount, counted
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
     from armada.store.database import Database
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
-_SECRET_WORD = re.compile(r"(?i)token(?![a-z])|secret|passw|credential|(?<![a-z])(key|auth|pwd|pass|apikey)(?![a-z])")
-_SECRET_VALUE = re.compile(
-    r"\b(hf|sk|ghp|gho|ghs|wandb|github_pat)[_-][\w-]{16,}|\bglpat-[\w-]{16,}|\bxox.-[\w-]{10,}|\bAKIA[0-9A-Z]{12,}"
-    r"|\b[0-9a-f]{40}\b|(?<=://)[^/\s]*(?=@)"
-)
-_QUERY = re.compile(r"(?<=\S)[?#]\S*")
 _MOST_ARGUMENTS = 100
 
 
@@ -131,28 +126,6 @@ def _settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
         if isinstance(words, list) and words:
             found.append((key, " ".join(without_secrets([str(word) for word in words[:_MOST_ARGUMENTS]]))))
     return found
-
-
-def without_secrets(words: Sequence[str]) -> list[str]:
-    """Replace what may be a secret among the words of a command: a card may become public."""
-    shown: list[str] = []
-    follows = False
-    for word in words:
-        is_named = bool(_SECRET_WORD.search(word))
-        name, equals, _ = word.partition("=")
-        is_plain_name = is_named and re.fullmatch(r"[-\w.]+", word) is not None
-        if follows:
-            shown.append("***")
-        elif is_named and equals and re.fullmatch(r"[-\w.]+", name) and _SECRET_WORD.search(name):
-            shown.append(f"{name}=***")
-        elif is_named and not is_plain_name:
-            shown.append("***")  # a command within a command, an address with a token, a document with a key
-        elif "://" in word:
-            shown.append(_SECRET_VALUE.sub("***", _QUERY.sub("?***", word)))
-        else:
-            shown.append(_SECRET_VALUE.sub("***", word))
-        follows = is_plain_name and not equals
-    return shown
 
 
 def _value(value: object) -> str:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
 
 FORMAT = 1
-MOST_FILES = 20_000
-"""Of a content with more files, only the number of files and the hash of all are recorded."""
+MOST_FILES = {"code": 20_000, "payload": 0}
+"""By kind. Of a content with more files, only the number of files and the hash of all are recorded."""
+_MOST_OTHERS = 2000
 
 _RECORD = "record.json"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -48,7 +49,7 @@ class KeptContent:
         kind: `code`, `payload`, `data` or `models`.
         sha: The hash of all.
         source: The folder at home that they were read from.
-        files: None if there were too many.
+        files: None if there were too many to be recorded.
         file_count: How many files there were.
         size_bytes: Of all files.
     """
@@ -121,7 +122,7 @@ def keep_content(kind: str, sha: str, source: Path, manifest: Iterable[tuple[str
         manifest: Path, size in bytes, SHA-256 and mode of each file.
     """
     files = tuple(KeptFile(path, size, sha256, mode & 0o100 != 0) for path, size, sha256, mode in manifest)
-    listed = files if len(files) <= MOST_FILES else None
+    listed = files if len(files) <= MOST_FILES.get(kind, _MOST_OTHERS) else None
     return KeptContent(kind, sha, str(source), listed, len(files), sum(file.size_bytes for file in files))
 
 

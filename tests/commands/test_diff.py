@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from armada.records.launch_record import KeptEnvironment, LaunchRecord, write_record
 from tests.conftest import Armada
 from tests.published_run import opened, record, sft_plan
 
@@ -70,7 +71,7 @@ def test_settings_code_and_data_are_told_apart(armada: Armada, pair: tuple[str, 
     assert [(each["name"], each["before"]["size_bytes"], each["after"]["size_bytes"]) for each in found["data"]] == [
         ("data.txt", 2, 4)
     ]
-    assert found["packages"] == []
+    assert found["packages"] is None
 
 
 def test_a_pipe_gets_no_colours_and_nothing_that_a_terminal_obeys(armada: Armada, pair: tuple[str, str]) -> None:
@@ -78,6 +79,7 @@ def test_a_pipe_gets_no_colours_and_nothing_that_a_terminal_obeys(armada: Armada
     assert answer.returncode == 0, answer.stderr
     assert "-lr = 1\n+lr = 2\n" in answer.stdout
     assert "with uncommitted changes" in answer.stdout
+    assert "neither run has an environment that armada built" in answer.stdout
     assert not {"\x1b", "\u202e", "\r"} & set(answer.stdout)
 
 
@@ -101,7 +103,7 @@ def test_a_terminal_gets_colours(armada: Armada, pair: tuple[str, str]) -> None:
 
 def test_the_same_run_twice_has_no_difference(armada: Armada, pair: tuple[str, str]) -> None:
     found = armada.json("diff", pair[0], pair[0])
-    assert (found["settings"], found["code"], found["packages"], found["data"]) == ([], [], [], [])
+    assert (found["settings"], found["code"], found["packages"], found["data"]) == ([], [], None, [])
 
 
 def test_a_run_without_a_record_says_so(armada: Armada, pair: tuple[str, str]) -> None:
@@ -110,6 +112,29 @@ def test_a_run_without_a_record_says_so(armada: Armada, pair: tuple[str, str]) -
     found = armada.json("diff", pair[0], "old-run")
     assert (found["recorded"], found["code"], found["packages"], found["data"]) == ([True, False], None, None, None)
     assert "not recorded: old-run" in armada.run("diff", pair[0], "old-run").stdout
+
+
+def test_packages_of_one_image_are_equal_and_those_of_others_are_not_known(armada: Armada) -> None:
+    environment = KeptEnvironment("k", "3.12", installed="torch==2.0\nnumpy==1.0\n")
+    newer = KeptEnvironment("l", "3.12", installed="torch==2.1\nnumpy==1.0\npeft==1\n")
+    known = {
+        "image-1": ({"digest": "sha256:a"}, None),
+        "image-2": ({"digest": "sha256:a"}, None),
+        "image-3": ({"digest": "sha256:b"}, None),
+        "built-1": (None, environment),
+        "built-2": (None, newer),
+    }
+    with opened(armada.folder / "home") as (home, database):
+        for name, (container, built) in known.items():
+            record(database, name, {**sft_plan(name), "container": container})
+            write_record(home, name, LaunchRecord("1", environment=built))
+    assert armada.json("diff", "image-1", "image-2")["packages"] == []
+    assert armada.json("diff", "image-1", "image-3")["packages"] is None
+    assert armada.json("diff", "image-1", "built-1")["packages"] is None
+    found = armada.json("diff", "built-1", "built-2")
+    assert found["packages_from"] == "installed"
+    assert [tuple(each.values()) for each in found["packages"]] == [("peft", None, "1"), ("torch", "2.0", "2.1")]
+    assert "  torch 2.0 → 2.1\n" in armada.run("diff", "built-1", "built-2").stdout
 
 
 def test_removing_a_run_removes_its_record(armada: Armada, pair: tuple[str, str]) -> None:

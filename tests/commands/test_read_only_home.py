@@ -44,6 +44,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (("show", RUN), 0, "running"),
         (("why", RUN), 0, "running"),
         (("sync", "ls"), 0, RUN),
+        (("diff", RUN, RUN), 0, "no difference"),
+        (("export", RUN, "--csv", "-"), 0, "run,step,time"),
         (("logs", RUN), 4, "two"),
     ],
 )
@@ -59,7 +61,10 @@ def test_what_only_shows_shows_what_home_last_knew(
     assert after == before
 
 
-@pytest.mark.parametrize("command", [("stop", RUN), ("pull", RUN), ("sync", "now"), ("rm", RUN), ("hosts", "ls")])
+@pytest.mark.parametrize(
+    "command",
+    [("stop", RUN), ("pull", RUN), ("sync", "now"), ("rm", RUN), ("hosts", "ls"), ("reproduce", RUN, "--to", "x")],
+)
 def test_what_must_write_says_so_in_one_sentence(
     store: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:

@@ -81,6 +81,26 @@ def test_a_run_without_metrics_has_a_report(armada: Armada) -> None:
     assert "no metrics" in (armada.folder / "r.html").read_text()
 
 
+def test_secrets_in_settings_are_not_shown(armada: Armada) -> None:
+    plan = sft_plan("run")
+    plan["experiment"] = {
+        "name": "x",
+        "command": ["train", "--token", "CANARY-1", "--lr", "1e-4"],
+        "env": {"MY_API_KEY": "CANARY-2", "ADDRESS": "https://me:CANARY-3@example.org/x?sig=CANARY-4"},
+        "data": {"train": [{"hub": {"id": "o/r", "revision": "0" * 40}}]},
+        "secrets": ["HF_TOKEN"],
+    }
+    with opened(armada.folder / "home") as (_, database):
+        for run_id in ("one", "two"):
+            record(database, run_id, plan)
+    assert armada.run("report", "one", "two", "--html", "r.html").returncode == 0
+    page = (armada.folder / "r.html").read_text()
+    assert "CANARY" not in page
+    assert "HF_TOKEN" in page
+    assert "0" * 40 in page
+    assert "--lr" in page
+
+
 async def _open(page: Page, path: Path) -> None:
     await page.call("Page.navigate", url=path.as_uri())
     for pause_s in pauses(lambda: "the report to be shown"):

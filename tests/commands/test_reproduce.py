@@ -70,7 +70,7 @@ def test_the_plan_is_the_same_after_the_project_has_changed(armada: Armada, proj
     armada.await_end(repeated["run_id"])
     assert (armada.local_runs / repeated["run_id"] / "output.log").read_text() == "trained on a\n\nuncommitted\n"
     difference = armada.json("diff", run_id, repeated["run_id"])
-    assert (difference["code"], difference["packages"], difference["data"]) == ([], [], [])
+    assert (difference["code"], difference["packages"], difference["data"]) == ([], None, [])
 
 
 def armada_words() -> list[str]:

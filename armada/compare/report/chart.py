@@ -49,7 +49,7 @@ def draw_chart(title: str, lines: Sequence[Line | None]) -> str:
     drawn = {place: line.drawn for place, line in enumerate(lines) if line is not None}
     steps = [step for points in drawn.values() for step, value in points if value is not None]
     values = [value for points in drawn.values() for _, value in points if value is not None]
-    caption = f"<figcaption>{text(title, 100)}</figcaption>"
+    caption = f"<figcaption>{text(title, 100)} <small>by step</small></figcaption>"
     if not values:
         return f'<figure class="chart">{caption}<p class="none">no value that can be drawn</p></figure>'
     xs, ys = _range(min(steps), max(steps)), _range(min(values), max(values))
@@ -58,7 +58,12 @@ def draw_chart(title: str, lines: Sequence[Line | None]) -> str:
         body.extend(_curve(place, points, xs, ys))
     named = {place: line.name for place, line in enumerate(lines) if line is not None}
     told = [
-        {"n": sanitize_line(named[place], 100), "c": place % COLOURS, "p": points} for place, points in drawn.items()
+        {
+            "n": sanitize_line(named[place], 100),
+            "c": place % COLOURS,
+            "p": [(step, None if value is None else float(f"{value:.6g}")) for step, value in points],
+        }
+        for place, points in drawn.items()
     ]
     data = html.escape(json.dumps({"x": xs, "y": ys, "lines": told}, separators=(",", ":")))
     box = f"{_LEFT} {_TOP} {WIDTH - _LEFT - _RIGHT} {HEIGHT - _TOP - _BOTTOM}"

@@ -7,14 +7,18 @@ import hashlib
 import html
 import shlex
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armada import __version__
+from armada.compare.experiment_text import experiment_text
 from armada.compare.report.chart import Line, draw_chart, swatch, text
 from armada.compare.report.samples import MOST_PROMPTS
 from armada.compare.report.style import SCRIPT, STYLE
+from armada.compare.settings import text_of
 from armada.foundation.sanitize import sanitize_line, sanitize_text
+from armada.foundation.secrets import without_secret_settings
 from armada.foundation.validation import mapping
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,7 +54,7 @@ class Report:
 def compose(report: Report) -> str:
     """Return the whole page.
 
-    Its policy allows neither requests nor any script but its own, so that a name from a host that were not escaped
+    Its policy allows neither requests nor any script but its own, so that a name from a host that was not escaped
     could still do nothing.
     """
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
@@ -124,7 +128,10 @@ def _settings(report: Report) -> str:
     header = ["", *_named(report)]
 
     def rows(found: Comparison) -> list[list[str]]:
-        return [[f"<th>{text(each.key, 120)}</th>", *map(_cell, each.texts)] for each in found.settings]
+        return [
+            [f"<th>{text(each.key, 120)}</th>", *(_cell(_setting(each.key, value)) for value in each.values)]
+            for each in found.settings
+        ]
 
     differing = rows(report.found)
     what = "Settings that differ" if len(report.found.runs) > 1 else "Settings"
@@ -133,6 +140,12 @@ def _settings(report: Report) -> str:
         return f"<h2>{what}</h2>\n{_table(header, rows(report.everything))}"
     everything = f"<details><summary>All settings</summary>{_table(header, rows(report.everything))}</details>"
     return f"<h2>{what}</h2>\n{shown}{everything}"
+
+
+def _setting(key: str, value: Any) -> str:
+    """Return a setting without secrets; those in brackets are armada's own."""
+    shown = value if key.startswith("(") else without_secret_settings(value, key)
+    return "" if shown is None else text_of(shown)
 
 
 def _samples(report: Report) -> str:
@@ -173,7 +186,11 @@ def _origins(report: Report) -> str:
         sent = record.code if record is not None else None
         environment = record.environment if record is not None else None
         files = (
-            f"{sent.file_count:,} files, {sent.sha[:12]}" if sent is not None else "none" if record else "not recorded"
+            f"{counted(sent.file_count, 'file')}, {sent.sha[:12]}"
+            if sent is not None
+            else "none"
+            if record
+            else "not recorded"
         )
         built = (
             f"Python {environment.python}, {environment.key}"
@@ -183,7 +200,7 @@ def _origins(report: Report) -> str:
             else "not recorded"
         )
         data = (
-            ", ".join(f"{each.file_count:,} files {each.sha[:12]}" for each in record.data)
+            ", ".join(f"{counted(each.file_count, 'file')} {each.sha[:12]}" for each in record.data)
             if record
             else "not recorded"
         )
@@ -194,13 +211,14 @@ def _origins(report: Report) -> str:
 
 def _reproduce(report: Report) -> str:
     def lines() -> Iterator[str]:
-        for summary, record in zip(report.found.runs, report.found.records, strict=True):
+        for summary in report.found.runs:
             run = summary.run
             command = f"armada reproduce {shlex.quote(run.run_id)} --to ./{shlex.quote(run.run_id)}"
             yield f"<pre>{text(command)}</pre>\n"
-            if record is not None and record.experiment is not None:
-                name = text(record.experiment_path or "experiment", 300)
-                yield f"<details><summary>{name}</summary><pre>{_block(record.experiment)}</pre></details>\n"
+            experiment = summary.spec.get("experiment")
+            if isinstance(experiment, dict) and experiment:
+                shown = experiment_text(without_secret_settings(experiment))
+                yield f"<details><summary>The experiment</summary><pre>{_block(shown)}</pre></details>\n"
 
     hint = "On the machine that launched them, these commands write the experiment, the code as it was sent and the list of packages:"
     return f"<h2>How to reproduce</h2>\n<p>{hint}</p>\n{''.join(lines())}"

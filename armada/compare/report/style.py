@@ -13,13 +13,13 @@ STYLE = """
 body { margin: 0 auto; padding: 24px; max-width: 1400px; background: var(--back); color: var(--text);
   font: 15px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { font-size: 24px; margin: 0 0 4px; } h2 { font-size: 18px; margin: 36px 0 10px; }
-.about, .none, figcaption small { color: var(--dim); }
+.about, .none, figcaption small { color: var(--dim); font-weight: 400; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13.5px; }
 th, td { border-bottom: 1px solid var(--line); padding: 5px 14px 5px 0; text-align: left; vertical-align: top; }
 th { font-weight: 600; white-space: nowrap; } td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.name { min-width: 120px; } td.id { white-space: nowrap; overflow-wrap: normal; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); gap: 20px; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 460px), 1fr)); gap: 20px; }
 figure { margin: 0; position: relative; } figcaption { font-weight: 600; }
 svg { display: block; width: 100%; height: auto; } svg.swatch { display: inline-block; width: 28px; height: 10px; vertical-align: middle; }
 .curve { fill: none; stroke-width: 1.6; stroke-linejoin: round; } .dot { stroke: none; }

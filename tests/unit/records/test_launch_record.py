@@ -104,6 +104,14 @@ def test_the_code_comes_back_byte_for_byte(home: HomePaths, tmp_path: Path) -> N
     assert {file.path for file in code.files or () if file.executable} == {"bin/tool"}
 
 
+def test_of_too_many_files_only_the_number_is_recorded(tmp_path: Path) -> None:
+    sha = "0" * 64
+    manifest = [(str(number), 2, sha, 0o644) for number in range(2001)]
+    found = [keep_content(kind, sha, tmp_path, manifest) for kind in ("code", "data", "payload")]
+    assert [each.files is None for each in found] == [False, True, True]
+    assert {(each.file_count, each.size_bytes) for each in found} == {(2001, 4002)}
+
+
 def test_a_file_that_changed_since_it_was_sent_is_not_kept(home: HomePaths, tmp_path: Path) -> None:
     code = project(tmp_path / "project")
     (tmp_path / "project/train.py").write_bytes(b"print(9)\n")
