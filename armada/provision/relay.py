@@ -51,7 +51,7 @@ def read_list(source: HostSession, key: str, packed: PackedEnvironment) -> tuple
 
     def fetch() -> bytes:
         with closing(source.open_stream()) as stream:
-            stream.request(ReadEnvironment(key=key, digest=packed.digest, files=((LIST, 0, packed.list_bytes),)))
+            _ask(stream, ReadEnvironment(key=key, digest=packed.digest, files=((LIST, 0, packed.list_bytes),)), name)
             return _take(stream, packed.list_bytes)
 
     content = source.persist(fetch)
@@ -147,7 +147,7 @@ def _relay(
         def fill(tar: tarfile.TarFile) -> None:
             for batch in _batches(parts):
                 with _of_source():
-                    stream.request(ReadEnvironment(key=listed.key, digest=digest, files=tuple(batch)))
+                    _ask(stream, ReadEnvironment(key=listed.key, digest=digest, files=tuple(batch)), source.host.name)
                 for path, offset, length in batch:
                     _add(tar, path, offset, length, _Arriving(stream, report))
 
@@ -216,6 +216,12 @@ def _batches(parts: Sequence[Part]) -> Iterator[list[Part]]:
         size += part[2]
     if batch:
         yield batch
+
+
+def _ask(stream: Stream, request: ReadEnvironment, host: str) -> None:
+    size, wanted = stream.request(request).size_bytes, sum(length for _, _, length in request.files)
+    if size != wanted:
+        raise ProvisionFailed(f"it sends {size} bytes of an environment, where {wanted} were asked for", host=host)
 
 
 def _take(stream: Stream, size: int) -> bytes:

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.commands.task_box import configure
 from tests.conftest import Armada
 from tests.package_index import build_wheel
+from tests.ssh_server import SshServer
 
 TORCH = "2.13.0"
 MODULE = "import sys\n\n\ndef main():\n    print('tiny of', sys.prefix)\n"
@@ -122,3 +124,16 @@ def test_hosts_that_share_a_root_send_nothing(cut_off: Armada) -> None:
     assert done.returncode == 0, done.stderr
     assert "every file verified" not in done.stdout
     assert len(environments(local_root(cut_off))) == 1
+
+
+def test_over_ssh_a_box_without_uv_pip_and_index_runs_what_this_machine_built(
+    cut_off: Armada, server: SshServer
+) -> None:
+    server.program("python3", f'exec "{sys.executable}" "$@"')
+    configure(cut_off, server, environments_from="local", profile="bare")
+    assert cut_off.run("hosts", "trust", "box", "--yes").returncode == 0
+    done = cut_off.run("hosts", "provision", "box")
+    assert done.returncode == 0, done.stderr
+    (there,) = environments(server.home / ".armada")
+    said = subprocess.run([there / "bin/torch"], capture_output=True, text=True, check=True)
+    assert said.stdout == f"tiny of {there}\n"

@@ -71,7 +71,7 @@ def pack(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         },
         "machine": platform.machine(),
         "libc": platform.libc_ver(environment_folder.python_of(folder))[0] or "other",
-        "glibc": _needed_glibc(folder),
+        "glibc": needed_glibc(folder),
         "modules": tried["imported"],
         "freeze": ready.get("freeze"),
         "notes": [note for note in ready.get("notes") or [] if isinstance(note, str)],
@@ -195,7 +195,7 @@ def _hash(call: Call, found: List[Tuple[str, str]]) -> List[List[Any]]:
     return sorted(manifest)
 
 
-def _needed_glibc(folder: str) -> Optional[str]:
+def needed_glibc(folder: str) -> Optional[str]:
     """Return the oldest glibc that all packages run with, by the tags of their wheels.
 
     A wheel that was compiled here (`linux_x86_64`) has no such tag: its libraries say which symbols they need.

@@ -69,10 +69,6 @@ class Packed:
         ]
 
 
-def staging_folder(root: str, key: str) -> str:
-    return os.path.join(root, "envs", ".new-" + key)
-
-
 def place(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Report which files of an environment are still to be sent.
 
@@ -86,7 +82,7 @@ def place(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     digest = checked_digest(params.get("digest"))
     answer: Dict[str, Any] = {"ready": environment_folder.status(call.root, key) == "ready", "listed": False}
     answer.update(missing=[], missing_bytes=0)
-    staging = staging_folder(call.root, key)
+    staging = environment_folder.staging(call.root, key)
     packed = None if answer["ready"] else _read_list(staging, digest)
     if packed is None:
         return answer
@@ -121,11 +117,12 @@ def unpack(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             if environment_folder.status(call.root, key) != "ready":
                 _unpack(call, key, digest, claim)
                 outcome = "built"
+            shutil.rmtree(environment_folder.staging(call.root, key), ignore_errors=True)  # from another home, too late
     return environment.describe(call.root, key, outcome, time.monotonic() - begun)
 
 
 def _unpack(call: Call, key: str, digest: str, claim: build_claim.Claim) -> None:
-    staging = staging_folder(call.root, key)
+    staging = environment_folder.staging(call.root, key)
     packed = _read_list(staging, digest)
     if packed is None:
         raise AgentError("not_found", "no list of files has arrived in %s" % staging, "send it again")
@@ -158,7 +155,6 @@ def _unpack(call: Call, key: str, digest: str, claim: build_claim.Claim) -> None
     files.fsync_folders(made)
     os.rename(made, folder)
     files.fsync_folder(os.path.dirname(folder))
-    shutil.rmtree(staging, ignore_errors=True)
 
 
 def _verify(call: Call, staging: str, wanted: List[Tuple[int, File]]) -> None:

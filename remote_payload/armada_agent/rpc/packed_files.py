@@ -46,7 +46,7 @@ def receive(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     with build_claim.hold(call, key):
         if environment_folder.status(call.root, key) == "ready":
             return {"files": 0}
-        return {"files": receiving.take_all(call, unpacking.staging_folder(call.root, key))}
+        return {"files": receiving.take_all(call, environment_folder.staging(call.root, key))}
 
 
 def _part(entry: Any) -> Tuple[str, int, int]:
