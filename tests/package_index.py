@@ -13,9 +13,15 @@ if TYPE_CHECKING:
 
 
 def build_wheel(
-    index: Path, name: str, version: str, scripts: dict[str, str] | None = None, needs: Sequence[str] = ()
+    index: Path,
+    name: str,
+    version: str,
+    scripts: dict[str, str] | None = None,
+    needs: Sequence[str] = (),
+    modules: dict[str, str] | None = None,
+    tag: str = "py3-none-any",
 ) -> None:
-    """Put a wheel without any code on a package index made of files.
+    """Put a wheel, without any code unless it is given, on a package index made of files.
 
     Args:
         index: The folder of the index.
@@ -23,6 +29,8 @@ def build_wheel(
         version: Of the wheel.
         scripts: Programs that it installs, by name.
         needs: Requirements of its own.
+        modules: Its files by path, such as `tiny.py`; a `main` in the module of its name becomes a program of that name.
+        tag: Of what it runs on.
     """
     folder = index / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -30,11 +38,13 @@ def build_wheel(
     requires = "".join(f"Requires-Dist: {line}\n" for line in needs)
     content = {
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n",
+        **(modules or {}),
+        **({f"{info}/entry_points.txt": f"[console_scripts]\n{name} = {name}:main\n"} if modules else {}),
         **{f"{name}-{version}.data/scripts/{script}": text for script, text in (scripts or {}).items()},
     }
     record = [f"{info}/RECORD,,"]
-    wheel = folder / f"{name}-{version}-py3-none-any.whl"
+    wheel = folder / f"{name}-{version}-{tag}.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for path, text in content.items():
             entry = zipfile.ZipInfo(path)

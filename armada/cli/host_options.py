@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.errors import UsageError
+from armada.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -44,6 +44,11 @@ def add_settings(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
         help="What starts runs there: armada itself (direct), Slurm or HTCondor" + default("direct"),
     )
     parser.add_argument(
+        "--environments-from",
+        metavar="HOST",
+        help="Host that builds the Python environments and sends them: for a host that reaches no package index",
+    )
+    parser.add_argument(
         "--transport",
         choices=TRANSPORTS,
         help="openssh: use your ssh program and keep one connection open for everything" + default("fabric"),
@@ -68,8 +73,12 @@ def given_settings(options: argparse.Namespace, target: str | None, home: HomePa
         UsageError: A word cannot be what it is meant as.
         NotFound: There is no such profile.
     """
+    from armada.config.hosts import load_hosts
     from armada.config.profiles import load_profile
 
+    source = options.environments_from
+    if source is not None and source not in (known := load_hosts(home, Path.cwd())):
+        raise NotFound(f"no host is called {source!r}", hint=f"known: {', '.join(known)}")
     if options.profile:
         load_profile(options.profile, home)  # a name nobody knows is said now, not at the first launch
     settings: dict[str, object] = {
@@ -77,6 +86,7 @@ def given_settings(options: argparse.Namespace, target: str | None, home: HomePa
         "profile": options.profile,
         "root": options.root,
         "scheduler": options.scheduler,
+        "environments_from": source,
         "price_per_hour": options.price,
         "transport": options.transport,
         "reuse_only": options.reuse_only,

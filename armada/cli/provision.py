@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,12 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     add_profile(provision)
     provision.add_argument(
+        "--from",
+        metavar="HOST",
+        dest="source",
+        help="Have HOST build the environment and send it: for a host that reaches no package index",
+    )
+    provision.add_argument(
         "--list", action="store_true", dest="lists", help="List the tasks that armada brings, and the host's own"
     )
     provision.add_argument("--again", action="store_true", help="Run tasks again that have run there already")
@@ -70,6 +77,10 @@ def _provision(options: argparse.Namespace) -> int:
         raise UsageError("which host?", hint=f"{_EXAMPLE}, or --list")
     if options.tasks and options.profile:
         raise UsageError("--profile chooses the environment, but with TASK none is built", hint="leave one of them out")
+    if options.tasks and options.source:
+        raise UsageError(
+            "--from says where the environment comes from, but with TASK none is built", hint="leave one out"
+        )
     # Wrong words are said before a password is asked for, and before the host is asked.
     context = Context()
     host = context.host(options.name)
@@ -81,19 +92,22 @@ def _provision(options: argparse.Namespace) -> int:
 
 def _all(context: Context, options: argparse.Namespace, host: Host, profile: Profile | None) -> int:
     from armada.cli.progress import Reporter
+    from armada.provision.sent_environment import source_session
     from armada.provision.service import provision_host
 
-    made = provision_host(
-        context.database,
-        context.home,
-        host,
-        profile,
-        context.session,
-        argv=sys.argv,
-        project=Path.cwd(),
-        progress=Reporter(sys.stderr if options.json else sys.stdout),
-        options=_task_options(options),
-    )
+    with source_session(context.home, Path.cwd(), host, options.source) or contextlib.nullcontext() as source:
+        made = provision_host(
+            context.database,
+            context.home,
+            host,
+            profile,
+            context.session,
+            argv=sys.argv,
+            project=Path.cwd(),
+            progress=Reporter(sys.stderr if options.json else sys.stdout),
+            options=_task_options(options),
+            source=source,
+        )
     if options.json:
         answer = {"host": host.name, "profile": made.profile, "environment": made.environment}
         outcome = "built" if made.built else "ready"

@@ -95,6 +95,8 @@ class Host(Settings):
     """Fabric tasks that prepare the host, each once: `[fabfile.py:drivers, system-packages: [rsync]]`."""
     internet: bool | None = None
     """Whether runs reach the internet; by default yes, but not on the workers of a batch system."""
+    environments_from: Annotated[str, AfterValidator(_host_name), shaped(HOST_NAME)] | None = None
+    """A host that builds the environments and sends them: for one that reaches no package index."""
     quota: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
     """The site's own command that says how much of an allowance is left: `[saldo, -b]`."""
     identity: FilePath | None = None
@@ -160,6 +162,12 @@ class Host(Settings):
                 if call.file is not None and not call.file.resolve().is_relative_to(folder):
                     hint = f"put it into the project, or name it in your hosts.yaml: {call.file.resolve()}"
                     raise problem(f"{call.file} is outside of the project", key="provision", hint=hint)
+        return self
+
+    @model_validator(mode="after")
+    def _environments_of_another(self) -> Host:
+        if self.environments_from == self.name:
+            raise problem("names this host itself; leave it out, and the host builds its own", key="environments_from")
         return self
 
     @model_validator(mode="after")

@@ -5,6 +5,7 @@ The commands use this module, and so does the dashboard, which runs them, and th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import time
@@ -22,6 +23,7 @@ from armada.launch.start import start
 from armada.protocol.recorded import recorded_spec
 from armada.provision.admission import admit, refuse_while_clearing
 from armada.provision.exclusive_lock import exclusive_lock
+from armada.provision.sent_environment import source_session
 from armada.provision.service import prepare
 from armada.store import checkpoints, runs
 from armada.store import hosts as host_records
@@ -182,7 +184,8 @@ def carry_out(launch: Launch, caller: Caller) -> Run:
             host_records.mark_released(database, host.name, None)
             caller.planned(plan)
             lock = order.home.lock(f"host-{host.name}")
-            return start(database, session, plan, progress, lock=lock, again=former is not None)
+            with source_session(order.home, caller.project, host) or contextlib.nullcontext() as source:
+                return start(database, session, plan, progress, lock=lock, again=former is not None, source=source)
 
 
 def _say_former(progress: Progress, run: Run, host: str, *, started: bool) -> None:

@@ -23,10 +23,10 @@ from armada.protocol.runs import StopRun
 from armada.protocol.spec import CreateRun
 from armada.provision.container import ensure_container
 from armada.provision.content import send
-from armada.provision.environment import ensure_environment
 from armada.provision.exclusive_lock import exclusive_lock
 from armada.provision.hub import fetch_model
 from armada.provision.script_imports import brings_modules, describe, find_missing
+from armada.provision.sent_environment import provide_environment
 from armada.provision.sources import fetch
 from armada.store import labels, runs
 from armada.units import amount, counted, span
@@ -42,7 +42,14 @@ if TYPE_CHECKING:
 
 
 def start(
-    database: Database, session: HostSession, plan: Plan, progress: Progress, *, lock: Path, again: bool = False
+    database: Database,
+    session: HostSession,
+    plan: Plan,
+    progress: Progress,
+    *,
+    lock: Path,
+    again: bool = False,
+    source: HostSession | None = None,
 ) -> Run:
     """Provision and submit a run on its host.
 
@@ -52,6 +59,7 @@ def start(
         plan: The run's plan.
         progress: Receives the progress.
         lock: The host's lock file: one launch at a time sends the environment and files.
+        source: A session with the host that builds its environment and sends it; None if the run's own host builds it.
         again: The run is in the store already; its earlier launch was interrupted and the host has no records of it.
 
     Raises:
@@ -80,7 +88,7 @@ def start(
     _label(database, session, plan)
     try:
         with exclusive_lock(lock, f"launch of {plan.run_id}", lambda who: progress.stage("waiting", who)):
-            _provision(session, plan, progress)
+            _provision(database, session, plan, progress, source)
             plan = _fetch_files(database, session, plan, progress)
             plan = _have_image(database, session, plan, progress)
     except ArmadaError as error:
@@ -103,13 +111,16 @@ def _label(database: Database, session: HostSession, plan: Plan) -> None:
         labels.keep(session.home, labels.change_tags(database, plan.run_id, add=tags))
 
 
-def _provision(session: HostSession, plan: Plan, progress: Progress) -> None:
+def _provision(
+    database: Database, session: HostSession, plan: Plan, progress: Progress, source: HostSession | None
+) -> None:
     parts = []
     if plan.environment is not None:
-        found = ensure_environment(session, plan.environment, progress)
+        found = provide_environment(database, session, plan.environment, plan.facts, progress, source)
         for note in found.left_out:
             progress.stage("", f"⚠ {note}")
-        how = f"built in {span(found.seconds)}" if found.was_built else "already there"
+        how = "built" if source is None else "unpacked"
+        how = f"{how} in {span(found.seconds)}" if found.was_built else "already there"
         parts.append(f"environment {plan.environment.key} {how}")
         keep_packages(session.home, plan.run_id, found.packages)
         if not plan.environment.ready:

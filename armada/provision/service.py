@@ -9,8 +9,9 @@ from armada.config.profiles import choose_profile, load_profile
 from armada.errors import UsageError
 from armada.protocol.facts import AskFacts
 from armada.provision.admission import admit
-from armada.provision.environment import ensure_environment, plan_environment
+from armada.provision.environment import plan_environment
 from armada.provision.exclusive_lock import exclusive_lock
+from armada.provision.sent_environment import provide_environment
 from armada.provision.tasks import run_tasks
 from armada.store import hosts as records
 from armada.store.running_operations import operation
@@ -85,6 +86,7 @@ def provision_host(
     project: Path,
     progress: Progress,
     options: TaskOptions | None = None,
+    source: HostSession | None = None,
 ) -> Provisioned:
     """Run a host's tasks that are new, and build the environment of its profile, unless it exists, as a recorded operation.
 
@@ -98,6 +100,7 @@ def provision_host(
         project: The folder the command was run in; its own hosts count too.
         progress: Receives the progress.
         options: For the tasks.
+        source: A session with the host that builds the environment and sends it.
 
     Raises:
         Conflict: Another process removed the host, or is deleting everything on it.
@@ -118,11 +121,12 @@ def provision_host(
         told.stage("profile", f"{profile.name}, environment {environment.key}")
         doing = f"provisioning of {host.name}"
         with exclusive_lock(home.lock(f"host-{host.name}"), doing, lambda who: told.stage("waiting", who)):
-            found = ensure_environment(session, environment, told)
+            found = provide_environment(database, session, environment, facts, told, source)
         for note in found.left_out:
             told.stage("", f"⚠ {note}")
         records.record_facts(database, host.name, session.call(AskFacts()).as_json(), origin=origin)
-        said = f"built in {span(found.seconds)}" if found.was_built else "was there already"
+        how = "built" if source is None else "unpacked"
+        said = f"{how} in {span(found.seconds)}" if found.was_built else "was there already"
         told.stage("ready", f"environment {environment.key} {said}")
     return Provisioned(profile.name, environment.key, found.was_built, found.seconds, tasks)
 

@@ -1,7 +1,7 @@
 """Contents of files from a host, over a separate channel: blocks are requested in advance, and their bytes follow each answer.
 
-The peer is the same agent behind the same bootstrap. Only `file.read` is called here, because its answers carry raw
-bytes.
+The peer is the same agent behind the same bootstrap. Only methods whose requests or answers carry raw bytes are called
+here.
 """
 
 from __future__ import annotations
@@ -164,6 +164,23 @@ class Stream:
         while left_bytes > 0:
             left_bytes -= len(self._some_bytes(left_bytes))
         return answer
+
+    def request(self, request: Request[M]) -> M:
+        """Send a request whose answer's line is followed by bytes; `read` returns these.
+
+        Raises:
+            ArmadaError: The agent answered with an error.
+            LinkLost: The connection was lost.
+        """
+        return self._answer_to(self._send(request), request)
+
+    def read(self, most_bytes: int) -> bytes | memoryview:
+        """Return the next bytes after an answer's line: at least one, at most `most_bytes`. The next call may overwrite them.
+
+        Raises:
+            LinkLost: The connection was lost.
+        """
+        return self._some_bytes(most_bytes)
 
     def close(self) -> None:
         """Close the connection. A thread that is receiving gets LinkLost."""

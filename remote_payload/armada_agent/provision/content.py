@@ -52,7 +52,7 @@ def publish(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         if not os.path.isdir(path):
             if not os.path.isdir(staging):
                 raise AgentError("not_found", "nothing is staged as %s" % staging, "send the files first")
-            problems = _remove_strangers(staging, {entry[0] for entry in manifest})
+            problems = remove_strangers(staging, {entry[0] for entry in manifest})
             problems += _verify(call, staging, manifest)
             if problems:
                 shown = "; ".join(problems[:10])
@@ -134,7 +134,7 @@ def is_safe(path: Any) -> bool:
     return all(part not in ("", ".", "..") for part in path.split("/"))
 
 
-def _remove_strangers(staging: str, wanted: Set[str]) -> List[str]:
+def remove_strangers(staging: str, wanted: Set[str]) -> List[str]:
     """Delete everything except the wanted regular files. Report folders without any of them, too."""
     names = {integrity.native(path) for path in wanted}
     folders = {name[:end] for name in names for end, letter in enumerate(name) if letter == "/"}
@@ -160,7 +160,7 @@ def _verify(call: Call, staging: str, manifest: List[Entry]) -> List[str]:
     problems = []
     for path, size, sha256, mode in manifest:
         location = os.path.join(staging, integrity.native(path))
-        problem = _problem(location, size, sha256)
+        problem = find_problem(location, size, sha256)
         if problem:
             problems.append("%s %s" % (path, problem))
             files.remove(location)
@@ -172,7 +172,8 @@ def _verify(call: Call, staging: str, manifest: List[Entry]) -> List[str]:
     return problems
 
 
-def _problem(location: str, size: int, sha256: str) -> str:
+def find_problem(location: str, size: int, sha256: str) -> str:
+    """Compare a file with its manifest and flush it to disk. Return what is wrong with it, in a few words; empty if nothing is."""
     try:
         with open(location, "rb") as stream:
             if os.fstat(stream.fileno()).st_size != size:

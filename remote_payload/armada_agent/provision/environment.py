@@ -68,6 +68,9 @@ def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             if environment_folder.status(call.root, key) != "ready":
                 _Build(call, key, claim, torch_index, constraints).run(python, requirements, optional, wanted)
                 outcome = "built"
+            shutil.rmtree(
+                environment_folder.staging(call.root, key), ignore_errors=True
+            )  # from before it could be built
     return describe(call.root, key, outcome, time.monotonic() - begun)
 
 

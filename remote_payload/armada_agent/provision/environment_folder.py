@@ -24,6 +24,11 @@ def locate(root: str, key: str) -> str:
     return os.path.join(root, "envs", key)
 
 
+def staging(root: str, key: str) -> str:
+    """Return the folder in which an environment that is sent to this host arrives."""
+    return os.path.join(root, "envs", ".new-" + key)
+
+
 def python_of(folder: str) -> str:
     return os.path.join(folder, "bin", "python")
 

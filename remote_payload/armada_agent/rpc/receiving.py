@@ -41,21 +41,39 @@ def receive(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     Raises:
         AgentError: `bad_request`: a member is not a regular file below the folder, or the data is not a tar stream.
     """
-    if threading.current_thread() is not threading.main_thread():
-        raise AgentError("bad_request", "no data follows this request")
+    require_main_thread()
     path, staging = content.places(call.root, params)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    count = 0
     with files.locked(os.path.join(os.path.dirname(path), ".lock-%s" % params["sha"])):
-        os.makedirs(staging, mode=0o700, exist_ok=True)
-        try:
-            with tarfile.open(fileobj=call.session.input, mode="r|", errors="surrogateescape") as stream:
-                for member in stream:
-                    _take(stream, member, staging)
-                    count += 1
-        except tarfile.TarError as error:
-            raise AgentError("bad_request", "the data is not a tar stream, or ends too early: %s" % error)
-    return {"files": count}
+        return {"files": take_all(call, staging)}
+
+
+def take_all(call: Call, staging: str) -> int:
+    """Read a tar stream from the connection's input into a folder; return how many files it had.
+
+    Raises:
+        AgentError: As in `receive`.
+    """
+    count = 0
+    os.makedirs(staging, mode=0o700, exist_ok=True)
+    try:
+        with tarfile.open(fileobj=call.session.input, mode="r|", errors="surrogateescape") as stream:
+            for member in stream:
+                _take(stream, member, staging)
+                count += 1
+    except tarfile.TarError as error:
+        raise AgentError("bad_request", "the data is not a tar stream, or ends too early: %s" % error)
+    return count
+
+
+def require_main_thread() -> None:
+    """Refuse a request without data after it.
+
+    Raises:
+        AgentError: `bad_request`.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise AgentError("bad_request", "no data follows this request")
 
 
 def _take(stream: tarfile.TarFile, member: tarfile.TarInfo, staging: str) -> None:

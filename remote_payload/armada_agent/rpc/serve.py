@@ -51,6 +51,11 @@ METHODS = {
     "content.receive": "rpc.receiving:receive",
     "environment.ensure": "provision.environment:ensure",
     "environment.status": "provision.environment:report",
+    "environment.pack": "provision.packing:pack",
+    "environment.read": "rpc.packed_files:read",
+    "environment.place": "provision.unpacking:place",
+    "environment.receive": "rpc.packed_files:receive",
+    "environment.unpack": "provision.unpacking:unpack",
     "files.look_up": "provision.sources:look_up",
     "files.fetch": "provision.downloads:fetch",
     "environment.examine": "provision.existing:examine",
@@ -111,10 +116,10 @@ def serve(
 
 def _is_followed(line: bytes) -> bool:
     """Return whether bytes follow a request, without parsing every line twice."""
-    if b'"content.receive"' not in line[:256]:
+    if b'.receive"' not in line[:256]:
         return False
     try:
-        return bool(json.loads(line.decode("utf-8")).get("method") == "content.receive")
+        return json.loads(line.decode("utf-8")).get("method") in ("content.receive", "environment.receive")
     except (ValueError, AttributeError, RecursionError):
         return False  # the method that answers it reports the error
 
