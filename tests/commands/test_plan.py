@@ -72,7 +72,7 @@ def test_hosts_stand_side_by_side_and_nothing_is_started(fleet: Armada) -> None:
         (["--host", "nowhere"], 7, "no host is called 'nowhere'"),
         (["--host", "cheap", "--all-hosts"], 2, "not allowed with argument"),
         (["--host", "cheap", "--set", "resources.gpuz=1"], 2, "gpuz"),
-        (["--host", "cheap", "--profile", "none"], 7, ""),
+        (["--host", "cheap", "--profile", "none"], 7, "there is no profile 'none'"),
         (["--host", "cheap", "--gpus", "64", "--profile", "a100-80gb-8x"], 3, ""),
     ],
 )
@@ -112,6 +112,8 @@ def test_where_all_lose_nothing_is_started(fleet: Armada) -> None:
     message = json.loads(refused.stdout)["error"]["message"]
     assert "cheap: it may cost $2.50, more than $1.00" in message
     assert "local: it has no `price_per_hour`" in message
+    wrong = fleet.run("launch", "--host", "auto", fleet.command("true"), "--profile", "none")
+    assert (wrong.returncode, "there is no profile 'none'" in wrong.stderr) == (7, True)
     two = fleet.run("launch", "--host", "auto", fleet.command("false"))
     assert (two.returncode, "no host fits, and nothing was started" in two.stderr) == (3, True)
     assert known(fleet) == before

@@ -8,6 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from armada.config.profiles import load_profile
 from armada.errors import ArmadaError, HostUnreachable, ProvisionFailed
 from armada.launch.comparison.estimate import estimate_plan
 from armada.launch.plans.task import Order
@@ -111,9 +112,12 @@ def compare_hosts(
 
     Raises:
         ConfigError: The experiment, or a file it names, is wrong: no host was asked.
+        NotFound: There is no such profile.
     """
     if not hosts:
         return ()
+    if question.profile is not None:
+        load_profile(question.profile, question.home)
     with Database(question.home.store) as database:
         # What is read at home is the same for all, and its errors are not a host's.
         order = Order(HostSession(hosts[0], question.home), question.home, database, question.profile, question.name)

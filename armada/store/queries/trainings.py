@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from armada.store.database import Database
 
-MOST_RUNS = 300
+MOST_RUNS = 200
 """The newest runs are looked at; older ones say less about today's libraries."""
 
-_MOST_POINTS = 2000
+_MOST_POINTS = 500
 _RATES = ("tokens_per_s", "samples_per_s", "mfu")
 
 
