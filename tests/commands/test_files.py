@@ -90,6 +90,7 @@ def refused(armada: Armada, files: dict[str, Any], **more: Any) -> str:
         ({"../a": "x"}, "must be a path below the folder the job works in"),
         ({"/a": "x"}, "must be a path below the folder the job works in"),
         ({"a": "host:data"}, "must be an absolute path on the host"),
+        ({"a": "host:/data\n/x"}, "has a control character"),
         ({"a": "ftp://x/y"}, "cannot be fetched"),
         ({"a": "http://example.org/y"}, "needs `sha256`"),
         ({"a": "https://me:pw@example.org/y"}, "must not contain a password"),

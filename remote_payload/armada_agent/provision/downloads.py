@@ -63,6 +63,7 @@ def _fetch(call: Call, source: Source, staging: str) -> str:
     if not source.identity:
         shutil.rmtree(staging, ignore_errors=True)  # an earlier, partial download may be of another file
     os.makedirs(staging, mode=0o700, exist_ok=True)
+    integrity.loosen(staging)
     progress = _Progress(call, source.items)
     manifest: List[Entry] = []
     for item in source.items:
@@ -78,6 +79,7 @@ def _fetch(call: Call, source: Source, staging: str) -> str:
             shutil.rmtree(waiting, ignore_errors=True)  # of an interrupted transfer; everything is here now
             _remove_others(staging, {entry[0] for entry in manifest})
             files.fsync_folders(staging)
+            integrity.protect(staging)
             integrity.note(content.record_path(path), staging, manifest)
             os.rename(staging, path)
             files.fsync_folder(os.path.dirname(path))

@@ -5,10 +5,12 @@ are read completely on arrival; later, size, both times and inode show whether a
 armada have no record of these; they are read completely once.
 """
 
+import errno
 import hashlib
 import json
 import os
 import stat
+import time
 from typing import Any, Callable, Dict, List, Tuple
 
 from armada_agent.foundation import files
@@ -56,7 +58,7 @@ def find_problems(folder: str, sha: str, record: str, every_byte: bool, say: Say
         else:
             was_read = True
             # The mode in the manifest: some network file systems have no modes.
-            mode = known[3] if known is not None else stat.S_IMODE(status.st_mode)
+            mode = known[3] if known is not None else _mode_of(status)
             manifest.append((name, status.st_size, hash_file(os.path.join(folder, native(name))), mode))
             if known is not None and known != manifest[-1]:
                 problems.append("%s has the wrong content" % name)
@@ -70,17 +72,68 @@ def find_problems(folder: str, sha: str, record: str, every_byte: bool, say: Say
     return problems
 
 
+def find_changed(folder: str, sha: str, record: str, within_s: float) -> List[str]:
+    """List the files that are not as they were when a content was verified last; empty without a record of that.
+
+    Only files whose metadata changed are read.
+
+    Raises:
+        OSError: The content cannot be read, or not within the time.
+    """
+    ends_at = time.monotonic() + within_s
+    expected, seals = _read(record, sha)
+    if not expected or not os.path.isdir(folder):
+        return []
+    changed, left = set(), set(expected)
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            relative = os.fsencode(os.path.relpath(path, folder)).decode("utf-8", "surrogateescape")
+            left.discard(relative)
+            if time.monotonic() > ends_at:
+                raise OSError(errno.ETIMEDOUT, "this takes longer than %.0f s" % within_s, folder)
+            status, known = os.lstat(path), expected.get(relative)
+            is_alike = known is not None and stat.S_ISREG(status.st_mode) and status.st_size == known[1]
+            is_sealed = is_alike and seals.get(relative) == _seal(status)
+            if known is None or not (is_sealed or (is_alike and hash_file(path, ends_at) == known[2])):
+                changed.add(relative)
+    return sorted(changed | left)
+
+
+def protect(folder: str) -> None:
+    """Make a content's files read-only. Their modes in the manifest stay: these name the content."""
+    for name, status in _walk(folder)[0].items():
+        os.chmod(os.path.join(folder, native(name)), stat.S_IMODE(status.st_mode) & ~0o222)
+
+
+def loosen(folder: str) -> None:
+    """Make files writable again that were about to be published, so that they can be sent again."""
+    for name, status in _walk(folder)[0].items():
+        os.chmod(os.path.join(folder, native(name)), stat.S_IMODE(status.st_mode) | 0o200)
+
+
+def _mode_of(status: os.stat_result) -> int:
+    """Return the mode that a manifest has of a file, which may have become read-only since."""
+    return 0o755 if status.st_mode & 0o100 else 0o644
+
+
 def digest(manifest: List[Entry]) -> str:
     """Return the hash of a manifest in its one canonical form."""
     listed = [list(entry) for entry in sorted(manifest)]
     return hashlib.sha256(json.dumps(listed, separators=(",", ":"), ensure_ascii=True).encode("ascii")).hexdigest()
 
 
-def hash_file(path: str) -> str:
-    """Return a file's SHA-256, in hex."""
+def hash_file(path: str, ends_at: float = float("inf")) -> str:
+    """Return a file's SHA-256, in hex.
+
+    Raises:
+        OSError: It cannot be read, or not until a moment of the monotonic clock.
+    """
     found = hashlib.sha256()
     with files.open_regular(path) as stream:
         for block in iter(lambda: stream.read(_BLOCK), b""):
+            if time.monotonic() > ends_at:
+                raise OSError(errno.ETIMEDOUT, "reading it takes too long", path)
             found.update(block)
     return found.hexdigest()
 

@@ -20,7 +20,7 @@ from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import Ending
 from armada_agent.records.journal import Journal
 from armada_agent.records.stop_request import concerns, read_stop_request
-from armada_agent.supervisor import enclosure, guardian, job, post_mortem
+from armada_agent.supervisor import enclosure, guardian, job, post_mortem, used_data
 from armada_agent.supervisor.job import StartError
 from armada_agent.supervisor.log_size import LogSize
 from armada_agent.supervisor.log_watch import LogWatch, Reached
@@ -126,6 +126,9 @@ class Supervisor:
         if ending.reason == requeue.TIME_LIMIT and ending.message is None:
             advice = requeue.advise(self._spec, ending.steps.get("step"))
             ending.message = "%s; %s" % (requeue.reached(self._spec), advice)
+        if self._attempt:
+            for words in used_data.find_changed(self._paths, self._spec):
+                self._journal.record("finding", message=words)
         self._journal.conclude(ending)
 
     def _judge(self, status: int) -> Ending:
