@@ -124,7 +124,7 @@ def build_parser(word: str | None = None) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="armada",
         description="Launch fine-tuning runs on all your GPUs, watch them, and bring every checkpoint home verified.",
-        epilog="`armada help COMMAND` explains a command. `armada help TOPIC` explains experiment, hosts, states, "
+        epilog="`armada help COMMAND` explains a command. `armada help TOPIC` explains experiment, hosts, filters, states, "
         "exit-codes or json.",
     )
     parser.add_argument(
@@ -189,6 +189,8 @@ def _unknown(parser: argparse.ArgumentParser, options: argparse.Namespace, left:
     known = [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001 - no public name
     near = nearest(left[0].partition("=")[0], known) if left[0].startswith("--") else None
     hint = f"did you mean {near}? {parser.prog} --help lists all" if near else f"{parser.prog} --help"
+    if options.command == "ps" and not left[0].startswith("--"):
+        hint = f"in a filter, write 'not {left[0][1:]}'"
     return UsageError(f"unrecognized arguments: {' '.join(left)}", hint=hint)
 
 
