@@ -130,7 +130,7 @@ def build_parser(word: str | None = None) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="armada",
         description="Launch fine-tuning runs on all your GPUs, watch them, and bring every checkpoint home verified.",
-        epilog="`armada help COMMAND` explains a command. `armada help TOPIC` explains experiment, hosts, states, "
+        epilog="`armada help COMMAND` explains a command. `armada help TOPIC` explains experiment, hosts, filters, states, "
         "exit-codes or json.",
     )
     parser.add_argument(
@@ -197,6 +197,8 @@ def _unknown(parser: argparse.ArgumentParser, options: argparse.Namespace, left:
     begun = next((flag for flag in sorted(known) if len(typed) > len("--") and flag.startswith(typed)), None)
     near = begun or nearest(typed, known) if typed.startswith("--") else None
     hint = f"did you mean {near}? {parser.prog} --help lists all" if near else f"{parser.prog} --help"
+    if options.command == "ps" and not left[0].startswith("--"):
+        hint = f"in a filter, write 'not {left[0][1:]}'"
     return UsageError(f"unrecognized arguments: {' '.join(left)}", hint=hint)
 
 

@@ -154,9 +154,43 @@ def _hosts(_rest: list[str]) -> str:
     return "\n\n".join(parts)
 
 
+_FILTERS = (
+    ("qwen, qwen*lora", "in the name, id, host, state, task, reason, group or a tag"),
+    ("host:a100, host=a100-1", "a part of a field, or the whole field; * ? […] match the whole field"),
+    ("tag:arc, group:sweep*", "labels, as whole words or patterns"),
+    ("loss<0.4, lr>=1e-5", "numbers; units as in age<2d, lasted>3h, log>10MB, progress<50%"),
+    ("created>2026-11-01", "dates and times"),
+    ("min(eval_loss)<0.4", "the lowest, highest (max) or newest (last) value of a metric"),
+    ("starred, -archived", "conditions; `-`, `!` and `not` negate what follows"),
+    ("a b, a or b", "both, or one of them; brackets group: (a or b) c"),
+)
+
+
+def _filters(_rest: list[str]) -> str:
+    from armada.filters.keys import ALIASES, RUN_KEYS, SETTING_ALIASES
+
+    intro = (
+        "`armada ps EXPR`, `--where EXPR` and the dashboard's `/` take filters, such as 'loss<0.4 tag:arc -host:a100*'. "
+        "Write them in single quotes. A value that is not known is never true."
+    )
+    kinds = {"text": "text", "word": "labels", "flag": "conditions", "number": "numbers", "duration": "durations"}
+    kinds |= {"size": "sizes", "moment": "times"}
+    rows = [
+        (said, ", ".join(name for name, key in RUN_KEYS.items() if key.kind == kind)) for kind, said in kinds.items()
+    ]
+    more = (
+        "Settings are keys too, whole (`train.learning_rate`) or by their last part (`learning_rate`), and metrics by "
+        "their names (`eval_loss`). `armada ps --columns` takes the same keys."
+    )
+    others = {**ALIASES, **SETTING_ALIASES}.items()
+    parts = [_paragraph(intro), _terms(_FILTERS), "Keys:", _terms(rows), _paragraph(more)]
+    return "\n\n".join([*parts, "Other names:", _terms(others)])
+
+
 TOPICS: dict[str, tuple[str, Callable[[list[str]], str]]] = {
     "experiment": ("the keys of an experiment file, by task", _experiment),
     "hosts": ("how hosts.yaml describes hosts; the commands of `armada hosts`", _hosts),
+    "filters": ("how `armada ps EXPR` and --where find runs", _filters),
     "states": ("what each state of a run means", _states),
     "exit-codes": ("what each exit code means", _exit_codes),
     "json": ("the JSON Schemas of what --json prints", _json),

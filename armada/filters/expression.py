@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from armada.filters.errors import FilterError
-from armada.filters.keys import FLAGS, PRICED, TIMED, Key, Subject, UnknownKey, Value, Vocabulary, resolve
+from armada.filters.keys import FLAGS, TIMED, Key, Subject, UnknownKey, Value, Vocabulary, resolve
 from armada.filters.syntax import All, Any, Comparison, Node, Not, Word, parse
 from armada.filters.values import EXAMPLES, Kind, flag_of, moment_of, number_of, pattern_of
 
@@ -39,14 +39,6 @@ class Filter:
     matches: Test
     keys: tuple[Key, ...] = ()
     names_archive: bool = False
-
-    @property
-    def needs_price(self) -> bool:
-        return any(key.name in PRICED for key in self.keys)
-
-    @property
-    def needs_trouble(self) -> bool:
-        return any(key.name in ("trouble", "is") for key in self.keys)
 
     @property
     def is_timed(self) -> bool:

@@ -255,4 +255,4 @@ def fact_name(series: str, of_series: str) -> str:
 
 def _near(word: str, known: Iterable[str]) -> str | None:
     near = get_close_matches(word, sorted(known), 3, 0.6)
-    return f"did you mean {' or '.join(near)}?" if near else "docs/how-to/find-runs.md lists the keys"
+    return f"did you mean {' or '.join(near)}?" if near else "armada help filters lists the keys"

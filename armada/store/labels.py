@@ -80,7 +80,7 @@ def keep(home: HomePaths, run: Run) -> None:
     with contextlib.suppress(OSError):
         if any(told.values()):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(path, json.dumps(told, ensure_ascii=False))
+            write_atomically(path, json.dumps(told, ensure_ascii=False), durable=False)
         else:
             path.unlink()
             path.parent.rmdir()  # fails, and stays, if it holds anything else

@@ -90,8 +90,8 @@ class Query:
         return int(time.time() / AGAIN_S) if self._filter.is_timed else 0
 
     def matches(self, row: RunRow) -> bool:
-        """Whether the table shows a run. Archived runs pass only a filter that names them."""
-        if row.run.is_archived and not self._filter.names_archive:
+        """Whether the table shows a run. An archived one passes only a filter that names it, or if it needs the user."""
+        if row.run.is_archived and row.trouble is None and not self._filter.names_archive:
             return False
         if self._tests:
             return all(test(row) for test in self._tests)

@@ -172,7 +172,7 @@ def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
     if not run.ended and run.unreachable_since is not None:
         since = time.strftime("%H:%M", time.localtime(run.unreachable_since))
         return f"unreachable since {since}: {sanitize_line(run.unreachable_why or 'no answer', 200)}"
-    if run.state == "failed" and urgent:
+    if run.state == "failed" and urgent and not run.is_archived:  # who archives a failure has seen it
         return ": ".join(part for part in (reason, because) if part) or "no reason recorded"
     if run.state == "unknown" or (run.state == "running" and reason):
         return ": ".join(part for part in (reason, because) if part) or "its state is unknown"

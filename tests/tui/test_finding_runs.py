@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from armada.store import runs
+from armada.store import run_sync, runs
 from armada.tui import remembered
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.widgets.run_table import RunTable
@@ -191,5 +193,20 @@ def test_runs_are_grouped_by_their_group(world: World) -> None:
         await until(pilot, lambda: len(rows(pilot)) == 2)
         await pilot.press("g", "g", "g")
         await shows(pilot, "grouped by group", "sweep [b]", "no group")
+
+    drive(world.board(), use)
+
+
+def test_an_archived_failure_needs_nobody_but_a_failing_sync_of_it_is_shown(world: World) -> None:
+    world.run("seen-aaaaaa", state="failed", reason="oom")
+    world.run("stuck-bbbbbb", state="failed", reason="oom")
+    for run_id in ("seen-aaaaaa", "stuck-bbbbbb"):
+        label(world, run_id, archived_at=1.0)
+    now = time.time()
+    run_sync.failed(world.database, "stuck-bbbbbb", now=now, reason="home's disk is full", next_due_at=now + 600)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "sync fails: home's disk is full", "1 of 2 runs")
+        assert rows(pilot) == ["stuck-bbbbbb"]
 
     drive(world.board(), use)

@@ -73,6 +73,7 @@ def test_a_word_that_is_no_command_is_answered_with_a_near_one_only(
         (["hosts", "ls", "a", "b"], "unrecognized arguments: a b\n  → armada hosts ls --help"),
         (["ps", "--hos", "box"], "unrecognized arguments: --hos\n  → did you mean --host? armada ps --help"),
         (["stop", "a", "--g=0"], "unrecognized arguments: --g=0\n  → did you mean --grace? armada stop --help"),
+        (["ps", "-tag:old"], "unrecognized arguments: -tag:old\n  → in a filter, write 'not tag:old'"),
         (["ps", "--paint"], "unrecognized arguments: --paint\n  → armada ps --help"),
     ],
 )

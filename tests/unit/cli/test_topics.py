@@ -63,7 +63,7 @@ def test_the_hosts_page_has_the_commands_and_the_keys(capsys: pytest.CaptureFixt
     assert all(f"\n  {key.name}" in said for key in keys_of_host())
 
 
-@pytest.mark.parametrize("topic", ["experiment", "states"])
+@pytest.mark.parametrize("topic", ["experiment", "states", "filters"])
 def test_a_page_fits_the_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, topic: str
 ) -> None:
