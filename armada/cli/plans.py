@@ -132,6 +132,9 @@ def _say_environment(reporter: Reporter, plan: Plan) -> None:
         return
     origin = " from your requirements" if environment.is_own else ""
     state = f"already there, built{origin}" if environment.ready and origin else "already there"
-    reporter.stage("environment", f"{environment.key} ({state if environment.ready else f'to be built{origin}'})")
+    if not environment.ready:
+        source = plan.host.environments_from
+        state = f"to be built{origin}" + (f" on {source}, and sent from there" if source is not None else "")
+    reporter.stage("environment", f"{environment.key} ({state})")
     if plan.gpus and environment.flash_attn is not None:
         reporter.stage("attention", f"hub kernel, then flash-attn, then SDPA; {environment.flash_attn.why}")

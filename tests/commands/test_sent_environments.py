@@ -74,6 +74,8 @@ def test_a_host_without_an_index_gets_the_environment_that_another_one_builds(cu
 def test_a_launch_has_its_own_requirements_built_on_the_host_that_hosts_yaml_names(cut_off: Armada) -> None:
     write_hosts(cut_off, environments_from="local")
     cut_off.command("tiny", environment={"requirements": ["tiny"]})
+    planned = cut_off.run("launch", "--host", "cut", "exp.yaml", "--dry-run")
+    assert "to be built from your requirements on local, and sent from there" in planned.stdout
     done = cut_off.run("launch", "--host", "cut", "exp.yaml", "--follow")
     assert done.returncode == 0, done.stderr + done.stdout
     assert "from local" in done.stdout

@@ -87,6 +87,7 @@ def place(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     if packed is None:
         return answer
     setup_lines.apply()
+    environment.refuse_others(call.root, key)
     _, with_python = _base(call.root, packed)
     missing = list(_missing(staging, packed.wanted(with_python)))
     size = sum(packed.files[number][1] - offset for number, offset in missing)

@@ -405,4 +405,5 @@ def copy_python(base: Path) -> None:
     skipped = (
         "__pycache__ test site-packages idlelib ensurepip config-* tkinter pydoc_data lib2to3 asyncio unittest xml*"
     )
+    skipped += " cp* mac_* iso* koi* big5* euc* shift_* distutils multiprocessing turtledemo curses dbm wsgiref *_test*"
     shutil.copytree(library, base / "lib" / MINOR, ignore=shutil.ignore_patterns(*skipped.split()), symlinks=True)
