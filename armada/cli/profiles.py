@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -182,7 +183,7 @@ def _checked(word: str, home: HomePaths) -> Profile:
     from armada.provision.environment_key import requirements_text
 
     is_file = "/" in word or word.endswith((".yaml", ".yml"))
-    profile = load_profile_file(Path(word).expanduser(), home) if is_file else load_profile(word, home)
+    profile = load_profile_file(Path(word), home) if is_file else load_profile(word, home)
     requirements_text(profile)  # two of its lists may pin one package differently
     return profile
 
@@ -315,7 +316,8 @@ def _save(name: str, host: str, profile: Profile, home: HomePaths) -> Path:
     path = home.profiles / f"{name}.yaml"
     if profile.derived is None:
         text = f"# Made by armada: what is the same as in {profile.name} need not be repeated here.\n"
-        text += f"description: The GPUs of {host}\nextends: {profile.name}\n"
+        # Quoted: a profile may be called `1.5` or `null`.
+        text += f"description: {json.dumps(f'As {profile.name}, for {host}')}\nextends: {json.dumps(profile.name)}\n"
     elif profile.gpus.count and profile.gpus.memory_gb is None:
         raise UsageError(
             f"{host} does not say how much memory its GPUs have, which a profile must say",

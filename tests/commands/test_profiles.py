@@ -98,6 +98,7 @@ def test_validate_takes_a_file_anywhere(armada: Armada) -> None:
     assert armada.run("profiles", "validate", "./draft.yaml").stdout.startswith("✓ ./draft.yaml (")
     assert armada.run("profiles", "validate", "nothing.yaml").returncode == 2
     assert armada.run("profiles", "validate", ".").returncode == 7
+    assert armada.run("profiles", "validate", "~nobody-here/x.yaml").returncode == 2
     armada.write("odd.yaml", "\x00")
     assert "Traceback" not in armada.run("profiles", "validate", "odd.yaml", "/dev/null", "/").stderr
 
@@ -114,6 +115,14 @@ def test_detect_says_which_profile_fits_and_why_the_others_do_not(armada: Armada
     assert told(armada, "detect", "local")["profile"] == "mine"
     again = armada.run("profiles", "detect", "local", "--save", "mine")
     assert (again.returncode, "there is a profile mine already" in again.stderr) == (8, True)
+
+
+def test_a_profile_with_a_number_for_a_name_is_extended_by_it(armada: Armada) -> None:
+    put_gpus(armada, "My GPU, 24576, 0, 8.6")
+    put_profile(armada, "1.5", "extends: a6000\nmatch: [My GPU]\n")
+    assert told(armada, "detect", "local", "--save", "mine")["profile"] == "1.5"
+    assert told(armada, "show", "mine")["keys"]["extends"]["value"] == "1.5"
+    assert armada.run("profiles", "validate", "mine").returncode == 0
 
 
 def test_detect_derives_one_that_can_be_saved_and_launches_use_it(armada: Armada) -> None:

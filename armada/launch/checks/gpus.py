@@ -24,6 +24,11 @@ def check_number(subject: Subject) -> Answer | None:
             f"{counted(wanted, 'GPU')} {'is' if wanted == 1 else 'are'} requested, but the host has {there}",
             f"--gpus {there}, or another host",
         )
+    if wanted > 1 and any(gpu.slices for gpu in subject.facts.gpus):
+        return fail(
+            f"{wanted} GPUs are requested, but the host's are divided into MIG slices, and a run can use one slice",
+            "--gpus 1, or end the division there (nvidia-smi -mig 0)",
+        )
     return ok(f"{wanted} of the host's {counted(there, 'GPU')}")
 
 

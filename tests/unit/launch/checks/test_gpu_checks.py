@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from armada.config.profiles import load_profile
 from armada.config.tasks.command import Command
 from armada.config.tasks.sft import Sft
 from armada.launch.checks.check import Answer
-from armada.launch.checks.gpus import check_kind
+from armada.launch.checks.gpus import check_kind, check_number
 from armada.launch.checks.memory import _gpu_memory
 from armada.launch.checks.subject import Subject
 from armada.paths import HomePaths
@@ -85,3 +86,12 @@ def test_a_process_has_the_memory_of_its_slice(home: HomePaths) -> None:
     assert _gpu_memory(divided)[0] == 10 << 30
     assert "MIG slices (MIG 1g.10gb, MIG 2g.20gb)" in kind(divided).message
     assert _gpu_memory(subject(home, gpus=[{}]))[0] == 80 << 30
+
+
+def test_a_run_cannot_take_several_slices(home: HomePaths) -> None:
+    divided = subject(home, gpus=[{"slices": ["MIG 1g.10gb"]}] * 2)
+    one, two = check_number(divided), check_number(dataclasses.replace(divided, gpus=2))
+    assert one is not None
+    assert two is not None
+    assert (one.outcome, two.outcome) == ("ok", "fail")
+    assert "a run can use one slice" in two.message
