@@ -26,7 +26,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from armada import __version__
-from armada.config.profiles import choose_profile, load_profile
+from armada.config.profile_choice import choose_profile
 from armada.daemon import instance, status
 from armada.paths import HomePaths
 from armada.protocol.facts import GpuKind, Hardware
@@ -245,8 +245,8 @@ class Story:
             "memory_total_bytes": 1 << 40,
             "machine": "x86_64",
         }
-        profile = load_profile(choose_profile([model] * count, self._home), self._home)
         hardware = Hardware("x86_64", "2.39", tuple(GpuKind(model) for _ in range(count)))
+        profile = choose_profile(hardware.gpus, self._home).profile
         environments = {environment_key(profile, hardware): "ready"}
         hosts.record_facts(self._database, name, facts | {"environments": environments})
         telemetry.record(self._database, name, points)

@@ -142,7 +142,7 @@ def _mark(parser: argparse.ArgumentParser, verb: str) -> None:
 def _kind(action: argparse.Action, verb: str) -> str | None:
     if action.metavar == "RUN":
         return "active" if verb in _ACTIVE_ONLY else "runs"
-    if action.dest == "profile":
+    if action.dest in {"profile", "profiles"}:
         return "profiles"
     if action.dest == "overrides":
         return "settings"

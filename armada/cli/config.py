@@ -13,9 +13,12 @@ from armada.foundation.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
+    from armada.config.profiles import Profile
     from armada.config.resolution import Section
     from armada.paths import HomePaths
+    from armada.protocol.facts import GpuKind
 
 KINDS = ("experiment", "hosts", "profile", "project")
 """Of files with a JSON Schema; `armada.config.schema.FILES` says what each is, and takes 0.2 s to load."""
@@ -70,13 +73,15 @@ def _show(options: argparse.Namespace) -> int:
     if options.experiment is None and (options.overrides or options.gpus):
         raise UsageError("--set and --gpus change an experiment, but no experiment is given")
     home = HomePaths.from_environment()
+    gpus = _seen(home, options.host) if options.host else None
     asked = Asked(
         experiment=experiment_file(options.experiment) if options.experiment else None,
         overrides=tuple(options.overrides),
         host=options.host,
         profile=options.profile,
         gpus=options.gpus,
-        seen_profile=_seen_profile(home, options.host) if options.host else None,
+        seen_profile=_fitting(gpus, home),
+        seen_gpus=len(gpus) if gpus is not None else None,
     )
     sections = resolve(home, Path.cwd(), asked)
     if options.json:
@@ -86,9 +91,8 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _seen_profile(home: HomePaths, host: str) -> str | None:
-    """The profile that fits what a host showed last; None where nothing is known, which is no reason to fail here."""
-    from armada.config.profiles import choose_profile
+def _seen(home: HomePaths, host: str) -> Sequence[GpuKind] | None:
+    """The GPUs that a host showed last; None where they are not known, which is no reason to fail here."""
     from armada.protocol.recorded import recorded_facts
     from armada.store import hosts
     from armada.store.database import Database
@@ -100,8 +104,15 @@ def _seen_profile(home: HomePaths, host: str) -> str | None:
     if record is None or record.facts is None:
         return None
     hardware = recorded_facts(record.facts).hardware
+    return hardware.gpus if hardware is not None else None
+
+
+def _fitting(gpus: Sequence[GpuKind] | None, home: HomePaths) -> Profile | None:
+    """The profile that fits GPUs; None where none can be chosen."""
+    from armada.config.profile_choice import choose_profile
+
     try:
-        return choose_profile(hardware.gpu_names, home) if hardware is not None else None
+        return choose_profile(gpus, home).profile if gpus is not None else None
     except ArmadaError:
         return None
 

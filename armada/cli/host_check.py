@@ -106,6 +106,8 @@ def report_hosts(context: Context, wanted: list[Host], *, as_json: bool) -> int:
 
 
 def _say_facts(context: Context, host: Host, checked: _Checked, forecast: DiskForecast | None) -> None:
+    from armada.config.profiles import DERIVED
+    from armada.launch.checks.gpus import unused_gpus
     from armada.provision.state import environment_state
 
     facts, link = checked.facts, checked.link
@@ -119,6 +121,8 @@ def _say_facts(context: Context, host: Host, checked: _Checked, forecast: DiskFo
         print(f"    ⚠ {doubt}")
     if host.batch is None:
         _say_gpus(facts.gpus)
+        if unused := unused_gpus(facts):
+            print(f"    ⚠ {unused}")
     disk = facts.disk
     free = f"{amount(disk.free_bytes)} of {amount(disk.total_bytes)} free at {sanitize_line(facts.root)}"
     mark = "⚠ " if forecast is not None and forecast.full_at is not None else ""
@@ -135,6 +139,11 @@ def _say_facts(context: Context, host: Host, checked: _Checked, forecast: DiskFo
         print(f"    ⚠ {sanitize_line(found.trouble)}")
         return
     print(f"    profile {found.profile}" + ("" if host.profile else " (by its GPUs)"))
+    if host.profile is None and (found.profile or "").startswith(DERIVED):
+        print("    ⚠ no profile fits its GPUs: the settings are derived from them, and are not measured")
+        for note in found.notes:
+            print(f"    ⚠ {sanitize_line(note)}")
+        print(f"      → armada profiles detect {host.name} shows them; --save NAME makes a profile that you can change")
     there = "ready" if found.condition == "ready" else f"{found.condition} (armada hosts provision {host.name})"
     print(f"    environment {found.key} {there}")
 

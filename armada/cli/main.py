@@ -51,6 +51,7 @@ COMMANDS = {
     "store": ("store",),
     "recover": ("recover",),
     "config": ("config",),
+    "profiles": ("profiles",),
     "completion": ("completion",),
     "help": ("help",),
 }

@@ -210,6 +210,16 @@ SHAPES: Fields = {
         **_FORMAT, "dry_run": BOOL, "store": STR, "problems": [STR], "kept_as": STR_, "salvaged": OBJ, "hosts": [OBJ],
         "runs_from_home": [STR], "recognised": [STR], "known_before": INT, "wrong": [{"path": STR, "why": STR}], "gone": [STR],
     },
+    "profiles ls": [{
+        **_FORMAT, "name": STR, "from": STR, "file?": STR, "description?": STR, "gpus?": OBJ, "peak_tflops?": NUM_,
+        "precision?": STR, "error?": STR,
+    }],
+    "profiles show": {**_FORMAT, "name": STR, "from": STR, "file": STR, "keys": OBJ},
+    "profiles validate": [{**_FORMAT, "name": STR, "valid": BOOL, "file?": STR, "error?": ERROR["error"]}],
+    "profiles detect": {
+        **_FORMAT, "host": STR, "configured": STR_, "gpus": [OBJ], "profile": STR, "derived": BOOL, "yaml": STR_, "notes": [STR],
+        "others": [{"name": STR, "why": STR}], "saved": STR_,
+    },
     "config show": {**_FORMAT, "home?": {"about": STR, "values": OBJ}, "experiment?": {"about": STR, "values": OBJ}},
     "help": {**_FORMAT, "topic": STR, "text": STR},
     "help exit-codes": {**_FORMAT, "exit_codes": OBJ},

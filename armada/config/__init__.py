@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from armada.config.hosts import load_hosts as load_hosts
     from armada.config.hosts_file import add_host as add_host
     from armada.config.hosts_file import remove_host as remove_host
+    from armada.config.profile_choice import choose_profile as choose_profile
     from armada.config.profiles import Profile as Profile
-    from armada.config.profiles import choose_profile as choose_profile
     from armada.config.profiles import list_profiles as list_profiles
     from armada.config.profiles import load_profile as load_profile
     from armada.config.tasks.experiment import Experiment as Experiment
@@ -28,7 +28,7 @@ _MODULES = {
     "add_host": "hosts_file",
     "remove_host": "hosts_file",
     "Profile": "profiles",
-    "choose_profile": "profiles",
+    "choose_profile": "profile_choice",
     "list_profiles": "profiles",
     "load_profile": "profiles",
 }

@@ -87,7 +87,19 @@ def read_document(path: Path) -> Document:
     Raises:
         ConfigError: It cannot be read, or is not YAML of that shape.
     """
-    text = read_text(path)
+    return parse_document(read_text(path), path)
+
+
+def parse_document(text: str, path: Path) -> Document:
+    """Read text that contains a mapping; empty text is an empty mapping.
+
+    Args:
+        text: YAML.
+        path: What the places of its values name.
+
+    Raises:
+        ConfigError: It is not YAML of that shape.
+    """
     node = compose(text, lambda line: Place(path, line))
     document = Document(path, {})
     if node is None or (isinstance(node, ScalarNode) and node.value == ""):

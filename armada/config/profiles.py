@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from armada.config.documents import Document, Location, read_document, shown
+from armada.config.documents import Document, Location, parse_document, read_document, shown
 from armada.config.settings import Environment, FilledText, SchemaPart, Settings, Text, problem, shaped
 from armada.config.validation import nearest, validate, written_places
 from armada.errors import NotFound
@@ -27,7 +29,16 @@ ACCELERATE_KEYS = frozenset({
 })
 # fmt: on
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+DERIVED = "derived:"
+"""How the names of profiles begin that were made from a host's facts and have no file."""
+
+OLDEST_BF16 = 8.0
+"""Compute capability from which GPUs have bf16, and flash attention 2 its kernels (Ampere)."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+"""The name of a profile, and of a list of requirements."""
+
+_PARENT = re.compile(rf"_?{NAME.pattern}")
 _PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?(==[A-Za-z0-9.!+_-]+| @ (https?|file)://[^\s]+)")
 _PYTHON = re.compile(r"(===?|~=|!=|<=?|>=?)\s*3(\.\d+){0,2}(\.\*)?")
 _INDEX = re.compile(r"https://[A-Za-z0-9][A-Za-z0-9._:/~-]*")
@@ -67,7 +78,7 @@ def _wheels_url(url: str) -> str:
 
 
 def _list_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise problem(f"must be the name of a file in `requirements/`, not {shown(name)}")
     return name
 
@@ -76,21 +87,42 @@ class Gpus(Settings):
     """The GPUs that the profile is for; `count: 0` is a machine without GPUs."""
 
     count: Annotated[int, Field(ge=0)]
-    """GPUs of one machine."""
+    """GPUs of one machine; with `least` the most."""
+    least: Annotated[int, Field(ge=1)] | None = None
+    """The fewest GPUs of a machine that the profile fits (default: exactly `count`)."""
     model: FilledText | None = None
     """Their name, such as `A100-SXM4-80GB`."""
     memory_gb: Annotated[float, Field(gt=0)] | None = None
     """Memory of one GPU, in GB."""
     peak_tflops: Annotated[float, Field(gt=0)] | None = None
     """Dense, in 16 bits with 32-bit sums: what the MFU of a training is a share of."""
+    bandwidth_gb_s: Annotated[float, Field(gt=0)] | None = None
+    """Bandwidth of one GPU's memory, in GB a second."""
+    compute_capability: Annotated[float, Field(ge=1, lt=100)] | None = None
+    """What nvidia-smi calls compute_cap, such as 8.6; bf16 and flash attention 2 need 8.0."""
+    interconnect: Literal["nvlink", "pcie"] | None = None
+    """How the GPUs of one machine exchange gradients: all over NVLink, or over PCIe."""
+
+    @property
+    def fewest(self) -> int:
+        """The fewest GPUs of a machine that the profile fits."""
+        return self.count if self.least is None else self.least
+
+    @property
+    def span(self) -> str:
+        """How many GPUs: `8`, or `1-8`."""
+        return f"{self.count}" if self.fewest == self.count else f"{self.fewest}-{self.count}"
 
     @model_validator(mode="after")
-    def _a_gpu_has_a_model_and_memory(self) -> Gpus:
+    def _a_gpu_has_a_model_and_memory(self, info: ValidationInfo) -> Gpus:
         given = (self.model is not None, self.memory_gb is not None)
-        if self.count and not all(given):
+        # Some hosts do not say how much memory a GPU has: nvidia-smi prints `[N/A]` where it is the machine's own.
+        if self.count and not all(given) and not (self.model and (info.context or {}).get("derived")):
             raise problem("needs `model` and `memory_gb` beside `count`")
         if not self.count and any(given):
             raise problem("has no GPUs (`count: 0`), but names a model")
+        if self.fewest > self.count:
+            raise problem(f"must be at most `count`, which is {self.count}", key="least")
         return self
 
 
@@ -118,7 +150,7 @@ class EnvironmentSettings(Settings):
     """The Python environment: everything pinned."""
 
     also_written: ClassVar[dict[str, SchemaPart]] = {
-        "requirements": {"type": "string", "pattern": f"^(?:{_NAME.pattern})$"}
+        "requirements": {"type": "string", "pattern": f"^(?:{NAME.pattern})$"}
     }
 
     python: Annotated[FilledText, AfterValidator(_python)] = ">=3.11,<3.14"
@@ -128,7 +160,7 @@ class EnvironmentSettings(Settings):
     torch_index: Annotated[str, AfterValidator(_index), shaped(_INDEX)] | None = None
     """Where torch's build for this machine is, on hosts whose own pip configuration names no index."""
     requirements: Annotated[
-        tuple[Annotated[str, AfterValidator(_list_name), shaped(_NAME)], ...], Field(strict=False)
+        tuple[Annotated[str, AfterValidator(_list_name), shaped(NAME)], ...], Field(strict=False)
     ] = ("train.txt",)
     """Files in a `requirements/` folder beside the user's profiles, or bundled."""
     packages: Annotated[tuple[Annotated[Text, AfterValidator(_pin), shaped(_PIN)], ...], Field(strict=False)] = ()
@@ -161,6 +193,8 @@ class Profile(Settings):
     """Which GPUs the machine has."""
     match: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
     """Parts of the GPU's name, as nvidia-smi prints it, by which the profile is chosen."""
+    unless: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
+    """Parts of the GPU's name with which it is another GPU after all, such as `Laptop`."""
     train: TrainSettings
     """What the machine decides about training."""
     environment: EnvironmentSettings
@@ -176,6 +210,27 @@ class Profile(Settings):
     """`file:line` of every key, of whichever of the profiles laid over each other it comes from."""
     requirement_files: Annotated[tuple[Path, ...], Field(exclude=True, repr=False)] = ()
     """`environment.requirements`, found."""
+    derived: str | None = Field(default=None, exclude=True, repr=False)
+    """The YAML text of a profile that was made from a host's facts; None of one that has a file."""
+    notes: Annotated[tuple[str, ...], Field(exclude=True, repr=False)] = ()
+    """What a person has to know of a derived profile, as sentences."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether its file is the user's."""
+        return self.origin is not None and self.origin.parent != bundled("profiles")
+
+    @model_validator(mode="after")
+    def _old_gpus_have_neither_bf16_nor_flash_attention(self) -> Profile:
+        capability = self.gpus.compute_capability
+        if capability is None or capability >= OLDEST_BF16:
+            return self
+        why = f"needs compute capability 8.0, and `gpus.compute_capability` is {capability}"
+        if self.train.precision == "bf16":
+            raise problem(why, key="train.precision", hint="precision: fp16")
+        if self.train.attention == "flash_attention_2":
+            raise problem(why, key="train.attention", hint="attention: sdpa")
+        return self
 
     @property
     def peak_flops(self) -> float | None:
@@ -196,8 +251,8 @@ class Profile(Settings):
 
 
 def list_profiles(home: HomePaths) -> list[str]:
-    """The names of the user's and the bundled profiles."""
-    return sorted({file.stem for folder in _folders(home) for file in folder.glob("*.yaml")})
+    """The names of the user's and the bundled profiles. A file whose name begins with `_` only serves `extends:`."""
+    return sorted({file.stem for folder in _folders(home) for file in folder.glob("[!_]*.yaml")})
 
 
 def load_profile(name: str, home: HomePaths) -> Profile:
@@ -207,10 +262,42 @@ def load_profile(name: str, home: HomePaths) -> Profile:
         NotFound: There is none of that name.
         ConfigError: The file is wrong.
     """
-    document = _laid_over(name, home)
+    return _made(name, _laid_over(_found(name, home), home), home)
+
+
+def load_profile_file(file: Path, home: HomePaths) -> Profile:
+    """Load a profile from any file, as if it were one of the user's.
+
+    Raises:
+        ConfigError: The file is wrong.
+    """
+    return _made(file.stem, _laid_over(read_document(file), home), home)
+
+
+def load_derived(name: str, text: str, home: HomePaths, origin: str, notes: tuple[str, ...] = ()) -> Profile:
+    """Make a profile of text that stands in no file.
+
+    Args:
+        name: Begins with `DERIVED`.
+        text: What would stand in its file.
+        home: Whose profiles it may extend.
+        origin: What `places` says of its keys.
+        notes: Sentences for a person.
+
+    Raises:
+        ConfigError: A profile that it extends is wrong.
+    """
+    nowhere = Path(origin)
+    made = _made(name, _laid_over(parse_document(text, nowhere), home), home, derived=text, notes=notes)
+    places = {key: origin if place.startswith(f"{nowhere}:") else place for key, place in made.places.items()}
+    return made.model_copy(update={"origin": None, "places": places})
+
+
+def _made(
+    name: str, document: Document, home: HomePaths, *, derived: str | None = None, notes: tuple[str, ...] = ()
+) -> Profile:
     files: list[Path] = []
-    lists = _named_lists(document)
-    for index, wanted in enumerate(lists):
+    for index, wanted in enumerate(_named_lists(document)):
         found = next((f for folder in _folders(home) if (f := folder / "requirements" / wanted).is_file()), None)
         if found is None:
             known = {file.name for folder in _folders(home) for file in (folder / "requirements").glob("*.txt")}
@@ -226,40 +313,10 @@ def load_profile(name: str, home: HomePaths) -> Profile:
         "origin": document.path,
         "places": written_places(document),
         "requirement_files": tuple(files),
+        "derived": derived,
+        "notes": notes,
     }
-    return validate(document, Profile, given=given)
-
-
-def choose_profile(names: Sequence[str], home: HomePaths) -> str:
-    """Choose the profile for a host that names none, by the GPUs that its agent found.
-
-    Args:
-        names: Of its GPUs, one each, as nvidia-smi prints them.
-        home: Whose profiles come before the bundled ones.
-
-    Raises:
-        NotFound: None fits, or several do; the hint lists them.
-        ConfigError: A profile's file is wrong.
-    """
-    if not names:
-        return "cpu"
-    profiles = [load_profile(name, home) for name in list_profiles(home)]
-    alike = [profile for profile in profiles if _matches(profile, names)]
-    fitting = [profile for profile in alike if profile.gpus.count == len(names)]
-    own = [profile for profile in fitting if profile.origin is not None and profile.origin.parent == home.profiles]
-    fitting = own or fitting
-    if len(fitting) == 1:
-        return fitting[0].name
-    what = f"{len(names)} × {names[0]}" if len(set(names)) == 1 else ", ".join(names)
-    known = ", ".join(profile.name for profile in fitting or alike or profiles)
-    if fitting:
-        raise NotFound(f"several profiles fit {what}: {known}", hint="set `profile:` for the host in hosts.yaml")
-    like = f"; for the same GPU there is {known}" if alike else ""
-    raise NotFound(f"no profile fits {what}{like}", hint=f"set `profile:` for the host, or write one (known: {known})")
-
-
-def _matches(profile: Profile, names: Sequence[str]) -> bool:
-    return bool(names) and all(any(part.lower() in name.lower() for part in profile.match) for name in names)
+    return validate(document, Profile, given=given, context={"derived": derived is not None})
 
 
 def _folders(home: HomePaths) -> list[Path]:
@@ -267,9 +324,21 @@ def _folders(home: HomePaths) -> list[Path]:
 
 
 def _files(name: str, home: HomePaths) -> list[Path]:
-    if not _NAME.fullmatch(name):
-        return []
     return [file for folder in _folders(home) if (file := folder / f"{name}.yaml").is_file()]
+
+
+@cache
+def _bundled_document(file: Path) -> Document:
+    """Read a bundled file once in a process: one launch asks for a dozen of them, at 3 ms each."""
+    return read_document(file)
+
+
+def _document(file: Path) -> Document:
+    """Read a file; the result may be changed."""
+    if file.parent != bundled("profiles"):
+        return read_document(file)
+    read = _bundled_document(file)
+    return Document(read.path, deepcopy(read.data), dict(read.keys), dict(read.values))
 
 
 def _named_lists(document: Document) -> tuple[str, ...]:
@@ -282,28 +351,41 @@ def _named_lists(document: Document) -> tuple[str, ...]:
     return tuple(item for item in lists if isinstance(item, str)) if isinstance(lists, list) else ()
 
 
-def _laid_over(name: str, home: HomePaths) -> Document:
-    """A profile's document with the ones it extends below it."""
-    files = _files(name, home)
-    if not files:
+def _found(name: str, home: HomePaths) -> Document:
+    """The document of a profile.
+
+    Raises:
+        NotFound: There is none of that name.
+    """
+    files = _files(name, home) if NAME.fullmatch(name) else []
+    if files:
+        return _document(files[0])
+    if name.startswith(DERIVED):
+        hint = "a derived profile has no file until `armada profiles detect HOST --save NAME` writes one"
+    else:
         known = list_profiles(home)
         near = nearest(name, known)
         hint = f"did you mean {near}?" if near else f"known: {', '.join(known)}"
-        raise NotFound(f"there is no profile {shown(name)}", hint=hint)
-    chain = [read_document(files[0])]
+    raise NotFound(f"there is no profile {shown(name)}", hint=hint)
+
+
+def _laid_over(top: Document, home: HomePaths) -> Document:
+    """A profile's document with the ones it extends below it."""
+    chain = [top]
     while isinstance(parent := chain[-1].data.get("extends"), str):
         seen = {document.path for document in chain}
         # `extends: cpu` in the user's own cpu.yaml means the bundled one.
-        below = [file for file in _files(parent, home) if file != chain[-1].path]
+        found = _files(parent, home) if _PARENT.fullmatch(parent) else []
+        below = [file for file in found if file != chain[-1].path]
         place = chain[-1].value_place(("extends",))
         if not below:
             near = nearest(parent, list_profiles(home))
             raise place.error(f"there is no profile {shown(parent)}", f"did you mean {near}?" if near else None)
         if below[0] in seen:
             raise place.error(
-                f"the profiles extend each other in a circle: {shown(parent)} comes back to {shown(name)}"
+                f"the profiles extend each other in a circle: {shown(parent)} comes back to {shown(top.path.stem)}"
             )
-        chain.append(read_document(below[0]))
+        chain.append(_document(below[0]))
     laid = chain.pop()
     while chain:
         over = chain.pop()

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
 
 
+_SEEN = "the GPUs it had when it was last checked"
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """A part of what was resolved: `home`, `host`, `profile`, `experiment`, `together`; `about` says which one."""
@@ -36,7 +39,7 @@ class Section:
 class Asked:
     """The options of the command line.
 
-    `seen_profile` is the one that fits the GPUs a host showed when it was last looked at.
+    `seen_profile` is the one that fits the GPUs a host showed when it was last looked at, `seen_gpus` their number.
     """
 
     experiment: Path | None = None
@@ -44,7 +47,8 @@ class Asked:
     host: str | None = None
     profile: str | None = None
     gpus: str | None = None
-    seen_profile: str | None = None
+    seen_profile: Profile | None = None
+    seen_gpus: int | None = None
 
 
 def resolve(home: HomePaths, project: Path, asked: Asked) -> list[Section]:
@@ -55,21 +59,21 @@ def resolve(home: HomePaths, project: Path, asked: Asked) -> list[Section]:
         NotFound: No such host or profile.
     """
     sections = [Section("home", "", tuple(_of_home(home)))]
-    host = profile = experiment = None
+    host = experiment = None
     if asked.host is not None:
         host, places = _host(home, project, asked.host)
         sections.append(Section("host", asked.host, tuple(trace(host, places))))
     name, why = _profile_name(host, asked, sections)
-    if name is not None:
-        profile = load_profile(name, home)
+    profile = load_profile(name, home) if name is not None else asked.seen_profile
+    if profile is not None:
         values = [value for value in trace(profile, profile.places) if value.key != "name"]
-        sections.append(Section("profile", name, (Value("name", name, why), *values)))
+        sections.append(Section("profile", profile.name, (Value("name", profile.name, why), *values)))
     if asked.experiment is not None:
         gpus = [f"resources.gpus={asked.gpus}"] if asked.gpus else []
         experiment = load_experiment(asked.experiment, [*asked.overrides, *gpus])
         values = [_by_option(value, asked) for value in trace(experiment, experiment.places)]
         sections.append(Section("experiment", str(experiment.origin), tuple(values)))
-    together = tuple(_together(experiment, profile, host, sections))
+    together = tuple(_together(experiment, profile, host, sections, asked.seen_gpus))
     return [*sections, *([Section("together", "", together)] if together else [])]
 
 
@@ -112,9 +116,7 @@ def _profile_name(host: Host | None, asked: Asked, sections: Sequence[Section]) 
         return asked.profile, f"--profile {asked.profile}"
     if host is not None and host.profile is not None:
         return host.profile, next(v.origin for v in sections[-1].values if v.key == "profile")
-    if asked.seen_profile is not None:
-        return asked.seen_profile, "the GPUs it had when it was last checked"
-    return None, ""
+    return None, _SEEN
 
 
 def _by_option(value: Value, asked: Asked) -> Value:
@@ -124,7 +126,11 @@ def _by_option(value: Value, asked: Asked) -> Value:
 
 
 def _together(
-    experiment: Experiment | None, profile: Profile | None, host: Host | None, sections: Sequence[Section]
+    experiment: Experiment | None,
+    profile: Profile | None,
+    host: Host | None,
+    sections: Sequence[Section],
+    seen_gpus: int | None,
 ) -> list[Value]:
     """What neither file says alone, by the file whose word it is in the end."""
     if experiment is None:
@@ -139,6 +145,8 @@ def _together(
     gpus = said["experiment"]["resources.gpus"]
     if profile is not None and (gpus.value == "all" or (gpus.value is None and experiment.takes_gpus)):
         gpus = said["profile"]["gpus.count"]
+        if seen_gpus and host is not None and host.batch is None and seen_gpus < profile.gpus.count:
+            gpus = Value("gpus", seen_gpus, _SEEN)
     found.append(_named("gpus", gpus))
     for name in sorted({*(profile.env if profile else {}), *experiment.env}):
         word = "experiment" if name in experiment.env else "profile"

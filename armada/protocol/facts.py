@@ -34,23 +34,21 @@ CONDITIONS = ("ready", "building", "partial")
 
 @dataclass(frozen=True, slots=True)
 class GpuKind:
-    """The properties of a GPU on which an environment depends."""
+    """The properties of a GPU on which its profile and environment depend. `slices`: its MIG slices, such as `MIG 1g.10gb`."""
 
     name: str
     compute_capability: str | None = None
+    memory_bytes: float | None = None
+    slices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """The properties of a host on which an environment depends. `machine`: its architecture; `glibc`: None with another C library."""
+    """The properties of a host that decide profile and environment. `machine`: its architecture; `glibc`: None with another C library."""
 
     machine: str
     glibc: str | None = None
     gpus: tuple[GpuKind, ...] = ()
-
-    @property
-    def gpu_names(self) -> list[str]:
-        return [gpu.name for gpu in self.gpus]
 
 
 class GpuUser(Message):
@@ -61,7 +59,7 @@ class GpuUser(Message):
 
 
 class Gpu(Message):
-    """A GPU and its use at the time of the answer."""
+    """A GPU and its use at the time of the answer. `slices`: what MIG divides it into, such as `MIG 1g.10gb`."""
 
     index: Count
     uuid: Text
@@ -72,6 +70,7 @@ class Gpu(Message):
     compute_capability: Text | None
     driver_version: Line
     processes: Many[GpuUser]
+    slices: Many[Line] = ()
 
 
 class WaitingRun(Message):
@@ -105,6 +104,7 @@ class Facts(Message):
         setup: Why the lines of `setup:` failed.
         doubts: Warnings about other users who may write to folders above the root, if that is not refused.
         left_out: Names of variables in the agent's environment that a training may want but that jobs do not see.
+        amd_gpus: GPUs of AMD, which armada does not use.
     """
 
     hostname: Line
@@ -126,12 +126,15 @@ class Facts(Message):
     setup: Text | None = None
     doubts: Many[Annotated[str, line(600)]] = ()
     left_out: Many[Line] = ()
+    amd_gpus: Count = 0
     time: UnixTime
     identity: Unsaid[Identity] = None
 
     @property
     def hardware(self) -> Hardware:
-        kinds = tuple(GpuKind(gpu.name, gpu.compute_capability) for gpu in self.gpus)
+        kinds = tuple(
+            GpuKind(gpu.name, gpu.compute_capability, gpu.memory_total_bytes, gpu.slices) for gpu in self.gpus
+        )
         return Hardware(self.machine, self.glibc, kinds)
 
     def as_json(self) -> dict[str, object]:

@@ -32,6 +32,7 @@ class RecordedGpu(Message):
     memory_used_bytes: Unsaid[float] = None
     utilization: Unsaid[float] = None
     processes: Unsaid[Fitting[RecordedUser]] = None
+    slices: Unsaid[Many[Line]] = None
 
 
 class RecordedDisk(Message):
@@ -69,7 +70,11 @@ class RecordedFacts(Message):
         """Return the properties that select an environment; None if they are not known well enough."""
         if self.machine is None or self.gpus is None:
             return None
-        kinds = [GpuKind(gpu.name, gpu.compute_capability) for gpu in self.gpus if gpu.name is not None]
+        kinds = [
+            GpuKind(gpu.name, gpu.compute_capability, gpu.memory_total_bytes, gpu.slices or ())
+            for gpu in self.gpus
+            if gpu.name is not None
+        ]
         return Hardware(self.machine, self.glibc, tuple(kinds)) if len(kinds) == len(self.gpus) else None
 
 

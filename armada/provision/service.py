@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from armada.config.profiles import choose_profile, load_profile
+from armada.config.profile_choice import choose_profile
+from armada.config.profiles import load_profile
 from armada.errors import UsageError
 from armada.protocol.facts import AskFacts
 from armada.provision.admission import admit
@@ -115,7 +116,7 @@ def provision_host(
         told.now("plan", f"asking {host.name}")
         facts = session.call(AskFacts())
         records.record_facts(database, host.name, facts.as_json(), origin=origin)
-        profile = profile or load_profile(choose_profile(facts.hardware.gpu_names, home), home)
+        profile = profile or choose_profile(facts.hardware.gpus, home).profile
         environment = plan_environment(session, profile, facts)
         records.mark_released(database, host.name, None)
         told.stage("profile", f"{profile.name}, environment {environment.key}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from armada.config.profiles import choose_profile, load_profile
+from armada.config.profile_choice import choose_profile
+from armada.config.profiles import load_profile
 from armada.errors import ArmadaError
 from armada.provision.environment_key import environment_key
 
@@ -22,12 +23,13 @@ CONDITIONS = ("ready", "building", "partial", "absent")
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentState:
-    """`condition` is one of `CONDITIONS`, or `unknown`: then `trouble` says why, if the reason is known."""
+    """`condition` is one of `CONDITIONS`, or `unknown`: then `trouble` says why, if the reason is known. `notes`: the profile's."""
 
     profile: str | None
     key: str | None
     condition: str
     trouble: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def environment_state(
@@ -48,13 +50,14 @@ def environment_state(
     if hardware is None:
         return EnvironmentState(host.profile, None, "unknown", "the host's description of itself is not valid")
     try:
-        name = host.profile or choose_profile(hardware.gpu_names, home)
-        key = environment_key(load_profile(name, home), hardware)
+        profile = load_profile(host.profile, home) if host.profile else choose_profile(hardware.gpus, home).profile
+        key = environment_key(profile, hardware)
     except ArmadaError as error:
         return EnvironmentState(
             host.profile, None, "unknown", f"{error.message}{f' ({error.hint})' if error.hint else ''}"
         )
     if environments is None:
-        return EnvironmentState(name, key, "unknown", "not checked yet")
+        return EnvironmentState(profile.name, key, "unknown", "not checked yet", notes=profile.notes)
     condition = environments.get(key, "absent")
-    return EnvironmentState(name, key, condition if condition in CONDITIONS else "unknown")
+    known = condition if condition in CONDITIONS else "unknown"
+    return EnvironmentState(profile.name, key, known, notes=profile.notes)

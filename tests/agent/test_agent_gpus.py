@@ -23,6 +23,7 @@ case "$1" in
   --query-gpu=index,uuid,*) cat "{folder}/inventory";;
   --query-gpu=*) cat "{folder}/load";;
   --query-compute-apps=*) cat "{folder}/users";;
+  -L) cat "{folder}/list";;
 esac
 """
 SLEEP = ("sh", "-c", "echo $CUDA_VISIBLE_DEVICES $ARMADA_GPUS; exec sleep 1000")
@@ -202,6 +203,48 @@ def test_facts_show_gpus_and_whose_processes_sit_on_them(machine: Machine, gpu_h
     assert shown[0]["memory_total_bytes"] == 81920 * 2**20
     assert [process["run_id"] for process in shown[0]["processes"]] == ["seen-1"]
     assert shown[1]["processes"] == [{"pid": 4242, "run_id": None}]
+
+
+def test_facts_show_the_slices_of_a_divided_gpu(machine: Machine, gpu_host: Host) -> None:
+    """With MIG, nvidia-smi shows the whole GPU, without a utilization, and its slices with -L alone."""
+    rows = [f"{i}, {machine.uuid(i)}, NVIDIA A100-SXM4-80GB, 81920, 3, [N/A], 580.159.03, 8.0\n" for i in range(2)]
+    (machine.folder / "inventory").write_text("".join(rows))
+    (machine.folder / "list").write_text(
+        f"GPU 0: NVIDIA A100-SXM4-80GB (UUID: {machine.uuid(0)})\n"
+        "  MIG 3g.40gb     Device  0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)\n"
+        "  MIG 1g.10gb+me  Device  1: (UUID: MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb)\n"
+        f"GPU 1: NVIDIA A100-SXM4-80GB (UUID: {machine.uuid(1)})\n"
+    )
+    first, second = gpu_host.call("host.facts")["gpus"]
+    assert first["slices"] == ["MIG 3g.40gb", "MIG 1g.10gb+me"]
+    assert second["slices"] == []
+
+
+@pytest.mark.parametrize("text", [None, "", "[N/A]", "nan", "inf", "-inf", "1e999"])
+def test_a_number_that_is_none_is_not_known(text: str | None) -> None:
+    assert gpus.parse_number(text) is None
+
+
+def test_a_list_of_slices_that_is_none_is_empty() -> None:
+    assert gpus.parse_slices("") == {}
+    assert gpus.parse_slices("  MIG 1g.10gb  Device 0: (UUID: MIG-1)\nFailed to initialize NVML\n") == {}
+    assert gpus.parse_slices("GPU 0: a (UUID: b) (UUID: GPU-c)\n  MIG 1g.10gb\tDevice\n") == {"GPU-c": ["MIG 1g.10gb"]}
+
+
+def test_gpus_of_amd_are_counted_by_the_kernel_s_nodes(tmp_path: Path) -> None:
+    nodes = {
+        "0": "cpu_cores_count 64\nsimd_count 0\nvendor_id 0\n",
+        "1": "cpu_cores_count 0\nsimd_count 440\nvendor_id 4098\ndevice_id 29772\n",
+        "2": "simd_count 440\nvendor_id 4098\n",
+        "3": "simd_count 440\nvendor_id 1\nnonsense\n\n",
+        "4": "",
+    }
+    for name, text in nodes.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "properties").write_text(text)
+    (tmp_path / "5" / "properties").mkdir(parents=True)
+    assert gpus.count_amd(str(tmp_path)) == 2
+    assert gpus.count_amd(str(tmp_path / "nothing")) == 0
 
 
 def test_places_are_taken_all_or_none(tmp_path: Path) -> None:

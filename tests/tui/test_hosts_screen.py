@@ -79,13 +79,13 @@ def test_the_environment_of_the_hosts_profile_has_a_state(world: World, conditio
     drive(world.board(), use, (160, 40))
 
 
-def test_a_host_for_which_there_is_no_profile_says_so(world: World) -> None:
+def test_a_host_for_which_a_profile_is_derived_says_so(world: World) -> None:
     world.hosts(box={"ssh": "root@192.0.2.1"})
     hosts.record_facts(world.database, "box", {"gpus": [{**gpu(0), "name": "Voodoo 2"}], "machine": "x86_64"})
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        await shows(pilot, "environment: no profile fits 1 × Voodoo 2")
+        await shows(pilot, "no profile fits its GPUs: derived:1x-voodoo-2 is made from them")
 
     drive(world.board(), use)
 

@@ -9,8 +9,9 @@ from armada.launch.checks.check import Answer, fail, ok, warn
 from armada.units import counted
 
 if TYPE_CHECKING:
+    from armada.config.profiles import Profile
     from armada.launch.checks.subject import Subject
-    from armada.protocol.facts import Gpu
+    from armada.protocol.facts import Facts, Gpu
 
 
 def check_number(subject: Subject) -> Answer | None:
@@ -23,6 +24,11 @@ def check_number(subject: Subject) -> Answer | None:
             f"{counted(wanted, 'GPU')} {'is' if wanted == 1 else 'are'} requested, but the host has {there}",
             f"--gpus {there}, or another host",
         )
+    if wanted > 1 and any(gpu.slices for gpu in subject.facts.gpus):
+        return fail(
+            f"{wanted} GPUs are requested, but the host's are divided into MIG slices, and a run can use one slice",
+            "--gpus 1, or end the division there (nvidia-smi -mig 0)",
+        )
     return ok(f"{wanted} of the host's {counted(there, 'GPU')}")
 
 
@@ -31,6 +37,10 @@ def check_kind(subject: Subject) -> Answer | None:
     profile = subject.profile
     if subject.host.batch is not None:
         return None
+    if subject.experiment.takes_gpus and subject.host.profile is None and (why := unused_gpus(subject.facts)):
+        return warn(why, "launch it on a host with NVIDIA GPUs, or with --profile cpu")
+    if profile is not None and profile.derived is not None:
+        return _derived(subject.host.name, profile)
     if not subject.gpus or profile is None or not profile.match:
         return ok("the profile names no kind of GPU")
     names = [gpu.name for gpu in subject.facts.gpus]
@@ -41,6 +51,31 @@ def check_kind(subject: Subject) -> Answer | None:
             "micro batch and precision may not fit; choose another profile in hosts.yaml",
         )
     return ok(f"GPUs are what profile {profile.name} is for")
+
+
+def unused_gpus(facts: Facts) -> str | None:
+    """Say which GPUs of a host armada cannot use; None if there are none, or it has others."""
+    if facts.gpus:
+        return None
+    if facts.amd_gpus:
+        return (
+            f"the host has {counted(facts.amd_gpus, 'AMD GPU')}, which armada does not use: trainings there run on CPUs"
+        )
+    if facts.tools.nvidia_smi:
+        return "the host has nvidia-smi, which shows no GPU: there is none, or its driver does not work"
+    return None
+
+
+def _derived(host: str, profile: Profile) -> Answer:
+    said = f"; {'; '.join(profile.notes)}" if profile.notes else ""
+    return warn(
+        f"no profile fits the host's GPUs, so {profile.name} is derived from them: {_settings(profile)}{said}",
+        f"armada profiles detect {host} --save NAME makes a profile of it that you can change",
+    )
+
+
+def _settings(profile: Profile) -> str:
+    return f"{profile.train.precision}, micro batch {profile.train.micro_batch_size}"
 
 
 def check_bf16(subject: Subject) -> Answer | None:

@@ -81,7 +81,8 @@ def find_gpu_memory(subject: Subject) -> tuple[int | None, str]:
     """Return the memory of the smallest GPU in bytes, and its name. A cluster's login node does not show the workers' GPUs."""
     if subject.host.batch is None:
         sizes = [(gpu.memory_total_bytes, gpu.name) for gpu in subject.facts.gpus if gpu.memory_total_bytes]
-        if sizes:
+        # A process has the memory of its slice, which the profile knows.
+        if sizes and not any(gpu.slices for gpu in subject.facts.gpus):
             return min(sizes)
     profile = subject.profile
     if profile is None or profile.gpus.memory_gb is None:

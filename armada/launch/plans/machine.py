@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armada.config.profiles import choose_profile, load_profile
+from armada.config.profile_choice import choose_profile
 from armada.errors import PreflightRefused
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def find_profile(host: Host, facts: Facts, home: HomePaths, *, needed: bool) -> 
         PreflightRefused: They cannot be seen, and the task needs a profile.
     """
     if host.batch is None:
-        return load_profile(choose_profile(facts.hardware.gpu_names, home), home)
+        return choose_profile(facts.hardware.gpus, home).profile
     if not needed:
         return None
     raise PreflightRefused(
@@ -49,8 +49,16 @@ def count_gpus(resources: Resources, host: Host, profile: Profile | None, facts:
             )
         return 0
     if asked == "all" or (asked is None and takes_gpus):
-        there = len(facts.gpus) if host.batch is None else 0
-        return min(profile.gpus.count, there) or profile.gpus.count
+        if host.batch is None:
+            return min(profile.gpus.count, len(facts.gpus)) or profile.gpus.count
+        if profile.gpus.fewest != profile.gpus.count:
+            raise PreflightRefused(
+                f"profile {profile.name} is for {profile.gpus.span} GPUs, so the number of GPUs in a node is unknown",
+                hint="--gpus N, `resources: {gpus: N}`, or a profile of your own that extends it with "
+                "`gpus: {count: N, least: null}`",
+                host=host.name,
+            )
+        return profile.gpus.count
     if asked == 0 and takes_gpus:
         raise PreflightRefused(
             f"resources.gpus is 0, but profile {profile.name} trains on GPUs", hint="--profile cpu trains without GPUs"

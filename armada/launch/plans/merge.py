@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.config.profiles import choose_profile, load_profile
+from armada.config.profile_choice import choose_profile
+from armada.config.profiles import DERIVED, load_profile
 from armada.config.sync import SyncSettings
 from armada.config.tasks.command import Command
 from armada.errors import NotFound, PreflightRefused
@@ -104,8 +105,11 @@ class MergeTask(Task[Command]):
 
     @property
     def profile_name(self) -> str | None:
-        """The training's profile, because its environment already exists."""
-        return self.source.spec.profile if self._is_there else self.order.session.host.profile
+        """The training's profile, because its environment already exists. A derived one is derived again."""
+        trained_with = self.source.spec.profile if self._is_there else None
+        if self._is_there and not (trained_with or "").startswith(DERIVED):
+            return trained_with
+        return self.order.session.host.profile
 
     def profile(self, facts: Facts) -> Profile:
         """Any profile: a merge needs no GPU."""
@@ -113,7 +117,9 @@ class MergeTask(Task[Command]):
             return self.named_profile
         host, home = self.order.session.host, self.order.home
         # A cluster's own GPUs cannot be seen from here.
-        return load_profile("cpu" if host.batch is not None else choose_profile(facts.hardware.gpu_names, home), home)
+        if host.batch is not None:
+            return load_profile("cpu", home)
+        return choose_profile(facts.hardware.gpus, home).profile
 
     def variables(self, profile: Profile | None, run_id: str) -> dict[str, str]:  # noqa: ARG002  # a merge needs neither
         """None of the training's variables, because a merge may have to fetch the base model."""

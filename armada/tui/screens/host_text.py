@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from armada.config.profiles import DERIVED
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import recorded_facts
 from armada.tui.widgets.list_table import Item
@@ -117,6 +118,9 @@ def _troubles(host: HostView, record: HostRecord | None, now: float) -> Iterator
         yield ((f"disk full in about {span(forecast.full_at - now)}: {pace}", "warn"),)
     if record is not None and record.released_at is not None:
         yield ((f"wiped {age(record.released_at, now)}: not watched until something is launched on it", "dim"),)
+    derived = host.environment.profile if host.environment is not None else None
+    if derived is not None and derived.startswith(DERIVED):
+        yield ((f"no profile fits its GPUs: {derived} is made from them (armada profiles detect {host.name})", "warn"),)
     if host.environment is not None and host.environment.key is None and host.environment.trouble:
         yield ((f"environment: {sanitize_line(host.environment.trouble, 300)}", "warn"),)
 

@@ -1,6 +1,10 @@
 """The host's GPUs as nvidia-smi shows them. The parsers are pure; unknown numbers are None."""
 
 import csv
+import glob
+import math
+import os
+import re
 import shutil
 import subprocess
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -23,11 +27,12 @@ def parse_rows(text: str, fields: Sequence[str]) -> List[Row]:
 
 
 def parse_number(text: Optional[str]) -> Optional[float]:
-    """Parse a number; return None for `[N/A]`, `[Not Supported]` and the like."""
+    """Parse a number; return None for `[N/A]`, `[Not Supported]`, `nan` and the like."""
     try:
-        return float(text or "")
+        number = float(text or "")
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
 
 
 def describe(row: Row) -> Dict[str, Any]:
@@ -79,6 +84,44 @@ def list_gpus() -> List[Dict[str, Any]]:
     return [describe(row) for row in rows if row["index"].isdigit()]
 
 
+def list_slices() -> Dict[str, List[str]]:
+    """List the MIG slices of each GPU by its UUID, such as `MIG 1g.10gb`; a GPU without slices is not in it.
+
+    Raises:
+        GpuError: nvidia-smi is missing or does not answer.
+    """
+    return parse_slices(_run("-L"))
+
+
+def parse_slices(text: str) -> Dict[str, List[str]]:
+    """Parse `nvidia-smi -L`: the line of a GPU, then one for each of its slices."""
+    found = {}  # type: Dict[str, List[str]]
+    uuid = ""
+    for line in text.splitlines():
+        gpu = re.match(r"GPU \d+: .*\(UUID: (GPU-[0-9a-fA-F-]+)\)", line)
+        part = re.match(r"\s+(MIG \S+)\s", line)
+        if gpu:
+            uuid = gpu.group(1)
+        elif part and uuid:
+            found.setdefault(uuid, []).append(part.group(1))
+    return found
+
+
+def count_amd(nodes: str = "/sys/class/kfd/kfd/topology/nodes") -> int:
+    """Count the GPUs of AMD that the kernel's compute driver (amdkfd) shows."""
+    found = 0
+    for path in glob.glob(os.path.join(nodes, "*", "properties")):
+        try:
+            with open(path, encoding="ascii", errors="replace") as stream:
+                words = dict(line.split(None, 1) for line in stream if len(line.split()) == 2)
+        except OSError:
+            continue  # nodes of other users' containers cannot be read
+        # CPUs are nodes too, without SIMD units.
+        if words.get("vendor_id", "").strip() == "4098" and words.get("simd_count", "0").strip() not in ("0", ""):
+            found += 1
+    return found
+
+
 def list_users() -> List[Tuple[str, int]]:
     """List (GPU uuid, pid) of every process that computes on a GPU.
 
@@ -107,9 +150,10 @@ def _query(kind: str, fields: Sequence[str]) -> List[Row]:
 
 def _run(question: str) -> str:
     run: Callable[..., subprocess.CompletedProcess[bytes]] = subprocess.run
+    style = ["--format=csv,noheader,nounits"] if question.startswith("--query") else []
     try:
         done = run(
-            ["nvidia-smi", question, "--format=csv,noheader,nounits"],
+            ["nvidia-smi", question] + style,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -52,6 +52,7 @@ def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
         "setup": setup,
         "doubts": doubts,
         "left_out": job_variables.left_out(os.environ, setup_lines.exported()),
+        "amd_gpus": gpus.count_amd(),
         "time": time.time(),
         "identity": process_identity.identify(),
     }
@@ -62,6 +63,8 @@ def _gpus() -> List[Dict[str, Any]]:
         return []
     try:
         found, users = gpus.list_gpus(), gpus.list_users()
+        # With MIG a GPU has no utilization of its own. The question takes a second where the driver is not loaded.
+        slices = gpus.list_slices() if any(gpu["utilization"] is None for gpu in found) else {}
     except gpus.GpuError:
         return []  # a driver without a GPU, or a broken one: no GPU can be used here
     table = processes.scan()
@@ -70,6 +73,7 @@ def _gpus() -> List[Dict[str, Any]]:
         pids = {pid for uuid, pid in users if uuid == gpu["uuid"]}
         pids |= {process.pid for process in table if gpu["uuid"] in process.gpus}
         gpu["processes"] = [{"pid": pid, "run_id": runs.get(pid)} for pid in sorted(pids)]
+        gpu["slices"] = slices.get(gpu["uuid"], [])
     return found
 
 

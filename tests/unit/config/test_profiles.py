@@ -3,15 +3,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from armada.config.profiles import choose_profile, list_profiles, load_profile
+from armada.config.profiles import list_profiles, load_profile, load_profile_file
 from armada.errors import ConfigError, NotFound
 from armada.paths import HomePaths, bundled
 
-BUNDLED = sorted(file.stem for file in bundled("profiles").glob("*.yaml"))
+BUNDLED = sorted(file.stem for file in bundled("profiles").glob("[!_]*.yaml"))
 
 
 def write(home: HomePaths, name: str, text: str) -> None:
@@ -42,6 +43,57 @@ def test_bundled_lists_are_pinned_and_leave_torch_to_the_profile(file: Any) -> N
         assert re.fullmatch(r"[a-z0-9-]+==[A-Za-z0-9.]+( ; .+)?", line), line
         assert not re.match(r"torch==|nvidia-|triton", line)
     assert not re.search(r"/(work|tmp|opt|home|root)/", file.read_text())
+
+
+def test_the_profiles_of_the_first_release_are_as_they_were(home: HomePaths) -> None:
+    """hosts.yaml files name them."""
+    for name, count, micro in (("rtx3090-2x", 2, 2), ("a6000-8x", 8, 4), ("a100-80gb-8x", 8, 8)):
+        profile = load_profile(name, home)
+        assert (profile.gpus.count, profile.gpus.fewest, profile.train.micro_batch_size) == (count, count, micro)
+        assert (profile.train.precision, profile.train.attention) == ("bf16", "auto")
+        assert profile.train.activation_checkpointing
+        # A user's own file of that release changed the number alone, and fits exactly that many.
+        write(home, "mine", f"extends: {name}\ngpus: {{count: 4}}\n")
+        assert (load_profile("mine", home).gpus.fewest, load_profile("mine", home).gpus.count) == (4, 4)
+
+
+def test_every_figure_of_a_bundled_profile_has_its_source() -> None:
+    figure = re.compile(r"^  (memory_gb|peak_tflops|bandwidth_gb_s|compute_capability|micro_batch_size): ")
+    for file in bundled("profiles").glob("[!_]*.yaml"):
+        lines = file.read_text().splitlines()
+        if "extends: _gpu" not in lines and "extends: h100" not in lines:
+            continue
+        for number, text in enumerate(lines):
+            if figure.match(text):
+                assert "#" in text or lines[number - 1].lstrip().startswith("#"), f"{file}:{number + 1}"
+
+
+def test_what_others_extend_is_no_profile(home: HomePaths) -> None:
+    assert "_gpu" not in list_profiles(home)
+    with pytest.raises(NotFound):
+        load_profile("_gpu", home)
+    write(home, "_ours", "extends: cpu\nenv: {A: '1'}\n")
+    write(home, "mine", "extends: _ours\n")
+    assert load_profile("mine", home).env == {"A": "1"}
+    assert "_ours" not in list_profiles(home)
+
+
+def test_what_one_load_changes_the_next_does_not_see(home: HomePaths) -> None:
+    write(home, "mine", "extends: a6000\ntrain: {micro_batch_size: 1}\n")
+    assert load_profile("mine", home).train.micro_batch_size == 1
+    assert load_profile("a6000", home).train.micro_batch_size == 8
+    assert all("mine.yaml" not in place for place in load_profile("a6000", home).places.values())
+
+
+def test_a_file_anywhere_is_loaded_as_if_it_were_one_of_the_users(home: HomePaths, tmp_path: Path) -> None:
+    file = tmp_path / "elsewhere.yaml"
+    file.write_text("extends: cpu\ntrain: {micro_batch_size: 3}\n")
+    profile = load_profile_file(file, home)
+    assert (profile.name, profile.train.micro_batch_size, profile.origin) == ("elsewhere", 3, file)
+    file.write_text("extends: cpu\n\ntrain: {micro_batch: 3}\n")
+    with pytest.raises(ConfigError, match="unknown key") as refused:
+        load_profile_file(file, home)
+    assert (refused.value.path, refused.value.line) == (file, 3)
 
 
 def test_the_users_profile_comes_before_the_bundled_one(home: HomePaths) -> None:
@@ -125,6 +177,13 @@ def test_a_list_beside_the_users_profiles_is_found(home: HomePaths) -> None:
         ),
         ("extends: cpu\nenv: {CUDA_VISIBLE_DEVICES: '0'}\n", 2, "set by armada", None),
         ("gpus: {count: 0}\n", 1, "`train` is missing", None),
+        ("extends: rtx3090\ngpus: {least: 9}\n", 2, "`gpus.least` must be at most `count`, which is 8", None),
+        ("extends: a6000-8x\ngpus: {least: 0}\n", 2, "`gpus.least` must be at least 1", None),
+        ("extends: t4\ntrain: {precision: bf16}\n", 2, "needs compute capability 8.0", "precision: fp16"),
+        ("extends: t4\ntrain: {attention: flash_attention_2}\n", 2, "needs compute capability 8.0", "attention: sdpa"),
+        ("extends: t4\ngpus: {compute_capability: 0}\n", 2, "at least 1", None),
+        ("extends: t4\ngpus: {compute_capability: .nan}\n", 2, "finite number", None),
+        ("extends: cpu\nderived: x\n", 2, "unknown key `derived`", None),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(
@@ -166,47 +225,6 @@ def test_an_unknown_profile_lists_the_known_ones(home: HomePaths, name: str) -> 
     assert "cpu" in (refused.value.hint or "")
 
 
-@pytest.mark.parametrize(
-    ("names", "profile"),
-    [
-        ((), "cpu"),
-        (("NVIDIA GeForce RTX 3090",) * 2, "rtx3090-2x"),
-        (("NVIDIA RTX A6000",) * 8, "a6000-8x"),
-        (("NVIDIA A100-SXM4-80GB",) * 8, "a100-80gb-8x"),
-        (("NVIDIA A100 80GB PCIe",) * 8, "a100-80gb-8x"),
-    ],
-)
-def test_a_profile_is_chosen_by_the_gpus(home: HomePaths, names: tuple[str, ...], profile: str) -> None:
-    assert choose_profile(names, home) == profile
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("NVIDIA A100-SXM4-40GB",) * 8,
-        ("NVIDIA RTX 6000 Ada Generation",),
-        ("NVIDIA RTX A6000", "NVIDIA GeForce RTX 3090"),
-    ],
-)
-def test_without_a_fitting_profile_the_known_ones_are_listed(home: HomePaths, names: tuple[str, ...]) -> None:
-    with pytest.raises(NotFound) as refused:
-        choose_profile(names, home)
-    assert all(name in (refused.value.hint or "") for name in BUNDLED)
-
-
-def test_another_number_of_the_same_gpus_names_the_profile_to_say(home: HomePaths) -> None:
-    with pytest.raises(NotFound, match="for the same GPU there is a6000-8x"):
-        choose_profile(["NVIDIA RTX A6000"] * 4, home)
-
-
-def test_the_users_profile_wins_where_two_fit(home: HomePaths) -> None:
-    write(home, "mine", "extends: a6000-8x\n")
-    assert choose_profile(["NVIDIA RTX A6000"] * 8, home) == "mine"
-    write(home, "other", "extends: a6000-8x\n")
-    with pytest.raises(NotFound, match="several profiles fit"):
-        choose_profile(["NVIDIA RTX A6000"] * 8, home)
-
-
 def test_importing_the_package_imports_neither_pydantic_nor_yaml() -> None:
     code = "import armada.config, sys; sys.exit('pydantic' in sys.modules or 'ruamel.yaml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -216,5 +234,6 @@ def test_the_package_offers_what_the_others_use() -> None:
     import armada.config
 
     assert armada.config.load_profile is load_profile
+    assert armada.config.choose_profile([], HomePaths.from_environment()).profile.name == "cpu"
     with pytest.raises(AttributeError):
         _ = armada.config.nothing

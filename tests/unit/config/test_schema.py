@@ -27,7 +27,7 @@ from armada.config.tasks.sft import Sft
 TREE = Path(__file__).parents[3]
 PAGES = [TREE / "README.md", *sorted((TREE / "docs").rglob("*.md"))]
 EXAMPLES = sorted((TREE / "examples").glob("*/*.yaml"))
-PROFILES = sorted((TREE / "profiles").glob("*.yaml"))
+PROFILES = sorted((TREE / "profiles").glob("[!_]*.yaml"))  # what others extend is no profile
 
 # Keys of every sort at once, so that each is broken below.
 EVERYTHING = """

@@ -75,7 +75,7 @@ def test_what_fits_of_recorded_facts_is_kept() -> None:
         {"machine": "x86_64", "gpus": [GPU, {"name": "T4", "index": "x"}], "disk": {"free_bytes": 1e9}}
     )
     assert found.hardware is not None
-    assert found.hardware.gpu_names == [GPU["name"], "T4"]
+    assert [gpu.name for gpu in found.hardware.gpus] == [GPU["name"], "T4"]
     assert found.gpus is not None
     assert [gpu.index for gpu in found.gpus] == [0, None]
     assert found.disk is not None

@@ -111,7 +111,16 @@ def test_facts_that_make_no_sense_say_nothing_about_the_environment(home: HomePa
     assert found.condition == "unknown"
 
 
-def test_a_gpu_that_no_profile_is_for_is_said(home: HomePaths) -> None:
+def test_a_gpu_that_no_profile_is_for_gets_a_derived_one(home: HomePaths) -> None:
     hardware = Hardware("x86_64", gpus=(GpuKind("Voodoo 2"),))
-    found = environment_state(Host(name="box", ssh="root@192.0.2.1"), hardware, {}, home)
-    assert "Voodoo 2" in (found.trouble or "")
+    host = Host(name="box", ssh="root@192.0.2.1")
+    found = environment_state(host, hardware, {}, home)
+    assert (found.profile, found.condition, found.trouble) == ("derived:1x-voodoo-2", "absent", None)
+    assert any("Voodoo 2" in note for note in found.notes)
+    # Its environment is as good as that of any other profile, and is found again by its key.
+    assert environment_state(host, hardware, {found.key or "": "ready"}, home).condition == "ready"
+
+
+def test_profiles_of_one_kind_of_gpu_share_their_environment(home: HomePaths) -> None:
+    keys = {environment_key(load_profile(name, home), GPU) for name in ("a6000-8x", "a6000", "h200", "rtx5090")}
+    assert len(keys) == 1

@@ -49,7 +49,9 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     return Checkpoint("t-1", DIGEST, 30, 100, 4, 1.0, True, home, 2.0, None, None)
 
 
-def source(checkpoint: Checkpoint, model: dict[str, Any], experiment: dict[str, Any]) -> Source:
+def source(
+    checkpoint: Checkpoint, model: dict[str, Any], experiment: dict[str, Any], profile: str = "a100-80gb-8x"
+) -> Source:
     values: dict[str, Any] = {field.name: None for field in dataclasses.fields(Run)}
     run = Run(**{**values, "run_id": "t-1", "host": "a100-1", "name": "train"})
     training = {
@@ -57,7 +59,7 @@ def source(checkpoint: Checkpoint, model: dict[str, Any], experiment: dict[str, 
         "data": {"train": [{"path": "/root/.armada/data/1/t.jsonl"}], "eval": [{"path": "/root/.armada/data/2/e.jsonl"}]},
     }  # fmt: skip
     spec = {
-        "task": "sft", "name": "train", "profile": "a100-80gb-8x", "training": training, "experiment": experiment,
+        "task": "sft", "name": "train", "profile": profile, "training": training, "experiment": experiment,
         "job": {"secrets": ["HF_TOKEN", "WANDB_API_KEY"]}, "sync": None,
     }  # fmt: skip
     return Source(run, recorded_spec(spec), checkpoint)
@@ -84,6 +86,14 @@ def test_on_the_trainings_host_everything_is_there_already(tmp_path: Path, check
     assert (made.spec.task, made.spec.gpus, made.spec.name) == ("merge", 0, "train merged")
     assert made.profile is not None
     assert made.profile.name == "a100-80gb-8x"  # whose environment is there
+
+
+def test_a_derived_profile_is_derived_again(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    """It has no file; the host's own profile, or its GPUs, decide as they did."""
+    given = source(checkpoint, {"path": "/root/.armada/models/9"}, {}, profile="derived:1x-some-gpu")
+    made, _ = plan(tmp_path, given, "a100-1")
+    assert made.profile is not None
+    assert made.profile.name == "cpu"
 
 
 def test_elsewhere_adapter_base_and_rows_travel_and_the_optimizer_stays(tmp_path: Path, checkpoint: Checkpoint) -> None:

@@ -375,6 +375,10 @@ def test_a_command_with_an_environment_needs_a_profile_on_a_cluster(resolve: Res
         ("a100-80gb-8x", 0, 8, True, False, "profile a100-80gb-8x trains on GPUs"),
         ("cpu", 1, 8, True, False, "profile cpu is for machines without GPUs"),
         (None, "all", 0, False, True, "the number of GPUs in a node is unknown"),
+        ("a100-80gb", None, 3, True, False, 3),
+        ("a100-80gb", 2, 0, True, True, 2),
+        ("a100-80gb", None, 0, True, True, "is for 1-8 GPUs, so the number of GPUs in a node is unknown"),
+        ("a100-80gb", "all", 0, True, True, "is for 1-8 GPUs, so the number of GPUs in a node is unknown"),
     ],
 )
 def test_so_many_gpus_does_a_run_take(

@@ -87,7 +87,7 @@ def test_a_file_that_repeats_what_the_plan_says_is_taken_whole(tmp_path: Path) -
     ("line", "theirs", "ours", "where"),
     [
         ("num_processes: 8", "8", "2", "`resources.gpus`"),
-        ("mixed_precision: fp16", "'fp16'", "'bf16'", "rtx3090-2x.yaml:"),
+        ("mixed_precision: fp16", "'fp16'", "'bf16'", "_gpu.yaml:"),
         ("mixed_precision: no", "'no'", "'bf16'", "`train.precision`"),
         ("num_machines: 2", "2", "1", "one machine"),
         ("distributed_type: MULTI_CPU", "'MULTI_CPU'", "'MULTI_GPU'", "`resources.gpus`"),
