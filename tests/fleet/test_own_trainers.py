@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from tests.payload.own_scripts import (
     with_lightning,
     with_requirements_and_data,
 )
-from tests.payload.own_training import live_through
+from tests.payload.own_training import Training, live_through
 
 HOST = "a100-1"
 KILL = """\
@@ -73,9 +74,13 @@ def test_a_training_of_ones_own_on_a_fresh_host_is_killed_goes_on_and_is_exporte
     words = [HOST, up.target, "--identity", str(machines.IDENTITY), "--profile", "cpu", "--root", there, "--yes"]
     added = armada.run("hosts", "add", *words)
     assert added.returncode == 0, added.stdout + added.stderr
-    made = {"lightning": with_lightning, "requirements-and-data": lambda: with_requirements_and_data(armada.folder)}
-    plain = {"trainer": TRAINER_RUN, "ddp": DDP_RUN, "torchrun": TORCHRUN_RUN}
-    training = plain[kind] if kind in plain else made[kind]()
-    live_through(armada, training, FreshBox(fleet, there))
+    made: dict[str, Callable[[], Training]] = {
+        "trainer": lambda: TRAINER_RUN,
+        "requirements-and-data": lambda: with_requirements_and_data(armada.folder),
+        "ddp": lambda: DDP_RUN,
+        "torchrun": lambda: TORCHRUN_RUN,
+        "lightning": with_lightning,
+    }
+    live_through(armada, made[kind](), FreshBox(fleet, there))
     released = armada.run("hosts", "release", HOST, "--drain", "--wipe", "--yes")
     assert released.returncode == 0, released.stdout + released.stderr
