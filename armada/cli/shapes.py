@@ -116,7 +116,7 @@ SHAPES: Fields = {
     "prepare --dry-run": {**_FORMAT, **_PLAN},
     "merge --dry-run": {**_FORMAT, **_PLAN},
     "ps": [{**RUN, "host_disk_full_at": NUM_}],
-    "show": {**RUN, "spec": OBJ, "checkpoints": [_CHECKPOINT], "quota": OBJ_},
+    "show": {**RUN, "spec": OBJ, "checkpoints": [_CHECKPOINT], "quota": OBJ_, "results": OBJ},
     "compare": {
         **_FORMAT, "metrics": [STR], "settings": [{"key": STR, "values": ["any"]}],
         "runs": [{

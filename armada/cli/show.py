@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from armada.store.checkpoints import Checkpoint
     from armada.store.runs import Run
 
+_SPEED = re.compile(r"_per_s(ec(ond)?)?$")
+_MOST_SPEEDS = 4
+
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     show = commands.add_parser(
@@ -41,7 +45,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _show(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
-    from armada.store import checkpoints, runs
+    from armada.store import checkpoints, metrics, runs
 
     context = Context(reads=True)
     run = context.run(options.run)
@@ -53,7 +57,8 @@ def _show(options: argparse.Namespace) -> int:
     if options.json:
         told = quota.model_dump(exclude_unset=True) if quota is not None else None
         listed = [{**dataclasses.asdict(c), "home_path": str(c.home_path) if c.home_path else None} for c in kept]
-        print_json({**summary(run), "spec": spec, "checkpoints": listed, "quota": told})
+        results = metrics.results(context.database, run.run_id)
+        print_json({**summary(run), "spec": spec, "checkpoints": listed, "quota": told, "results": results})
         return 0
     _say_state(context, run)
     _say_records(context, run)
@@ -106,7 +111,7 @@ def _say_state(context: Context, run: Run) -> None:
     # A script's step is that of its last checkpoint, and all that is known of it.
     facts = [f"step {run.step}" + (f" of {run.total_steps}" if run.total_steps else "")]
     facts += [f"{span(run.eta_s)} left"] if run.eta_s else []
-    loss = run.loss_not_finite if run.loss is None else str(run.loss)
+    loss = run.loss_not_finite if run.loss is None else f"{run.loss:.4g}"
     facts += [f"loss {loss}"] if loss is not None else []
     facts += [f"{run.tokens_per_s:,.0f} tok/s"] if run.tokens_per_s is not None else []
     print(f"  {', '.join(facts)}")
@@ -136,6 +141,10 @@ def _say_records(context: Context, run: Run) -> None:
     losses = metrics.curve(context.database, run.run_id, "eval_loss")
     if losses:
         print("  eval loss  " + "  ".join(f"{metrics.figure(value)} at {step}" for step, value in losses[-6:]))
+    results = metrics.results(context.database, run.run_id)
+    if speeds := {name: value for name, value in results.items() if _SPEED.search(name) and value is not None}:
+        told = (f"{sanitize_line(name, 60)} {value:.4g}" for name, value in sorted(speeds.items())[:_MOST_SPEEDS])
+        print("  speed      " + "  ".join(told))
     if not run.ended and (host := hosts.find(context.database, run.host)) and host.forecast:
         clause = foreseen(host.forecast)
         print(f"  disk       {amount(host.forecast.free_bytes)} free there{f'; {clause}' if clause else ''}")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from armada.store.database import Database
 
+_RESULT = "summary/"
 _NOT_SERIES = frozenset({"kind", "step", "time", "attempt"})
 
 
@@ -105,6 +106,12 @@ def curve(database: Database, run_id: str, name: str) -> list[tuple[int, float |
     """Return (step, value) ordered by step; None stands for NaN."""
     query = "SELECT p.step, p.value FROM points p JOIN series s ON s.id = p.series WHERE s.run_id = ? AND s.name = ? ORDER BY p.step"
     return [(row["step"], row["value"]) for row in database.connection.execute(query, (run_id, name))]
+
+
+def results(database: Database, run_id: str) -> dict[str, float | None]:
+    """Return what a training told at its end, such as `train_samples_per_second`, by name; None stands for NaN."""
+    found = {name: curve(database, run_id, name) for name in names(database, run_id) if name.startswith(_RESULT)}
+    return {name.removeprefix(_RESULT): points[-1][1] for name, points in found.items() if points}
 
 
 def figure(value: float | None) -> str:

@@ -82,6 +82,7 @@ def test_the_steps_of_fabrics_logger_are_the_users_own(run: WatchedRun) -> None:
 def test_its_event_files_have_the_steps_of_checkpoints_too(run: WatchedRun) -> None:
     write(run, "hparams.yaml", "{}\n")
     write(run, NAME, scalar(9, "train_loss", 0.5) + scalar(9, "val_loss", 0.25) + scalar(10, "test_loss", 0.75))
+    write(run, "hparams.yaml", "{}\n", "runs")  # as many programs call their settings
     write(run, NAME, scalar(9, "Loss/other", 2.0), "runs")
     run.look(final=True)
     assert (run.curve("loss"), run.curve("eval_loss")) == ([(10, 0.5)], [(10, 0.25)])

@@ -14,6 +14,7 @@ for step in range(1, 5):
     print("\\r          \\r{'loss': '%s', 'grad_norm': '1.5', 'learning_rate': '1e-05', 'epoch': '0.%d'}" % (loss, step))
     print("\\r%3d%%|####      | %d/4 [00:01<00:01, 1.00it/s]" % (25 * step, step), end="", file=sys.stderr, flush=True)
 print("{'eval_loss': 0.5, 'eval_runtime': 1.0, 'epoch': 0.4}")
+print("{'train_runtime': 36.2, 'train_samples_per_second': 44.25, 'train_loss': 0.29, 'epoch': 1.0}")
 """
 
 
@@ -30,6 +31,8 @@ def test_a_script_that_prints_as_the_trainer_does_has_curves(armada: Armada) -> 
     printed = armada.run("show", run["run_id"]).stdout
     assert "loss NaN" in printed
     assert "eval loss  0.5000 at 4" in printed
+    assert "speed      train_samples_per_second 44.25" in printed
+    assert shown["results"] == {"train_loss": 0.29, "train_runtime": 36.2, "train_samples_per_second": 44.25}
     with Database(armada.folder / "home" / "state" / "armada.db") as database:
         assert metrics.curve(database, run["run_id"], "loss") == [(1, 1.0), (2, 0.5), (3, 0.333), (4, None)]
         assert {"grad_norm", "learning_rate", "epoch"} <= set(metrics.names(database, run["run_id"]))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.conftest import Armada
 
 
-def typed(armada: Armada, answer: str, *words: str) -> tuple[int, str, str]:
+def typed(armada: Armada, answer: str, *words: str, timeout_s: float = 100) -> tuple[int, str, str]:
     """Run a command at a terminal, where somebody types an answer: (exit code, output, errors). Several stand on lines of their own."""
     master, slave = pty.openpty()
     try:
@@ -27,7 +27,7 @@ def typed(armada: Armada, answer: str, *words: str) -> tuple[int, str, str]:
             text=True,
         ) as process:
             os.write(master, f"{answer}\n".encode())
-            out, err = process.communicate(timeout=100)
+            out, err = process.communicate(timeout=timeout_s)
         return process.returncode, out, err
     finally:
         os.close(master)

@@ -1,8 +1,8 @@
 """Correct the steps that Lightning's loggers write, so that an evaluation and the checkpoint of the same moment have the same step.
 
 The loggers count from 0, and checkpoints count the steps that are done: what is logged at step 19 belongs to the
-checkpoint of step 20. Beside their files, the loggers of `lightning.pytorch` write hparams.yaml. Those of
-`lightning.fabric` do not, and their steps are the user's own.
+checkpoint of step 20. The loggers of `lightning.pytorch` write into folders called `version_…`, with hparams.yaml beside
+their files. Those of `lightning.fabric` write no hparams.yaml, and their steps are the user's own.
 """
 
 import os
@@ -13,13 +13,15 @@ TABLES = "**/version_*/metrics.csv"
 """The files of its CSVLogger, which a job has by default where TensorBoard is not installed."""
 WANDB_STEP = "trainer/global_step"
 """The key of its WandbLogger for the step."""
-_HYPERPARAMETERS = "hparams.yaml"
+_VERSION, _HYPERPARAMETERS = "version_", "hparams.yaml"
 _TEST = re.compile("^test_")
 
 
 def is_of_lightning(work: str, path: str) -> bool:
     """Return whether one of Lightning's loggers writes a file, given as a path below the job's working folder."""
-    return os.path.isfile(os.path.join(work, os.path.dirname(path), _HYPERPARAMETERS))
+    folder = os.path.dirname(path)
+    is_version = os.path.basename(folder).startswith(_VERSION)
+    return is_version and os.path.isfile(os.path.join(work, folder, _HYPERPARAMETERS))
 
 
 def correct(step: int, numbers: Dict[Any, Any]) -> Tuple[int, Dict[Any, Any]]:
