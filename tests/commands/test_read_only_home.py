@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +77,7 @@ def test_what_must_write_says_so_in_one_sentence(
 
 def test_a_store_of_an_older_armada_is_brought_up_to_date_in_the_copy_alone(tmp_path: Path) -> None:
     path = tmp_path / "armada.db"
-    with sqlite3.connect(path) as old:
+    with contextlib.closing(sqlite3.connect(path)) as old, old:
         old.executescript(MIGRATIONS[0] + ";PRAGMA user_version = 1")
     before = path.read_bytes()
     with open_copy(path) as copy:

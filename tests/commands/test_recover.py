@@ -272,7 +272,7 @@ def test_every_command_says_what_to_do_about_a_damaged_store(armada: Armada, hom
 def test_a_newer_store_is_refused_by_every_command_and_left_alone(armada: Armada, home: HomePaths) -> None:
     home.make()
     Database(home.store).close()
-    with sqlite3.connect(home.store) as raw:
+    with contextlib.closing(sqlite3.connect(home.store)) as raw, raw:
         raw.execute("PRAGMA user_version = 999")
     raw.close()
     before = home.store.read_bytes()
@@ -314,7 +314,7 @@ def test_an_older_store_is_migrated_by_the_next_command(armada: Armada, home: Ho
     from armada.store.database import MIGRATIONS
 
     home.make()
-    with sqlite3.connect(home.store) as raw:
+    with contextlib.closing(sqlite3.connect(home.store)) as raw, raw:
         raw.executescript(MIGRATIONS[0])
         raw.execute("PRAGMA user_version = 1")
         raw.execute(

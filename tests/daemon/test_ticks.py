@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -396,7 +397,7 @@ def test_facts_clear_what_made_a_host_unreachable_and_keep_its_origin(database: 
 
 def test_a_store_of_the_first_version_is_brought_up(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
-    with sqlite3.connect(path, isolation_level=None) as connection:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection, connection:
         connection.executescript(MIGRATIONS[0])
         connection.execute("PRAGMA user_version = 1")
         connection.execute(

@@ -165,7 +165,7 @@ def test_a_command_that_fails_says_why_and_where_all_of_it_is(world: World) -> N
 
 
 def test_a_store_of_a_newer_armada_is_refused_with_a_sentence(world: World) -> None:
-    with sqlite3.connect(world.home.store) as connection:
+    with contextlib.closing(sqlite3.connect(world.home.store)) as connection, connection:
         connection.execute("PRAGMA user_version = 99")
     master, slave = os.openpty()
     refused = subprocess.run(

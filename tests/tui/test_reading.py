@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import time
 from collections.abc import Callable
@@ -38,7 +39,7 @@ def _fail(world: World) -> None:
 
 
 def _by_hand(world: World) -> None:
-    with sqlite3.connect(world.home.store) as connection:
+    with contextlib.closing(sqlite3.connect(world.home.store)) as connection, connection:
         connection.execute("UPDATE runs SET loss = 0.5 WHERE run_id = 'one-aaaaaa'")
 
 
@@ -113,7 +114,7 @@ def test_the_outline_of_a_long_curve_keeps_its_ends_and_its_spike(world: World) 
 
 def test_a_store_without_revisions_gets_them_and_loses_nothing(world: World) -> None:
     path = world.home.state / "old.db"
-    with sqlite3.connect(path, isolation_level=None) as connection:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection, connection:
         for migration in MIGRATIONS[:3]:
             connection.executescript(migration)
         connection.execute("PRAGMA user_version = 3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 from pathlib import Path
@@ -18,7 +19,7 @@ PLACES_CAME = 6
 def old_store(state: Path) -> None:
     """A store of the version before, with one published checkpoint, as the first release wrote it."""
     state.mkdir(parents=True)
-    with sqlite3.connect(state / "armada.db") as connection:
+    with contextlib.closing(sqlite3.connect(state / "armada.db")) as connection, connection:
         connection.execute("PRAGMA journal_mode = WAL")
         for migration in MIGRATIONS[: PLACES_CAME - 1]:
             connection.executescript(migration)

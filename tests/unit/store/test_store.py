@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import sqlite3
@@ -130,7 +131,7 @@ def test_a_host_that_stops_answering_keeps_its_last_facts(database: Database) ->
 def test_a_newer_store_is_refused_in_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "armada.db"
     Database(path).close()
-    with sqlite3.connect(path) as raw:
+    with contextlib.closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("PRAGMA user_version = 999")
     with pytest.raises(ConfigError, match="version 999"):
         Database(path)
