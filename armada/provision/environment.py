@@ -91,9 +91,15 @@ def plan_environment(
 
 
 def ensure_environment(
-    session: HostSession, environment: Environment, progress: Progress
+    session: HostSession, environment: Environment, progress: Progress, *, uvs_python: bool = False
 ) -> tuple[bool, float, list[str]]:
     """Build an environment on a host unless it is there.
+
+    Args:
+        session: With the host.
+        environment: As planned.
+        progress: Receives the progress.
+        uvs_python: With a Python that uv downloads, which can be sent to other hosts.
 
     Returns:
         Whether it was built now, in how many seconds, and a sentence for each optional part it goes without.
@@ -111,6 +117,8 @@ def ensure_environment(
     )
     if environment.constraints is not None:
         request = request.model_copy(update={"constraints": environment.constraints})
+    if uvs_python:
+        request = request.model_copy(update={"uvs_python": True})
     answer = session.call(
         request,
         timeout_s=COMPILING_S if environment.flash_attn and environment.flash_attn.mode == "build" else BUILD_S,
