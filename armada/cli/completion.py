@@ -146,7 +146,10 @@ def _kind(action: argparse.Action, verb: str) -> str | None:
         return "profiles"
     if action.dest == "overrides":
         return "settings"
-    of_hosts = action.dest in {"host", "hosts", "names"} and action.metavar in {"NAME", "HOST"}
+    of_hosts = action.dest in {"host", "hosts", "names", "source", "environments_from"} and action.metavar in {
+        "NAME",
+        "HOST",
+    }
     of_verb = action.dest == "name" and not action.option_strings and verb not in _NEW_NAMES
     return "hosts" if of_hosts or of_verb else None
 

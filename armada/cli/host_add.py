@@ -30,6 +30,7 @@ _UNSET = {
     "price": "price_per_hour",
     "scheduler": "scheduler",
     "transport": "transport",
+    "environments-from": "environments_from",
     "reuse-only": "reuse_only",
 }
 """What `--unset` takes, and the keys in hosts.yaml."""

@@ -51,7 +51,7 @@ class EnsureEnvironment(Request[BuiltEnvironment]):
     """Build an environment if it is missing.
 
     `optional`: requirements that are skipped if the index does not have them. `constraints`: versions that all other
-    packages must match.
+    packages must match. `uvs_python`: use a Python that uv downloads, which can be sent to other hosts.
     """
 
     method = "environment.ensure"
@@ -63,6 +63,7 @@ class EnsureEnvironment(Request[BuiltEnvironment]):
     optional: Annotated[str | None, MAY_MISS] = None
     constraints: Annotated[str | None, MAY_MISS] = None
     flash_attn: Annotated[FlashAttention | None, MAY_MISS] = None
+    uvs_python: Annotated[bool, MAY_MISS] = False
 
 
 class ExaminedEnvironment(Message):

@@ -83,10 +83,14 @@ class ReadEnvironment(Request[BlockSize]):
 
 
 class MissingFiles(Message):
-    """What has not arrived. `listed`: the list has. `missing`: first and end of a range of files, and an offset in the first."""
+    """What has not arrived. `listed`: the list has. `missing`: first and end of a range of files, and an offset in the first.
+
+    `python`: whether the host has one for the environment, or one comes with it.
+    """
 
     ready: bool
     listed: bool
+    python: bool
     missing: Many[Annotated[tuple[Count, Count, Size], Field(strict=False)]]
     missing_bytes: Size
 

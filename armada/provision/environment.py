@@ -106,8 +106,16 @@ class EnsuredEnvironment:
     packages: str | None
 
 
-def ensure_environment(session: HostSession, environment: Environment, progress: Progress) -> EnsuredEnvironment:
+def ensure_environment(
+    session: HostSession, environment: Environment, progress: Progress, *, uvs_python: bool = False
+) -> EnsuredEnvironment:
     """Build an environment on a host unless it is there.
+
+    Args:
+        session: With the host.
+        environment: As planned.
+        progress: Receives the progress.
+        uvs_python: With a Python that uv downloads, which can be sent to other hosts.
 
     Raises:
         ProvisionFailed: With the end of what the installer said.
@@ -122,6 +130,8 @@ def ensure_environment(session: HostSession, environment: Environment, progress:
     )
     if environment.constraints is not None:
         request = request.model_copy(update={"constraints": environment.constraints})
+    if uvs_python:
+        request = request.model_copy(update={"uvs_python": True})
     answer = session.call(
         request,
         timeout_s=COMPILING_S if environment.flash_attn and environment.flash_attn.mode == "build" else BUILD_S,

@@ -68,6 +68,7 @@ def read_list(source: HostSession, key: str, packed: PackedEnvironment) -> tuple
 def carry(
     source: HostSession,
     target: HostSession,
+    key: str,
     packed: PackedEnvironment,
     content: bytes,
     listed: PackingList,
@@ -78,24 +79,33 @@ def carry(
     Args:
         source: The host that has the environment.
         target: The host that gets it.
+        key: Its name there.
         packed: The source's description of it.
         content: Its list, as it was fetched.
         listed: The same, parsed.
         progress: Receives the progress.
 
     Raises:
-        ProvisionFailed: The target has no Python for it, or no space.
+        NoPythonThere: The target has no Python for it.
+        ProvisionFailed: The target has no space.
         HostUnreachable: A link stayed down; what has arrived stays.
     """
 
     def place() -> MissingFiles:
-        return target.call(PlaceEnvironment(key=listed.key, digest=packed.digest), timeout_s=PLACE_S)
+        return target.call(PlaceEnvironment(key=key, digest=packed.digest), timeout_s=PLACE_S)
 
     def send() -> None:
         asked = place()
         if not asked.ready and not asked.listed:
-            _pour(target, listed.key, lambda tar: _add(tar, LIST, 0, len(content), _Bytes(content)))
+            _pour(target, key, lambda tar: _add(tar, LIST, 0, len(content), _Bytes(content)))
             asked = place()
+        if not asked.python:
+            raise NoPythonThere(
+                f"it has no Python {listed.python.version.rpartition('.')[0]} ({listed.python.abi}), which the "
+                f"environment from {source.host.name} needs",
+                hint="install it there",
+                host=target.host.name,
+            )
         if asked.ready or not asked.missing:
             return
         parts = list(_parts(listed, asked, target.host.name))
@@ -107,7 +117,7 @@ def carry(
 
     def relay(report: _Report) -> None:
         try:
-            _relay(source, target, packed.digest, place, listed, report)
+            _relay(source, target, key, packed.digest, place, listed, report)
         except HostUnreachable as error:
             # A link of the source is opened again by its own session. This one is the target's.
             if error.host == target.host.name:
@@ -115,6 +125,10 @@ def carry(
             raise
 
     target.persist(send)
+
+
+class NoPythonThere(ProvisionFailed):
+    """A host has no Python for an environment, and none comes with it."""
 
 
 class _SourceLost(Exception):  # named by what happened; no LinkLost, after which the target would be asked why
@@ -132,6 +146,7 @@ class _TargetLost(Exception):  # named by what happened
 def _relay(
     source: HostSession,
     target: HostSession,
+    key: str,
     digest: str,
     place: Callable[[], MissingFiles],
     listed: PackingList,
@@ -152,7 +167,7 @@ def _relay(
                     _add(tar, path, offset, length, _Arriving(stream, report))
 
         try:
-            _pour(target, listed.key, fill)
+            _pour(target, key, fill)
         except _SourceLost as lost:
             raise lost.error from None
 

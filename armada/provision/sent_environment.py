@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from armada.protocol.environment import AskEnvironments
 from armada.protocol.facts import AskFacts
 from armada.protocol.packing import PackEnvironment, UnpackEnvironment
 from armada.provision.environment import EnsuredEnvironment, ensure_environment
-from armada.provision.relay import carry, read_list
+from armada.provision.relay import NoPythonThere, carry, read_list
 from armada.rpc.session import HostSession
 from armada.store import hosts
 from armada.units import amount
@@ -145,22 +146,47 @@ def send_environment(
     built_there = ensure_environment(source, environment, progress)
     if own.root_id is not None and own.root_id == facts.root_id:
         return ensure_environment(target, environment, progress)
+    try:
+        return _send(source, target, key, key, facts, progress, built_there.left_out)
+    except NoPythonThere as lacking:
+        progress.stage(
+            "", f"{there} has no Python for it: {here} builds it with one that uv downloads, to send that too"
+        )
+        portable = dataclasses.replace(environment, key=f"{key}-portable")
+        try:
+            built_there = ensure_environment(source, portable, progress, uvs_python=True)
+        except ProvisionFailed as error:
+            error.hint = "; ".join(filter(None, (error.hint, f"{there}: {lacking.message}; {lacking.hint}")))
+            raise
+        return _send(source, target, portable.key, key, facts, progress, built_there.left_out)
+
+
+def _send(
+    source: HostSession,
+    target: HostSession,
+    packed_key: str,
+    key: str,
+    facts: Facts,
+    progress: Progress,
+    left_out: tuple[str, ...],
+) -> EnsuredEnvironment:
+    here, there = source.host.name, target.host.name
     packed = source.call(
-        PackEnvironment(key=key),
+        PackEnvironment(key=packed_key),
         timeout_s=PACK_S,
         on_progress=lambda message, fraction: progress.now("provision", f"{here}: {message}", fraction),
     )
     for name, words in sorted(packed.failed.items())[:5]:
         failed = f"{sanitize_line(name, 60)} cannot be imported on {here} either: {sanitize_line(words, 200)}"
         progress.stage("", f"⚠ {failed}")
-    content, listed = read_list(source, key, packed)
+    content, listed = read_list(source, packed_key, packed)
     refuse_misfit(listed, facts, here, there)
 
     def show(seen: TransferProgress) -> None:
         progress.transfer("provision", f"environment from {here}", seen)
 
     for last in (False, False, True):
-        carry(source, target, packed, content, listed, show)
+        carry(source, target, key, packed, content, listed, show)
         try:
             built = target.call(
                 UnpackEnvironment(key=key, digest=packed.digest),
@@ -177,7 +203,7 @@ def send_environment(
         else:
             break
     progress.stage("provision", f"environment {key} from {here}: {amount(packed.size_bytes)}, every file verified")
-    return EnsuredEnvironment(built.outcome == "built", built.seconds, built_there.left_out, built.freeze)
+    return EnsuredEnvironment(built.outcome == "built", built.seconds, left_out, built.freeze)
 
 
 def refuse_other_machine(own: Facts, facts: Facts, here: str, there: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from armada_agent.provision import packing, relocation
 
+from tests import standalone_python
 from tests.agent.conversation import Conversation, Host, Refused
 
 KEY = "cpu-1"
@@ -84,7 +85,7 @@ def test_an_environment_passes_through_two_agents(
     assert others.answer(number) == {"files": len(members)}
     there = Host(Conversation(python, agent, tmp_path / "there"))
     placed = there.call("environment.place", key=KEY, digest=packed["digest"])
-    assert placed == {"ready": False, "listed": True, "missing": [], "missing_bytes": 0}
+    assert placed == {"ready": False, "listed": True, "python": True, "missing": [], "missing_bytes": 0}
     built = there.call("environment.unpack", key=KEY, digest=packed["digest"])
     assert built["outcome"] == "built"
     assert (tmp_path / "there/envs" / KEY / "bin/é ü").read_text() == f"#!{built['path']}/bin/python -E\n"
@@ -132,8 +133,9 @@ def test_a_list_that_names_anything_else_is_refused_before_it_is_used(this_host:
 
 def test_a_python_that_is_not_here_is_named(this_host: Host) -> None:
     digest = stage(this_host, list_of(python={**PYTHON, "version": "3.99.1"}))
+    assert this_host.call("environment.place", key=KEY, digest=digest)["python"] is False
     with pytest.raises(Refused, match=r"this host has no Python 3\.99") as refused:
-        this_host.call("environment.place", key=KEY, digest=digest)
+        this_host.call("environment.unpack", key=KEY, digest=digest)
     assert refused.value.kind == "environment"
     assert "install Python 3.99 here" in (refused.value.hint or "")
 
@@ -199,6 +201,21 @@ def test_a_build_of_its_own_removes_what_arrived_before(converse: Callable[..., 
     params: dict[str, Any] = {"key": KEY, "requirements": "", "python": sys.base_prefix + "/bin/python3"}
     assert host.call("environment.ensure", **params)["outcome"] == "built"
     assert not (host.root / "envs" / f".new-{KEY}").exists()
+
+
+def test_an_environment_for_other_hosts_is_built_with_uvs_own_python_alone(
+    converse: Callable[..., Conversation], tmp_path: Path
+) -> None:
+    given = {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    given |= {"PIP_NO_INDEX": "1", "UV_PYTHON_DOWNLOADS": "never"}
+    host = Host(converse(environment=given))
+    params: dict[str, Any] = {"key": KEY, "requirements": "", "python": ">=3.11", "uvs_python": True}
+    with pytest.raises(Refused, match=r"No interpreter found for Python >=3\.11 in managed installations"):
+        host.call("environment.ensure", **params)
+    own = host.root / "tools/python" / standalone_python.NAME
+    standalone_python.copy(own)
+    assert host.call("environment.ensure", **params)["outcome"] == "built"
+    assert (host.root / "envs" / KEY / "bin/python").resolve() == own / "bin" / MINOR
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ def test_the_rest_of_a_word_is_filled_in(terminal: Terminal) -> None:
     typed(terminal, "armada launch --host de", "armada launch --host desk")
     typed(terminal, "armada hosts check far", "armada hosts check far-1")
     typed(terminal, "armada hosts set far", "armada hosts set far-1")
+    typed(terminal, "armada hosts provision local --from far", "armada hosts provision local --from far-1")
     typed(terminal, "armada launch --profile rtx3090-", "armada launch --profile rtx3090-2x")
     typed(terminal, "armada profiles show h100-", "armada profiles show h100-pcie")
     typed(terminal, "armada store ch", "armada store check")

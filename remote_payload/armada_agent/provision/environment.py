@@ -61,12 +61,16 @@ def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     wanted = parameters.mapping(params, "flash_attn") if params.get("flash_attn") is not None else None
     if wanted is not None:
         _check_flash_attention(wanted)
+    uvs_python = params.get("uvs_python", False)
+    if not isinstance(uvs_python, bool):
+        raise AgentError("bad_request", "`uvs_python` must be a boolean")
     outcome = "ready"
     setup_lines.apply()
     if environment_folder.status(call.root, key) != "ready":
         with build_claim.hold(call, key) as claim:
             if environment_folder.status(call.root, key) != "ready":
-                _Build(call, key, claim, torch_index, constraints).run(python, requirements, optional, wanted)
+                build = _Build(call, key, claim, torch_index, constraints, uvs_python)
+                build.run(python, requirements, optional, wanted)
                 outcome = "built"
             shutil.rmtree(
                 environment_folder.staging(call.root, key), ignore_errors=True
@@ -164,6 +168,7 @@ class _Build:
         claim: The right to build it.
         torch_index: See `compose_environment`.
         constraints: Versions that all packages must match.
+        uvs_python: Use a Python that uv downloads: it works in any folder, and on other hosts.
     """
 
     def __init__(
@@ -173,6 +178,7 @@ class _Build:
         claim: build_claim.Claim,
         torch_index: Optional[str],
         constraints: Optional[str] = None,
+        uvs_python: bool = False,
     ) -> None:
         self._call = call
         self._key = key
@@ -180,6 +186,8 @@ class _Build:
         self._folder = environment_folder.locate(call.root, key)
         self._python = environment_folder.python_of(self._folder)
         self._environment = compose_environment(call.root, os.environ, sys.prefix, torch_index)
+        if uvs_python:
+            self._environment["UV_PYTHON_PREFERENCE"] = "only-managed"
         self._constraints = constraints
 
     def run(

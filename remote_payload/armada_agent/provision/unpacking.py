@@ -73,22 +73,26 @@ def place(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Report which files of an environment are still to be sent.
 
     Returns:
-        In `missing` [first, end, offset]: of the first of these files, the bytes before the offset are there.
+        In `python` whether there will be one for it. In `missing` [first, end, offset]: of the first of these files, the
+        bytes before the offset are there.
 
     Raises:
-        AgentError: `environment`: this host has no Python for it; `disk_full`.
+        AgentError: `environment`: another machine that shares the root has it; `disk_full`.
     """
     key = environment_folder.checked_key(params.get("key"))
     digest = checked_digest(params.get("digest"))
     answer: Dict[str, Any] = {"ready": environment_folder.status(call.root, key) == "ready", "listed": False}
-    answer.update(missing=[], missing_bytes=0)
+    answer.update(missing=[], missing_bytes=0, python=True)
     staging = environment_folder.staging(call.root, key)
     packed = None if answer["ready"] else _read_list(staging, digest)
     if packed is None:
         return answer
     setup_lines.apply()
     environment.refuse_others(call.root, key)
-    _, with_python = _base(call.root, packed)
+    base, with_python = _find_base(call.root, packed)
+    if base is None and not with_python:
+        answer.update(listed=True, python=False)
+        return answer
     missing = list(_missing(staging, packed.wanted(with_python)))
     size = sum(packed.files[number][1] - offset for number, offset in missing)
     space = os.statvfs(call.root)
@@ -215,23 +219,28 @@ def _standalone_program(root: str, packed: Packed) -> str:
     return os.path.join(root, "tools", "python", str(packed.standalone), "bin", "python" + packed.python.minor)
 
 
+def _find_base(root: str, packed: Packed) -> Tuple[Optional[Interpreter], bool]:
+    """Return this host's Python for an environment, and whether the one that comes with it is needed."""
+    if packed.standalone is None:
+        return interpreters.find(root, packed.python), False
+    there = interpreters.probe(_standalone_program(root, packed))
+    return (there, False) if there is not None and there.suits(packed.python) else (None, True)
+
+
 def _base(root: str, packed: Packed) -> Tuple[Optional[Interpreter], bool]:
-    """Return the Python for an environment, and whether the one that comes with it is needed.
+    """Do what `_find_base` does.
 
     Raises:
         AgentError: `environment`: neither is there.
     """
-    if packed.standalone is not None:
-        there = interpreters.probe(_standalone_program(root, packed))
-        return (there, False) if there is not None and there.suits(packed.python) else (None, True)
-    found = interpreters.find(root, packed.python)
-    if found is None:
+    found, with_python = _find_base(root, packed)
+    if found is None and not with_python:
         message = "this host has no Python %s (%s) that starts; the environment from %s needs one"
         what = packed.python.abi or packed.python.implementation
         hint = "install Python %s here; only a Python that uv downloaded travels with its environments"
         minor = packed.python.minor
         raise AgentError("environment", message % (minor, what, packed.hostname), hint % minor)
-    return found, False
+    return found, with_python
 
 
 def _try(call: Call, python: str, modules: List[str], claim: build_claim.Claim) -> List[str]:

@@ -30,12 +30,13 @@ from armada.provision import relay, sent_environment
 from armada.provision.environment import Environment
 from armada.provision.sent_environment import refuse_misfit, refuse_old_driver, refuse_other_machine, send_environment
 from armada.rpc.session import HostSession
+from tests import standalone_python
 
 KEY = "cpu-1"
 ENVIRONMENT = Environment(KEY, "3.11", "tiny\n", None, ready=False)
 MINOR = "python{}.{}".format(*sys.version_info[:2])
 SITE = f"lib/{MINOR}/site-packages"
-BASE = Path(sys.base_prefix).resolve() / "bin" / MINOR
+BASE = standalone_python.PROGRAM
 TINY = "import sys\n\n\ndef main():\n    print('tiny of', sys.prefix)\n"
 LARGE = bytes(range(256)) * 4000
 
@@ -180,7 +181,7 @@ def test_what_arrived_before_is_not_sent_again_and_damage_is_repaired(pair: Pair
     stay = pair.target.call
     packed = pair.source.call(PackEnvironment(key=KEY))
     content, listed = relay.read_list(pair.source, KEY, packed)
-    relay.carry(pair.source, pair.target, packed, content, listed, lambda _: None)
+    relay.carry(pair.source, pair.target, KEY, packed, content, listed, lambda _: None)
     data = pair.staging / "env" / SITE / "data.bin"
     data.write_bytes(LARGE[:700_001])
     (pair.staging / "env/bin/activate").write_text("x" * (pair.here / "bin/activate").stat().st_size)
@@ -381,9 +382,9 @@ def test_what_fits_is_not_refused(pair: Pair) -> None:
 
 def test_a_python_that_uv_downloaded_travels_with_its_environment(pair: Pair) -> None:
     shutil.rmtree(pair.here)
-    name = f"cpython-{platform.python_version()}-linux-{platform.machine()}-gnu"
+    name = standalone_python.NAME
     base = pair.folder / "source/tools/python" / name
-    copy_python(base)
+    standalone_python.copy(base)
     build(pair, base / "bin" / MINOR)
     pair.send()
     shutil.rmtree(pair.folder / "source")
@@ -395,15 +396,31 @@ def test_a_python_that_uv_downloaded_travels_with_its_environment(pair: Pair) ->
     assert not (pair.there.parents[1] / "tools/python" / "bin").exists()
 
 
-def copy_python(base: Path) -> None:
-    """Make a Python that works in any folder: the program, and what it imports at its start."""
-    library = Path(sys.base_prefix) / "lib" / MINOR
-    (base / "bin").mkdir(parents=True)
-    shutil.copy(BASE, base / "bin" / MINOR)
-    (base / "bin/python3").symlink_to(MINOR)
-    (base / "bin/config").write_text(f"#!/bin/sh\necho {base}\n")
-    skipped = (
-        "__pycache__ test site-packages idlelib ensurepip config-* tkinter pydoc_data lib2to3 asyncio unittest xml*"
-    )
-    skipped += " cp* mac_* iso* koi* big5* euc* shift_* distutils multiprocessing turtledemo curses dbm wsgiref *_test*"
-    shutil.copytree(library, base / "lib" / MINOR, ignore=shutil.ignore_patterns(*skipped.split()), symlinks=True)
+def test_a_host_without_that_python_gets_one_with_an_environment_that_is_built_once_more(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(pair.here)
+    odd, name = pair.folder / "odd", standalone_python.NAME
+    standalone_python.copy(odd)
+    base = pair.folder / "source/tools/python" / name
+    shutil.copytree(odd, base, symlinks=True)
+    (settings,) = (odd / "lib" / MINOR).glob("_sysconfigdata*.py")
+    settings.write_text(settings.read_text() + "build_time_vars['SOABI'] = 'cpython-odd'\n")
+    build(pair, odd / "bin" / MINOR)
+    with_uvs_python: list[bool] = []
+
+    def ensure(_session: Any, wanted: Environment, _progress: Any, *, uvs_python: bool = False) -> Any:
+        with_uvs_python.append(uvs_python)
+        if uvs_python:
+            portable = Pair(pair.source, pair.target, pair.folder)
+            portable.here = pair.here.with_name(wanted.key)
+            build(portable, base / "bin" / MINOR)
+        return True, 0.0, []
+
+    monkeypatch.setattr(sent_environment, "ensure_environment", ensure)
+    progress = Watched()
+    assert pair.send(progress)[0]
+    assert with_uvs_python == [False, True]
+    assert any("b has no Python for it" in stage for stage in progress.stages)
+    assert (pair.there / "bin/python").resolve() == pair.there.parents[1] / "tools/python" / name / "bin" / MINOR
+    assert json.loads((pair.there / "READY").read_text())["key"] == KEY
