@@ -157,6 +157,8 @@ def _carry(argv: List[str], terminal: bool) -> int:
                     break
             _write(words.rest())
             status = child.wait()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT  # the tool got it, too
     finally:
         if before is not None:
             signal.signal(signal.SIGINT, before)
