@@ -188,6 +188,20 @@ def test_a_refusal_is_told_apart_from_a_program_that_fails(here: Entry) -> None:
         assert "--login-node runs the program on the login node" in second
 
 
+@BOTH
+def test_at_a_terminal_a_program_that_fails_was_not_refused(here: Entry) -> None:
+    # The program's own words, and so armada's mark, would be on the terminal.
+    closes = {
+        "srun": "srun: error: n1: task 0: Exited with exit code 3",
+        "condor_ssh_to_job": "Connection to w closed.\r",
+    }
+    here.put(here.tool, f"#!/bin/sh\necho \"$@\" >> {{folder}}/told\nprintf '{closes[here.tool]}\\n' >&2\nexit 3\n")
+    done = here("true", terminal=True)
+    assert (done.returncode, done.stderr) == (3, "")
+    digits = (here.cluster.folder / "told").read_text().split()[-1].rstrip("'")
+    assert "@@ARMADA" not in bytes.fromhex(digits).decode()
+
+
 @pytest.mark.parametrize("cluster", ["slurm"], indirect=True)
 def test_a_slurm_without_overlap_is_named(here: Entry) -> None:
     here.put("srun", "#!/bin/sh\necho \"srun: unrecognized option '--overlap'\" >&2\nexit 1\n")

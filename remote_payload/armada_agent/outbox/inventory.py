@@ -39,7 +39,7 @@ class Survey:
         self._within = os.path.realpath(within)
         self._real = os.path.realpath(path)
         if os.path.isfile(path):
-            found = _describe(self._real)
+            found = _describe(self._real) if is_below(self._real, self._within) else None
             self.inventory.update({os.path.basename(path): found} if found else {})
         else:
             self._walk(self._real, "")

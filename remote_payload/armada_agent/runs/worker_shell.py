@@ -33,8 +33,8 @@ _JOB_ID = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _OF_BATCH_SYSTEM = ("SLURM_", "SRUN_", "SBATCH_", "_CONDOR_TOOL")  # a user's own settings for its tools
 _OWN_VARIABLES = ("SLURM_", "_CONDOR_")
 _BEGUN = "@@ARMADA begun on the worker\n"
-_TASK_ENDED = re.compile(rb"srun: error: \S+: task 0: ")
-_KNOWN = (_BEGUN.encode(), b"srun: error: ")
+_OF_A_PROGRAMS_END = re.compile(rb"srun: error: \S+: task 0: |Connection to \S+ closed\.\r?\n?\Z")
+_KNOWN = (_BEGUN.encode(), b"srun: error: ", b"Connection to ")
 _KEPT = 2000
 
 
@@ -124,7 +124,7 @@ def _compose_line(asked: Dict[str, Any], worker: Dict[str, Any]) -> str:
     """Return a line for sh that calls `shell.enter` on the worker: constants, and digits that no shell changes."""
     setup = [line for line in worker.get("setup") or [] if parameters.is_text(line)]
     inner = {name: value for name, value in asked.items() if name != "worker"}
-    inner.update(on_worker=True, setup=setup, begun=_BEGUN)
+    inner.update(on_worker=True, setup=setup, begun="" if worker.get("terminal") is True else _BEGUN)
     digits = (_PROGRAM % json.dumps(inner)).encode("ascii").hex()
     line = "exec %s %s" % (_PYTHON, digits)
     if setup:
@@ -157,6 +157,8 @@ def _carry(argv: List[str], terminal: bool) -> int:
                     break
             _write(words.rest())
             status = child.wait()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT  # the tool got it, too
     finally:
         if before is not None:
             signal.signal(signal.SIGINT, before)
@@ -203,7 +205,7 @@ class Words:
         if line == _BEGUN.encode():
             self.begun = True
             return b""
-        return b"" if _TASK_ENDED.match(line) else line
+        return b"" if _OF_A_PROGRAMS_END.match(line) else line
 
     def _note(self, passed: bytes) -> bytes:
         self.said = (self.said + passed)[-_KEPT:]
