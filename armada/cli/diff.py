@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
 from armada.cli.compare import finite
 from armada.cli.printing import print_json
-from armada.cli.table import table
+from armada.cli.table import table, width
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.foundation.validation import mapping
 from armada.units import amount
@@ -34,8 +35,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Show how the second run differs from the first: its settings, the code as it was sent (with "
         "uncommitted changes), the packages of its environment, and its data files. No host is asked.",
     )
-    parser.add_argument("first", metavar="A", help="Run id, or its first characters")
-    parser.add_argument("second", metavar="B", help="Run id, or its first characters")
+    parser.add_argument("first", metavar="RUN", help="Run to compare with: its id, or its first characters")
+    parser.add_argument("second", metavar="RUN", help="Run whose changes are shown")
     parser.add_argument("--json", action="store_true", help="Print a JSON object")
     parser.set_defaults(handler=_diff)
 
@@ -66,8 +67,7 @@ def _lines(
     missing = [run.run_id for run, record in zip(pair, found.records, strict=True) if record is None]
     yield "settings"
     if found.settings:
-        rows = [(each.key, *(text or "-" for text in each.texts)) for each in found.settings]
-        yield from _indented(table(("", *names), rows))
+        yield from _setting_lines(found, names)
     else:
         yield "  no difference"
     unknown = f"{_NOT_RECORDED}: {', '.join(missing)}" if missing else None
@@ -87,6 +87,17 @@ def _lines(
     else:
         rows = [(each.name, _file_text(each.before), _file_text(each.after)) for each in found.data]
         yield from _indented(table(("", *names), rows)) if rows else ["  no difference"]
+
+
+def _setting_lines(found: RunDifference, names: list[str]) -> Iterator[str]:
+    """Yield a table of the settings; if it is too wide, three lines for each setting."""
+    rows = [(each.key, *(text or "-" for text in each.texts)) for each in found.settings]
+    shown = table(("", *names), rows)
+    if max(map(width, shown.split("\n"))) + 2 <= shutil.get_terminal_size((120, 24)).columns:
+        yield from _indented(shown)
+        return
+    for key, old, new in rows:
+        yield from (f"  {key}", f"    - {old}", f"    + {new}")
 
 
 def _indented(text: str) -> Iterator[str]:

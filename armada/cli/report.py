@@ -65,6 +65,7 @@ def _gather(context: Context, options: argparse.Namespace) -> Report:
     from armada.compare.metrics import in_order
     from armada.compare.report.page import Report
     from armada.compare.report.samples import read_samples
+    from armada.compare.settings import differences
     from armada.store import metrics
 
     chosen = find_runs(context, options.runs)
@@ -73,17 +74,13 @@ def _gather(context: Context, options: argparse.Namespace) -> Report:
         names = in_order({name for run in chosen for name in metrics.names(context.database, run.run_id)})[
             :_MOST_CHARTS
         ]
-    found, everything = (
-        gather(
-            context.database,
-            context.home,
-            context.hosts(),
-            chosen,
-            names=names,
-            everything=is_all,
-            now=time.time(),
-        )
-        for is_all in (False, True)
+    found = gather(
+        context.database,
+        context.home,
+        context.hosts(),
+        chosen,
+        names=names,
+        now=time.time(),
     )
     names_of = dict.fromkeys(run.name for run in chosen)
     return Report(
@@ -91,7 +88,7 @@ def _gather(context: Context, options: argparse.Namespace) -> Report:
         made_at=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time())),
         found=found,
         facts=_facts(found),
-        everything=everything,
+        settings=tuple(differences([summary.spec for summary in found.runs], everything=True)),
         curves=[_curves(context, run.run_id, found.metrics) for run in chosen],
         samples=[read_samples(context.home.run(run.run_id) / "outputs" / "samples.jsonl") for run in chosen],
     )

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from armada.store.database import Database
 
 _LONGEST_TEXT = 1 << 20
+_MOST_FORMER = 3
+"""Each of them is read before its bytes are shared."""
 
 
 def keep_launch(database: Database, home: HomePaths, plan: Plan, progress: Progress) -> None:
@@ -33,7 +35,7 @@ def keep_launch(database: Database, home: HomePaths, plan: Plan, progress: Progr
     try:
         if record.code is not None:
             former = [run_id for run_id in runs.sent_code(database, record.code.sha) if run_id != plan.run_id]
-            keep_code(home, plan.run_id, record.code, former)
+            keep_code(home, plan.run_id, record.code, former[:_MOST_FORMER])
         write_record(home, plan.run_id, record)
     except OSError as error:
         why = sanitize_line(error.strerror or error, 200)

@@ -41,25 +41,34 @@ def keep_code(home: HomePaths, run_id: str, code: KeptContent, former: Iterable[
     """
     place = home.launch_record(run_id) / _ARCHIVE
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept = _chosen(code)
     for other in former:
+        if len(read_code(home, other, code)) < len(kept):
+            continue  # files were changed while they were sent, or the archive is damaged
         with contextlib.suppress(OSError), replacing(place) as temporary:
             os.link(home.launch_record(other) / _ARCHIVE, temporary, follow_symlinks=False)
             return
-    left = LARGEST_BYTES
     with (
         replacing(place) as temporary,
         os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream,
         tarfile.open(fileobj=stream, mode="w:gz", compresslevel=6) as archive,
     ):
-        for file in code.files or ():
-            if file.size_bytes > min(LARGEST_FILE_BYTES, left):
-                continue
+        for file in kept:
             data = _read(code.source, file)
             if data is not None:
-                left -= len(data)
                 entry = tarfile.TarInfo(file.path)
                 entry.size, entry.mode = len(data), 0o755 if file.executable else 0o644
                 archive.addfile(entry, io.BytesIO(data))
+
+
+def _chosen(code: KeptContent) -> list[KeptFile]:
+    """Return the files that are small enough, in order, as many as there is room for."""
+    chosen, left = [], LARGEST_BYTES
+    for file in code.files or ():
+        if file.size_bytes <= min(LARGEST_FILE_BYTES, left):
+            left -= file.size_bytes
+            chosen.append(file)
+    return chosen
 
 
 def read_code(home: HomePaths, run_id: str, code: KeptContent, wanted: Iterable[str] | None = None) -> dict[str, bytes]:

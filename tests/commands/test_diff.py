@@ -83,6 +83,15 @@ def test_a_pipe_gets_no_colours_and_nothing_that_a_terminal_obeys(armada: Armada
     assert not {"\x1b", "\u202e", "\r"} & set(answer.stdout)
 
 
+def test_long_settings_get_lines_of_their_own(armada: Armada) -> None:
+    with opened(armada.folder / "home") as (_, database):
+        for name in ("one", "two"):
+            record(database, name, {"format": 1, "task": "command", "experiment": {"arguments": [name] * 40}})
+    shown = armada.run("diff", "one", "two").stdout
+    assert '  arguments\n    - ["one", ' in shown
+    assert '\n    + ["two", ' in shown
+
+
 def test_a_terminal_gets_colours(armada: Armada, pair: tuple[str, str]) -> None:
     ours, theirs = pty.openpty()
     env = {**armada.env, "TERM": "xterm", "LANG": "C.UTF-8"}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from armada.compare.gather import Comparison
     from armada.compare.report.samples import Sample
+    from armada.compare.settings import Difference
 
 Curves = dict[str, list[tuple[float, float | None]]]
 
@@ -37,7 +38,7 @@ class Report:
         title: Its heading.
         made_at: When it was made, as text.
         facts: Name and values of each row of the first table, one value for each run.
-        everything: All settings, also those that are equal.
+        settings: All settings, also those that are equal.
         curves: The curves of each run by metric.
         samples: The samples of each run by prompt.
     """
@@ -46,7 +47,7 @@ class Report:
     made_at: str
     found: Comparison
     facts: Sequence[tuple[str, Sequence[str]]]
-    everything: Comparison
+    settings: Sequence[Difference]
     curves: Sequence[Curves]
     samples: Sequence[Mapping[str, Sample]] = field(default_factory=tuple)
 
@@ -127,18 +128,18 @@ def _curves(report: Report) -> str:
 def _settings(report: Report) -> str:
     header = ["", *_named(report)]
 
-    def rows(found: Comparison) -> list[list[str]]:
+    def rows(settings: Sequence[Difference]) -> list[list[str]]:
         return [
             [f"<th>{text(each.key, 120)}</th>", *(_cell(_setting(each.key, value)) for value in each.values)]
-            for each in found.settings
+            for each in settings
         ]
 
-    differing = rows(report.found)
+    differing = rows(report.found.settings)
     what = "Settings that differ" if len(report.found.runs) > 1 else "Settings"
     shown = _table(header, differing) if differing else '<p class="none">no setting differs</p>'
     if len(report.found.runs) == 1:
-        return f"<h2>{what}</h2>\n{_table(header, rows(report.everything))}"
-    everything = f"<details><summary>All settings</summary>{_table(header, rows(report.everything))}</details>"
+        return f"<h2>{what}</h2>\n{_table(header, rows(report.settings))}"
+    everything = f"<details><summary>All settings</summary>{_table(header, rows(report.settings))}</details>"
     return f"<h2>{what}</h2>\n{shown}{everything}"
 
 

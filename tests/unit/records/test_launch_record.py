@@ -144,6 +144,16 @@ def test_two_launches_of_the_same_code_share_its_bytes(home: HomePaths, tmp_path
     assert read_code(home, "run-2", code) == CODE
 
 
+def test_an_incomplete_archive_is_not_shared(home: HomePaths, tmp_path: Path) -> None:
+    code = project(tmp_path / "project")
+    (tmp_path / "project/train.py").write_bytes(b"changed")
+    keep_code(home, RUN, code)
+    assert "train.py" not in read_code(home, RUN, code)
+    (tmp_path / "project/train.py").write_bytes(CODE["train.py"])
+    keep_code(home, "run-2", code, [RUN])
+    assert read_code(home, "run-2", code) == CODE
+
+
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "text"])
 def test_a_damaged_archive_gives_only_what_has_the_right_hash(home: HomePaths, tmp_path: Path, damage: str) -> None:
     code = project(tmp_path / "project", {**CODE, "long.py": os.urandom(50_000)})
