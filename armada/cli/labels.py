@@ -41,8 +41,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     group.add_argument(
         "runs", nargs="*", metavar="RUN", help="Run id, or its first characters; after the runs, the group's NAME"
     )
+    group.usage = "armada group [-h] [--json] [--where EXPR] [--clear] [RUN ...] NAME"
     add_where(group)
-    group.add_argument("--clear", action="store_true", help="Take the runs out of their groups; all words are runs")
+    group.add_argument("--clear", action="store_true", help="Take the runs out of their groups; every word is a RUN")
     note = _command(
         commands, "note", _note, "Write a note about a run", "Write a note about a run. Without TEXT, print the note."
     )
@@ -112,18 +113,10 @@ def _group(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.store import labels, runs
 
+    context = Context()
     name: str | None = None
     if not options.clear:
-        if not options.runs:
-            raise UsageError("the name of the group is missing", hint="armada group RUN… NAME")
-        *options.runs, name = options.runs
-        if not options.runs and options.where is None:
-            raise UsageError(
-                f"{sanitize_line(name, 60)!r} is one word: name runs, then their group", hint="armada group RUN… NAME"
-            )
-        if (wrong := group_problem(name)) is not None:
-            raise UsageError(wrong)
-    context = Context()
+        name = _name_among(context, options)
     if name is not None and runs.is_known(context.database, name):
         raise UsageError(
             f"{name} is a run, and the last word must be the name of a group", hint="armada group RUN… NAME"
@@ -134,6 +127,25 @@ def _group(options: argparse.Namespace) -> int:
         lambda run: f"group {run.group}" if run.group else "no group",
         context,
     )
+
+
+def _name_among(context: Context, options: argparse.Namespace) -> str:
+    """Take the last word, which names the group, from the words of `armada group`.
+
+    Raises:
+        UsageError: It is missing, or cannot name a group.
+        NotFound: The only word is no run.
+    """
+    hint = "armada group RUN… NAME"
+    if not options.runs:
+        raise UsageError("the following arguments are required: RUN, NAME", hint=hint)
+    if len(options.runs) == 1 and options.where is None:
+        run = context.run(options.runs[0])
+        raise UsageError(f"the name of the group of {run.run_id} is missing", hint=hint)
+    *options.runs, name = options.runs
+    if (wrong := group_problem(name)) is not None:
+        raise UsageError(wrong)
+    return str(name)
 
 
 def _star(options: argparse.Namespace) -> int:

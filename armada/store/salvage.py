@@ -65,7 +65,10 @@ def _shared_columns(source: sqlite3.Connection, target: Database, table: str) ->
 
 
 def _carry(source: sqlite3.Connection, target: Database, table: str, columns: list[str]) -> int:
-    marks, names = ", ".join("?" * len(columns)), ", ".join(columns)
+    marks, names = (
+        ", ".join("?" * len(columns)),
+        ", ".join(f'"{name}"' for name in columns),
+    )  # `group` is SQL's own word
     insert = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"  # noqa: S608  # names of our own schema
     count = 0
     with target.transaction() as connection:

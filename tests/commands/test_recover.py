@@ -17,6 +17,7 @@ import pytest
 
 from armada.foundation import process_identity
 from armada.paths import HomePaths
+from armada.store import runs
 from armada.store.database import Database
 from tests import moments
 from tests.chance import dice
@@ -121,7 +122,9 @@ def test_a_damaged_store_is_kept_and_replaced(armada: Armada, home: HomePaths, r
 def test_what_only_home_knows_is_salvaged(armada: Armada, home: HomePaths, run_id: str) -> None:
     armada.json("pull", run_id, "--checkpoint", "20")
     with Database(home.store) as database:
-        database.connection.execute("UPDATE runs SET experiment = '/my/exp.yaml'")
+        database.connection.execute(
+            "UPDATE runs SET experiment = '/my/exp.yaml', \"group\" = 'mine', tags = '[\"arc\"]'"
+        )
         database.connection.execute(
             "INSERT INTO notifications (key, kind, title, body, created_at) VALUES ('k', 'a', 'b', 'c', 1.0)"
         )
@@ -138,6 +141,7 @@ def test_what_only_home_knows_is_salvaged(armada: Armada, home: HomePaths, run_i
     assert (done["store"], done["salvaged"]["runs"], done["hosts"][0]["added"]) == ("damaged", 1, [])
     with Database(home.store) as database:
         assert database.connection.execute("SELECT experiment FROM runs").fetchone()[0] == "/my/exp.yaml"
+        assert (runs.find(database, run_id).group, runs.find(database, run_id).tags) == ("mine", ("arc",))
         assert database.connection.execute("SELECT count(*) FROM notifications").fetchone()[0] == 1
         pinned = database.connection.execute(
             "SELECT step FROM checkpoints WHERE pinned AND home_path IS NOT NULL"

@@ -83,7 +83,11 @@ def test_a_group_is_named_last_and_taken_away(home: HomePaths, capsys: pytest.Ca
     capsys.readouterr()
     assert run(["group", "one", "two-bbbbbb"]) == 2
     assert "is a run, and the last word must be the name of a group" in capsys.readouterr().err
-    assert run(["group", "alone"]) == 2
+    assert run(["group", "one"]) == 2
+    assert "the name of the group of one-aaaaaa is missing" in capsys.readouterr().err
+    assert run(["group", "alone"]) == 7
+    assert run(["group"]) == 2
+    assert run(["group", "--where", "nothing-like-it", "--clear"]) == 0
     assert run(["group", "one", " bad "]) == 2
     assert stored(home, "one").group == "lr sweep 3"
 
