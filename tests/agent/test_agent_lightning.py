@@ -9,6 +9,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from armada_agent.metrics import wandb_files
 from armada_agent.outbox.checkpoint_step import find_step, named_step
 
 from tests.agent.test_agent_event_files import NAME, scalar
@@ -88,6 +89,23 @@ def test_its_event_files_have_the_steps_of_checkpoints_too(run: WatchedRun) -> N
     assert (run.curve("loss"), run.curve("eval_loss")) == ([(10, 0.5)], [(10, 0.25)])
     assert run.curve("test/loss") == [(10, 0.75)]
     assert run.curve("Loss/other") == [(9, 2.0)]
+
+
+def test_what_its_wandb_logger_tells_has_the_steps_of_checkpoints_too(
+    run: WatchedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[wandb_files.Row] = [
+        (0, {"train_loss": 0.5, "epoch": 0.0, "trainer/global_step": 9.0}),
+        (1, {"val_loss": 0.25, "epoch": 0.0, "trainer/global_step": 9.0}),
+        (2, {"test_loss": 0.75, "epoch": 1.0, "trainer/global_step": 10.0}),
+        (3, {"train/loss": 0.125, "train/global_step": 20.0}),  # of transformers' Trainer
+    ]
+    monkeypatch.setattr(wandb_files.WandbFile, "_read", lambda _: [rows.pop(0)] if rows else [])
+    write(run, "run-1.wandb", "", "wandb/run-1")
+    for _ in range(4):
+        run.look(final=True)
+    assert (run.curve("loss"), run.curve("eval_loss")) == ([(10, 0.5), (20, 0.125)], [(10, 0.25)])
+    assert run.curve("test/loss") == [(10, 0.75)]
 
 
 def test_rows_that_are_read_together_tell_no_speed(run: WatchedRun) -> None:
