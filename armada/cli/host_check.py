@@ -14,11 +14,9 @@ from armada.foundation.sanitize import sanitize_line
 from armada.units import amount
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from armada.cli.context import Context
     from armada.config.hosts import Host
-    from armada.protocol.facts import Facts, Gpu
+    from armada.protocol.facts import Facts
     from armada.protocol.scheduler import ClusterQueue
     from armada.store.hosts import DiskForecast
     from armada.sync.transfer.link_quality import Judged
@@ -120,7 +118,7 @@ def _say_facts(context: Context, host: Host, checked: _Checked, forecast: DiskFo
     for doubt in facts.doubts[:_DOUBTS_SHOWN]:
         print(f"    ⚠ {doubt}")
     if host.batch is None:
-        _say_gpus(facts.gpus)
+        _say_gpus(facts)
         if unused := unused_gpus(facts):
             print(f"    ⚠ {unused}")
     disk = facts.disk
@@ -148,12 +146,15 @@ def _say_facts(context: Context, host: Host, checked: _Checked, forecast: DiskFo
     print(f"    environment {found.key} {there}")
 
 
-def _say_gpus(gpus: Sequence[Gpu]) -> None:
-    if not gpus:
+def _say_gpus(facts: Facts) -> None:
+    from armada.config.profile_choice import describe
+
+    if not facts.gpus:
         print("    no NVIDIA GPUs")
         return
-    busy = sum(1 for gpu in gpus if gpu.processes)
-    print(f"    {len(gpus)} × {gpus[0].name} ({busy} in use), driver {gpus[0].driver_version}")
+    busy = sum(1 for gpu in facts.gpus if gpu.processes)
+    what = sanitize_line(describe(facts.hardware.gpus))
+    print(f"    {what} ({busy} in use), driver {facts.gpus[0].driver_version}")
 
 
 def _say_queue(host: Host, queue: ClusterQueue) -> None:

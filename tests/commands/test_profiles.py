@@ -152,6 +152,9 @@ def test_slices_and_several_kinds_are_named(armada: Armada) -> None:
     mixed = told(armada, "detect", "local")
     assert mixed["profile"] == "derived:mixed-2x-geforce-rtx-3090"
     assert any("several kinds" in note for note in mixed["notes"])
+    checked = armada.run("hosts", "check", "local").stdout
+    assert "1 × NVIDIA A100-SXM4-80GB and 1 × NVIDIA GeForce RTX 3090 (0 in use)" in checked
+    assert "⚠ the GPUs are of several kinds" in checked
     listing = "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-0)\n  MIG 2g.20gb     Device  0: (UUID: MIG-1)\n"
     put_gpus(armada, "NVIDIA A100-SXM4-80GB, 81920, [N/A], 8.0", slices=listing)
     sliced = told(armada, "detect", "local")

@@ -68,6 +68,17 @@ def test_every_figure_of_a_bundled_profile_has_its_source() -> None:
                 assert "#" in text or lines[number - 1].lstrip().startswith("#"), f"{file}:{number + 1}"
 
 
+def test_the_arithmetic_beside_a_figure_comes_out() -> None:
+    text = "\n".join(file.read_text() for file in bundled("profiles").glob("*.yaml"))
+    cores = r"peak_tflops: ([\d.]+) .*?(\d+) tensor cores × (\d+) FMA × 2 × ([\d.]+) GHz"
+    peaks = [tuple(map(float, each)) for each in re.findall(cores, text)]
+    assert len(peaks) == 8
+    assert all(peak == pytest.approx(count * fma * 2 * ghz / 1000, rel=0.01) for peak, count, fma, ghz in peaks)
+    wires = [tuple(map(float, each)) for each in re.findall(r"_gb_s: ([\d.]+) .*: (\d+) bits × ([\d.]+) Gb/s", text)]
+    assert len(wires) == 5
+    assert all(speed == bits * rate / 8 for speed, bits, rate in wires)
+
+
 def test_what_others_extend_is_no_profile(home: HomePaths) -> None:
     assert "_gpu" not in list_profiles(home)
     with pytest.raises(NotFound):

@@ -22,7 +22,7 @@ from armada.provision.environment_key import requirements_text
 NOWHERE = HomePaths(Path("/nowhere"), Path("/nowhere"))
 GPU_PROFILES = {
     requirements_text(profile): name
-    for name in ("a100-80gb-8x", "rtx3090-2x", *list_profiles(NOWHERE))
+    for name in (*list_profiles(NOWHERE), "a100-80gb-8x")
     if (profile := load_profile(name, NOWHERE)).gpus.count
 }
 """One for each list of requirements: uv asks for 20 s."""
