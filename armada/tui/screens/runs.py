@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from armada.tui.curves import CurveUpdate
     from armada.tui.snapshot import RunRow, Snapshot
 
+PLAIN = re.compile(r"[\w.-]+")
+"""Names that need no quotes in a filter."""
 FIRST_START = """
   Nothing has been launched yet. To begin:
 
@@ -296,7 +299,9 @@ class RunsScreen(View):
 
     def only_host(self, name: str) -> None:
         """Show the runs of one host."""
-        self.arrangement.query = Query(f'host="{name}"', self.snapshot.words)
+        quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        word = name if PLAIN.fullmatch(name) else quoted
+        self.arrangement.query = Query(f"host:{word}", self.snapshot.words)
         self.draw()
 
     def back(self) -> bool:
