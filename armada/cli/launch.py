@@ -59,6 +59,9 @@ def _launch(options: argparse.Namespace) -> int:
 
     overrides = [*options.overrides, *([f"resources.gpus={options.gpus}"] if options.gpus else [])]
     experiment = load_experiment(experiment_file(options.experiment), overrides)
+    if experiment.sweep is not None:
+        hint = f"armada sweep {options.experiment} launches all of its cells; --set sweep=null launches it without them"
+        raise UsageError(f"{experiment.name} has a `sweep`, so it is more than one run", hint=hint)
     context = Context()
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     with contextlib.ExitStack() as closing:

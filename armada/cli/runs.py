@@ -32,6 +32,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ps.add_argument("--cached", action="store_true", help="List what the local database holds; ask no host")
     ps.add_argument("--all", "-a", action="store_true", help="Also list runs that ended more than a day ago")
     add_filters(ps)
+    ps.add_argument(
+        "--unfold", action="store_true", help="List the runs of sweeps one by one, not a row for each sweep"
+    )
     ps.add_argument("--why", action="store_true", help="Show the evidence for each state")
     ps.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     ps.set_defaults(handler=_ps)
@@ -92,17 +95,19 @@ def _ps(options: argparse.Namespace) -> int:
         return 0
     from armada.cli.table import table
 
-    shown = recent[: options.limit]
+    groups = [[run] for run in recent] if options.unfold or options.why else _fold(recent)
+    shown_groups = groups[: options.limit]
+    shown = [run for group in shown_groups for run in group]
     if options.why:
         print(table(("RUN", "HOST", "STATE", "SEEN", "BECAUSE"), [_evidence(run, now) for run in shown]))
     else:
-        rows = [_row(run, now) for run in shown]
+        rows = [_row(group[0], now) if len(group) == 1 else _sweep_row(group, found, now) for group in shown_groups]
         print(table(("RUN", "HOST", "STATE", "STEP", "LOSS", "TOK/S", "HOME", "SEEN"), rows))
     _say_launchers(context, shown)
     busy = {run.host for run in found if not run.ended}
     say_full_soon({name: forecast for name, forecast in disks.items() if name in busy}, now)
     _say_unfinished(context, now)
-    hidden = len(recent) - len(shown)
+    hidden = len(groups) - len(shown_groups)
     notes = [f"{hidden} more: --limit {options.limit} hides {'it' if hidden == 1 else 'them'}"] if hidden else []
     notes += [f"{len(found) - len(recent)} older: armada ps --all"] if len(recent) < len(found) else []
     if notes:
@@ -156,6 +161,33 @@ def _row(run: Run, now: float) -> tuple[str, ...]:
     there = max(run.checkpoints_host, run.checkpoints_home)
     kept = f"{run.checkpoints_home} of {there}" if there else "—"
     return (run.run_id, run.host, condition(run), step, loss, speed, kept, seen(run, now))
+
+
+def _fold(found: Sequence[Run]) -> list[list[Run]]:
+    """Put the runs of each sweep together, where its newest one stands."""
+    groups: dict[str, list[Run]] = {}
+    for run in found:
+        groups.setdefault(f"sweep {run.sweep}" if run.sweep is not None else run.run_id, []).append(run)
+    return list(groups.values())
+
+
+def _sweep_row(cells: Sequence[Run], found: Sequence[Run], now: float) -> tuple[str, ...]:
+    """One row for a sweep: all of its runs count, also those that ended long ago."""
+    from armada.sweeps.standing import count_states, newest_runs
+
+    sweep = cells[0].sweep or ""
+    own = newest_runs(
+        sorted((run for run in found if run.sweep == sweep), key=lambda run: (run.cell or 0, run.created_at))
+    )
+    hosts = sorted({run.host for run in own})
+    where = ",".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")
+    kept, there = (
+        sum(run.checkpoints_home for run in own),
+        sum(max(run.checkpoints_host, run.checkpoints_home) for run in own),
+    )
+    oldest = min(own, key=lambda run: run.observed_at if run.observed_at is not None and not run.ended else now)
+    home = f"{kept} of {there}" if there else "—"
+    return (f"{sweep} ({len(own)} cells)", where, count_states(own), "—", "—", "—", home, seen(oldest, now))
 
 
 def _say_unfinished(context: Context, now: float) -> None:

@@ -61,7 +61,7 @@ def launch_key(
     experiment: Experiment, host: str, profile: str | None, name: str | None, *, only_prepare: bool = False
 ) -> str:
     """Hash the properties that make two launches the same."""
-    asked = [experiment.model_dump(mode="json"), host, profile, name or experiment.name]
+    asked = [experiment.model_dump(mode="json", exclude={"sweep"}), host, profile, name or experiment.name]
     asked += ["prepare"] if only_prepare else []
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 

@@ -60,7 +60,7 @@ def start(
             it (`armada ps`) finds out.
     """
     refuse_failures(plan.checks, plan.host.name)
-    plan = dataclasses.replace(plan, spec=plan.spec.model_copy(update={"home": _home(session)}))
+    plan = dataclasses.replace(plan, spec=plan.spec.model_copy(update={"home": asking_home(session)}))
     if again:
         runs.set_spec(database, plan.run_id, plan.spec.as_json())
         runs.set_state(database, plan.run_id, "preparing", reason="launched_again")
@@ -77,9 +77,7 @@ def start(
     runs.set_root(database, plan.run_id, plan.facts.root_id)
     try:
         with exclusive_lock(lock, f"launch of {plan.run_id}", lambda who: progress.stage("waiting", who)):
-            _provision(session, plan, progress)
-            plan = _fetch_files(database, session, plan, progress)
-            plan = _have_image(database, session, plan, progress)
+            plan = provision_plan(database, session, plan, progress)
     except ArmadaError as error:
         runs.set_state(database, plan.run_id, "failed", reason="provision_failed", message=error.message)
         raise
@@ -89,6 +87,21 @@ def start(
     _hand_over(database, session, plan, again=again)
     observe(database, session, [runs.find(database, plan.run_id)])
     return runs.find(database, plan.run_id)
+
+
+def provision_plan(database: Database, session: HostSession, plan: Plan, progress: Progress) -> Plan:
+    """Put on the host what a recorded run needs. Starts nothing.
+
+    Returns:
+        The plan, with what is known only now; it is recorded.
+
+    Raises:
+        ProvisionFailed: The host cannot have it.
+        HostUnreachable: The host does not answer.
+    """
+    _provision(session, plan, progress)
+    plan = _fetch_files(database, session, plan, progress)
+    return _have_image(database, session, plan, progress)
 
 
 def _provision(session: HostSession, plan: Plan, progress: Progress) -> None:
@@ -175,7 +188,7 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
         files=plan.files,
         secrets=secrets,
         submission=SUBMISSION,
-        home=_home(session),
+        home=asking_home(session),
     )
     try:
         # A batch system's controller may be slow, but does answer.
@@ -207,7 +220,8 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
     runs.set_state(database, plan.run_id, "submitted")
 
 
-def _home(session: HostSession) -> AskingHome:
+def asking_home(session: HostSession) -> AskingHome:
+    """Return the home that a request comes from."""
     return AskingHome(**own(session.home).as_json())
 
 

@@ -25,6 +25,7 @@ from armada.protocol import (
     scheduler,
     sources,
     spec,
+    sweeps,
     sync,
 )
 from armada.protocol.message import MayMiss, Message, Request
@@ -97,6 +98,7 @@ _FAMILIES = (
     scheduler,
     sources,
     spec,
+    sweeps,
     sync,
 )
 

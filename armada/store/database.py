@@ -161,6 +161,16 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     # The last root of this run that this home wiped: what was on it is removed, not merely out of reach.
     "ALTER TABLE runs ADD COLUMN wiped_root TEXT",
+    # Sweeps: what was asked for, and which runs are their cells.
+    """
+    CREATE TABLE sweeps (
+        name TEXT PRIMARY KEY, title TEXT NOT NULL, experiment TEXT, launch_key TEXT, settings TEXT NOT NULL,
+        state TEXT NOT NULL, why TEXT, created_at REAL NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    ALTER TABLE runs ADD COLUMN sweep TEXT;
+    ALTER TABLE runs ADD COLUMN cell INTEGER;
+    CREATE INDEX runs_by_sweep ON runs (sweep, cell) WHERE sweep IS NOT NULL
+    """,
 )
 
 

@@ -24,6 +24,7 @@ from armada.config.settings import (
     problem,
     shaped,
 )
+from armada.config.sweep import Sweep
 from armada.config.sync import SyncSettings
 from armada.config.tasks.job_environment import EnvironmentChoice, JobEnvironment
 from armada.config.tasks.registry import tasks_with
@@ -119,6 +120,8 @@ class Experiment(Settings):
     """How often the daemon resumes it by itself after its host was restarted or its supervisor killed; a batch system does that anyway."""
     sync: SyncSettings = SyncSettings()
     """What comes home, how often, how fast."""
+    sweep: Sweep | None = None
+    """Settings that `armada sweep` varies; each combination is a run of its own."""
     origin: Path | None = Field(default=None, exclude=True, repr=False)
     places: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
     """`file:line` (or the override) of every key that was written."""

@@ -23,6 +23,7 @@ from armada.provision.existing import ExistingEnvironment, examine_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from armada.config.hosts import Host
     from armada.config.profiles import Profile
@@ -52,6 +53,7 @@ class Order:
         database: The store, which knows earlier runs.
         profile: Its name, instead of the host's own.
         name: Instead of the experiment's.
+        snapshots: Of folders of code, by their path: the cells of a sweep share them.
     """
 
     session: HostSession
@@ -59,6 +61,7 @@ class Order:
     database: Database
     profile: str | None = None
     name: str | None = None
+    snapshots: dict[Path, Snapshot] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +198,10 @@ class Task(ABC, Generic[S]):
         """
         if self.settings.code is None:
             return None
-        home = self.order.home
-        return take_snapshot(self.settings.code, without=(home.config, home.state))
+        home, known = self.order.home, self.order.snapshots
+        if self.settings.code not in known:
+            known[self.settings.code] = take_snapshot(self.settings.code, without=(home.config, home.state))
+        return known[self.settings.code]
 
     @property
     def profile_name(self) -> str | None:
@@ -284,7 +289,7 @@ class Task(ABC, Generic[S]):
 
     def recorded(self) -> dict[str, object]:
         """spec["experiment"]: the experiment as written."""
-        recorded: dict[str, object] = json.loads(self.settings.model_dump_json())
+        recorded: dict[str, object] = json.loads(self.settings.model_dump_json(exclude={"sweep"}))
         return recorded
 
     @abstractmethod
