@@ -13,16 +13,17 @@ from armada.cli.options import add_profile
 from armada.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.config.hosts import Host
     from armada.rpc.session import HostSession
     from armada.store.sweeps import SweepRecord
-    from armada.sweeps.cells import Cell, Draft, Words
+    from armada.sweeps.cells import Cell, Draft, Known, Words
     from armada.sweeps.planning import Asked, SweepPlan
     from armada.sweeps.service import Outcome
+    from armada.sweeps.standing import CellStanding
 
 VERBS = ("launch", "show", "stop", "extend", "best")
 """`launch` may be left out."""
@@ -207,12 +208,12 @@ def _extend(options: argparse.Namespace) -> int:
     _refuse_repeated(options.host)
     path, draft_words = _former_words(record, options)
     draft = read_draft(path, draft_words)
-    known = cells_of(context.database, record.name)
+    known = _known(record, cells_of(context.database, record.name))
     names = options.host or sorted({run.host for run in runs.of_sweep(context.database, record.name)})
     hosts = [context.host(name) for name in names]
     told = record.settings.get("parallel")
     parallel = options.parallel or (told if isinstance(told, int) else None)
-    cells = _confirmed(context, draft, hosts, parallel, options, known=[cell.values for cell in known])
+    cells = _confirmed(context, draft, hosts, parallel, options, known)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     with contextlib.ExitStack() as closing:
         sessions: dict[str, HostSession] = {
@@ -234,6 +235,19 @@ def _extend(options: argparse.Namespace) -> int:
             return _dry_run(asked, reporter, as_json=options.json)
         outcome = extend_sweep(asked, _caller(reporter), lambda plan: _say_plan(reporter, asked, plan))
     return _announce(context, outcome, options, reporter)
+
+
+def _known(record: SweepRecord, cells: Sequence[CellStanding]) -> Known:
+    """The cells that a sweep has. One that may not have been handed over is asked for again, under its number."""
+    from armada.sweeps.cells import Known, identity
+
+    pending = {
+        identity(cell.values): cell.run.cell or 0 for cell in cells if cell.run.state in ("preparing", "unknown")
+    }
+    done = [cell.values for cell in cells if identity(cell.values) not in pending]
+    told = record.settings.get("last")
+    last = max([told if isinstance(told, int) else 0, *(cell.run.cell or 0 for cell in cells)])
+    return Known(done, pending, last)
 
 
 def _former_words(record: SweepRecord, options: argparse.Namespace) -> tuple[Path, Words]:
@@ -267,7 +281,7 @@ def _confirmed(
     hosts: Sequence[Host],
     parallel: int | None,
     options: argparse.Namespace,
-    known: Sequence[Mapping[str, Any]] = (),
+    known: Known | None = None,
 ) -> list[Cell]:
     """Expand the cells, after a person has agreed to a large number of them.
 

@@ -154,8 +154,11 @@ def _stop_on(
 def _observe(context: Context, name: str) -> None:
     """Ask the hosts about the cells that have not ended; name each host that could not be asked."""
     from armada.monitor.observe import observe_all
+    from armada.store.running_operations import being_launched
 
     unsure = [run for run in runs.of_sweep(context.database, name) if not run.is_settled(time.time())]
+    launching = being_launched(context.database)
+    unsure = [run for run in unsure if run.state != "preparing" or run.run_id not in launching]
     for host, why in (observe_all(context.home, context.hosts(), unsure) if unsure else {}).items():
         sys.stderr.write(f"armada: {host}: {sanitize_line(why)}\n")
 
@@ -172,6 +175,8 @@ def _tend(context: Context, name: str) -> None:
 
 
 def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStanding]) -> None:
+    from armada.store.running_operations import being_launched
+
     found = [cell.run for cell in cells]
     parts = [counted(len(cells), "cell"), count_states(found)]
     prices = {name: host.price_per_hour for name, host in context.hosts().items()}
@@ -180,7 +185,7 @@ def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStand
     print(f"{record.name} · {' · '.join(parts)}")
     if record.state == "stopped" and record.why:
         print(f"stopped: {sanitize_line(record.why)}")
-    if record.state == "preparing":
+    if record.state == "preparing" and record.name not in being_launched(context.database):
         print("⚠ its launch was interrupted: run the same `armada sweep` command again to continue it")
 
 

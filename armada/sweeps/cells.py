@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from armada.config.documents import Document, Place, read_document, shown
@@ -106,12 +106,27 @@ def read_draft(path: Path, words: Words) -> Draft:
     return draft
 
 
-def expand(draft: Draft, known: Sequence[Mapping[str, Any]] = ()) -> list[Cell]:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The cells that a sweep has already.
+
+    Attributes:
+        done: Values of cells that are handed over; they are left out.
+        pending: Numbers of cells whose hand-over was interrupted, by `identity`; they keep them.
+        last: The largest number that a cell of the sweep ever had.
+    """
+
+    done: Sequence[Mapping[str, Any]] = ()
+    pending: Mapping[str, int] = field(default_factory=dict)
+    last: int = 0
+
+
+def expand(draft: Draft, known: Known | None = None) -> list[Cell]:
     """Make the cells, in a stable order: those listed, the grid (its last key varies first), those drawn.
 
     Args:
         draft: From `read_draft`.
-        known: Values of cells that the sweep has already; they are left out, and numbers go on after them.
+        known: The cells that the sweep has already.
 
     Raises:
         ConfigError: A key is no setting, or a value does not fit it.
@@ -120,17 +135,19 @@ def expand(draft: Draft, known: Sequence[Mapping[str, Any]] = ()) -> list[Cell]:
     if draft.count > MOST_CELLS:
         hint = "--random 200 draws some of them" if draft.sweep.grid else None
         raise UsageError(f"a sweep has at most {MOST_CELLS:,} cells, not {draft.count:,}", hint=hint)
-    seen = {_identity(values) for values in known}
+    known = known or Known()
+    seen = {identity(values) for values in known.done}
     found: list[tuple[Mapping[str, Any], Mapping[str, Place]]] = []
     for values, places in _all_values(draft):
-        if (identity := _identity(values)) not in seen:
-            seen.add(identity)
+        if (own := identity(values)) not in seen:
+            seen.add(own)
             found.append((values, places))
     labels = label_all([values for values, _ in found])
-    number = itertools.count(len(known) + 1)
+    new = itertools.count(known.last + 1)
     return [
-        Cell(next(number), values, label, _experiment(draft.document, values, places))
+        Cell(number, values, label, _experiment(draft.document, values, places))
         for (values, places), label in zip(found, labels, strict=True)
+        for number in (known.pending.get(identity(values)) or next(new),)
     ]
 
 
@@ -190,7 +207,7 @@ def _draw(document: Document, sweep: Sweep) -> Iterator[Mapping[str, Any]]:
     if drawn is None:
         return
     dice = random.Random(drawn.seed)  # noqa: S311 - which settings are tried is no secret
-    taken = {_identity(cell) for cell in sweep.cells}
+    taken = {identity(cell) for cell in sweep.cells}
     size = _size(drawn.space)
     if size is not None and drawn.n > size:
         raise document.key_place(("sweep", "random", "n")).error(
@@ -200,10 +217,10 @@ def _draw(document: Document, sweep: Sweep) -> Iterator[Mapping[str, Any]]:
     made = 0
     for _ in range(drawn.n * _TRIES):
         values = {key: _one(choices, dice) for key, choices in drawn.space.items()}
-        identity = _identity(values)
-        if identity in taken or (set(values) == set(grid) and all(values[key] in grid[key] for key in grid)):
+        own = identity(values)
+        if own in taken or (set(values) == set(grid) and all(values[key] in grid[key] for key in grid)):
             continue
-        taken.add(identity)
+        taken.add(own)
         made += 1
         yield values
         if made == drawn.n:
@@ -234,7 +251,8 @@ def _one(choices: Any, dice: random.Random) -> Any:
     return min(float(choices.max), max(float(choices.min), float(f"{value:.{_DIGITS}g}")))
 
 
-def _identity(values: Mapping[str, Any]) -> str:
+def identity(values: Mapping[str, Any]) -> str:
+    """A text that two cells share if they are the same."""
     return json.dumps(values, sort_keys=True, default=str)
 
 

@@ -128,15 +128,25 @@ def extend_sweep(asked: Asked, caller: Caller, planned: Callable[[SweepPlan], No
         progress = recorded.progress
         if len(runs.of_sweep(asked.database, asked.name)) != len(known):
             raise Conflict(f"another armada extended {asked.name} meanwhile", hint="run the command again")
+        recorded.concern(asked.name)
         _prepare(asked, progress)
+        numbers = {run.cell for run in known}
+        pending = [cell for cell in asked.cells if cell.number in numbers]
+        outcome = _continue(dataclasses.replace(asked, cells=pending), progress) if pending else Outcome(asked.name)
+        new = dataclasses.replace(asked, cells=[cell for cell in asked.cells if cell.number not in numbers])
+        if not new.cells:
+            return outcome
         waiting = [run for run in known if not run.ended]
         already = {name: sum(run.host == name for run in waiting) for name in asked.sessions}
-        plan = plan_sweep(asked, lambda host: progress.now("plan", f"asking {host}"), already)
+        plan = plan_sweep(new, lambda host: progress.now("plan", f"asking {host}"), already)
         planned(plan)
         with asked.database.transaction():
+            sweeps.change_settings(asked.database, asked.name, _settings(new, plan))
+            # The daemon stops what is left of a stopped sweep; these cells are not meant.
+            sweeps.set_state(asked.database, asked.name, "preparing")
             for plans in plan.shares.values():
                 _record_plans(asked.database, plans.plans)
-        return _carry_out(asked, plan, progress)
+        return _carry_out(new, plan, progress, outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +209,7 @@ def _record_all(asked: Asked, plan: SweepPlan, key: str) -> None:
             title=asked.title,
             experiment=str(asked.experiment),
             launch_key=key,
-            settings={**asked.settings, "shares": {name: each.parallel for name, each in plan.shares.items()}},
+            settings=_settings(asked, plan),
         )
         for share in plan.shares.values():
             _record_plans(database, share.plans)
@@ -210,14 +220,27 @@ def _record_all(asked: Asked, plan: SweepPlan, key: str) -> None:
         host_records.mark_released(database, host.name, None)
 
 
+def _settings(asked: Asked, plan: SweepPlan) -> dict[str, object]:
+    """What is asked for, how many cells run at once on each host, and the largest number of a cell, which is used once."""
+    told = asked.settings.get("shares")
+    shares = dict(told) if isinstance(told, dict) else {}
+    shares |= {name: each.parallel for name, each in plan.shares.items()}
+    last = asked.settings.get("last")
+    return {
+        **asked.settings,
+        "shares": shares,
+        "last": max([last if isinstance(last, int) else 0, *(cell.number for cell in asked.cells)]),
+    }
+
+
 def _record_plans(database: Database, plans: Sequence[Plan]) -> None:
     for plan in plans:
         record(database, plan)
 
 
-def _carry_out(asked: Asked, plan: SweepPlan, progress: Progress) -> Outcome:
+def _carry_out(asked: Asked, plan: SweepPlan, progress: Progress, outcome: Outcome | None = None) -> Outcome:
     """Put on each host what its cells need, and hand them over. Cells of a host that fails before go to the others."""
-    outcome = Outcome(asked.name)
+    outcome = outcome or Outcome(asked.name)
     waiting = list(plan.shares.values())
     lost: dict[str, ArmadaError] = {}
     while waiting:
@@ -298,7 +321,7 @@ def _continue(asked: Asked, progress: Progress) -> Outcome:
             outcome.unknown[name] = OutcomeUnknown(error.message, hint=hint, host=name)
             continue
         if not left:
-            outcome.taken[name] = 0
+            outcome.taken.setdefault(name, 0)
             continue
         numbers = {run.cell for run in left}
         cells = [cell for cell in asked.cells if cell.number in numbers]

@@ -75,5 +75,6 @@ class Tending:
             sweeps.set_state(database, name, "stopped", why)
         elif record.state != "stopped":
             return
-        left = [run for run in runs.of_sweep(database, name) if run.host == self._session.host.name and not run.ended]
+        found = [run for run in runs.of_sweep(database, name) if run.host == self._session.host.name and not run.ended]
+        left = [run for run in found if run.submission == 1]  # a cell that somebody resumed since then goes on
         tell_cells(database, self._session, left)

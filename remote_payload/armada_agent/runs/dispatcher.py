@@ -104,6 +104,8 @@ class Dispatcher:
         self._sweep = sweep
         self._agent_path = agent_path
         self._over: Set[str] = set()
+        self._active: Set[str] = set()
+        self._has_looked = False
         self._starting: Dict[str, Tuple[float, int]] = {}
 
     def step(self, now: float) -> bool:
@@ -118,18 +120,24 @@ class Dispatcher:
         plan = read_plan(self._sweep)
         if plan is None:
             return False
-        active, waiting = 0, []
+        waiting: List[str] = []
+        more = False
         for run_id in plan.cells:
             if run_id in self._over:
                 continue
+            if self._has_looked and run_id not in self._active and len(waiting) >= plan.parallel:
+                more = True  # of ten thousand cells, only those are read that run or come next
+                continue
             word = self._look(run_id, now)
+            (self._active.add if word == ACTIVE else self._active.discard)(run_id)
             if word == OVER:
                 self._over.add(run_id)
-            active += word == ACTIVE
             waiting += [run_id] if word == WAITING else []
-        for run_id in waiting[: max(0, plan.parallel - active)]:
+        self._has_looked = True
+        for run_id in waiting[: max(0, plan.parallel - len(self._active))]:
             self._start(run_id, plan, now)
-        return bool(waiting) or bool(self._starting)
+            self._active.add(run_id)
+        return more or bool(waiting) or bool(self._starting)
 
     def _look(self, run_id: str, now: float) -> str:
         try:

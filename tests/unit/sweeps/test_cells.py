@@ -8,7 +8,7 @@ import pytest
 
 from armada.config.tasks.command import Command
 from armada.errors import ArmadaError, ConfigError, UsageError
-from armada.sweeps.cells import MOST_CELLS, Cell, Words, expand, label_all, read_draft
+from armada.sweeps.cells import MOST_CELLS, Cell, Known, Words, expand, identity, label_all, read_draft
 
 HEAD = "name: Probe\ntask: command\ncommand: [sh, -c, 'true']\nenv: {LR: x}\n"
 
@@ -119,8 +119,9 @@ def test_a_million_cells_are_counted_but_never_made(tmp_path: Path) -> None:
 def test_more_cells_go_on_with_the_numbers_and_leave_out_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "e.yaml"
     path.write_text(HEAD + "sweep: {grid: {env.A: [1, 2, 3]}}\n", "utf-8")
-    more = expand(read_draft(path, Words()), known=[{"env.A": 2}, {"env.A": 9}])
-    assert [(cell.number, cell.label) for cell in more] == [(3, "A=1"), (4, "A=3")]
+    known = Known(done=[{"env.A": 2}, {"env.A": 9}], pending={identity({"env.A": 3}): 5}, last=7)
+    more = expand(read_draft(path, Words()), known)
+    assert [(cell.number, cell.label) for cell in more] == [(8, "A=1"), (5, "A=3")]
 
 
 def test_labels_are_as_short_as_they_are_clear() -> None:
