@@ -173,7 +173,7 @@ def _fold(found: Sequence[Run]) -> list[list[Run]]:
 
 def _sweep_row(cells: Sequence[Run], found: Sequence[Run], now: float) -> tuple[str, ...]:
     """One row for a sweep: all of its runs count, also those that ended long ago."""
-    from armada.sweeps.standing import count_states, newest_runs
+    from armada.sweeps.counts import count_states, newest_runs
 
     sweep = cells[0].sweep or ""
     own = newest_runs(

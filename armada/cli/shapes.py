@@ -110,6 +110,7 @@ SHAPES: Fields = {
     "sweep extend --dry-run": {**_FORMAT, "cells": [{"cell": INT, "label": STR, "values": OBJ, "host": STR}], "left_out": OBJ},
     "sweep show": _SWEEP,
     "sweep stop": _SWEEP,
+    "sweep retry": {**_FORMAT, "sweep": STR, "resumed": [STR], "left": OBJ},
     "sweep best": {**_FORMAT, "sweep": STR, "metric": STR, "goal": STR, "cells": [_CELL]},
     "show": {**RUN, "spec": OBJ, "checkpoints": [_CHECKPOINT], "quota": OBJ_},
     "stop": RUN,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from armada.sweeps.service import Outcome
     from armada.sweeps.standing import CellStanding
 
-VERBS = ("launch", "show", "stop", "extend", "best")
+VERBS = ("launch", "show", "stop", "extend", "best", "retry")
 """`launch` may be left out."""
 
 
@@ -73,7 +73,17 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         verbs, "stop", "Stop all cells", "Stop the cells of a sweep that have not ended, also those that wait."
     )
     stop.add_argument("--grace", type=_seconds, metavar="S", help="Grace period in seconds (default: the experiment's)")
-    for parser, handler in ((show, _show), (best, _best), (stop, _stop)):
+    retry = _add_verb(
+        verbs,
+        "retry",
+        "Resume cells that were lost",
+        "Resume the failed cells of a sweep that were lost with their machine. Cells that failed by themselves would fail "
+        "again, and stay, unless --reason names why they failed.",
+    )
+    reason = "Resume cells that failed for this reason, too: you have removed the cause; repeatable"
+    retry.add_argument("--reason", action="append", default=[], metavar="REASON", help=reason)
+    retry.add_argument("--no-daemon", action="store_true", help="Do not start the daemon, which watches the runs")
+    for parser, handler in ((show, _show), (best, _best), (stop, _stop), (retry, _retry)):
         parser.set_defaults(handler=handler)
         parser.add_argument("--json", action="store_true", help="Print one JSON object with the cells")
 
@@ -143,6 +153,13 @@ def _stop(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
 
     return sweep_views.stop(Context(), options)
+
+
+def _retry(options: argparse.Namespace) -> int:
+    from armada.cli import sweep_views
+    from armada.cli.context import Context
+
+    return sweep_views.retry(Context(), options)
 
 
 def _refuse_repeated(hosts: Sequence[str]) -> None:

@@ -1,10 +1,11 @@
-"""`armada sweep show`, `best` and `stop`."""
+"""`armada sweep show`, `best`, `stop` and `retry`."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armada.cli.printing import print_json
@@ -13,8 +14,9 @@ from armada.cli.table import table
 from armada.errors import ArmadaError, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.store import runs, sweeps
+from armada.sweeps.counts import count_states, newest_runs
 from armada.sweeps.rules import settings_of
-from armada.sweeps.standing import cells_of, cost_so_far, count_states, metric_names, newest_runs, ranked
+from armada.sweeps.standing import cells_of, cost_so_far, metric_names, ranked
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -133,6 +135,45 @@ def stop(context: Context, options: argparse.Namespace) -> int:
         reporter.line(f"{record.name}: {count_states(found)}")
     if errors:
         errors[0].hint = errors[0].hint or f"armada sweep stop {record.name} tells them again"
+        raise errors[0]
+    return 0
+
+
+def retry(context: Context, options: argparse.Namespace) -> int:
+    """Resume the failed cells of a sweep that are worth it.
+
+    Raises:
+        ArmadaError: A host did not answer; cells of the other hosts are resumed all the same.
+    """
+    from armada.cli.daemon import start_for_launch
+    from armada.cli.progress import Reporter
+    from armada.launch.plans.task import Order
+    from armada.launch.service import Caller
+    from armada.sweeps.retrying import Retried, retry_cells
+
+    record = sweeps.find(context.database, options.sweep)
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    _observe(context, record.name)
+    failed = [run for run in newest_runs(runs.of_sweep(context.database, record.name)) if run.state == "failed"]
+    done = Retried()
+    errors: list[ArmadaError] = []
+    for host in sorted({run.host for run in failed}):
+        theirs = [run for run in failed if run.host == host]
+        try:
+            with context.session(host) as session:
+                order = Order(session, context.home, context.database)
+                retry_cells(order, theirs, options.reason, Caller(sys.argv, Path.cwd(), reporter), done)
+        except ArmadaError as error:
+            errors.append(error)
+    if done.resumed and not options.no_daemon:
+        start_for_launch(context.home)
+    if options.json and not errors:
+        print_json({"sweep": record.name, "resumed": done.resumed, "left": done.left})
+    elif not options.json:
+        reporter.line(f"{record.name}: {counted(len(done.resumed), 'cell')} resumed, {len(done.left)} left")
+        for run_id, why in done.left.items():
+            reporter.stage("left", f"{run_id}: {why}")
+    if errors:
         raise errors[0]
     return 0
 

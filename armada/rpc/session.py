@@ -146,7 +146,8 @@ class HostSession:
     @contextlib.contextmanager
     def remembering(self) -> Iterator[None]:
         """Answer equal questions inside the block from memory. Only for blocks in which the host's answers do not change."""
-        before, self._remembered = self._remembered, {}
+        before = self._remembered
+        self._remembered = {} if before is None else before
         try:
             yield
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -103,6 +104,13 @@ def plan_sweep(asked: Asked, say: Callable[[str], None], already: Mapping[str, i
         PreflightRefused: A check failed, or a host cannot take part.
         HostUnreachable: No host answers.
     """
+    with contextlib.ExitStack() as memory:
+        for session in asked.sessions.values():
+            memory.enter_context(session.remembering())
+        return _plan_sweep(asked, say, already)
+
+
+def _plan_sweep(asked: Asked, say: Callable[[str], None], already: Mapping[str, int] | None) -> SweepPlan:
     rooms: dict[str, int] = {}
     left_out: dict[str, str] = {}
     failures: list[HostUnreachable] = []

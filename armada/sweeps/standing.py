@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import recorded_spec
 from armada.store import metrics, runs, sweeps
+from armada.sweeps.counts import newest_runs
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
     from armada.store.database import Database
     from armada.store.runs import Run
-
-_ORDER = ("running", "queued", "submitted", "preparing", "unknown", "succeeded", "failed", "cancelled")
-_WORDS = {"submitted": "waiting", "queued": "waiting for GPUs", "preparing": "being handed over"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +36,6 @@ class CellStanding:
     values: Mapping[str, Any]
     value: float | None = None
     step: int | None = None
-
-
-def newest_runs(found: Iterable[Run]) -> list[Run]:
-    """Keep the newest run of each cell, by the numbers of the cells."""
-    return list({run.cell: run for run in found}.values())
 
 
 def cells_of(database: Database, sweep: str, metric: str | None = None, goal: str = "min") -> list[CellStanding]:
@@ -73,15 +66,6 @@ def ranked(cells: Sequence[CellStanding], goal: str) -> list[CellStanding]:
 def metric_names(database: Database, cells: Sequence[CellStanding]) -> list[str]:
     """The names of all metrics that cells have."""
     return sorted({name for cell in cells for name in metrics.names(database, cell.run.run_id)})
-
-
-def count_states(found: Iterable[Run]) -> str:
-    """`3 running · 5 waiting · 4 succeeded`."""
-    counts: dict[str, int] = {}
-    for run in found:
-        counts[run.state] = counts.get(run.state, 0) + 1
-    known = [word for word in _ORDER if word in counts] + sorted(set(counts) - set(_ORDER))
-    return " · ".join(f"{counts[word]} {_WORDS.get(word, word)}" for word in known) or counted(0, "cell")
 
 
 def others_waiting(database: Database, host: str, own: str) -> list[str]:

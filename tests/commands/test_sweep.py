@@ -20,6 +20,7 @@ from armada.errors import HostUnreachable, LinkLost
 from armada.rpc.client import Agent
 from armada.rpc.session import HostSession
 from armada.sweeps import service
+from armada.sweeps.hand_over import provision_share
 from tests import moments
 from tests.chance import dice
 from tests.commands.task_box import configure
@@ -112,7 +113,7 @@ def test_two_hundred_cells_are_one_hand_over(armada: Armada, monkeypatch: pytest
     assert (
         main.run(["sweep", experiment, "--host", "local", "--grid", f"env.X={values}", "--yes", "--parallel", "1"]) == 0
     )
-    assert asked == ["host.facts", "host.facts", "sweep.start"]
+    assert asked == ["host.facts", "sweep.start"]
     assert BEFORE_THE_FIRST_REQUEST + len(asked) <= MOST_ROUND_TRIPS
     (sweep,) = {run["sweep"] for run in armada.json("ps", "--cached")}
     stopped = armada.json("sweep", "stop", sweep)
@@ -419,7 +420,6 @@ def test_cells_of_a_host_that_fails_before_the_hand_over_go_to_the_other(
     armada: Armada, server: SshServer, here: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two_hosts(armada, server)
-    provision_share = service.provision_share
 
     def failing(database: Any, share: Any, progress: Any) -> Any:
         if share.host == "box":
@@ -500,3 +500,22 @@ def test_a_cell_that_is_resumed_in_a_stopped_sweep_goes_on(armada: Armada) -> No
     assert cells(armada, sweep)[0]["state"] == "running"
     (armada.folder / "go").touch()
     assert await_ends(armada, sweep)[0]["state"] == "succeeded"
+
+
+def test_only_cells_that_were_lost_are_retried_and_others_when_their_reason_is_named(armada: Armada) -> None:
+    script = f"[ $X = lost ] && [ ! -e {armada.folder}/go ] && exec sleep 600; [ -e {armada.folder}/go ]"
+    grid = ["--grid", "env.X=lost,bad", "--parallel", "2"]
+    sweep = armada.json("sweep", marking(armada, script), "--host", "local", *grid)["sweep"]
+    eventually(lambda: len(starts(armada)) == 2)
+    eventually(lambda: cells(armada, sweep)[1]["state"] == "failed")
+    job = json.loads((armada.local_runs / f"{sweep}-001" / "submissions" / "1" / "job.json").read_text())
+    os.kill(job["supervisor"]["pid"], signal.SIGTERM)
+    eventually(lambda: cells(armada, sweep)[0]["reason"] == "terminated")
+    (armada.folder / "go").touch()
+    told = armada.json("sweep", "retry", sweep)
+    check(told, "sweep retry")
+    assert told["resumed"] == [f"{sweep}-001"]
+    assert told["left"] == {f"{sweep}-002": "exit_1: it would fail again"}
+    assert armada.json("sweep", "retry", sweep, "--reason", "exit_1")["resumed"] == [f"{sweep}-002"]
+    assert {cell["state"] for cell in await_ends(armada, sweep)} == {"succeeded"}
+    assert "0 cells resumed" in armada.run("sweep", "retry", sweep).stdout

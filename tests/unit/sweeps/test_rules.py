@@ -13,8 +13,9 @@ from armada.store import runs, sweeps
 from armada.store.database import Database
 from armada.store.runs import Run
 from armada.store.sweeps import SweepRecord
+from armada.sweeps.counts import count_states, newest_runs
 from armada.sweeps.rules import settings_of, why_stop
-from armada.sweeps.standing import CellStanding, cost_so_far, count_states, newest_runs, ranked
+from armada.sweeps.standing import CellStanding, cost_so_far, ranked
 
 
 def run_of(database: Database, cell: int, host: str = "a", **changes: Any) -> Run:
