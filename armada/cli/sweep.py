@@ -226,7 +226,10 @@ def _extend(options: argparse.Namespace) -> int:
     path, draft_words = _former_words(record, options)
     draft = read_draft(path, draft_words)
     known = _known(record, cells_of(context.database, record.name))
-    names = options.host or sorted({run.host for run in runs.of_sweep(context.database, record.name)})
+    found = runs.of_sweep(context.database, record.name)
+    names = options.host or sorted({run.host for run in found})
+    # What an interrupted extension left is asked for where it may be.
+    names += sorted({run.host for run in found if run.cell in known.pending.values()} - set(names))
     hosts = [context.host(name) for name in names]
     told = record.settings.get("parallel")
     parallel = options.parallel or (told if isinstance(told, int) else None)
@@ -244,7 +247,7 @@ def _extend(options: argparse.Namespace) -> int:
             sessions=sessions,
             home=context.home,
             database=context.database,
-            profile=options.profile,
+            profile=options.profile or _text(record.settings.get("profile")),
             parallel=parallel,
             settings=record.settings,
         )
@@ -252,6 +255,10 @@ def _extend(options: argparse.Namespace) -> int:
             return _dry_run(asked, reporter, as_json=options.json)
         outcome = extend_sweep(asked, _caller(reporter), lambda plan: _say_plan(reporter, asked, plan))
     return _announce(context, outcome, options, reporter)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _known(record: SweepRecord, cells: Sequence[CellStanding]) -> Known:
@@ -363,6 +370,7 @@ def _settings(draft: Draft, options: argparse.Namespace, parallel: int | None) -
     return {
         "sweep": draft.sweep.model_dump(mode="json"),
         "parallel": parallel,
+        "profile": options.profile,
         "overrides": [*options.overrides, *([f"resources.gpus={options.gpus}"] if options.gpus else [])],
         "space": list(options.space),
     }

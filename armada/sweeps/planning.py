@@ -14,6 +14,7 @@ from armada.launch.plans.registry import task_of
 from armada.launch.plans.task import Order
 from armada.launch.start import asking_home
 from armada.protocol.spec import SweepSection
+from armada.provision.content import hashing_once
 from armada.sweeps.dealing import deal, room_for, share
 from armada.units import counted
 
@@ -105,6 +106,7 @@ def plan_sweep(asked: Asked, say: Callable[[str], None], already: Mapping[str, i
         HostUnreachable: No host answers.
     """
     with contextlib.ExitStack() as memory:
+        memory.enter_context(hashing_once())
         for session in asked.sessions.values():
             memory.enter_context(session.remembering())
         return _plan_sweep(asked, say, already)
@@ -146,7 +148,7 @@ def plan_share(asked: Asked, host: str, cells: Sequence[Cell], parallel: int) ->
     """
     session = asked.sessions[host]
     order = _order(asked, session)
-    with session.remembering():
+    with session.remembering(), hashing_once():
         plans = [_plan(asked, session, cell, order) for cell in cells]
     for cell, plan in zip(cells, plans, strict=True):
         try:

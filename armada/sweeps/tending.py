@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.config.sweep import StopRule
+from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.sweeps import TendSweeps
 from armada.store import runs, sweeps
@@ -55,6 +56,15 @@ class Tending:
         if now < self._next_at <= now + EVERY_S:
             return
         self._next_at = now + EVERY_S
+        try:
+            self._look(database, now)
+        except HostUnreachable:
+            raise
+        except ArmadaError as error:
+            # What is wrong with one sweep says nothing about the host and its runs.
+            log.info("%s: its sweeps: %s", self._session.host.name, sanitize_line(error.message))
+
+    def _look(self, database: Database, now: float) -> None:
         host = self._session.host.name
         names = sweeps.active_on(database, host)
         for name in names:

@@ -6,64 +6,25 @@ import functools
 import json
 import os
 import signal
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from armada.cli import main
-from armada.cli.shapes import SHAPES, schema_of
-from armada.errors import HostUnreachable, LinkLost
 from armada.rpc.client import Agent
-from armada.rpc.session import HostSession
-from armada.sweeps import service
-from armada.sweeps.hand_over import provision_share
 from tests import moments
 from tests.chance import dice
-from tests.commands.task_box import configure
+from tests.commands.sweeping import await_ends, cells, check, marking, starts
 from tests.commands.typed import typed
 from tests.conftest import Armada
-from tests.ssh_server import SshServer
 from tests.together import by_code, codes, together
 from tests.waiting import eventually
 
 MOST_ROUND_TRIPS = 12
 BEFORE_THE_FIRST_REQUEST = 6
 """Round trips of TCP and SSH, as docs/design.md counts them."""
-
-
-def check(printed: Any, shape: str) -> None:
-    jsonschema.validate(printed, schema_of(SHAPES[shape]))
-
-
-def marking(armada: Armada, then: str = "true", name: str = "grid", **more: Any) -> str:
-    """An experiment whose cells note that they have started."""
-    return armada.command("sh", "-c", f'echo "$X" >> {armada.folder}/starts; {then}', name=name, **more)
-
-
-def starts(armada: Armada) -> list[str]:
-    log = armada.folder / "starts"
-    return log.read_text().split() if log.exists() else []
-
-
-def cells(armada: Armada, sweep: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = armada.json("sweep", "show", sweep)["cells"]
-    return found
-
-
-def await_ends(armada: Armada, sweep: str) -> list[dict[str, Any]]:
-    ends = ("succeeded", "failed", "cancelled")
-
-    def ended() -> list[dict[str, Any]] | None:
-        found = cells(armada, sweep)
-        return found if all(cell["state"] in ends for cell in found) else None
-
-    found = eventually(ended)
-    assert found is not None
-    return found
 
 
 def test_a_sweep_runs_every_cell_once_and_is_one_row(armada: Armada) -> None:
@@ -373,149 +334,3 @@ def test_secrets_reach_cells_and_are_needed_before_anything_starts(
     sweep = armada.json(*words)["sweep"]
     await_ends(armada, sweep)
     assert starts(armada) == ["s3cret", "s3cret"]
-
-
-class InProcess:
-    """The command line in this process, where what a host does can be replaced."""
-
-    def __init__(self, armada: Armada, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, value in armada.env.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.chdir(armada.folder)
-
-    def run(self, *words: str) -> int:
-        return main.run(list(words))
-
-
-@pytest.fixture
-def here(armada: Armada, monkeypatch: pytest.MonkeyPatch) -> InProcess:
-    return InProcess(armada, monkeypatch)
-
-
-def two_hosts(armada: Armada, server: SshServer) -> None:
-    (server.bin / "python3").symlink_to(Path(sys.executable).resolve())  # other tests need a box without
-    configure(armada, server)
-    assert armada.run("hosts", "trust", "box", "--yes").returncode == 0
-
-
-def test_cells_are_dealt_to_two_hosts_and_stopped_on_both(armada: Armada, server: SshServer) -> None:
-    two_hosts(armada, server)
-    wait = f"until [ -e {armada.folder}/go ]; do sleep 0.05; done"
-    told = armada.json(
-        *["sweep", marking(armada, wait), "--host", "box", "--host", "local", "--parallel", "2"],
-        *["--grid", "env.X=1,2,3,4,5,6"],
-    )
-    assert told["taken"] == {"box": 3, "local": 3}
-    eventually(lambda: len(starts(armada)) == 2)
-    stopped = armada.json("sweep", "stop", told["sweep"], "--grace", "1")
-    assert {cell["state"] for cell in stopped["cells"]} == {"cancelled"}
-    assert sorted(starts(armada)) == ["1", "2"]
-    # Cells that are added to a stopped sweep run.
-    (armada.folder / "go").touch()
-    assert armada.run("sweep", "extend", told["sweep"], "--grid", "env.X=7").returncode == 0
-    assert await_ends(armada, told["sweep"])[-1]["state"] == "succeeded"
-
-
-def test_cells_of_a_host_that_fails_before_the_hand_over_go_to_the_other(
-    armada: Armada, server: SshServer, here: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    two_hosts(armada, server)
-
-    def failing(database: Any, share: Any, progress: Any) -> Any:
-        if share.host == "box":
-            raise HostUnreachable("the cable is out", host="box")
-        return provision_share(database, share, progress)
-
-    monkeypatch.setattr(service, "provision_share", failing)
-    assert here.run("sweep", marking(armada), "--host", "box", "--host", "local", "--grid", "env.X=1,2,3,4") == 0
-    (sweep,) = {run["sweep"] for run in armada.json("ps", "--cached")}
-    found = await_ends(armada, sweep)
-    assert [(cell["cell"], cell["host"]) for cell in found] == [(number, "local") for number in (1, 2, 3, 4)]
-    assert sorted(starts(armada)) == ["1", "2", "3", "4"]
-
-
-@pytest.mark.parametrize("arrived", [True, False], ids=["the request arrived", "it did not"])
-def test_cells_of_a_host_whose_answer_is_lost_are_given_to_nobody_else(
-    armada: Armada, server: SshServer, here: InProcess, monkeypatch: pytest.MonkeyPatch, *, arrived: bool
-) -> None:
-    two_hosts(armada, server)
-    words = ["sweep", marking(armada), "--host", "box", "--host", "local", "--grid", "env.X=1,2,3,4"]
-    call = HostSession.call
-
-    def losing(self: HostSession, request: Any, *more: Any, **options: Any) -> Any:
-        if self.host.name != "box" or getattr(request, "method", None) != "sweep.start":
-            return call(self, request, *more, **options)
-        if arrived:
-            call(self, request, *more, **options)
-        raise LinkLost("the link broke", host="box")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(HostSession, "call", losing)
-        assert here.run(*words) == 9
-    known = {(run["host"], run["state"]) for run in armada.json("ps", "--cached")}
-    assert ("box", "unknown") in known
-    told = armada.json(*words)
-    assert {run["sweep"] for run in armada.json("ps", "--cached")} == {told["sweep"]}
-    found = await_ends(armada, told["sweep"])
-    assert {cell["host"] for cell in found} == {"box", "local"}
-    assert sorted(starts(armada)) == ["1", "2", "3", "4"]
-
-
-def test_an_interrupted_extension_is_continued_under_the_same_numbers(
-    armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sweep = armada.json("sweep", marking(armada), "--host", "local", "--grid", "env.X=1")["sweep"]
-    await_ends(armada, sweep)
-    words = ["sweep", "extend", sweep, "--grid", "env.X=2,3"]
-
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as broken:
-        broken.setattr(service, "provision_share", interrupted)
-        assert here.run(*words) == 130
-    assert "its launch was interrupted" in armada.run("sweep", "show", sweep).stdout
-    assert armada.run(*words).returncode == 0
-    found = await_ends(armada, sweep)
-    assert [(cell["cell"], cell["label"], cell["state"]) for cell in found] == [
-        (number, f"X={number}", "succeeded") for number in (1, 2, 3)
-    ]
-    assert sorted(starts(armada)) == ["1", "2", "3"]
-
-
-def test_a_removed_cell_never_gives_its_number_to_another(armada: Armada) -> None:
-    sweep = armada.json("sweep", marking(armada), "--host", "local", "--grid", "env.X=1,2")["sweep"]
-    await_ends(armada, sweep)
-    assert armada.run("rm", f"{sweep}-002").returncode == 0
-    assert armada.run("sweep", "extend", sweep, "--grid", "env.X=3").returncode == 0
-    assert [cell["cell"] for cell in await_ends(armada, sweep)] == [1, 3]
-
-
-def test_a_cell_that_is_resumed_in_a_stopped_sweep_goes_on(armada: Armada) -> None:
-    wait = f"until [ -e {armada.folder}/go ]; do sleep 0.05; done"
-    sweep = armada.json("sweep", marking(armada, wait), "--host", "local", "--grid", "env.X=1")["sweep"]
-    armada.run("sweep", "stop", sweep, "--grace", "1")
-    assert armada.run("resume", f"{sweep}-001").returncode == 0
-    eventually(lambda: cells(armada, sweep)[0]["state"] == "running")
-    assert cells(armada, sweep)[0]["state"] == "running"
-    (armada.folder / "go").touch()
-    assert await_ends(armada, sweep)[0]["state"] == "succeeded"
-
-
-def test_only_cells_that_were_lost_are_retried_and_others_when_their_reason_is_named(armada: Armada) -> None:
-    script = f"[ $X = lost ] && [ ! -e {armada.folder}/go ] && exec sleep 600; [ -e {armada.folder}/go ]"
-    grid = ["--grid", "env.X=lost,bad", "--parallel", "2"]
-    sweep = armada.json("sweep", marking(armada, script), "--host", "local", *grid)["sweep"]
-    eventually(lambda: len(starts(armada)) == 2)
-    eventually(lambda: cells(armada, sweep)[1]["state"] == "failed")
-    job = json.loads((armada.local_runs / f"{sweep}-001" / "submissions" / "1" / "job.json").read_text())
-    os.kill(job["supervisor"]["pid"], signal.SIGTERM)
-    eventually(lambda: cells(armada, sweep)[0]["reason"] == "terminated")
-    (armada.folder / "go").touch()
-    told = armada.json("sweep", "retry", sweep)
-    check(told, "sweep retry")
-    assert told["resumed"] == [f"{sweep}-001"]
-    assert told["left"] == {f"{sweep}-002": "exit_1: it would fail again"}
-    assert armada.json("sweep", "retry", sweep, "--reason", "exit_1")["resumed"] == [f"{sweep}-002"]
-    assert {cell["state"] for cell in await_ends(armada, sweep)} == {"succeeded"}
-    assert "0 cells resumed" in armada.run("sweep", "retry", sweep).stdout

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from armada.config.profiles import Profile
     from armada.launch.checks.subject import Trained
     from armada.launch.training.batch import Batch
+    from armada.launch.training.dataset import DataFacts
     from armada.paths import HomePaths, HostPaths
     from armada.protocol.facts import Facts
     from armada.protocol.spec import JobLink, MergeSection, TrainingSection
@@ -54,6 +55,7 @@ class Order:
         profile: Its name, instead of the host's own.
         name: Instead of the experiment's.
         snapshots: Of folders of code, by their path: the cells of a sweep share them.
+        data: What was found in data, by the settings of it, for the same reason.
     """
 
     session: HostSession
@@ -62,6 +64,7 @@ class Order:
     profile: str | None = None
     name: str | None = None
     snapshots: dict[Path, Snapshot] = field(default_factory=dict)
+    data: dict[str, DataFacts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def test_equal_questions_are_asked_once_inside_and_again_outside(session: HostSe
 
 
 def test_of_several_questions_only_the_new_ones_are_asked_in_their_order(session: HostSession, agent: _Agent) -> None:
-    calls = [Call("m", {"a": number}) for number in (1, 2, 3)]
+    calls: list[Call[Any]] = [Call("m", {"a": number}) for number in (1, 2, 3)]
     with session.remembering():
         early = session.call_all([calls[1]])
         answers = session.call_all([calls[0], calls[1], calls[2], calls[0]])
