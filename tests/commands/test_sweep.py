@@ -92,6 +92,8 @@ def test_cells_of_a_sweep_with_a_limit_wait(armada: Armada) -> None:
     ]
     eventually(lambda: starts(armada) == ["1"])
     assert [cell["state"] for cell in cells(armada, sweep)][1:] == ["submitted", "submitted"]
+    shown = armada.run("show", f"{sweep}-002").stdout
+    assert f"  sweep      {sweep}, cell 2 (X=2); it waits for its turn" in shown
     (armada.folder / "go").touch()
     await_ends(armada, sweep)
     assert starts(armada) == ["1", "2", "3"]

@@ -14,7 +14,7 @@ import pytest
 from armada.cli import main
 from armada.errors import HostUnreachable, LinkLost
 from armada.rpc.session import HostSession
-from armada.sweeps import service
+from armada.sweeps import hand_over, service
 from armada.sweeps.hand_over import provision_share
 from tests.commands.sweeping import await_ends, cells, check, marking, starts
 from tests.commands.task_box import configure
@@ -167,3 +167,35 @@ def test_only_cells_that_were_lost_are_retried_and_others_when_their_reason_is_n
     assert armada.json("sweep", "retry", sweep, "--reason", "exit_1")["resumed"] == [f"{sweep}-002"]
     assert {cell["state"] for cell in await_ends(armada, sweep)} == {"succeeded"}
     assert "0 cells resumed" in armada.run("sweep", "retry", sweep).stdout
+
+
+def test_more_cells_than_one_request_holds_are_handed_over_in_several(
+    armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hand_over, "CELLS_PER_REQUEST", 2)
+    assert here.run("sweep", marking(armada), "--host", "local", "--grid", "env.X=1,2,3,4,5") == 0
+    (sweep,) = {run["sweep"] for run in armada.json("ps", "--cached")}
+    await_ends(armada, sweep)
+    assert sorted(starts(armada)) == ["1", "2", "3", "4", "5"]
+
+
+def test_a_host_that_refuses_a_cell_starts_none_and_says_why(
+    armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = HostSession.call
+
+    def refusing(self: HostSession, request: Any, *more: Any, **options: Any) -> Any:
+        if getattr(request, "method", None) == "sweep.start":
+            last = request.cells[-1]
+            worse = last.spec.model_copy(update={"format": 2})
+            broken = last.model_copy(update={"spec": worse})
+            request = request.model_copy(update={"cells": (*request.cells[:-1], broken)})
+        return call(self, request, *more, **options)
+
+    monkeypatch.setattr(HostSession, "call", refusing)
+    assert here.run("sweep", marking(armada), "--host", "local", "--grid", "env.X=1,2,3") != 0
+    found = armada.json("ps", "--cached")
+    assert {(run["state"], run["reason"]) for run in found} == {("failed", "submit_refused")}
+    assert "spec format" in found[0]["message"]
+    assert starts(armada) == []
+    assert not (armada.local_runs.parent / "sweeps").exists()
