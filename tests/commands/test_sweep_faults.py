@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from armada.sweeps.hand_over import provision_share
 from tests.commands.sweeping import await_ends, cells, check, marking, starts
 from tests.commands.task_box import configure
 from tests.conftest import Armada
+from tests.leftovers import end_all
 from tests.ssh_server import SshServer
 from tests.waiting import eventually
 
@@ -199,3 +201,50 @@ def test_a_host_that_refuses_a_cell_starts_none_and_says_why(
     assert "spec format" in found[0]["message"]
     assert starts(armada) == []
     assert not (armada.local_runs.parent / "sweeps").exists()
+
+
+@pytest.mark.fault(
+    "one of two hosts is killed in the middle of a sweep", "no cell twice by itself; what waited goes on"
+)
+@pytest.mark.takes_long("twelve cells on two hosts, one of which dies and comes back")
+def test_a_host_that_is_killed_in_the_middle_loses_only_what_ran_there(armada: Armada, server: SshServer) -> None:
+    root = armada.folder / "box-root"
+    (server.bin / "python3").symlink_to(Path(sys.executable).resolve())
+    configure(armada, server, root=str(root))
+    assert armada.run("hosts", "trust", "box", "--yes").returncode == 0
+    wait = f"until [ -e {armada.folder}/go ]; do sleep 0.05; done"
+    grid = f"env.X={','.join(f'x{number}' for number in range(12))}"
+    hosts = ["--host", "box", "--host", "local", "--parallel", "4"]
+    sweep = armada.json("sweep", marking(armada, wait), *hosts, "--grid", grid)["sweep"]
+    eventually(lambda: len(starts(armada)) == 4)
+    began = starts(armada)
+    server.stop()
+    end_all(root)
+    (armada.folder / "go").touch()
+
+    def local_is_done() -> bool:
+        found = [cell for cell in cells(armada, sweep) if cell["host"] == "local"]
+        return {cell["state"] for cell in found} == {"succeeded"}
+
+    eventually(local_is_done)
+    away = {cell["label"]: cell["state"] for cell in cells(armada, sweep) if cell["host"] == "box"}
+    assert len(away) == 6
+    assert set(away.values()) <= {
+        "running",
+        "queued",
+        "submitted",
+    }  # nothing is known of them, and nobody else has them
+    assert len(starts(armada)) == 4 + 4
+    server.restart()
+    found = await_ends(armada, sweep)
+    lost = [cell for cell in found if cell["state"] == "failed"]
+    assert {cell["reason"] for cell in lost} == {"supervisor_lost"}
+    assert len(lost) == 2
+    told = armada.json("sweep", "retry", sweep)
+    assert told["resumed"] == []
+    assert all("it may have succeeded" in why for why in told["left"].values())
+    assert len(armada.json("sweep", "retry", sweep, "--reason", "supervisor_lost")["resumed"]) == 2
+    assert {cell["state"] for cell in await_ends(armada, sweep)} == {"succeeded"}
+    again = {cell["values"]["env.X"] for cell in lost}
+    assert again <= set(began)
+    assert Counter(starts(armada)) == {f"x{number}": 2 if f"x{number}" in again else 1 for number in range(12)}
