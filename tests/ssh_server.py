@@ -88,6 +88,11 @@ class SshServer:
             f"AuthorizedKeysFile {self.identity}.pub\nStrictModes no\nPasswordAuthentication no\n"
             f"Subsystem sftp internal-sftp -d {self.home}\nSetEnv PATH={self.bin} HOME={self.home}\n"
         )
+        self.restart()
+
+    def restart(self) -> None:
+        """Start sshd as it is configured, and wait until it listens."""
+        config = self.folder / "sshd_config"
         self.process = subprocess.Popen(
             [str(SSHD), "-D", "-e", "-f", str(config)],
             stdin=subprocess.DEVNULL,

@@ -75,6 +75,9 @@ def _launch(options: argparse.Namespace) -> int:
     from armada.launch.service import Caller, carry_out, launch_of
 
     experiment = _labelled(read_experiment(options), options)
+    if experiment.sweep is not None:
+        hint = f"armada sweep {options.experiment} launches all of its cells; --set sweep=null launches it without them"
+        raise UsageError(f"{experiment.name} has a `sweep`, so it is more than one run", hint=hint)
     context = Context()
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     with contextlib.ExitStack() as closing, contextlib.ExitStack() as choosing:

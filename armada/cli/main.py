@@ -28,6 +28,7 @@ COMMANDS = {
     "launch": ("launch", "prepare"),
     "resume": ("resume",),
     "merge": ("merge",),
+    "sweep": ("sweep",),
     "runs": ("ps",),
     "stop": ("stop",),
     "show": ("show",),
@@ -153,6 +154,10 @@ def run(arguments: Sequence[str]) -> int:
             plain = stream.isatty() and not ascii_text.is_utf8_terminal()
             stream.reconfigure(encoding="ascii" if plain else None, errors=ascii_text.ERRORS)
     try:
+        if list(arguments[:1]) == ["sweep"]:
+            from armada.cli.sweep import with_verb
+
+            arguments = with_verb(arguments)
         parser = build_parser(next(iter(arguments), None))
         options, left = parser.parse_known_args(arguments)
         if left:

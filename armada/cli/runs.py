@@ -39,6 +39,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="Show these columns: facts of runs, settings and metrics, such as id,state,lr,eval_loss,cost; or `default`",
     )
     ps.add_argument("--remember", action="store_true", help="Show these columns from now on, here and in the dashboard")
+    ps.add_argument(
+        "--unfold", action="store_true", help="List the runs of sweeps one by one, not a row for each sweep"
+    )
     ps.add_argument("--why", action="store_true", help="Show the evidence for each state")
     ps.add_argument("--json", action="store_true", help="Print a JSON list of objects")
     ps.set_defaults(handler=_ps)
@@ -99,13 +102,19 @@ def _ps(options: argparse.Namespace) -> int:
     if not recent:
         _say_none(len(found), wanted, archived)
         return 0
-    shown = recent[: options.limit]
-    _print_table(shown, columns, now, why=options.why)
+    single = options.unfold or options.why or columns is not None or wanted.expression is not None
+    groups = [[run] for run in recent] if single else _fold(recent)
+    shown_groups = groups[: options.limit]
+    shown = [run for group in shown_groups for run in group]
+    if columns is not None:
+        print(columns.draw(shown))
+    else:
+        _print_table(shown_groups, found, now, why=options.why)
     _say_launchers(context, shown)
     busy = {run.host for run in found if not run.ended}
     say_full_soon({name: forecast for name, forecast in disks.items() if name in busy}, now)
     _say_unfinished(context, now)
-    hidden = len(recent) - len(shown)
+    hidden = len(groups) - len(shown_groups)
     notes = [f"{hidden} more: --limit {options.limit} hides {'it' if hidden == 1 else 'them'}"] if hidden else []
     notes += [f"{len(found) - len(recent)} older: armada ps --all"] if len(recent) < len(found) else []
     notes += [f"{archived} archived: armada ps --archived"] if archived else []
@@ -132,18 +141,16 @@ def _observe(context: Context, wanted: RunFilter) -> None:
         sys.stderr.write(f"armada: {name}: {sanitize_line(why)}\n")
 
 
-def _print_table(shown: Sequence[Run], columns: ColumnTable | None, now: float, *, why: bool) -> None:
+def _print_table(groups: Sequence[Sequence[Run]], found: Sequence[Run], now: float, *, why: bool) -> None:
+    """Print a row for each run that stands alone, and one for each sweep."""
     from armada.cli.table import table
 
     if why:
-        print(table(("RUN", "HOST", "STATE", "SEEN", "BECAUSE"), [_evidence(run, now) for run in shown]))
+        print(table(("RUN", "HOST", "STATE", "SEEN", "BECAUSE"), [_evidence(run, now) for (run,) in groups]))
         return
-    if columns is not None:
-        print(columns.draw(shown))
-        return
-    labels = [run.labels_text for run in shown]
+    labels = [group[0].labels_text if len(group) == 1 else "" for group in groups]
     header: tuple[str, ...] = ("RUN", "HOST", "STATE", "STEP", "LOSS", "TOK/S", "HOME", "SEEN")
-    rows = [_row(run, now) for run in shown]
+    rows = [_row(group[0], now) if len(group) == 1 else _sweep_row(group, found, now) for group in groups]
     if any(labels):
         header, rows = (*header, "LABELS"), [(*row, label) for row, label in zip(rows, labels, strict=True)]
     print(table(header, rows))
@@ -190,6 +197,33 @@ def _row(run: Run, now: float) -> tuple[str, ...]:
     there = max(run.checkpoints_host, run.checkpoints_home)
     kept = f"{run.checkpoints_home} of {there}" if there else "—"
     return (run.run_id, run.host, condition(run), step, loss, speed, kept, seen(run, now))
+
+
+def _fold(found: Sequence[Run]) -> list[list[Run]]:
+    """Put the runs of each sweep together, where its newest one stands."""
+    groups: dict[str, list[Run]] = {}
+    for run in found:
+        groups.setdefault(f"sweep {run.sweep}" if run.sweep is not None else run.run_id, []).append(run)
+    return list(groups.values())
+
+
+def _sweep_row(cells: Sequence[Run], found: Sequence[Run], now: float) -> tuple[str, ...]:
+    """One row for a sweep: all of its runs count, also those that ended long ago."""
+    from armada.sweeps.counts import count_states, newest_runs
+
+    sweep = cells[0].sweep or ""
+    own = newest_runs(
+        sorted((run for run in found if run.sweep == sweep), key=lambda run: (run.cell or 0, run.created_at))
+    )
+    hosts = sorted({run.host for run in own})
+    where = ",".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")
+    kept, there = (
+        sum(run.checkpoints_home for run in own),
+        sum(max(run.checkpoints_host, run.checkpoints_home) for run in own),
+    )
+    oldest = min(own, key=lambda run: run.observed_at if run.observed_at is not None and not run.ended else now)
+    home = f"{kept} of {there}" if there else "—"
+    return (f"{sweep} ({len(own)} cells)", where, count_states(own), "—", "—", "—", home, seen(oldest, now))
 
 
 def _say_unfinished(context: Context, now: float) -> None:

@@ -41,9 +41,18 @@ RUN: Fields = {
     "total_steps": INT_, "loss": NUM_, "tokens_per_s": NUM_, "step_time_s": NUM_, "eta_s": NUM_, "created_at": NUM, "started_at": NUM_,
     "ended_at": NUM_, "observed_at": NUM_, "guessed_at": NUM_, "unreachable_since": NUM_, "unreachable_why": STR_,
     "log_size_bytes": INT, "unreadable": STR_, "unreadable_count": INT, "checkpoints_home": INT, "checkpoints_host": INT,
-    "loss_not_finite": STR_, "group": STR_, "tags": [STR], "note": STR_, "noted_at": NUM_, "starred_at": NUM_, "archived_at": NUM_,
+    "loss_not_finite": STR_, "group": STR_, "tags": [STR], "note": STR_, "noted_at": NUM_, "starred_at": NUM_, "archived_at": NUM_, "sweep": STR_, "cell": INT_,
 }  # fmt: skip
 """A run. Times are Unix seconds; what is not known is null."""
+
+_CELL: Fields = {
+    "cell": INT_, "label": STR, "values": OBJ, "run_id": STR, "host": STR, "state": STR, "reason": STR_, "step": INT_, "value": NUM_,
+    "value_step": INT_,
+}  # fmt: skip
+_SWEEP: Fields = {
+    **_FORMAT, "sweep": STR, "title": STR, "experiment": STR_, "state": STR, "why": STR_, "created_at": NUM, "metric": STR_,
+    "goal": STR, "cells": [_CELL],
+}  # fmt: skip
 
 _CHECKPOINT: Fields = {
     "run_id": STR, "digest": STR, "step": INT, "size_bytes": INT, "file_count": INT, "created_at": NUM_, "on_host": BOOL,
@@ -133,6 +142,14 @@ SHAPES: Fields = {
         **_FORMAT, "run_id": STR, "to": STR, "recorded": BOOL, "command": [STR], "not_reproduced": [STR],
         "plan_differs": "array | null", "plan_error": OBJ_,
     },
+    "sweep launch": {**_FORMAT, "sweep": STR, "taken": OBJ},
+    "sweep launch --dry-run": {**_FORMAT, "cells": [{"cell": INT, "label": STR, "values": OBJ, "host": STR}], "left_out": OBJ},
+    "sweep extend": {**_FORMAT, "sweep": STR, "taken": OBJ},
+    "sweep extend --dry-run": {**_FORMAT, "cells": [{"cell": INT, "label": STR, "values": OBJ, "host": STR}], "left_out": OBJ},
+    "sweep show": _SWEEP,
+    "sweep stop": _SWEEP,
+    "sweep retry": {**_FORMAT, "sweep": STR, "resumed": [STR], "left": OBJ},
+    "sweep best": {**_FORMAT, "sweep": STR, "metric": STR, "goal": STR, "cells": [_CELL]},
     "stop": RUN,
     f"stop{SEVERAL}": [_or_error(RUN)],
     "pull": _PULLED,

@@ -77,6 +77,10 @@ def _show(options: argparse.Namespace) -> int:
     if container := mapping(spec.get("container")):
         image = container.get("digest") or container.get("image")
         print(f"  container  {sanitize_line(image, 400)} ({sanitize_line(container.get('tool'), 20)})")
+    if run.sweep is not None:
+        label = sanitize_line(mapping(spec.get("sweep")).get("label"), 200)
+        waits = "; it waits for its turn" if run.state == "submitted" else ""
+        print(f"  sweep      {run.sweep}, cell {run.cell} ({label}){waits}")
     argv = mapping(spec.get("job")).get("argv")  # a model would cost 0.15 s
     print("  command    " + sanitize_line(" ".join(map(str, argv)) if isinstance(argv, list) else "", 400))
     return 0

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from armada.config.hosts import load_hosts
 from armada.errors import ArmadaError, HostUnreachable, UnexpectedAnswer
 from armada.foundation.backoff import Backoff, jitter_roll
 from armada.foundation.sanitize import sanitize_line
@@ -20,6 +21,7 @@ from armada.rpc.session import HostSession
 from armada.store import hosts as host_records
 from armada.store import running_operations, runs, telemetry
 from armada.store.database import Database
+from armada.sweeps.tending import Tending
 from armada.sync.schedule.disk_forecast import note_forecast
 from armada.units import span
 
@@ -97,11 +99,15 @@ class Watcher:
         self._queue: ClusterQueue | None = None
         self._queue_look: threading.Thread | None = None
         self._retries = Retries(self._session)
+        self._tending = Tending(self._session, self._prices)
         board.add(host.name)
         self._thread = threading.Thread(target=self._work, name=f"watch {host.name}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def _prices(self) -> dict[str, float | None]:
+        return {name: host.price_per_hour for name, host in load_hosts(self._home).items()}
 
     def wake(self) -> None:
         """Check again now, because something was launched or the machine slept."""
@@ -136,6 +142,7 @@ class Watcher:
             self._ask(database, active)
             if self._retries.look(database, self._now()):
                 active = watchable(database, name)
+            self._tending.look(database, self._now())
         except ArmadaError as error:
             wait_s = self._failed(database, error.message)
         except Exception as error:

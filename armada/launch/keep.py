@@ -52,6 +52,12 @@ def keep_packages(home: HomePaths, run_id: str, packages: str | None) -> None:
         write_record(home, run_id, dataclasses.replace(record, environment=environment))
 
 
+def share_packages(home: HomePaths, source: str, run_id: str) -> None:
+    """Add to the record of a launch what is installed in its environment, which another run has too."""
+    record = read_record(home, source)
+    keep_packages(home, run_id, record.environment.installed if record and record.environment else None)
+
+
 def record_of(plan: Plan) -> LaunchRecord:
     """Return what is recorded of a plan."""
     code = PurePosixPath(plan.spec.job.code).name if plan.spec.job.code is not None else None

@@ -62,7 +62,8 @@ def launch_key(
     experiment: Experiment, host: str, profile: str | None, name: str | None, *, only_prepare: bool = False
 ) -> str:
     """Hash the properties that make two launches the same."""
-    asked = [experiment.model_dump(mode="json", exclude=set(labels.KEYS)), host, profile, name or experiment.name]
+    settings = experiment.model_dump(mode="json", exclude={*labels.KEYS, "sweep"})
+    asked = [settings, host, profile, name or experiment.name]
     asked += ["prepare"] if only_prepare else []
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from armada.foundation.progress import Progress
     from armada.launch.plans.plan import Plan
+    from armada.paths import HomePaths
     from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
@@ -69,7 +70,7 @@ def start(
             it (`armada ps`) finds out.
     """
     refuse_failures(plan.checks, plan.host.name)
-    plan = dataclasses.replace(plan, spec=plan.spec.model_copy(update={"home": _home(session)}))
+    plan = dataclasses.replace(plan, spec=plan.spec.model_copy(update={"home": asking_home(session)}))
     if again:
         runs.set_spec(database, plan.run_id, plan.spec.as_json())
         runs.set_state(database, plan.run_id, "preparing", reason="launched_again")
@@ -85,12 +86,10 @@ def start(
         )
     runs.set_root(database, plan.run_id, plan.facts.root_id)
     keep_launch(database, session.home, plan, progress)
-    _label(database, session, plan)
+    record_labels(database, session.home, plan)
     try:
         with exclusive_lock(lock, f"launch of {plan.run_id}", lambda who: progress.stage("waiting", who)):
-            _provision(database, session, plan, progress, source)
-            plan = _fetch_files(database, session, plan, progress)
-            plan = _have_image(database, session, plan, progress)
+            plan = provision_plan(database, session, plan, progress, source)
     except ArmadaError as error:
         runs.set_state(database, plan.run_id, "failed", reason="provision_failed", message=error.message)
         raise
@@ -102,13 +101,30 @@ def start(
     return runs.find(database, plan.run_id)
 
 
-def _label(database: Database, session: HostSession, plan: Plan) -> None:
+def record_labels(database: Database, home: HomePaths, plan: Plan) -> None:
     """Record the group and the tags of the experiment; they stay at home."""
     group, tags = plan.experiment.group, plan.experiment.tags
     if group is not None:
         labels.set_group(database, plan.run_id, group)
     if group is not None or tags:
-        labels.keep(session.home, labels.change_tags(database, plan.run_id, add=tags))
+        labels.keep(home, labels.change_tags(database, plan.run_id, add=tags))
+
+
+def provision_plan(
+    database: Database, session: HostSession, plan: Plan, progress: Progress, source: HostSession | None
+) -> Plan:
+    """Put on the host what a recorded run needs. Starts nothing.
+
+    Returns:
+        The plan, with what is known only now; it is recorded.
+
+    Raises:
+        ProvisionFailed: The host cannot have it.
+        HostUnreachable: The host does not answer.
+    """
+    _provision(database, session, plan, progress, source)
+    plan = _fetch_files(database, session, plan, progress)
+    return _have_image(database, session, plan, progress)
 
 
 def _provision(
@@ -200,7 +216,7 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
         files=plan.files,
         secrets=secrets,
         submission=SUBMISSION,
-        home=_home(session),
+        home=asking_home(session),
     )
     try:
         # A batch system's controller may be slow, but does answer.
@@ -232,7 +248,8 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
     runs.set_state(database, plan.run_id, "submitted")
 
 
-def _home(session: HostSession) -> AskingHome:
+def asking_home(session: HostSession) -> AskingHome:
+    """Return the home that a request comes from."""
     return AskingHome(**own(session.home).as_json())
 
 

@@ -138,6 +138,13 @@ class RecordedExperiment(Message):
     data: Unsaid[RecordedData] = None
 
 
+class RecordedSweep(Message):
+    """The sweep that a run is a cell of."""
+
+    label: Unsaid[Text] = None
+    values: Unsaid[dict[str, object]] = None
+
+
 class RecordedSpec(Message):
     """The recorded plan of a run. `watch` is None if the job announces its checkpoints itself."""
 
@@ -151,6 +158,7 @@ class RecordedSpec(Message):
     watch: Unsaid[dict[str, object]] = None
     sync: Unsaid[dict[str, object]] = None
     experiment: Unsaid[RecordedExperiment] = None
+    sweep: Unsaid[RecordedSweep] = None
 
 
 def recorded_facts(stored: object) -> RecordedFacts:

@@ -26,6 +26,7 @@ from armada.protocol import (
     scheduler,
     sources,
     spec,
+    sweeps,
     sync,
 )
 from armada.protocol.message import MayMiss, Message, Request
@@ -100,6 +101,7 @@ _FAMILIES = (
     scheduler,
     sources,
     spec,
+    sweeps,
     sync,
 )
 

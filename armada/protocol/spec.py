@@ -249,6 +249,18 @@ _PAYLOADS_OWN = WithJsonSchema(
 )
 
 
+class SweepSection(Message):
+    """The sweep that a run belongs to. Only home reads it.
+
+    `cell`: the run's number in the sweep, from 1. `values`: what differs between the cells.
+    """
+
+    id: RunId
+    cell: Positive
+    label: Text
+    values: dict[str, object]
+
+
 class Spec(Message):
     """A run's plan.
 
@@ -260,6 +272,7 @@ class Spec(Message):
         sync: The experiment's `sync`; only home reads it.
         experiment: The experiment as the user wrote it.
         home: The home that launched it.
+        sweep: The sweep that the run is a cell of.
     """
 
     format: Literal[1]
@@ -285,6 +298,7 @@ class Spec(Message):
     project: Annotated[ProjectSpec | None, MAY_MISS] = None
     launch_key: Annotated[Text | None, MAY_MISS] = None
     home: Annotated[AskingHome | None, MAY_MISS] = None
+    sweep: Annotated[SweepSection | None, MAY_MISS] = None
 
     def as_json(self) -> dict[str, object]:
         """Return the plan as spec.json contains it: the given fields in their order."""

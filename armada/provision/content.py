@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import stat
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +17,8 @@ from armada.protocol.content import CheckContent, ContentPlace, Mode, PublishCon
 from armada.rpc.client import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from io import BufferedReader
 
     from armada.foundation.progress import TransferProgress
     from armada.rpc.session import HostSession
@@ -68,12 +71,37 @@ def take_stock(kind: Kind, source: Path, files: Iterable[str]) -> Content:
                 found = os.fstat(stream.fileno())
                 if not stat.S_ISREG(found.st_mode):
                     raise ProvisionFailed(f"{path} is not a regular file", hint="only regular files can be sent")
-                sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+                sha256 = _hash(stream, found)
         except OSError as error:
             raise ProvisionFailed(f"{path} cannot be read: {error.strerror}") from error
         manifest.append((name, found.st_size, sha256, 0o755 if found.st_mode & 0o100 else 0o644))
     canonical = json.dumps(manifest, separators=(",", ":"), ensure_ascii=True)
     return Content(kind, source, tuple(manifest), hashlib.sha256(canonical.encode()).hexdigest())
+
+
+_hashed: ContextVar[dict[tuple[int, ...], str] | None] = ContextVar("hashed", default=None)
+"""SHA-256 of files that were read already, by what changes when a file changes."""
+
+
+@contextlib.contextmanager
+def hashing_once() -> Iterator[None]:
+    """Read each file once inside the block, as long as it does not change: the cells of a sweep share data and models."""
+    before = _hashed.get()
+    token = _hashed.set({} if before is None else before)
+    try:
+        yield
+    finally:
+        _hashed.reset(token)
+
+
+def _hash(stream: BufferedReader, found: os.stat_result) -> str:
+    known = _hashed.get()
+    if known is None:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+    key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    if key not in known:
+        known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return known[key]
 
 
 def find(session: HostSession, content: Content) -> ContentPlace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 import weakref
@@ -70,6 +71,7 @@ class HostSession:
         self.outage = Outage(host.name)
         """What to tell the user while the link is down; transfers over this session report here too."""
         self._when_connected: list[Callable[[], None]] = []
+        self._remembered: dict[str, Any] | None = None
         self.without_rsync: str | None = None
         """Why rsync cannot be used with the host; None unless that has failed."""
 
@@ -111,10 +113,16 @@ class HostSession:
             ArmadaError: The agent answered with an error.
         """
         asked: Call[M] = _as_call(request, params, timeout_s)
+        memory = self._remembered
+        key = _identity(asked) if memory is not None else ""
+        if memory is not None and key in memory:
+            return parse_answer(asked.answer, memory[key], asked.method, self.host.name)
         with self._heard_if_controller_is_slow((asked.method,)):
             answer = self.persist(
                 lambda: self._open().call(asked.method, asked.params, timeout_s=timeout_s, on_progress=on_progress)
             )
+        if memory is not None:
+            memory[key] = answer
         return parse_answer(asked.answer, answer, asked.method, self.host.name)
 
     def call_all(self, questions: Sequence[Call[Any]]) -> list[Any]:
@@ -123,8 +131,27 @@ class HostSession:
         Raises:
             HostUnreachable: No answer within the session's patience.
         """
+        memory = self._remembered
+        if memory is None:
+            return self._call_all(questions)
+        known = {key: each for each in questions if (key := _identity(each, parsed=True)) not in memory}
+        if known:
+            memory.update(zip(known, self._call_all(list(known.values())), strict=True))
+        return [memory[_identity(each, parsed=True)] for each in questions]
+
+    def _call_all(self, questions: Sequence[Call[Any]]) -> list[Any]:
         with self._heard_if_controller_is_slow([question.method for question in questions]):
             return self.persist(lambda: self._open().call_all(questions))
+
+    @contextlib.contextmanager
+    def remembering(self) -> Iterator[None]:
+        """Answer equal questions inside the block from memory. Only for blocks in which the host's answers do not change."""
+        before = self._remembered
+        self._remembered = {} if before is None else before
+        try:
+            yield
+        finally:
+            self._remembered = before
 
     @overload
     def begin(self, request: Request[M], /, *, timeout_s: float = 30.0) -> Callable[[], M]: ...
@@ -375,6 +402,10 @@ class HostSession:
         if self._transport is not None:
             self._transport.close()
             self._transport = None
+
+
+def _identity(call: Call[Any], *, parsed: bool = False) -> str:
+    return json.dumps([call.method, call.params, parsed], sort_keys=True)
 
 
 def _as_call(request: Request[M] | str, params: Mapping[str, object] | None, timeout_s: float) -> Call[M]:

@@ -170,6 +170,16 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE runs ADD COLUMN starred_at REAL;
     ALTER TABLE runs ADD COLUMN archived_at REAL
     """,
+    # Sweeps: what was asked for, and which runs are their cells.
+    """
+    CREATE TABLE sweeps (
+        name TEXT PRIMARY KEY, title TEXT NOT NULL, experiment TEXT, launch_key TEXT, settings TEXT NOT NULL,
+        state TEXT NOT NULL, why TEXT, created_at REAL NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    ALTER TABLE runs ADD COLUMN sweep TEXT;
+    ALTER TABLE runs ADD COLUMN cell INTEGER;
+    CREATE INDEX runs_by_sweep ON runs (sweep, cell) WHERE sweep IS NOT NULL
+    """,
 )
 
 

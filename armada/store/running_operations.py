@@ -148,8 +148,10 @@ def is_alive(found: Operation) -> bool:
 
 
 def being_launched(database: Database) -> set[str | None]:
-    """Return the ids of runs that a living launch is submitting. Their host may not know of them yet."""
-    return {each.run_id for each in records.running(database) if is_alive(each)}
+    """Return the ids of runs that a living launch is submitting, and names of sweeps. Their host may not know of them yet."""
+    found = {each.run_id for each in records.running(database) if is_alive(each)}
+    cells = "SELECT run_id FROM runs WHERE sweep = ?"
+    return found | {row["run_id"] for each in found for row in database.connection.execute(cells, (each,))}
 
 
 def broken(database: Database) -> list[Operation]:

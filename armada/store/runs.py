@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from armada.errors import NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
+from armada.paths import RUN_ID
 from armada.verdicts.guesses import GUESSES, is_guess, is_waited_for
 from armada.verdicts.states import ENDED, STATES, Verdict
 
@@ -69,6 +70,8 @@ class Run:
     noted_at: float | None = None
     starred_at: float | None = None
     archived_at: float | None = None
+    sweep: str | None = None
+    cell: int | None = None
     guessed_at: float | None = None
     checkpoints_home: int = 0
     checkpoints_host: int = 0
@@ -147,16 +150,37 @@ def read_tags(stored: str) -> tuple[str, ...]:
 
 
 def insert(
-    database: Database, *, run_id: str, name: str, host: str, task: str, experiment: str | None, spec: dict[str, Any]
+    database: Database,
+    *,
+    run_id: str,
+    name: str,
+    host: str,
+    task: str,
+    experiment: str | None,
+    spec: dict[str, Any],
+    root_id: str | None = None,
 ) -> None:
     """Record a run before anything of it exists elsewhere."""
     now = time.time()
     with database.transaction() as connection:
         connection.execute(
-            "INSERT INTO runs (run_id, name, host, task, experiment, spec, state, created_at) VALUES (?, ?, ?, ?, ?, ?, 'preparing', ?)",
-            (run_id, name, host, task, experiment, json.dumps(spec), now),
+            """INSERT INTO runs (run_id, name, host, task, experiment, spec, root_id, sweep, cell, state, created_at)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'preparing', ?)""",
+            (run_id, name, host, task, experiment, json.dumps(spec), root_id, *_cell(spec), now),
         )
         connection.execute("INSERT INTO transitions VALUES (?, ?, 'preparing', NULL, NULL)", (run_id, now))
+
+
+def _cell(spec: dict[str, Any]) -> tuple[str | None, int | None]:
+    """Return the sweep that a plan names, and the number of its cell; a plan may come from a host."""
+    told = spec.get("sweep")
+    if not isinstance(told, dict):
+        return None, None
+    sweep, cell = told.get("id"), told.get("cell")
+    is_right = isinstance(sweep, str) and RUN_ID.fullmatch(sweep) is not None
+    if not is_right or not isinstance(cell, int) or isinstance(cell, bool) or not 0 < cell < 2**31:
+        return None, None
+    return sweep, cell
 
 
 def adopt(
@@ -179,10 +203,11 @@ def adopt(
         if old is not None and (old["host"] != NO_HOST or host == NO_HOST):
             return False
         connection.execute(
-            """INSERT INTO runs (run_id, name, host, task, spec, state, because, created_at) VALUES (?, ?, ?, ?, ?, 'unknown', ?, ?)
+            """INSERT INTO runs (run_id, name, host, task, spec, state, because, created_at, sweep, cell)
+               VALUES (?, ?, ?, ?, ?, 'unknown', ?, ?, ?, ?)
                ON CONFLICT (run_id) DO UPDATE SET name = excluded.name, host = excluded.host, task = excluded.task,
-               spec = excluded.spec, created_at = excluded.created_at""",
-            (run_id, name, host, task, json.dumps(spec), "it was found by armada recover", created_at),
+               spec = excluded.spec, created_at = excluded.created_at, sweep = excluded.sweep, cell = excluded.cell""",
+            (run_id, name, host, task, json.dumps(spec), "it was found by armada recover", created_at, *_cell(spec)),
         )
         return True
 
@@ -266,6 +291,12 @@ def setting(database: Database, run_id: str, name: str) -> Any:
     query = "SELECT json_extract(spec, '$.experiment.' || ?) AS value FROM runs WHERE run_id = ?"
     row = database.connection.execute(query, (name, run_id)).fetchone()
     return row["value"] if row is not None else None
+
+
+def of_sweep(database: Database, sweep: str) -> list[Run]:
+    """Return the runs of a sweep by the number of their cell; a cell that moved to another host has several, the newest last."""
+    query = f"{_SELECT} WHERE r.sweep = ? ORDER BY r.cell, r.created_at, r.run_id"
+    return [_run(row) for row in database.connection.execute(query, (sweep,))]
 
 
 def failed_with(database: Database, host: str, reasons: Sequence[str], *, since: float) -> list[Run]:

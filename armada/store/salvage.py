@@ -24,10 +24,16 @@ if TYPE_CHECKING:
 # home.
 _TABLES = (
     *("runs", "hosts", "transitions", "events", "series", "points", "checkpoints", "run_sync", "telemetry"),
-    *("operations", "notifications"),
+    *("operations", "notifications", "sweeps"),
 )
 _OF_RUNS = ("transitions", "events", "series", "checkpoints", "run_sync")
-_JSON = {"runs": ("spec", "gpus", "tags"), "hosts": ("facts", "forecast"), "operations": ("argv",), "events": ("data",)}
+_JSON = {
+    "runs": ("spec", "gpus", "tags"),
+    "hosts": ("facts", "forecast"),
+    "operations": ("argv",),
+    "events": ("data",),
+    "sweeps": ("settings",),
+}
 
 
 def salvage(source: Path, target: Database) -> dict[str, int]:

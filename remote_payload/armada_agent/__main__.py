@@ -8,6 +8,8 @@ from typing import List
 def main() -> int:
     if sys.argv[1:2] == ["contain"]:
         return _contain(sys.argv[2:])
+    if sys.argv[1:2] == ["dispatch"]:
+        return _dispatch(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="armada-agent")
     commands = parser.add_subparsers(dest="command")
     for name, purpose in (
@@ -45,6 +47,17 @@ def main() -> int:
     else:
         from armada_agent.supervisor.cleanup import clear as begin
     return begin(given.root, given.run, given.submission)
+
+
+def _dispatch(words: List[str]) -> int:
+    """Start the cells of a sweep one after the other."""
+    from armada_agent.runs.dispatcher import dispatch
+
+    parser = argparse.ArgumentParser(prog="armada-agent dispatch", description="start the cells of a sweep")
+    for name in ("root", "sweep"):
+        parser.add_argument("--" + name, required=True)
+    given = parser.parse_args(words)
+    return dispatch(given.root, given.sweep)
 
 
 def _contain(words: List[str]) -> int:

@@ -104,6 +104,19 @@ class RunPaths:
             raise AgentError("not_found", "no run %s under %s" % (self.run_id, self.root))
 
 
+class SweepPaths:
+    """The paths of one sweep's files: which runs are its cells on this host."""
+
+    def __init__(self, root: str, sweep: object) -> None:
+        self.root = root
+        self.sweep = checked_run_id(sweep)
+        self.folder = os.path.join(root, "sweeps", self.sweep)
+        self.cells = os.path.join(self.folder, "cells.json")
+        self.log = os.path.join(self.folder, "dispatcher.log")
+        self.edit_lock = os.path.join(self.folder, ".edit.lock")
+        self.dispatcher_lock = os.path.join(self.folder, ".dispatcher.lock")
+
+
 def locks_folder(root: str) -> str:
     return os.path.join(root, "locks")
 

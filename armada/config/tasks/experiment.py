@@ -26,6 +26,7 @@ from armada.config.settings import (
     problem,
     shaped,
 )
+from armada.config.sweep import Sweep
 from armada.config.sync import SyncSettings
 from armada.config.tasks.job_environment import EnvironmentChoice, JobEnvironment
 from armada.config.tasks.registry import tasks_with
@@ -141,6 +142,8 @@ class Experiment(Settings):
     """Group of runs that the run is listed with, such as a sweep. Home alone knows it; it changes nothing of the run."""
     tags: Annotated[tuple[TagName, ...], Field(strict=False, max_length=MOST_TAGS)] = ()
     """Words to find the run by: `[arc, baseline]`. Home alone knows them; they change nothing of the run."""
+    sweep: Sweep | None = None
+    """Settings that `armada sweep` varies; each combination is a run of its own."""
     origin: Path | None = Field(default=None, exclude=True, repr=False)
     places: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
     """`file:line` (or the override) of every key that was written."""

@@ -41,7 +41,10 @@ class SftTask(Task[Sft]):
     @cached_property
     def data(self) -> DataFacts:
         """Its files of data, read through once."""
-        return check_data(self.settings.data)
+        known, key = self.order.data, self.settings.data.model_dump_json()
+        if key not in known:
+            known[key] = check_data(self.settings.data)
+        return known[key]
 
     @cached_property
     def sent_data(self) -> dict[Path, Content]:

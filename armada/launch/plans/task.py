@@ -24,11 +24,13 @@ from armada.provision.existing import ExistingEnvironment, examine_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from armada.config.hosts import Host
     from armada.config.profiles import Profile
     from armada.launch.checks.subject import Trained
     from armada.launch.training.batch import Batch
+    from armada.launch.training.dataset import DataFacts
     from armada.paths import HomePaths, HostPaths
     from armada.protocol.facts import Facts
     from armada.protocol.spec import JobLink, MergeSection, TrainingSection
@@ -53,6 +55,8 @@ class Order:
         database: The store, which knows earlier runs.
         profile: Its name, instead of the host's own.
         name: Instead of the experiment's.
+        snapshots: Of folders of code, by their path: the cells of a sweep share them.
+        data: What was found in data, by the settings of it, for the same reason.
     """
 
     session: HostSession
@@ -60,6 +64,8 @@ class Order:
     database: Database
     profile: str | None = None
     name: str | None = None
+    snapshots: dict[Path, Snapshot] = field(default_factory=dict)
+    data: dict[str, DataFacts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +202,10 @@ class Task(ABC, Generic[S]):
         """
         if self.settings.code is None:
             return None
-        home = self.order.home
-        return take_snapshot(self.settings.code, without=(home.config, home.state))
+        home, known = self.order.home, self.order.snapshots
+        if self.settings.code not in known:
+            known[self.settings.code] = take_snapshot(self.settings.code, without=(home.config, home.state))
+        return known[self.settings.code]
 
     @property
     def profile_name(self) -> str | None:
@@ -297,7 +305,7 @@ class Task(ABC, Generic[S]):
 
     def recorded(self) -> dict[str, object]:
         """spec["experiment"]: the experiment as written."""
-        recorded: dict[str, object] = json.loads(self.settings.model_dump_json(exclude=set(labels.KEYS)))
+        recorded: dict[str, object] = json.loads(self.settings.model_dump_json(exclude={*labels.KEYS, "sweep"}))
         return recorded
 
     @abstractmethod

@@ -62,6 +62,11 @@ def pick_base(environment: Mapping[str, str]) -> Dict[str, str]:
     return {name: value for name, value in environment.items() if is_base(name)}
 
 
+def new_base() -> Dict[str, str]:
+    """Return the base for a run that has none on record."""
+    return dict(login_variables(os.path.expanduser("~")), **pick_base(os.environ))
+
+
 def left_out(environment: Mapping[str, str], exported: Mapping[str, str]) -> List[str]:
     """Return the names, never the values, of variables that a training may want and sees only if its plan names them.
 
@@ -95,7 +100,7 @@ def of_run(paths: RunPaths, exported: Mapping[str, str]) -> Dict[str, str]:
     """
     environment = _recorded(paths)
     if environment is None:
-        environment = dict(login_variables(os.path.expanduser("~")), **pick_base(os.environ))
+        environment = new_base()
         files.write_json(paths.variables, {"variables": environment})
     path = join_paths(exported.get("PATH", ""), environment["PATH"])
     environment = dict(environment, **exported)

@@ -28,6 +28,8 @@ METHODS = {
     "run.remove": "runs.folders:remove",
     "run.submit": "runs.submissions:submit",
     "run.stop": "runs.submissions:stop",
+    "sweep.start": "runs.sweeps:start",
+    "sweep.tend": "runs.sweeps:tend",
     "run.explain": "runs.submissions:explain",
     "run.quota": "engines.allowance:describe",
     "scheduler.check": "runs.submissions:check",

@@ -42,7 +42,7 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     number = parameters.integer(params, "submission", least=1)
     secrets = parameters.texts(params, "secrets") if number > 1 else {}
     job_variables.check_names(secrets)
-    _require_linux()
+    require_linux()
     paths.require()
     with files.locked(paths.submit_lock) as lock:
         job = _job(paths, number)
@@ -67,6 +67,45 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         return {"outcome": "started", "job": _await_job(paths, number)}
 
 
+def claim_first(paths: RunPaths) -> str:
+    """Claim a run's first submission durably and start nothing: the dispatcher of its sweep starts it.
+
+    Returns:
+        `claimed`; `already`, if an earlier request did so; `cancelled`, if a stop of the run was requested before.
+
+    Raises:
+        AgentError: `not_found`.
+    """
+    paths.require()
+    with files.locked(paths.submit_lock):
+        if newest(paths.submissions()) is not None and os.path.exists(paths.submission(1, "claim.json")):
+            return "already"
+        stop_request = read_stop_request(paths)
+        if stop_request is not None and concerns(stop_request, 1):
+            return "cancelled"
+        _claim(paths, 1)
+        return "claimed"
+
+
+def conclude_unstarted(paths: RunPaths, submission: int, reason: str, message: str) -> bool:
+    """Write that a claimed submission failed before it started, unless a supervisor has it.
+
+    Returns:
+        Whether nothing can start it any more.
+    """
+    taken = {
+        "submission": submission,
+        "scheduler": "direct",
+        "supervisor": process_identity.identify(),
+        "guardian": None,
+        "time": time.time(),
+    }
+    if not files.link_json(paths.submission(submission, "job.json"), taken):
+        return False
+    _end_unstarted(paths, submission, "failed", reason, message)
+    return True
+
+
 def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Request a run's stop. Its supervisor carries it out or, if that has died, a process that is started here.
 
@@ -81,7 +120,7 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """
     paths = RunPaths(call.root, params.get("run_id"))
     grace_s = parameters.seconds(params, "grace_s")
-    _require_linux()
+    require_linux()
     is_mounted = params.get("root") is not None and params["root"] == roots.identify(call.root)
     if is_mounted and is_gone(paths) and leftover_processes.find(paths):
         leftover_processes.start_ending(call.session.agent_path, paths, grace_s)
@@ -287,7 +326,7 @@ def _require_secrets(paths: RunPaths) -> None:
         raise AgentError("conflict", message, "armada resume %s sends them again" % paths.run_id)
 
 
-def _require_linux() -> None:
+def require_linux() -> None:
     if not os.path.isdir("/proc/self"):
         raise AgentError("unsupported", "runs need Linux, because armada finds their processes in /proc")
 
@@ -338,11 +377,16 @@ def _await_job(paths: RunPaths, number: int) -> Dict[str, Any]:
 
 
 def _cancel_unstarted(paths: RunPaths, submission: int) -> Dict[str, Any]:
+    _end_unstarted(paths, submission, "cancelled", "killed_by_user", "cancelled before it started")
+    return {"outcome": "cancelled_before_start"}
+
+
+def _end_unstarted(paths: RunPaths, submission: int, word: str, reason: str, message: str) -> None:
     now = time.time()
     state = {
-        "state": "cancelled",
-        "reason": "killed_by_user",
-        "message": "cancelled before it started",
+        "state": word,
+        "reason": reason,
+        "message": message,
         "submission": submission,
         "attempt": 0,
         "gpus": [],
@@ -355,4 +399,3 @@ def _cancel_unstarted(paths: RunPaths, submission: int) -> Dict[str, Any]:
     }
     files.write_json(paths.state, state)
     files.remove(paths.secrets)
-    return {"outcome": "cancelled_before_start"}

@@ -12,10 +12,11 @@ from armada_agent.host import roots
 from armada_agent.host.processes import Process, scan
 from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths, list_folder
+from armada_agent.runs import dispatcher
 from armada_agent.runs.folders import list_runs
 from armada_agent.runs.observation import Evidence
 
-OURS = ("runs", "envs", "code", "data", "models", "prepared", "schedulers", "tools", "locks", "agent")
+OURS = ("sweeps", "runs", "envs", "code", "data", "models", "prepared", "schedulers", "tools", "locks", "agent")
 """The names that armada creates below its root, in the order of deletion. Other names belong to the user."""
 
 
@@ -51,6 +52,7 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     asker = homes.read_asker(params)
     table = scan()
     alive = [paths.run_id for paths in _all_runs(call) if _is_alive(Evidence(paths, table))]
+    alive += dispatcher.find_alive(call.root)
     if alive:
         raise AgentError("conflict", "%s is still alive" % ", ".join(alive[:5]), "stop it first")
     lacking = [words for paths in _all_runs(call) for words in homes.find_lacking(paths, asker).values()]
@@ -87,7 +89,9 @@ def _all_runs(call: Call) -> List[RunPaths]:
 def _may_live(paths: RunPaths, table: List[Process]) -> bool:
     """Return whether a run may need its secrets. A run with unreadable records may; that does not protect other runs' secrets."""
     try:
-        return _is_alive(Evidence(paths, table))
+        evidence = Evidence(paths, table)
+        waits = evidence.claimed and evidence.job is None and not evidence.has_ended
+        return waits or _is_alive(evidence)
     except (OSError, AgentError):
         return True
 

@@ -1,0 +1,271 @@
+"""`armada sweep show`, `best`, `stop` and `retry`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from armada.cli.printing import print_json
+from armada.cli.runs import condition, seen
+from armada.cli.table import table
+from armada.errors import ArmadaError, NotFound, UsageError
+from armada.foundation.sanitize import sanitize_line
+from armada.store import runs, sweeps
+from armada.sweeps.counts import count_states, newest_runs
+from armada.sweeps.rules import settings_of
+from armada.sweeps.standing import cells_of, cost_so_far, metric_names, ranked
+from armada.units import counted
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from armada.cli.context import Context
+    from armada.cli.progress import Reporter
+    from armada.store.runs import Run
+    from armada.store.sweeps import SweepRecord
+    from armada.sweeps.standing import CellStanding
+
+
+def show(context: Context, options: argparse.Namespace) -> int:
+    """Print the cells of a sweep, after asking their hosts."""
+    record = sweeps.find(context.database, options.sweep)
+    if not (options.cached or context.is_read_only):
+        _observe(context, record.name)
+        _tend(context, record.name)
+        record = sweeps.find(context.database, record.name)
+    settings = settings_of(record)
+    cells = cells_of(context.database, record.name, settings.metric, settings.goal)
+    if options.json:
+        print_json(_summary(record, cells))
+        return 0
+    _print_head(context, record, cells)
+    now = time.time()
+    metric = settings.metric
+    header = ("CELL", "RUN", "HOST", "STATE", "STEP", *([metric.upper()] if metric else []), "VALUES", "SEEN")
+    rows = [
+        (
+            str(cell.run.cell),
+            cell.run.run_id,
+            cell.run.host,
+            condition(cell.run),
+            "—" if cell.run.step is None else str(cell.run.step),
+            *([_figure(cell)] if metric else []),
+            cell.label,
+            seen(cell.run, now),
+        )
+        for cell in cells
+    ]
+    print(table(header, rows))
+    if metric and cells and all(cell.run.ended for cell in cells) and not ranked(cells, settings.goal):
+        print(f"⚠ no cell recorded {metric}{_known_metrics(context, cells)}")
+    return 0
+
+
+def best(context: Context, options: argparse.Namespace) -> int:
+    """Print the cells of a sweep, the best first.
+
+    Raises:
+        UsageError: It is not known what to compare by.
+        NotFound: No cell has the metric.
+    """
+    record = sweeps.find(context.database, options.sweep)
+    if not (options.cached or context.is_read_only):
+        _observe(context, record.name)
+    settings = settings_of(record)
+    metric, goal = options.metric or settings.metric, options.goal or settings.goal
+    if metric is None:
+        everything = cells_of(context.database, record.name)
+        raise UsageError(
+            f"{record.name} has no `metric` to compare by{_known_metrics(context, everything)}",
+            hint="--metric eval_loss",
+        )
+    cells = cells_of(context.database, record.name, metric, goal)
+    order = ranked(cells, goal)
+    if not order:
+        left = [cell for cell in cells if not cell.run.ended]
+        later = f"; {counted(len(left), 'cell')} may still record it" if left else ""
+        message = f"no cell of {record.name} has recorded {metric} yet{later}{_known_metrics(context, cells)}"
+        raise NotFound(message, hint=f"armada sweep show {record.name}")
+    if options.json:
+        print_json({"sweep": record.name, "metric": metric, "goal": goal, "cells": list(map(_cell, order))})
+        return 0
+    rows = [
+        (str(cell.run.cell), _figure(cell), str(cell.step), cell.run.run_id, condition(cell.run), cell.label)
+        for cell in order
+    ]
+    print(table(("CELL", metric.upper(), "AT STEP", "RUN", "STATE", "VALUES"), rows))
+    missing = len(cells) - len(order)
+    if missing:
+        print(f"({counted(missing, 'cell')} without {metric})")
+    return 0
+
+
+def stop(context: Context, options: argparse.Namespace) -> int:
+    """Stop all cells of a sweep that have not ended.
+
+    Raises:
+        ArmadaError: A host could not be told, or cells did not end; cells of the other hosts are stopped all the same.
+    """
+    from armada.cli.progress import Reporter
+
+    record = sweeps.find(context.database, options.sweep)
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    by_host: dict[str, list[Run]] = {}
+    for run in runs.of_sweep(context.database, record.name):
+        if not run.ended:
+            by_host.setdefault(run.host, []).append(run)
+    # First of all: nothing of it is handed over or started by the daemon from now on.
+    sweeps.set_state(context.database, record.name, "stopped", "it was told to stop")
+    errors: list[ArmadaError] = []
+    for host, theirs in by_host.items():
+        try:
+            _stop_on(context, host, theirs, options, reporter)
+        except ArmadaError as error:
+            errors.append(error)
+            reporter.stage(host, f"⚠ {sanitize_line(error.message)}")
+    found = newest_runs(runs.of_sweep(context.database, record.name))
+    if options.json and not errors:
+        record = sweeps.find(context.database, record.name)
+        print_json(_summary(record, cells_of(context.database, record.name)))
+    elif not options.json:
+        reporter.line(f"{record.name}: {count_states(found)}")
+    if errors:
+        errors[0].hint = errors[0].hint or f"armada sweep stop {record.name} tells them again"
+        raise errors[0]
+    return 0
+
+
+def retry(context: Context, options: argparse.Namespace) -> int:
+    """Resume the failed cells of a sweep that are worth it.
+
+    Raises:
+        ArmadaError: A host did not answer; cells of the other hosts are resumed all the same.
+    """
+    from armada.cli.daemon import start_for_launch
+    from armada.cli.progress import Reporter
+    from armada.launch.plans.task import Order
+    from armada.launch.service import Caller
+    from armada.sweeps.retrying import Retried, retry_cells
+
+    record = sweeps.find(context.database, options.sweep)
+    reporter = Reporter(sys.stderr if options.json else sys.stdout)
+    _observe(context, record.name)
+    failed = [run for run in newest_runs(runs.of_sweep(context.database, record.name)) if run.state == "failed"]
+    done = Retried()
+    errors: list[ArmadaError] = []
+    for host in sorted({run.host for run in failed}):
+        theirs = [run for run in failed if run.host == host]
+        try:
+            with context.session(host) as session:
+                order = Order(session, context.home, context.database)
+                retry_cells(order, theirs, options.reason, Caller(sys.argv, Path.cwd(), reporter), done)
+        except ArmadaError as error:
+            errors.append(error)
+    if done.resumed and not options.no_daemon:
+        start_for_launch(context.home)
+    if options.json and not errors:
+        print_json({"sweep": record.name, "resumed": done.resumed, "left": done.left})
+    elif not options.json:
+        reporter.line(f"{record.name}: {counted(len(done.resumed), 'cell')} resumed, {len(done.left)} left")
+        for run_id, why in done.left.items():
+            reporter.stage("left", f"{run_id}: {why}")
+    if errors:
+        raise errors[0]
+    return 0
+
+
+def _stop_on(
+    context: Context, host: str, cells: Sequence[Run], options: argparse.Namespace, reporter: Reporter
+) -> None:
+    from armada.store.running_operations import operation
+    from armada.sweeps.stopping import stop_cells
+
+    with (
+        operation(context.database, kind="stop", host=host, argv=sys.argv) as recorded,
+        context.session(host) as session,
+    ):
+        progress = recorded.and_tell(reporter)
+        stop_cells(context.database, session, cells, options.grace, lambda text: progress.now("stopping", text))
+
+
+def _observe(context: Context, name: str) -> None:
+    """Ask the hosts about the cells that have not ended; name each host that could not be asked."""
+    from armada.monitor.observe import observe_all
+    from armada.store.running_operations import being_launched
+
+    unsure = [run for run in runs.of_sweep(context.database, name) if not run.is_settled(time.time())]
+    launching = being_launched(context.database)
+    unsure = [run for run in unsure if run.state != "preparing" or run.run_id not in launching]
+    for host, why in (observe_all(context.home, context.hosts(), unsure) if unsure else {}).items():
+        sys.stderr.write(f"armada: {host}: {sanitize_line(why)}\n")
+
+
+def _tend(context: Context, name: str) -> None:
+    """Look after the sweep where cells wait, as the daemon does: it may not run."""
+    from armada.sweeps.tending import Tending
+
+    hosts = context.hosts()
+    waiting = {run.host for run in runs.of_sweep(context.database, name) if not run.ended and not run.unreachable_since}
+    for host in sorted(waiting & set(hosts)):
+        with contextlib.suppress(ArmadaError), context.session(host, patience_s=0) as session:
+            Tending(session, lambda: {each: told.price_per_hour for each, told in hosts.items()}).look(context.database)
+
+
+def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStanding]) -> None:
+    from armada.store.running_operations import being_launched
+
+    found = [cell.run for cell in cells]
+    parts = [counted(len(cells), "cell"), count_states(found)]
+    prices = {name: host.price_per_hour for name, host in context.hosts().items()}
+    cost = cost_so_far(runs.of_sweep(context.database, record.name), prices, time.time())
+    parts += [f"cost so far {cost:,.2f}"] if cost else []
+    print(f"{record.name} · {' · '.join(parts)}")
+    if record.state == "stopped" and record.why:
+        print(f"stopped: {sanitize_line(record.why)}")
+    if record.state == "preparing" and record.name not in being_launched(context.database):
+        print("⚠ its launch was interrupted: run the same `armada sweep` command again to continue it")
+
+
+def _known_metrics(context: Context, cells: Sequence[CellStanding]) -> str:
+    names = metric_names(context.database, cells)
+    shown = ", ".join(sanitize_line(name, 60) for name in names[:12])
+    return f"; metrics there are: {shown}" if names else "; there are no metrics"
+
+
+def _figure(cell: CellStanding) -> str:
+    return "—" if cell.value is None else f"{cell.value:.6g}"
+
+
+def _summary(record: SweepRecord, cells: Sequence[CellStanding]) -> dict[str, Any]:
+    settings = settings_of(record)
+    return {
+        "sweep": record.name,
+        "title": record.title,
+        "experiment": record.experiment,
+        "state": record.state,
+        "why": record.why,
+        "created_at": record.created_at,
+        "metric": settings.metric,
+        "goal": settings.goal,
+        "cells": list(map(_cell, cells)),
+    }
+
+
+def _cell(cell: CellStanding) -> dict[str, Any]:
+    run = cell.run
+    return {
+        "cell": run.cell,
+        "label": cell.label,
+        "values": dict(cell.values),
+        "run_id": run.run_id,
+        "host": run.host,
+        "state": run.state,
+        "reason": run.reason,
+        "step": run.step,
+        "value": cell.value,
+        "value_step": cell.step,
+    }

@@ -1,0 +1,141 @@
+"""The `sweep:` part of an experiment: which settings its cells vary, how many run at once, and when to stop."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from armada.config.documents import shown
+from armada.config.settings import FilledText, Settings, problem
+
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+
+_KEY = re.compile(r"[^\s.]+(\.[^\s.]+)*")
+_NOT_SWEPT = ("task", "sweep", "name")
+
+
+class Interval(Settings):
+    """An interval to draw numbers from. With two whole numbers as ends, whole numbers are drawn."""
+
+    min: int | float
+    """The least value."""
+    max: int | float
+    """The largest value."""
+    scale: Literal["linear", "log"] = "linear"
+    """`log` draws each power of ten equally often, as learning rates want."""
+
+    @model_validator(mode="after")
+    def _is_an_interval(self) -> Self:
+        if not self.min < self.max:
+            raise problem(f"must be more than `min`, {self.min}", key="max")
+        if self.scale == "log" and self.min <= 0:
+            raise problem("must be more than 0 with `scale: log`", key="min")
+        return self
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether only whole numbers are drawn."""
+        return isinstance(self.min, int) and isinstance(self.max, int)
+
+
+Choices = Annotated[tuple[Any, ...], Field(strict=False, min_length=1)]
+
+
+def _check_key(key: str) -> None:
+    if not _KEY.fullmatch(key):
+        raise problem(f"{shown(key)} is not a key", hint="write the way to a setting: train.learning_rate")
+    if key.partition(".")[0] in _NOT_SWEPT:
+        raise problem(f"`{key}` cannot differ between cells", hint="write another experiment for that")
+
+
+def _check_choices(key: str, values: tuple[Any, ...]) -> None:
+    seen = set[str]()
+    for value in values:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise problem(f"`{key}`: {value} is not a finite number")
+        if repr(value) in seen:
+            raise problem(f"`{key}` has {shown(value)} twice")
+        seen.add(repr(value))
+
+
+class RandomCells(Settings):
+    """Cells with values drawn at random."""
+
+    other_names: ClassVar[dict[str, str]] = {"count": "n", "trials": "n", "samples": "n", "parameters": "space"}
+
+    n: Count
+    """How many cells."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """The same seed draws the same cells."""
+    space: dict[str, Choices | Interval] = Field(default_factory=dict)
+    """For each setting a list of values, or `{min: 1e-6, max: 1e-4, scale: log}`."""
+
+    @field_validator("space")
+    @classmethod
+    def _has_keys(cls, value: dict[str, Choices | Interval]) -> dict[str, Choices | Interval]:
+        if not value:
+            raise problem("needs at least one setting", hint="space: {train.learning_rate: {min: 1e-6, max: 1e-4}}")
+        for key, values in value.items():
+            _check_key(key)
+            if not isinstance(values, Interval):
+                _check_choices(key, values)
+        return value
+
+
+class StopRule(Settings):
+    """When the cells that are left are stopped."""
+
+    target: float | None = None
+    """A value of `metric` that is good enough."""
+    hours: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Hours since the sweep began."""
+    cost: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """What all cells together may cost, in the money of the hosts' `price_per_hour`."""
+
+
+class Sweep(Settings):
+    """Which cells a sweep has: those listed, those of the grid, and those drawn at random, in this order."""
+
+    other_names: ClassVar[dict[str, str]] = {"parameters": "grid", "max_parallel": "parallel", "direction": "goal"}
+
+    grid: dict[str, Choices] = Field(default_factory=dict)
+    """For each setting a list of values: every combination is a cell. `{train.learning_rate: [1e-5, 3e-5]}`."""
+    random: RandomCells | None = None
+    """Cells with values drawn at random."""
+    cells: Annotated[tuple[dict[str, Any], ...], Field(strict=False)] = ()
+    """Cells one by one: `[{train.learning_rate: 1e-5, train.seed: 3}]`."""
+    parallel: Count | None = None
+    """How many cells run at once on all hosts together; by default as many as the hosts have GPUs for."""
+    metric: FilledText | None = None
+    """What cells are compared by, such as `eval_loss`."""
+    goal: Literal["min", "max"] = "min"
+    """Whether a small or a large `metric` is good."""
+    stop: StopRule = StopRule()
+    """When the cells that are left are stopped."""
+
+    @field_validator("grid")
+    @classmethod
+    def _grid_has_keys(cls, value: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+        for key, values in value.items():
+            _check_key(key)
+            _check_choices(key, values)
+        return value
+
+    @field_validator("cells")
+    @classmethod
+    def _cells_have_keys(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        for index, cell in enumerate(value):
+            if not cell:
+                raise problem(f"cell {index + 1} changes nothing", hint="- {train.learning_rate: 1e-5}")
+            for key in cell:
+                _check_key(key)
+        return value
+
+    @model_validator(mode="after")
+    def _target_has_a_metric(self) -> Self:
+        if self.stop.target is not None and self.metric is None:
+            raise problem("needs `metric`, what it is the target of", key="stop")
+        return self

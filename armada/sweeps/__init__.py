@@ -1,0 +1,1 @@
+"""Sweeps: many runs of one experiment that differ in a few settings."""

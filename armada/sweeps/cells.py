@@ -1,0 +1,268 @@
+"""Expand an experiment's `sweep:` into cells, each an experiment of its own. Asks no host."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+import random
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from armada.config.documents import Document, Place, read_document, shown
+from armada.config.experiments import experiment_of
+from armada.config.overrides import apply_choices, apply_override, put_value
+from armada.config.sweep import Interval, Sweep
+from armada.config.validation import validate
+from armada.errors import ConfigError, UsageError
+from armada.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from armada.config.tasks.experiment import Experiment
+
+MOST_CELLS = 10_000
+"""Of one sweep. Each is a run with a folder, a record and a row."""
+
+_DIGITS = 6
+"""Significant digits of numbers that are drawn, so that what is shown is what is used."""
+
+_TRIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the command line says about cells, over the experiment's file."""
+
+    overrides: Sequence[str] = ()
+    grid: Sequence[str] = ()
+    space: Sequence[str] = ()
+    random: int | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An experiment's file and its `sweep:`, before it is expanded."""
+
+    document: Document
+    sweep: Sweep
+
+    @property
+    def count(self) -> int:
+        """How many cells it has at most: equal ones are counted twice. Expands nothing."""
+        grid = math.prod(len(values) for values in self.sweep.grid.values()) if self.sweep.grid else 0
+        drawn = self.sweep.random.n if self.sweep.random is not None else 0
+        return len(self.sweep.cells) + grid + drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of a sweep.
+
+    Attributes:
+        number: From 1, in the order of the sweep.
+        values: What differs, by dotted keys.
+        label: The same in a few words: `learning_rate=1e-05 seed=2`.
+        experiment: With the values in it, and without `sweep`.
+    """
+
+    number: int
+    values: Mapping[str, Any]
+    label: str
+    experiment: Experiment
+
+
+def read_draft(path: Path, words: Words) -> Draft:
+    """Read an experiment's file and what it sweeps over.
+
+    Raises:
+        ConfigError: The file, or an option, is wrong.
+        UsageError: It has nothing to sweep over.
+    """
+    document = read_document(path.expanduser())
+    for text in words.overrides:
+        apply_override(document, text)
+    for text in words.grid:
+        apply_choices(document, text, "--grid", ("sweep", "grid"))
+    for text in words.space:
+        apply_choices(document, text, "--space", ("sweep", "random", "space"))
+    if words.random is not None:
+        put_value(document, "sweep.random.n", words.random, _option("--random", words.random))
+    if words.seed is not None:
+        put_value(document, "sweep.random.seed", words.seed, _option("--seed", words.seed))
+    if not isinstance(document.data.get("sweep"), dict):
+        if document.data.get("sweep") is not None:
+            raise document.value_place(("sweep",)).error(
+                "`sweep` must be a mapping", "sweep: {grid: {train.seed: [1, 2]}}"
+            )
+        raise _nothing(document)
+    draft = Draft(document, validate(document, Sweep, at=("sweep",)))
+    if not draft.count:
+        raise _nothing(document)
+    return draft
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The cells that a sweep has already.
+
+    Attributes:
+        done: Values of cells that are handed over; they are left out.
+        pending: Numbers of cells whose hand-over was interrupted, by `identity`; they keep them.
+        last: The largest number that a cell of the sweep ever had.
+    """
+
+    done: Sequence[Mapping[str, Any]] = ()
+    pending: Mapping[str, int] = field(default_factory=dict)
+    last: int = 0
+
+
+def expand(draft: Draft, known: Known | None = None) -> list[Cell]:
+    """Make the cells, in a stable order: those listed, the grid (its last key varies first), those drawn.
+
+    Args:
+        draft: From `read_draft`.
+        known: The cells that the sweep has already.
+
+    Raises:
+        ConfigError: A key is no setting, or a value does not fit it.
+        UsageError: There are too many.
+    """
+    if draft.count > MOST_CELLS:
+        hint = "--random 200 draws some of them" if draft.sweep.grid else None
+        raise UsageError(f"a sweep has at most {MOST_CELLS:,} cells, not {draft.count:,}", hint=hint)
+    known = known or Known()
+    seen = {identity(values) for values in known.done}
+    found: list[tuple[Mapping[str, Any], Mapping[str, Place]]] = []
+    for values, places in _all_values(draft):
+        if (own := identity(values)) not in seen:
+            seen.add(own)
+            found.append((values, places))
+    labels = label_all([values for values, _ in found])
+    new = itertools.count(known.last + 1)
+    return [
+        Cell(number, values, label, _experiment(draft.document, values, places))
+        for (values, places), label in zip(found, labels, strict=True)
+        for number in (known.pending.get(identity(values)) or next(new),)
+    ]
+
+
+def label_all(all_values: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name cells by what differs, with the last part of each key, or as much of it as tells the keys apart."""
+    keys = list(dict.fromkeys(key for values in all_values for key in values))
+    short = {key: _short(key, keys) for key in keys}
+    return [" ".join(f"{short[key]}={_word(value)}" for key, value in values.items()) for values in all_values]
+
+
+def _short(key: str, keys: Sequence[str]) -> str:
+    parts = key.split(".")
+    for length in range(1, len(parts) + 1):
+        tail = ".".join(parts[-length:])
+        # `arguments.1` would be `1`, which names nothing.
+        if not tail.isdecimal() and not any(other != key and f".{other}".endswith(f".{tail}") for other in keys):
+            return tail
+    return key
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, str):
+        return value if len(value) <= 30 else f"{value[:29]}…"
+    return f"{value:g}" if isinstance(value, float) else shown(value, 30)
+
+
+def _experiment(document: Document, values: Mapping[str, Any], places: Mapping[str, Place]) -> Experiment:
+    data = {key: copy.deepcopy(value) for key, value in document.data.items() if key != "sweep"}
+    own = replace(document, data=data, keys=dict(document.keys), values=dict(document.values))
+    for key, value in values.items():
+        put_value(own, key, copy.deepcopy(value), places[key])
+    return experiment_of(own)
+
+
+def _all_values(draft: Draft) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Place]]]:
+    document, sweep = draft.document, draft.sweep
+    for index, cell in enumerate(sweep.cells):
+        yield cell, {key: document.value_place(("sweep", "cells", index, key)) for key in cell}
+    if sweep.grid:
+        indexed = [list(enumerate(values)) for values in sweep.grid.values()]
+        for chosen in itertools.product(*indexed):
+            pairs = list(zip(sweep.grid, chosen, strict=True))
+            places = {key: document.value_place(("sweep", "grid", key, index)) for key, (index, _) in pairs}
+            yield {key: value for key, (_, value) in pairs}, places
+    if sweep.random is not None:
+        places = {key: document.value_place(("sweep", "random", "space", key)) for key in sweep.random.space}
+        if not sweep.random.space:
+            raise document.key_place(("sweep", "random")).error(
+                "`sweep.random` has no `space` to draw from", "--space train.learning_rate='{min: 1e-6, max: 1e-4}'"
+            )
+        for values in _draw(document, sweep):
+            yield values, places
+
+
+def _draw(document: Document, sweep: Sweep) -> Iterator[Mapping[str, Any]]:
+    drawn, grid = sweep.random, sweep.grid
+    if drawn is None:
+        return
+    dice = random.Random(drawn.seed)  # noqa: S311 - which settings are tried is no secret
+    taken = {identity(cell) for cell in sweep.cells}
+    size = _size(drawn.space)
+    if size is not None and drawn.n > size:
+        raise document.key_place(("sweep", "random", "n")).error(
+            f"`sweep.random.n` is {drawn.n:,}, but its space has only {counted(size, 'combination')}",
+            f"n: {size}, or more values",
+        )
+    made = 0
+    for _ in range(drawn.n * _TRIES):
+        values = {key: _one(choices, dice) for key, choices in drawn.space.items()}
+        own = identity(values)
+        if own in taken or (set(values) == set(grid) and all(values[key] in grid[key] for key in grid)):
+            continue
+        taken.add(own)
+        made += 1
+        yield values
+        if made == drawn.n:
+            return
+
+
+def _size(space: Mapping[str, Any]) -> int | None:
+    """How many combinations there are; None if too many to count."""
+    sizes = []
+    for choices in space.values():
+        if isinstance(choices, Interval) and not choices.is_whole:
+            return None
+        sizes.append(int(choices.max - choices.min) + 1 if isinstance(choices, Interval) else len(choices))
+    return math.prod(sizes)
+
+
+def _one(choices: Any, dice: random.Random) -> Any:
+    if not isinstance(choices, Interval):
+        return dice.choice(choices)
+    if choices.scale == "log":
+        value = math.exp(dice.uniform(math.log(choices.min), math.log(choices.max)))
+    elif choices.is_whole:
+        return dice.randint(int(choices.min), int(choices.max))
+    else:
+        value = dice.uniform(choices.min, choices.max)
+    if choices.is_whole:
+        return min(int(choices.max), max(int(choices.min), round(value)))
+    return min(float(choices.max), max(float(choices.min), float(f"{value:.{_DIGITS}g}")))
+
+
+def identity(values: Mapping[str, Any]) -> str:
+    """A text that two cells share if they are the same."""
+    return json.dumps(values, sort_keys=True, default=str)
+
+
+def _option(option: str, value: object) -> Place:
+    return Place(None, None, override=str(value), option=option)
+
+
+def _nothing(document: Document) -> ConfigError:
+    return ConfigError(
+        "there is nothing to sweep over",
+        path=document.path,
+        hint="--grid train.learning_rate=1e-5,3e-5, or `sweep:` in the file",
+    )

@@ -1,0 +1,68 @@
+"""Say what a sweep may take, before any host is asked: hours and money."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from armada.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.config.hosts import Host
+
+ASK_ABOVE = 100
+"""Cells: a sweep with more is confirmed by a person, or by --yes."""
+
+_GUESS_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a sweep may take.
+
+    Attributes:
+        cells: How many there are.
+        at_once: How many of them run at once.
+        hours: From the first start to the last end.
+        cost: In the money of the hosts' `price_per_hour`; None if no host has a price.
+        each_h: What one cell takes.
+        is_limit: `each_h` is the time limit; otherwise it is only an example.
+    """
+
+    cells: int
+    at_once: int
+    hours: float
+    cost: float | None
+    each_h: float
+    is_limit: bool
+
+    def words(self) -> str:
+        """Say it in one sentence."""
+        limit = f"With its time limit of {self.each_h:g} h a cell"
+        each = limit if self.is_limit else f"If a cell takes {self.each_h:g} h"
+        cost = f" and costs {self.cost:,.2f}" if self.cost is not None else "; the hosts have no price_per_hour"
+        return f"{each} and {self.at_once:,} run at once, it takes {self.hours:,.0f} h{cost}"
+
+
+def estimate(cells: int, hosts: Sequence[Host], at_once: int, time_limit_s: float | None) -> Estimate:
+    """Estimate the hours and the cost of a sweep.
+
+    Args:
+        cells: How many.
+        hosts: All that it may use.
+        at_once: How many cells run at once on all hosts together.
+        time_limit_s: Of one cell, if it has one.
+    """
+    each_h = (time_limit_s or _GUESS_S) / 3600
+    hours = math.ceil(cells / max(1, at_once)) * each_h
+    prices = [host.price_per_hour for host in hosts if host.price_per_hour]
+    cost = hours * math.fsum(prices) if prices else None
+    return Estimate(cells, at_once, hours, cost, each_h, time_limit_s is not None)
+
+
+def question(title: str, found: Estimate) -> str:
+    """The question before a large sweep."""
+    return f"{title} has {counted(found.cells, 'cell')}. {found.words()}."

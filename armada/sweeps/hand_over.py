@@ -1,0 +1,168 @@
+"""Hand the cells of a sweep over to a host: put there what they need, once, then all of them in one request."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armada.errors import ArmadaError, HostUnreachable, OutcomeUnknown, UnexpectedAnswer
+from armada.launch.keep import keep_launch, share_packages
+from armada.launch.start import asking_home, provision_plan, record_labels
+from armada.launch.stop import request_of
+from armada.protocol.sweeps import StartSweep, SweepCell
+from armada.provision.exclusive_lock import exclusive_lock
+from armada.provision.sent_environment import source_session
+from armada.rpc.client import Call
+from armada.store import runs
+from armada.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.foundation.progress import Progress
+    from armada.launch.plans.plan import Plan
+    from armada.rpc.session import HostSession
+    from armada.store.database import Database
+    from armada.sweeps.planning import HostShare
+
+CELLS_PER_REQUEST = 500
+_PATIENCE_S = 60.0
+_PER_CELL_S = 0.5
+
+
+def record(database: Database, plan: Plan) -> None:
+    """Record the run of a cell before its host learns of it, or its new plan."""
+    spec = plan.spec.as_json()
+    if runs.is_known(database, plan.run_id):
+        runs.set_spec(database, plan.run_id, spec)
+        runs.set_state(database, plan.run_id, "preparing", reason="launched_again")
+        return
+    runs.insert(
+        database,
+        run_id=plan.run_id,
+        name=plan.spec.name,
+        host=plan.host.name,
+        task=plan.spec.task,
+        experiment=str(plan.experiment.origin) if plan.experiment.origin else None,
+        spec=spec,
+        root_id=plan.facts.root_id,
+    )
+
+
+def provision_share(database: Database, share: HostShare, progress: Progress) -> HostShare:
+    """Put on a host what its cells need; what several need is put there once. Starts nothing.
+
+    Raises:
+        ProvisionFailed: The host cannot have it.
+        HostUnreachable: The host does not answer.
+    """
+    session = share.session
+    done: list[tuple[Plan, Plan]] = []
+    plans: list[Plan] = []
+    lock = session.home.lock(f"host-{share.host}")
+    with (
+        exclusive_lock(lock, "launch of a sweep", lambda who: progress.stage("waiting", who)),
+        source_session(session.home, Path.cwd(), session.host) or contextlib.nullcontext() as source,
+    ):
+        for plan in share.plans:
+            record_labels(database, session.home, plan)
+            keep_launch(database, session.home, plan, progress)
+            same = next((pair for pair in done if _needs(pair[0]) == _needs(plan)), None)
+            if same is not None:
+                plans.append(_like(plan, *same))
+                share_packages(session.home, same[0].run_id, plan.run_id)
+                continue
+            sent = {content for before, _ in done for content in before.missing}
+            asked = dataclasses.replace(plan, missing=tuple(each for each in plan.missing if each not in sent))
+            provisioned = provision_plan(database, session, asked, progress, source)
+            done.append((plan, provisioned))
+            plans.append(provisioned)
+    changed = [plan for plan, before in zip(plans, share.plans, strict=True) if plan.spec != before.spec]
+    with database.transaction():
+        for plan in changed:
+            runs.set_spec(database, plan.run_id, plan.spec.as_json())
+    return dataclasses.replace(share, plans=plans)
+
+
+def _needs(plan: Plan) -> tuple[object, ...]:
+    return (plan.environment, plan.existing, plan.hub, plan.contents, plan.missing, plan.job_files, plan.container)
+
+
+def _like(plan: Plan, before: Plan, after: Plan) -> Plan:
+    """A plan with what was found out for another one that needs the same."""
+    links = after.spec.job.data[len(before.spec.job.data) :]
+    spec = plan.spec
+    if links:
+        job = spec.job.model_copy(update={"data": (*spec.job.data, *links)})
+        spec = spec.model_copy(update={"job": job})
+    if after.container is not None:
+        spec = spec.model_copy(update={"container": after.spec.container})
+    return dataclasses.replace(plan, spec=spec)
+
+
+def hand_over(database: Database, sweep: str, share: HostShare) -> int:
+    """Have a host take its cells: one request for up to 500 of them. Repeating it starts nothing twice.
+
+    Returns:
+        How many cells the host has taken; one that was stopped meanwhile does not count.
+
+    Raises:
+        OutcomeUnknown: The host may have them or not; they are recorded as `unknown`.
+        ArmadaError: The host refused, and starts none of them; they are recorded as failed.
+    """
+    session = share.session
+    wanted = [plan for plan in share.plans if not runs.find(database, plan.run_id).ended]
+    taken = 0
+    for start in range(0, len(wanted), CELLS_PER_REQUEST):
+        plans = wanted[start : start + CELLS_PER_REQUEST]
+        run_ids = [plan.run_id for plan in plans]
+        try:
+            answer = session.call(
+                _request(session, sweep, share, plans), timeout_s=_PATIENCE_S + _PER_CELL_S * len(plans)
+            )
+        except (OutcomeUnknown, UnexpectedAnswer, HostUnreachable) as error:
+            reason = "link_lost" if isinstance(error, HostUnreachable) else "outcome_unknown"
+            _set_all(database, [plan.run_id for plan in wanted[start:]], "unknown", reason, error.message)
+            raise OutcomeUnknown(
+                f"it is unknown whether {counted(len(run_ids), 'cell')} of {sweep} started ({error.message})",
+                hint=f"armada sweep show {sweep} finds out; nothing is started twice",
+                host=share.host,
+            ) from error
+        except ArmadaError as error:
+            _set_all(database, [plan.run_id for plan in wanted[start:]], "failed", "submit_refused", error.message)
+            raise
+        outcomes = {cell.run_id: cell.outcome for cell in answer.cells}
+        stopped = [run_id for run_id in run_ids if runs.find(database, run_id).ended]
+        _set_all(
+            database,
+            [each for each in run_ids if each not in stopped and outcomes.get(each) != "cancelled"],
+            "submitted",
+        )
+        taken += len(run_ids) - len(stopped)
+        if stopped:
+            # Their stop found no records of them on the host.
+            calls = [Call.of(request_of(database, runs.find(database, each), None), 60.0) for each in stopped]
+            session.call_all(calls)
+    return taken
+
+
+def _request(session: HostSession, sweep: str, share: HostShare, plans: Sequence[Plan]) -> StartSweep:
+    names = {name for plan in plans for name in plan.experiment.secrets}
+    return StartSweep(
+        sweep=sweep,
+        parallel=share.parallel,
+        cells=tuple(SweepCell(run_id=plan.run_id, spec=plan.spec, files=plan.files) for plan in plans),
+        secrets={name: os.environ[name] for name in sorted(names)},
+        home=asking_home(session),
+    )
+
+
+def _set_all(
+    database: Database, run_ids: Sequence[str], state: str, reason: str | None = None, message: str | None = None
+) -> None:
+    with database.transaction():
+        for run_id in run_ids:
+            runs.set_state(database, run_id, state, reason=reason, message=message)

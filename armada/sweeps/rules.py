@@ -1,0 +1,51 @@
+"""Decide whether a sweep is done before its last cell: a target is reached, or time or money are spent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from armada.config.sweep import Sweep
+from armada.sweeps.standing import CellStanding, cost_so_far, ranked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from armada.store.sweeps import SweepRecord
+
+
+def settings_of(record: SweepRecord) -> Sweep:
+    """The settings of a recorded sweep; empty ones if a newer armada wrote what this one cannot read."""
+    told = record.settings.get("sweep")
+    try:
+        return Sweep.model_validate(told if isinstance(told, dict) else {}, strict=False)
+    except ValidationError:
+        return Sweep()
+
+
+def why_stop(
+    record: SweepRecord, cells: Sequence[CellStanding], prices: Mapping[str, float | None], now: float
+) -> str | None:
+    """Return why the cells that are left are to be stopped; None if they are not.
+
+    Args:
+        record: The sweep.
+        cells: With the values of its metric.
+        prices: Per hour, by host.
+        now: Unix time.
+    """
+    settings = settings_of(record)
+    rule = settings.stop
+    best = next(iter(ranked(cells, settings.goal)), None)
+    if rule.target is not None and best is not None and best.value is not None:
+        is_reached = best.value <= rule.target if settings.goal == "min" else best.value >= rule.target
+        if is_reached:
+            return f"{best.run.run_id} reached {settings.metric} {best.value:g}, and the target is {rule.target:g}"
+    if rule.hours is not None and now - record.created_at >= rule.hours * 3600:
+        return f"its {rule.hours:g} h are over"
+    if rule.cost is not None:
+        cost = cost_so_far([cell.run for cell in cells], prices, now)
+        if cost is not None and cost >= rule.cost:
+            return f"it has cost {cost:,.2f}, and may cost {rule.cost:,.2f}"
+    return None

@@ -1,0 +1,90 @@
+"""Look after the sweeps of a host: dispatchers that died are started again, and stop rules are applied."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from armada.config.sweep import StopRule
+from armada.errors import ArmadaError, HostUnreachable
+from armada.foundation.sanitize import sanitize_line
+from armada.protocol.sweeps import TendSweeps
+from armada.store import runs, sweeps
+from armada.sweeps.rules import settings_of, why_stop
+from armada.sweeps.standing import cells_of
+from armada.sweeps.stopping import tell_cells
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from armada.rpc.session import HostSession
+    from armada.store.database import Database
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 30.0
+"""Seconds between looks at the sweeps of a host."""
+
+_MOST = 200
+
+
+class Tending:
+    """Looks after the sweeps of one host.
+
+    Args:
+        session: A session with the host.
+        prices: Gives the prices per hour of all hosts.
+    """
+
+    def __init__(self, session: HostSession, prices: Callable[[], Mapping[str, float | None]]) -> None:
+        self._session = session
+        self._prices = prices
+        self._next_at = 0.0
+
+    def look(self, database: Database, now: float | None = None) -> None:
+        """Look at the host's sweeps, unless that was done a moment ago.
+
+        Args:
+            database: The store.
+            now: Unix time.
+
+        Raises:
+            HostUnreachable: The host does not answer now.
+        """
+        now = time.time() if now is None else now
+        if now < self._next_at <= now + EVERY_S:
+            return
+        self._next_at = now + EVERY_S
+        try:
+            self._look(database, now)
+        except HostUnreachable:
+            raise
+        except ArmadaError as error:
+            # What is wrong with one sweep says nothing about the host and its runs.
+            log.info("%s: its sweeps: %s", self._session.host.name, sanitize_line(error.message))
+
+    def _look(self, database: Database, now: float) -> None:
+        host = self._session.host.name
+        names = sweeps.active_on(database, host)
+        for name in names:
+            self._apply_rule(database, name, now)
+        waiting = [name for name in names if sweeps.find(database, name).state != "stopped"][:_MOST]
+        if waiting and sweeps.has_waiting(database, host):
+            self._session.call(TendSweeps(sweeps=tuple(waiting)), timeout_s=60.0)
+
+    def _apply_rule(self, database: Database, name: str, now: float) -> None:
+        record = sweeps.find(database, name)
+        settings = settings_of(record)
+        if record.state == "started" and settings.stop != StopRule():
+            prices = self._prices() if settings.stop.cost is not None else {}
+            why = why_stop(record, cells_of(database, name, settings.metric, settings.goal), prices, now)
+            if why is None:
+                return
+            log.info("%s is stopped: %s", name, sanitize_line(why))
+            sweeps.set_state(database, name, "stopped", why)
+        elif record.state != "stopped":
+            return
+        found = [run for run in runs.of_sweep(database, name) if run.host == self._session.host.name and not run.ended]
+        left = [run for run in found if run.submission == 1]  # a cell that somebody resumed since then goes on
+        tell_cells(database, self._session, left)

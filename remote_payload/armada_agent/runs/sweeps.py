@@ -1,0 +1,100 @@
+"""Take many runs in one request: the cells of a sweep. Each is created as `run.create` does, and claimed; a dispatcher starts them."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List
+
+from armada_agent.errors import AgentError
+from armada_agent.foundation import files, parameters
+from armada_agent.foundation.session import Call
+from armada_agent.host import detached, setup_lines
+from armada_agent.paths import RunPaths, SweepPaths
+from armada_agent.runs import dispatcher, folders, submissions
+
+_MOST_CELLS = 1000
+_MOST_SWEEPS = 200
+_THREADS = 8
+"""Durable files wait for the disk, which takes several requests at once."""
+
+
+def start(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Create the cells of a sweep, claim them and start the sweep's dispatcher. Repeating the request changes nothing.
+
+    Nothing is claimed before every cell is created, so nothing starts if one is refused.
+
+    Raises:
+        AgentError: The errors of `run.create`; `outcome_unknown`: some cells are claimed and some are not.
+    """
+    sweep = SweepPaths(call.root, params.get("sweep"))
+    parallel = parameters.integer(params, "parallel", default=1, least=1)
+    asked = _read_cells(params)
+    submissions.require_linux()
+    setup_lines.apply()  # before anything is claimed, because a line may fail
+    shared = {name: params[name] for name in ("secrets", "home") if params.get(name) is not None}
+    with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+        list(pool.map(lambda cell: folders.create(call, dict(cell, **shared)), asked))
+    run_ids = [cell["run_id"] for cell in asked]
+    _write_plan(sweep, run_ids, parallel)
+    try:
+        with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+            outcomes = list(pool.map(lambda run_id: submissions.claim_first(RunPaths(call.root, run_id)), run_ids))
+        detached.start_dispatcher(call.session.agent_path, sweep)
+    except OSError as error:
+        message = "not all cells of %s could be claimed: %s" % (sweep.sweep, error)
+        raise AgentError("outcome_unknown", message, "it is safe to run the command again; nothing is started twice")
+    return {"cells": [{"run_id": each, "outcome": word} for each, word in zip(run_ids, outcomes)]}
+
+
+def tend(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Start the dispatchers of sweeps whose cells wait for one: a reboot or a kill may have ended it.
+
+    Returns:
+        For each sweep that is here, how many cells wait.
+    """
+    asked = parameters.sequence(params, "sweeps")
+    if len(asked) > _MOST_SWEEPS:
+        raise AgentError("bad_request", "at most %d sweeps per request" % _MOST_SWEEPS)
+    answers: List[Dict[str, Any]] = []
+    for name in asked:
+        sweep = SweepPaths(call.root, name)
+        try:
+            plan = dispatcher.read_plan(sweep)
+        except files.UnreadableError as error:
+            raise AgentError("io", "sweep %s: %s" % (sweep.sweep, error))
+        if plan is None:
+            continue
+        words = [dispatcher.standing(RunPaths(call.root, run_id)) for run_id in plan.cells]
+        waiting = sum(1 for word in words if word == dispatcher.WAITING)
+        if waiting and not files.is_locked(sweep.dispatcher_lock):
+            setup_lines.apply()
+            _write_plan(sweep, [], plan.parallel)
+            detached.start_dispatcher(call.session.agent_path, sweep)
+        answers.append({"sweep": sweep.sweep, "waiting": waiting})
+    return {"sweeps": answers}
+
+
+def _read_cells(params: Dict[str, Any]) -> List[Dict[str, Any]]:
+    asked = parameters.sequence(params, "cells")
+    if len(asked) > _MOST_CELLS:
+        raise AgentError("bad_request", "at most %d cells per request" % _MOST_CELLS)
+    for cell in asked:
+        if not isinstance(cell, dict):
+            raise AgentError("bad_request", "each of `cells` must be an object")
+        if parameters.mapping(cell, "spec").get("scheduler") is not None:
+            raise AgentError("unsupported", "cells of a batch system are not handed over like this")
+    return [{"run_id": cell.get("run_id"), "spec": cell["spec"], "files": cell.get("files") or {}} for cell in asked]
+
+
+def _write_plan(sweep: SweepPaths, run_ids: List[str], parallel: int) -> None:
+    """Add cells to a sweep's list, which a living dispatcher reads again and again."""
+    files.make_folders(sweep.folder)
+    with files.locked(sweep.edit_lock):
+        try:
+            plan = dispatcher.read_plan(sweep)
+        except files.UnreadableError as error:
+            raise AgentError("io", "sweep %s: %s" % (sweep.sweep, error))
+        known = plan.cells if plan is not None else []
+        there = set(known)
+        cells = known + [run_id for run_id in run_ids if run_id not in there]
+        files.write_json(sweep.cells, {"cells": cells, "parallel": parallel, "exported": setup_lines.exported()})
+        os.chmod(sweep.folder, 0o700)

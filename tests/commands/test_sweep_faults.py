@@ -1,0 +1,250 @@
+"""Sweeps where something breaks: a host, a connection, the command itself, a cell."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armada.cli import main
+from armada.errors import HostUnreachable, LinkLost
+from armada.rpc.session import HostSession
+from armada.sweeps import hand_over, service
+from armada.sweeps.hand_over import provision_share
+from tests.commands.sweeping import await_ends, cells, check, marking, starts
+from tests.commands.task_box import configure
+from tests.conftest import Armada
+from tests.leftovers import end_all
+from tests.ssh_server import SshServer
+from tests.waiting import eventually
+
+
+class InProcess:
+    """The command line in this process, where what a host does can be replaced."""
+
+    def __init__(self, armada: Armada, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in armada.env.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(armada.folder)
+
+    def run(self, *words: str) -> int:
+        return main.run(list(words))
+
+
+@pytest.fixture
+def here(armada: Armada, monkeypatch: pytest.MonkeyPatch) -> InProcess:
+    return InProcess(armada, monkeypatch)
+
+
+def two_hosts(armada: Armada, server: SshServer) -> None:
+    (server.bin / "python3").symlink_to(Path(sys.executable).resolve())  # other tests need a box without
+    configure(armada, server)
+    assert armada.run("hosts", "trust", "box", "--yes").returncode == 0
+
+
+def test_cells_are_dealt_to_two_hosts_and_stopped_on_both(armada: Armada, server: SshServer) -> None:
+    two_hosts(armada, server)
+    wait = f"until [ -e {armada.folder}/go ]; do sleep 0.05; done"
+    told = armada.json(
+        *["sweep", marking(armada, wait), "--host", "box", "--host", "local", "--parallel", "2"],
+        *["--grid", "env.X=1,2,3,4,5,6"],
+    )
+    assert told["taken"] == {"box": 3, "local": 3}
+    eventually(lambda: len(starts(armada)) == 2)
+    stopped = armada.json("sweep", "stop", told["sweep"], "--grace", "1")
+    assert {cell["state"] for cell in stopped["cells"]} == {"cancelled"}
+    assert sorted(starts(armada)) == ["1", "2"]
+    # Cells that are added to a stopped sweep run.
+    (armada.folder / "go").touch()
+    assert armada.run("sweep", "extend", told["sweep"], "--grid", "env.X=7").returncode == 0
+    assert await_ends(armada, told["sweep"])[-1]["state"] == "succeeded"
+
+
+def test_cells_of_a_host_that_fails_before_the_hand_over_go_to_the_other(
+    armada: Armada, server: SshServer, here: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_hosts(armada, server)
+
+    def failing(database: Any, share: Any, progress: Any) -> Any:
+        if share.host == "box":
+            raise HostUnreachable("the cable is out", host="box")
+        return provision_share(database, share, progress)
+
+    monkeypatch.setattr(service, "provision_share", failing)
+    assert here.run("sweep", marking(armada), "--host", "box", "--host", "local", "--grid", "env.X=1,2,3,4") == 0
+    (sweep,) = {run["sweep"] for run in armada.json("ps", "--cached")}
+    found = await_ends(armada, sweep)
+    assert [(cell["cell"], cell["host"]) for cell in found] == [(number, "local") for number in (1, 2, 3, 4)]
+    assert sorted(starts(armada)) == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("arrived", [True, False], ids=["the request arrived", "it did not"])
+def test_cells_of_a_host_whose_answer_is_lost_are_given_to_nobody_else(
+    armada: Armada, server: SshServer, here: InProcess, monkeypatch: pytest.MonkeyPatch, *, arrived: bool
+) -> None:
+    two_hosts(armada, server)
+    words = ["sweep", marking(armada), "--host", "box", "--host", "local", "--grid", "env.X=1,2,3,4"]
+    call = HostSession.call
+
+    def losing(self: HostSession, request: Any, *more: Any, **options: Any) -> Any:
+        if self.host.name != "box" or getattr(request, "method", None) != "sweep.start":
+            return call(self, request, *more, **options)
+        if arrived:
+            call(self, request, *more, **options)
+        raise LinkLost("the link broke", host="box")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(HostSession, "call", losing)
+        assert here.run(*words) == 9
+    known = {(run["host"], run["state"]) for run in armada.json("ps", "--cached")}
+    assert ("box", "unknown") in known
+    told = armada.json(*words)
+    assert {run["sweep"] for run in armada.json("ps", "--cached")} == {told["sweep"]}
+    found = await_ends(armada, told["sweep"])
+    assert {cell["host"] for cell in found} == {"box", "local"}
+    assert sorted(starts(armada)) == ["1", "2", "3", "4"]
+
+
+def test_an_interrupted_extension_is_continued_under_the_same_numbers(
+    armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = armada.json("sweep", marking(armada), "--host", "local", "--grid", "env.X=1")["sweep"]
+    await_ends(armada, sweep)
+    words = ["sweep", "extend", sweep, "--grid", "env.X=2,3"]
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(service, "provision_share", interrupted)
+        assert here.run(*words) == 130
+    assert "its launch was interrupted" in armada.run("sweep", "show", sweep).stdout
+    assert armada.run(*words).returncode == 0
+    found = await_ends(armada, sweep)
+    assert [(cell["cell"], cell["label"], cell["state"]) for cell in found] == [
+        (number, f"X={number}", "succeeded") for number in (1, 2, 3)
+    ]
+    assert sorted(starts(armada)) == ["1", "2", "3"]
+
+
+def test_a_removed_cell_never_gives_its_number_to_another(armada: Armada) -> None:
+    sweep = armada.json("sweep", marking(armada), "--host", "local", "--grid", "env.X=1,2")["sweep"]
+    await_ends(armada, sweep)
+    assert armada.run("rm", f"{sweep}-002").returncode == 0
+    assert armada.run("sweep", "extend", sweep, "--grid", "env.X=3").returncode == 0
+    assert [cell["cell"] for cell in await_ends(armada, sweep)] == [1, 3]
+
+
+def test_a_cell_that_is_resumed_in_a_stopped_sweep_goes_on(armada: Armada) -> None:
+    wait = f"until [ -e {armada.folder}/go ]; do sleep 0.05; done"
+    sweep = armada.json("sweep", marking(armada, wait), "--host", "local", "--grid", "env.X=1")["sweep"]
+    armada.run("sweep", "stop", sweep, "--grace", "1")
+    assert armada.run("resume", f"{sweep}-001").returncode == 0
+    eventually(lambda: cells(armada, sweep)[0]["state"] == "running")
+    assert cells(armada, sweep)[0]["state"] == "running"
+    (armada.folder / "go").touch()
+    assert await_ends(armada, sweep)[0]["state"] == "succeeded"
+
+
+def test_only_cells_that_were_lost_are_retried_and_others_when_their_reason_is_named(armada: Armada) -> None:
+    script = f"[ $X = lost ] && [ ! -e {armada.folder}/go ] && exec sleep 600; [ -e {armada.folder}/go ]"
+    grid = ["--grid", "env.X=lost,bad", "--parallel", "2"]
+    sweep = armada.json("sweep", marking(armada, script), "--host", "local", *grid)["sweep"]
+    eventually(lambda: len(starts(armada)) == 2)
+    eventually(lambda: cells(armada, sweep)[1]["state"] == "failed")
+    job = json.loads((armada.local_runs / f"{sweep}-001" / "submissions" / "1" / "job.json").read_text())
+    os.kill(job["supervisor"]["pid"], signal.SIGTERM)
+    eventually(lambda: cells(armada, sweep)[0]["reason"] == "terminated")
+    (armada.folder / "go").touch()
+    told = armada.json("sweep", "retry", sweep)
+    check(told, "sweep retry")
+    assert told["resumed"] == [f"{sweep}-001"]
+    assert told["left"] == {f"{sweep}-002": "exit_1: it would fail again"}
+    assert armada.json("sweep", "retry", sweep, "--reason", "exit_1")["resumed"] == [f"{sweep}-002"]
+    assert {cell["state"] for cell in await_ends(armada, sweep)} == {"succeeded"}
+    assert "0 cells resumed" in armada.run("sweep", "retry", sweep).stdout
+
+
+def test_more_cells_than_one_request_holds_are_handed_over_in_several(
+    armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hand_over, "CELLS_PER_REQUEST", 2)
+    assert here.run("sweep", marking(armada), "--host", "local", "--grid", "env.X=1,2,3,4,5") == 0
+    (sweep,) = {run["sweep"] for run in armada.json("ps", "--cached")}
+    await_ends(armada, sweep)
+    assert sorted(starts(armada)) == ["1", "2", "3", "4", "5"]
+
+
+def test_a_host_that_refuses_a_cell_starts_none_and_says_why(
+    armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = HostSession.call
+
+    def refusing(self: HostSession, request: Any, *more: Any, **options: Any) -> Any:
+        if getattr(request, "method", None) == "sweep.start":
+            last = request.cells[-1]
+            worse = last.spec.model_copy(update={"format": 2})
+            broken = last.model_copy(update={"spec": worse})
+            request = request.model_copy(update={"cells": (*request.cells[:-1], broken)})
+        return call(self, request, *more, **options)
+
+    monkeypatch.setattr(HostSession, "call", refusing)
+    assert here.run("sweep", marking(armada), "--host", "local", "--grid", "env.X=1,2,3") != 0
+    found = armada.json("ps", "--cached")
+    assert {(run["state"], run["reason"]) for run in found} == {("failed", "submit_refused")}
+    assert "spec format" in found[0]["message"]
+    assert starts(armada) == []
+    assert not (armada.local_runs.parent / "sweeps").exists()
+
+
+@pytest.mark.fault(
+    "one of two hosts is killed in the middle of a sweep", "no cell twice by itself; what waited goes on"
+)
+@pytest.mark.takes_long("twelve cells on two hosts, one of which dies and comes back")
+def test_a_host_that_is_killed_in_the_middle_loses_only_what_ran_there(armada: Armada, server: SshServer) -> None:
+    root = armada.folder / "box-root"
+    (server.bin / "python3").symlink_to(Path(sys.executable).resolve())
+    configure(armada, server, root=str(root))
+    assert armada.run("hosts", "trust", "box", "--yes").returncode == 0
+    wait = f"until [ -e {armada.folder}/go ]; do sleep 0.05; done"
+    grid = f"env.X={','.join(f'x{number}' for number in range(12))}"
+    hosts = ["--host", "box", "--host", "local", "--parallel", "4"]
+    sweep = armada.json("sweep", marking(armada, wait), *hosts, "--grid", grid)["sweep"]
+    eventually(lambda: len(starts(armada)) == 4)
+    began = starts(armada)
+    server.stop()
+    end_all(root)
+    (armada.folder / "go").touch()
+
+    def local_is_done() -> bool:
+        found = [cell for cell in cells(armada, sweep) if cell["host"] == "local"]
+        return {cell["state"] for cell in found} == {"succeeded"}
+
+    eventually(local_is_done)
+    away = {cell["label"]: cell["state"] for cell in cells(armada, sweep) if cell["host"] == "box"}
+    assert len(away) == 6
+    assert set(away.values()) <= {
+        "running",
+        "queued",
+        "submitted",
+    }  # nothing is known of them, and nobody else has them
+    assert len(starts(armada)) == 4 + 4
+    server.restart()
+    found = await_ends(armada, sweep)
+    lost = [cell for cell in found if cell["state"] == "failed"]
+    assert {cell["reason"] for cell in lost} == {"supervisor_lost"}
+    assert len(lost) == 2
+    told = armada.json("sweep", "retry", sweep)
+    assert told["resumed"] == []
+    assert all("it may have succeeded" in why for why in told["left"].values())
+    assert len(armada.json("sweep", "retry", sweep, "--reason", "supervisor_lost")["resumed"]) == 2
+    assert {cell["state"] for cell in await_ends(armada, sweep)} == {"succeeded"}
+    again = {cell["values"]["env.X"] for cell in lost}
+    assert again <= set(began)
+    assert Counter(starts(armada)) == {f"x{number}": 2 if f"x{number}" in again else 1 for number in range(12)}

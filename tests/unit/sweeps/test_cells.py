@@ -1,0 +1,138 @@
+"""Cells of a sweep: order, names, places of what is wrong, and counting without expanding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armada.config.tasks.command import Command
+from armada.errors import ArmadaError, ConfigError, UsageError
+from armada.sweeps.cells import MOST_CELLS, Cell, Known, Words, expand, identity, label_all, read_draft
+
+HEAD = "name: Probe\ntask: command\ncommand: [sh, -c, 'true']\nenv: {LR: x}\n"
+
+
+def cells_of(folder: Path, sweep: str, words: Words | None = None) -> list[Cell]:
+    path = folder / "e.yaml"
+    path.write_text(HEAD + sweep, "utf-8")
+    return expand(read_draft(path, words or Words()))
+
+
+def error_of(folder: Path, sweep: str, words: Words | None = None) -> ArmadaError:
+    with pytest.raises(ArmadaError) as caught:
+        cells_of(folder, sweep, words)
+    return caught.value
+
+
+def test_a_grid_has_every_combination_and_its_last_key_varies_first(tmp_path: Path) -> None:
+    cells = cells_of(tmp_path, "sweep:\n  grid:\n    env.LR: ['1', '2']\n    stop_grace_s: [5, 6]\n")
+    assert [(cell.number, cell.label) for cell in cells] == [
+        (1, "LR=1 stop_grace_s=5"),
+        (2, "LR=1 stop_grace_s=6"),
+        (3, "LR=2 stop_grace_s=5"),
+        (4, "LR=2 stop_grace_s=6"),
+    ]
+    third = cells[2].experiment
+    assert isinstance(third, Command)
+    assert (third.env["LR"], third.stop_grace_s, third.sweep) == ("2", 5.0, None)
+
+
+def test_cells_do_not_share_values_that_a_later_cell_changes(tmp_path: Path) -> None:
+    cells = cells_of(tmp_path, "sweep: {grid: {env.A: [1, 2]}}\n")
+    assert [cell.experiment.env for cell in cells] == [{"LR": "x", "A": "1"}, {"LR": "x", "A": "2"}]
+
+
+def test_listed_cells_come_first_then_the_grid_then_drawn_ones_and_equal_ones_count_once(tmp_path: Path) -> None:
+    cells = cells_of(
+        tmp_path,
+        "sweep:\n  cells: [{env.LR: b}, {env.LR: z, env.X: 1}]\n  grid: {env.LR: [a, b]}\n"
+        "  random: {n: 1, seed: 3, space: {env.LR: [a, b, c]}}\n",
+    )
+    assert [cell.label for cell in cells] == ["LR=b", "LR=z X=1", "LR=a", "LR=c"]
+
+
+def test_the_same_seed_draws_the_same_cells_and_another_one_draws_others(tmp_path: Path) -> None:
+    space = ("stop_grace_s={min: 1, max: 1000000}", "env.LR=a,b")
+    drawn = [
+        [cell.values for cell in cells_of(tmp_path, "", Words(space=space, random=5, seed=seed))] for seed in (1, 1, 2)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len({str(values) for values in drawn[0]}) == 5
+
+
+def test_drawn_numbers_stay_inside_their_interval_and_are_what_is_shown(tmp_path: Path) -> None:
+    words = Words(space=("stop_grace_s={min: 0.001, max: 10.0, scale: log}",), random=200)
+    values = [cell.values["stop_grace_s"] for cell in cells_of(tmp_path, "", words)]
+    assert all(0.001 <= value <= 10.0 and float(f"{value:.6g}") == value for value in values)
+    assert 50 < sum(value < 0.1 for value in values) < 150
+
+
+def test_options_replace_a_key_of_the_file_and_keep_the_others(tmp_path: Path) -> None:
+    cells = cells_of(tmp_path, "sweep: {grid: {env.A: [1, 2], env.B: [3]}}\n", Words(grid=["env.A=7"]))
+    assert [cell.label for cell in cells] == ["A=7 B=3"]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "words", "said"),
+    [
+        ("sweep:\n  grid:\n    resources.gpu: [1]\n", Words(), ":7: unknown key `resources.gpu`"),
+        ("sweep:\n  grid:\n    stop_grace_s: [1, soon]\n", Words(), ":7: `stop_grace_s` must be a number, not 'soon'"),
+        ("", Words(grid=["stop_grace=1,2"]), "--grid stop_grace=1,2: unknown key `stop_grace`"),
+        ("", Words(grid=["stop_grace_s"]), "write KEY=VALUE,VALUE"),
+        ("", Words(grid=["env.A=1]"]), "not YAML"),
+        ("", Words(grid=["command.9=a"]), "'9' is not an index of a list of 3"),
+        ("", Words(grid=["name.x=1"]), "`name.x` cannot differ between cells"),
+        ("sweep: {grid: {env.A: [1, 1]}}\n", Words(), "`env.A` has 1 twice"),
+        ("sweep: {grid: {env.A: []}}\n", Words(), "`sweep.grid.env.A` must be filled"),
+        ("sweep: {grid: {env..A: [1]}}\n", Words(), "'env..A' is not a key"),
+        ("sweep: {cells: [{}]}\n", Words(), "cell 1 changes nothing"),
+        ("sweep: {gird: {env.A: [1]}}\n", Words(), "unknown key `sweep.gird`"),
+        ("sweep: 5\n", Words(), "`sweep` must be a mapping"),
+        ("", Words(), "there is nothing to sweep over"),
+        ("", Words(random=3), "has no `space` to draw from"),
+        ("", Words(random=0, space=["env.A=1"]), "--random 0: `sweep.random.n` must be at least 1"),
+        ("", Words(random=5, space=["env.A=1,2"]), "is 5, but its space has only 2 combinations"),
+        ("", Words(random=5, space=["env.A={min: 2, max: 1}"]), "must be more than `min`, 2"),
+        ("", Words(random=5, space=["env.A={min: 0, max: 1, scale: log}"]), "must be more than 0 with `scale: log`"),
+        ("sweep: {grid: {env.A: [1]}, stop: {target: 3}}\n", Words(), "needs `metric`"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, sweep: str, words: Words, said: str) -> None:
+    assert said in str(error_of(tmp_path, sweep, words))
+
+
+def test_a_wrong_key_has_the_nearest_one_as_hint(tmp_path: Path) -> None:
+    assert error_of(tmp_path, "sweep: {grid: {resources.gpu: [1]}}\n").hint == "did you mean `resources.gpus`?"
+
+
+def test_a_million_cells_are_counted_but_never_made(tmp_path: Path) -> None:
+    path = tmp_path / "e.yaml"
+    path.write_text(HEAD, "utf-8")
+    choices = ",".join(map(str, range(100)))
+    draft = read_draft(path, Words(grid=[f"env.{name}={choices}" for name in "ABC"]))
+    assert draft.count == 10**6
+    with pytest.raises(UsageError, match=f"at most {MOST_CELLS:,} cells, not 1,000,000"):
+        expand(draft)
+
+
+def test_more_cells_go_on_with_the_numbers_and_leave_out_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "e.yaml"
+    path.write_text(HEAD + "sweep: {grid: {env.A: [1, 2, 3]}}\n", "utf-8")
+    known = Known(done=[{"env.A": 2}, {"env.A": 9}], pending={identity({"env.A": 3}): 5}, last=7)
+    more = expand(read_draft(path, Words()), known)
+    assert [(cell.number, cell.label) for cell in more] == [(8, "A=1"), (5, "A=3")]
+
+
+def test_labels_are_as_short_as_they_are_clear() -> None:
+    assert label_all([{"train.seed": 1, "data.seed": 2, "arguments.1": "x" * 40, "train.lr": 1e-5}]) == [
+        f"train.seed=1 data.seed=2 arguments.1={'x' * 29}… lr=1e-05"
+    ]
+
+
+def test_a_file_with_a_sweep_is_checked_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "e.yaml"
+    path.write_text("name: x\ntask: command\ncomand: [a]\nsweep: {grid: {env.A: [1]}}\n", "utf-8")
+    draft = read_draft(path, Words())
+    with pytest.raises(ConfigError, match="unknown key `comand`"):
+        expand(draft)
