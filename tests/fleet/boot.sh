@@ -12,6 +12,8 @@ mkdir -p "$PLACE/upper" "$PLACE/work" "$R"
 mount -t overlay overlay -o "lowerdir=$LOWER,upperdir=$PLACE/upper,workdir=$PLACE/work" "$R" || exit 1
 mount -t proc proc "$R/proc"
 mount --rbind /dev "$R/dev"
+# Terminals as distributions have them: of group tty, so that HTCondor's sshd, which is the user's own, can hand one out.
+mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts "$R/dev/pts"
 mount --rbind /sys "$R/sys"
 mount -t tmpfs -o mode=755 tmpfs "$R/run"
 mount -t tmpfs -o mode=1777 tmpfs "$R/tmp"
