@@ -43,7 +43,7 @@ def required(parser: argparse.ArgumentParser, *, run: str, host: str) -> list[st
     words: list[str] = []
     for action in parser._actions:  # noqa: SLF001
         if action.option_strings:
-            word = "new-folder" if action.metavar == "DIR" else host
+            word = "new-folder" if action.metavar in ("DIR", "FILE") else host
             words += [action.option_strings[0], word] if action.required else []
         elif action.metavar == "RUN":
             words.append(run)
@@ -55,6 +55,10 @@ def required(parser: argparse.ArgumentParser, *, run: str, host: str) -> list[st
             words.append("me@127.0.0.1:1")
         elif action.nargs not in ("*", "?"):
             words.append("abc")
+    if parser.prog == "armada compare":  # one alone has nothing beside it
+        words.append(run)
+    if parser.prog == "armada export":  # one of three options
+        words += ["--to", "new-folder"]
     return words
 
 
