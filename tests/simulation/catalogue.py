@@ -41,6 +41,7 @@ FOUND_BY_CHANCE = {
     "resumed while a release asks what there is": "launch power_cut sync meanwhile_retry:0:3 release",
     "launched while a release asks what there is": "launch power_cut sync meanwhile_launch:2:1 release",
     "its file system goes away while a release asks what lives": "launch meanwhile_unmount:0:1 release",
+    "it ends while a release asks what there is": "launch kill_supervisor sync meanwhile_end:3:2 release",
     "resumed by another home, and this one has not heard of it": (
         "launch:0:1 stop:1:3 join:0:1 resume:1:1 save:0:2 join meanwhile_tick:3:3 sync:3:2"
     ),

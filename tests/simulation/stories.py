@@ -197,7 +197,7 @@ class Teller:
     def do_power_cut(self, _one: int, two: int) -> None:
         host = self._host(two)
         # An end that nobody had time to write down is known to nobody.
-        self.world.well_done -= {one.run_id for one in host.supervisions}
+        self.world.well_done -= {one.run_id for one in host.supervisions} | self.world.unseen
         host.power_cut()
 
     def do_tear(self, one: int, two: int) -> None:

@@ -197,4 +197,6 @@ class Supervision:
     def die(self) -> None:
         """kill -9: the job goes on, for longer than armada needs to know that it outlived its supervisor."""
         self.leave()
+        if self.child is not None and not self.child.alive:
+            self.host.world.unseen.add(self.run_id)
         self.host.world.clock += 2 * OUTLIVED_S

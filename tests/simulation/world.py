@@ -55,6 +55,7 @@ class World:
         self.homes: dict[str, SimHome] = {}
         self.all_saved: list[Saved] = []
         self.well_done: set[str] = set()
+        self.unseen: set[str] = set()  # their supervisors died after their jobs, and had not noticed
         self.keeps_last: dict[str, int] = {}
         self.supervisor_pid = 0
         self.home_clock_offset = 0.0

@@ -175,8 +175,9 @@ def _judge_some(context: HostContext, run_ids: Sequence[str], *, ignore_work: bo
     specs = {run_id: _spec(database, run_id) for run_id in run_ids}
     to_list = (RunToList(run_id=r, outputs=tuple(settings_of(specs[r] or {}).outputs)) for r in run_ids)
     try:
-        listings = session.call(ListOutboxes(runs=tuple(to_list)), timeout_s=300.0)
+        # In this order: what no longer lives writes nothing after its files were listed.
         evidence = session.call(_only_evidence(run_ids), timeout_s=60.0)
+        listings = session.call(ListOutboxes(runs=tuple(to_list)), timeout_s=300.0)
     except UnexpectedAnswer:
         return [unseen(run_id, context.host) for run_id in run_ids]
     looked = {each.run_id: each for each in listings.runs if not isinstance(each, Misfit) and each.exists}
