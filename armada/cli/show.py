@@ -134,9 +134,9 @@ def _unreadable_words(run: Run) -> str:
 
 def _say_records(context: Context, run: Run) -> None:
     """Print the run's history, its evaluations, and the room on its host."""
-    from armada.store import hosts, metrics, runs
+    from armada.store import hosts, metrics, transitions
 
-    for when, state, reason, message in runs.transitions(context.database, run.run_id):
+    for when, state, reason, message in transitions.of_run(context.database, run.run_id):
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
         why, words = f": {reason}" if reason else "", f" ({sanitize_line(message, 120)})" if message else ""
         print(f"  {stamp}  {state}{why}{words}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from armada.compare.metrics import TOKENS, goal_of
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import positive
-from armada.store import runs
+from armada.store import runs, transitions
 from armada.store.queries.metric_summaries import summarize
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def summarize_run(
     spec = runs.spec(database, run.run_id)
     found = {name: summary for name in names if (summary := summarize(database, run.run_id, name)) is not None}
     tokens = summarize(database, run.run_id, TOKENS)
-    seconds = ran_for_s(run, runs.transitions(database, run.run_id), now)
+    seconds = ran_for_s(run, transitions.of_run(database, run.run_id), now)
     price = prices.of(run)
     last = tokens.last[1] if tokens is not None else None
     return RunSummary(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import recorded_facts
-from armada.store import checkpoints, operations, run_sync, runs
+from armada.store import checkpoints, operations, run_sync, runs, transitions
 from armada.store import hosts as host_records
 from armada.units import amount, span
 from armada.verdicts.again import resumes_from, resuming_words
@@ -109,7 +109,7 @@ def _ends(recent: list[Run]) -> Iterator[Event]:
 def _revisions(database: Database, recent: list[Run]) -> Iterator[Event]:
     """Yield runs that were reported as gone from their scheduler's list and have appeared again. Their ends are separate events."""
     for run in recent:
-        at = None if run.ended else runs.revised_at(database, run.run_id)
+        at = None if run.ended else transitions.revised_at(database, run.run_id)
         if at is None:
             continue
         body = f"{run.run_id} on {run.host}: it is {run.state}; its scheduler had wrongly stopped listing it"
@@ -132,7 +132,11 @@ def _retries(database: Database, recent: list[Run], now: float) -> Iterator[Even
 
 def _stalls(database: Database, recent: list[Run], now: float) -> Iterator[Event]:
     for run in recent:
-        since = runs.stalled_since(database, run.run_id) if (run.state, run.reason) == ("running", "stalled") else None
+        since = (
+            transitions.stalled_since(database, run.run_id)
+            if (run.state, run.reason) == ("running", "stalled")
+            else None
+        )
         if since is None or now - since < STALLED_S or run.unreachable_since is not None:
             continue
         body = (
@@ -149,7 +153,7 @@ def _spent_budgets(
     for run in recent:
         price = prices.get(run.host)
         budget = runs.setting(database, run.run_id, "budget") if price else None
-        began = runs.first_ran_at(database, run.run_id) if budget else None
+        began = transitions.first_ran_at(database, run.run_id) if budget else None
         if not price or not budget or began is None:
             continue
         reached_at = began + budget / price * 3600

@@ -308,34 +308,6 @@ def failed_with(database: Database, host: str, reasons: Sequence[str], *, since:
     return [find(database, row["run_id"]) for row in rows]
 
 
-def first_ran_at(database: Database, run_id: str) -> float | None:
-    """Return when home first saw the run in state running, in any attempt."""
-    query = "SELECT min(time) AS at FROM transitions WHERE run_id = ? AND state = 'running'"
-    found: float | None = database.connection.execute(query, (run_id,)).fetchone()["at"]
-    return found
-
-
-def stalled_since(database: Database, run_id: str) -> float | None:
-    """Return since when the run is seen as stalled; None if it is not."""
-    query = "SELECT time, state, reason FROM transitions WHERE run_id = ? ORDER BY rowid DESC LIMIT 1"
-    row = database.connection.execute(query, (run_id,)).fetchone()
-    stalled = row is not None and (row["state"], row["reason"]) == ("running", "stalled")
-    return float(row["time"]) if stalled else None
-
-
-def revised_at(database: Database, run_id: str) -> float | None:
-    """Return when a guessed end was last revised because the run was seen again; None if that never happened."""
-    query = "SELECT time, state, reason FROM transitions WHERE run_id = ? ORDER BY rowid"
-    found: float | None = None
-    before = False
-    for row in database.connection.execute(query, (run_id,)):
-        guess = is_guess(row["state"], row["reason"])
-        # A person causes `submitted` by resuming the run.
-        found = float(row["time"]) if before and row["state"] in ("running", "queued") else found
-        before = guess
-    return None if before else found
-
-
 def hosts(database: Database) -> set[str]:
     """The hosts of all runs."""
     return {row["host"] for row in database.connection.execute("SELECT DISTINCT host FROM runs")}
@@ -517,11 +489,6 @@ def was_seen(database: Database, run_id: str) -> bool:
     """Whether the run was ever submitted to or seen on its host; its folder may be gone since."""
     query = "SELECT 1 FROM transitions WHERE run_id = ? AND state IN ('submitted', 'queued', 'running') LIMIT 1"
     return database.connection.execute(query, (run_id,)).fetchone() is not None
-
-
-def transitions(database: Database, run_id: str) -> list[tuple[float, str, str | None, str | None]]:
-    query = "SELECT time, state, reason, message FROM transitions WHERE run_id = ? ORDER BY rowid"
-    return [tuple(row) for row in database.connection.execute(query, (run_id,))]
 
 
 def delete(database: Database, run_id: str) -> None:

@@ -185,7 +185,7 @@ def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
 
 def read_detail(database: Database, run_id: str) -> RunDetail | None:
     """Return everything about one run, or None if it does not exist."""
-    from armada.store import checkpoints, metrics, runs
+    from armada.store import checkpoints, metrics, transitions
 
     spec = run_detail.find_spec(database, run_id)
     if spec is None:
@@ -193,7 +193,7 @@ def read_detail(database: Database, run_id: str) -> RunDetail | None:
     return RunDetail(
         run_id,
         spec,
-        tuple(runs.transitions(database, run_id)),
+        tuple(transitions.of_run(database, run_id)),
         tuple(checkpoints.of_run(database, run_id)),
         tuple(run_detail.newest_events(database, run_id)),
         tuple(metrics.names(database, run_id)),

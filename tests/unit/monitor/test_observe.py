@@ -12,7 +12,7 @@ import pytest
 from armada.config.hosts import Host as HostConfig
 from armada.monitor.observe import observe, observe_all
 from armada.paths import HomePaths
-from armada.store import metrics, run_sync, runs
+from armada.store import metrics, run_sync, runs, transitions
 from armada.store.database import Database
 from tests.answers import answered
 
@@ -157,11 +157,11 @@ def test_a_guessed_end_is_revised_by_evidence_and_not_by_silence(database: Datab
     run_sync.succeeded(database, gone.run_id, began=1.0, next_due_at=None, final_of=1)  # by an armada that believed it
     silent = see(database, of_slurm("unknown"))
     assert (silent.state, silent.reason) == ("failed", "gone")
-    assert runs.revised_at(database, gone.run_id) is None
+    assert transitions.revised_at(database, gone.run_id) is None
     back = see(database, of_slurm("running"))
     assert (back.state, back.reason) == ("running", None)
     assert not run_sync.find(database, gone.run_id).final_done
-    assert runs.revised_at(database, gone.run_id) is not None
+    assert transitions.revised_at(database, gone.run_id) is not None
     see(database, of_slurm("gone"))
     assert see(database, of_slurm("gone", state="succeeded", ended_at=1_795_000_200.0)).state == "succeeded"
 
@@ -194,7 +194,7 @@ def test_a_run_that_is_handed_over_again_is_not_said_to_have_come_back(database:
     see(database, of_slurm("gone"))
     runs.set_state(database, "q-aaaaaa", "submitted", message="submitted again")
     see(database, of_slurm("running", submission=2, seq=9))
-    assert runs.revised_at(database, "q-aaaaaa") is None
+    assert transitions.revised_at(database, "q-aaaaaa") is None
 
 
 def test_a_step_is_never_below_that_of_a_checkpoint_of_the_same_attempt(database: Database) -> None:

@@ -27,7 +27,7 @@ from armada.protocol.environment import AskEnvironments
 from armada.protocol.facts import AskFacts, Facts, Gpu
 from armada.protocol.packing import PackEnvironment
 from armada.provision import relay, sent_environment
-from armada.provision.environment import Environment
+from armada.provision.environment import EnsuredEnvironment, Environment
 from armada.provision.sent_environment import refuse_misfit, refuse_old_driver, refuse_other_machine, send_environment
 from armada.rpc.session import HostSession
 from tests import standalone_python
@@ -415,7 +415,7 @@ def test_a_host_without_that_python_gets_one_with_an_environment_that_is_built_o
             portable = Pair(pair.source, pair.target, pair.folder)
             portable.here = pair.here.with_name(wanted.key)
             build(portable, base / "bin" / MINOR)
-        return True, 0.0, []
+        return EnsuredEnvironment(True, 0.0, (), None)
 
     monkeypatch.setattr(sent_environment, "ensure_environment", ensure)
     progress = Watched()

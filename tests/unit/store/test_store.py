@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from armada.errors import ConfigError, NotFound, StoreDamaged, UsageError
-from armada.store import checkpoints, hosts, metrics, runs, telemetry
+from armada.store import checkpoints, hosts, metrics, runs, telemetry, transitions
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
 from tests.answers import outbox
@@ -61,7 +61,7 @@ def test_a_transition_is_written_once_per_change(database: Database) -> None:
     for seq in (1, 2, 3):
         runs.record(database, "demo-aaaaaa", Verdict("running", None, None, 1, seq), observed_at=float(seq))
     runs.record(database, "demo-aaaaaa", Verdict("failed", "exit_3", None, 1, 4), observed_at=4.0)
-    states = [state for _, state, _, _ in runs.transitions(database, "demo-aaaaaa")]
+    states = [state for _, state, _, _ in transitions.of_run(database, "demo-aaaaaa")]
     assert states == ["preparing", "running", "failed"]
 
 
