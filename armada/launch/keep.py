@@ -63,7 +63,7 @@ def record_of(plan: Plan) -> LaunchRecord:
         environment=_environment(plan.environment) if plan.environment is not None else None,
         hub_model=(plan.hub.repo, plan.hub.commit) if plan.hub is not None else None,
         files=tuple((file.name, file.written, file.identity or "") for file in plan.job_files.found),
-        gpus=tuple(plan.facts.hardware.gpu_names),
+        gpus=tuple(gpu.name for gpu in plan.facts.hardware.gpus),
         price_per_hour=plan.host.price_per_hour,
     )
 

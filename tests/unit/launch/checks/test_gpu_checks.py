@@ -14,7 +14,7 @@ from armada.config.tasks.command import Command
 from armada.config.tasks.sft import Sft
 from armada.launch.checks.check import Answer
 from armada.launch.checks.gpus import check_kind, check_number
-from armada.launch.checks.memory import _gpu_memory
+from armada.launch.checks.memory import find_gpu_memory
 from armada.launch.checks.subject import Subject
 from armada.paths import HomePaths
 from tests.host_facts import TOOLS, facts
@@ -83,9 +83,9 @@ def test_gpus_that_cannot_be_used_are_named_where_a_training_would_use_them(
 def test_a_process_has_the_memory_of_its_slice(home: HomePaths) -> None:
     divided = subject(home, gpus=[{"slices": ["MIG 2g.20gb", "MIG 1g.10gb"]}] * 2)
     assert divided.gpus == 1
-    assert _gpu_memory(divided)[0] == 10 << 30
+    assert find_gpu_memory(divided)[0] == 10 << 30
     assert "MIG slices (MIG 1g.10gb, MIG 2g.20gb)" in kind(divided).message
-    assert _gpu_memory(subject(home, gpus=[{}]))[0] == 80 << 30
+    assert find_gpu_memory(subject(home, gpus=[{}]))[0] == 80 << 30
 
 
 def test_a_run_cannot_take_several_slices(home: HomePaths) -> None:
