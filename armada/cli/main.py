@@ -28,6 +28,7 @@ COMMANDS = {
     "launch": ("launch", "prepare"),
     "resume": ("resume",),
     "merge": ("merge",),
+    "bench": ("bench",),
     "runs": ("ps",),
     "stop": ("stop",),
     "show": ("show",),

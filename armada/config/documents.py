@@ -36,14 +36,15 @@ class Place:
     path: Path | None
     line: int | None
     override: str | None = None
+    option: str = "--set"
 
     def error(self, message: str, hint: str | None = None) -> ConfigError:
         if self.override is not None:
-            return ConfigError(f"--set {self.override}: {message}", hint=hint)
+            return ConfigError(f"{self.option} {self.override}: {message}", hint=hint)
         return ConfigError(message, path=self.path, line=self.line, hint=hint)
 
     def __str__(self) -> str:
-        return f"--set {self.override}" if self.override is not None else f"{self.path}:{self.line}"
+        return f"{self.option} {self.override}" if self.override is not None else f"{self.path}:{self.line}"
 
 
 @dataclass(slots=True)

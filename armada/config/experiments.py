@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from pydantic import create_model
 
-from armada.config.documents import read_document
+from armada.config.documents import Document, read_document
 from armada.config.overrides import apply_override
 from armada.config.tasks.experiment import Experiment
 from armada.config.tasks.registry import TASKS, load, models
@@ -29,9 +29,18 @@ def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
         ConfigError: The file, an override, or something they name is wrong.
     """
     document = read_document(path.expanduser())
-    folder = document.path.absolute().parent
     for text in overrides:
         apply_override(document, text)
+    return experiment_of(document)
+
+
+def experiment_of(document: Document) -> Experiment:
+    """Make an experiment of a document, as `load_experiment` does of a file.
+
+    Raises:
+        ConfigError: The document, or something it names, is wrong.
+    """
+    folder = document.path.absolute().parent
     given = {"origin": document.path.absolute(), "places": written_places(document), "requirement_lines": ()}
     model = model_of(document.data.get("task"))
     return validate(document, model, given=given, context={"folder": folder}).find_files(document)

@@ -34,6 +34,56 @@ def apply_override(document: Document, text: str) -> None:
     document.put(location, value, source)
 
 
+def apply_choices(document: Document, text: str, option: str, above: Location) -> None:
+    """Put `a.b=1,2` of `--grid` or `--space` into a mapping of a document, under the key `a.b` as a whole.
+
+    Args:
+        document: The experiment.
+        text: The option's value. Values are YAML on one line, separated by commas; a mapping is taken as it is.
+        option: Its name, for errors.
+        above: The mapping, which is made if it is not there.
+
+    Raises:
+        ConfigError: Naming the option.
+    """
+    place = Place(None, None, override=text, option=option)
+    name, equals, values = text.partition("=")
+    if not equals or not name.strip() or not values.strip():
+        raise place.error("write KEY=VALUE,VALUE", f"for example: {option} train.learning_rate=1e-5,3e-5")
+    is_whole = values.strip()[0] in "[{"
+    listed = values if is_whole else f"[{values}]"
+    node = compose(listed, lambda _: place)
+    if node is None:
+        raise place.error("there are no values", None)
+    _refuse_leftovers(node, listed, place)
+    source = Document(document.path, {})
+    _enter(document, [*map(str, above), "-"], place)
+    location = (*above, name.strip())
+    value = build(node, source, lambda _: place, location)
+    source.keys[location] = place
+    document.put(location, value, source)
+
+
+def put_value(document: Document, key: str, value: Any, place: Place) -> None:
+    """Put a value into a document under a dotted key.
+
+    Args:
+        document: The experiment.
+        key: `train.learning_rate`.
+        value: Plain values.
+        place: Where the value was written, for errors.
+
+    Raises:
+        ConfigError: The key does not lead anywhere.
+    """
+    location = _enter(document, key.split("."), place)
+    source = Document(document.path, {})
+    for length in range(1, len(location) + 1):
+        source.keys[location[:length]] = place
+    source.values[location] = place
+    document.put(location, value, source)
+
+
 def _refuse_leftovers(node: Node, text: str, place: Place) -> None:
     """`name=a # b` would lose its end, and `name=a: b` would become a mapping."""
     unread = text[node.end_mark.index :].strip()
