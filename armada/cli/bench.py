@@ -30,11 +30,14 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="Measure an experiment's speed over a grid of settings",
         description="Run short trainings of an experiment, one for each combination of the values of --grid, one after "
         "the other, in one environment and with one hand-over. Nothing is evaluated or saved. Running out of memory is "
-        "a result. An interrupted bench keeps its rows; `armada resume RUN` measures the others.",
+        "a result. An interrupted bench keeps its rows; `armada resume RUN` measures the others. `armada bench HOST` "
+        "measures the machine itself: its GPUs, what is between them, its disk, and the link.",
         epilog="example: armada bench exp.yaml --host a100-1 --grid train.micro_batch_size=1,2,4,8 "
         "--grid train.attention=sdpa,flash_attention_2",
     )
-    what = "Experiment file (YAML) of `task: sft`, or `quickstart` for the bundled one"
+    what = (
+        "Experiment file (YAML) of `task: sft`, or `quickstart`; or, without --host, a host whose machine is measured"
+    )
     parser.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help=what)
     parser.add_argument("--host", metavar="NAME", help="Host to measure on; `local` is this machine")
     add_profile(parser)
@@ -103,6 +106,7 @@ def _seconds(text: str) -> float:
 
 
 def _bench(options: argparse.Namespace) -> int:
+    from armada.cli.bench_health import is_health, measure_health, show_health
     from armada.cli.bench_views import check_outputs, show_results
     from armada.cli.context import Context
 
@@ -111,12 +115,20 @@ def _bench(options: argparse.Namespace) -> int:
             raise UsageError("--show takes a run and no experiment, host or grid", hint="armada bench --show RUN")
         context = Context()
         check_outputs(options, context.home)
-        return show_results(context, context.run(options.show), options)
-    if options.experiment is None or options.host is None:
+        run = context.run(options.show)
+        return (show_health if is_health(context, run) else show_results)(context, run, options)
+    if options.experiment is None:
         raise UsageError(
-            "name an experiment and a host",
+            "name an experiment and a host, or a host alone",
             hint="armada bench exp.yaml --host NAME --grid train.micro_batch_size=1,2,4",
         )
+    if options.host is None:
+        if Path(options.experiment).exists() or options.experiment == "quickstart":
+            raise UsageError("name the host to measure on", hint=f"armada bench {options.experiment} --host NAME")
+        if options.experiment.endswith((".yaml", ".yml")):
+            raise UsageError(f"there is no file {options.experiment}", hint="armada bench exp.yaml --host NAME")
+        context = Context()
+        return measure_health(context, options, context.host(options.experiment).name)
     if options.detach and (options.csv or options.chart or options.apply):
         raise UsageError(
             "with --detach there are no rows yet for --csv, --chart and --apply",

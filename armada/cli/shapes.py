@@ -123,7 +123,11 @@ SHAPES: Fields = {
     "prepare --dry-run": {**_FORMAT, **_PLAN},
     "merge --dry-run": {**_FORMAT, **_PLAN},
     "bench": {
-        **_FORMAT, "run_id": STR, "state": STR, "cells": [_BENCH_CELL], "best": INT_, "applied": OBJ_,
+        **_FORMAT, "run_id": STR, "state": STR, "cells?": [_BENCH_CELL], "best?": INT_, "applied?": OBJ_, "verdict?": STR,
+        "figures?": [{
+            "name": STR, "number": INT, "value": NUM, "expected": NUM_, "share": NUM_, "slow": BOOL, "said": STR,
+        }],
+        "link?": OBJ_,
     },
     "bench --dry-run": {**_FORMAT, **_PLAN},
     "ps": [{**RUN, "host_disk_full_at": NUM_}],

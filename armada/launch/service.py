@@ -9,12 +9,14 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import secrets
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import NotFound
 from armada.launch.plans.bench import BenchTask
+from armada.launch.plans.health import HealthTask
 from armada.launch.plans.merge import MergeTask, Source, refuse_unmergeable
 from armada.launch.plans.plan import make_plan
 from armada.launch.plans.prepare import prepare_task
@@ -112,6 +114,11 @@ def bench_of(cells: Sequence[GridCell], order: Order, pace: Pace) -> Launch:
     asked = ["bench", keys, [dict(cell.machine) for cell in cells], dataclasses.astuple(pace)]
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     return Launch(BenchTask(cells, order, pace), key, f"bench of {cells[0].experiment.name}")
+
+
+def health_of(order: Order) -> Launch:
+    """Return the launch of a bench of the machine itself. Each is another one: machines change."""
+    return Launch(HealthTask(order), secrets.token_hex(32), f"bench of {order.session.host.name}")
 
 
 def merge_of(source: Source, dtype: str, order: Order) -> Launch:

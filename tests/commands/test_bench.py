@@ -86,3 +86,20 @@ def test_a_run_that_is_no_bench_has_no_rows(armada: Armada) -> None:
     run = armada.json("launch", "--host", "local", armada.command("true"))
     done = armada.run("bench", "--show", run["run_id"])
     assert (done.returncode, "is no bench" in done.stderr) == (2, True)
+
+
+def test_a_host_alone_is_measured_in_one_process(armada: Armada) -> None:
+    plan = armada.json("bench", "local", "--dry-run")
+    jsonschema.validate(plan, schema_of(SHAPES["bench --dry-run"]))
+    assert (plan["spec"]["task"], plan["spec"]["experiment"]) == ("bench", {"health": {}})
+    assert plan["spec"]["job"]["argv"][1:3] == ["-m", "armada_train.bench.health"]
+    for words, message in (
+        (("bench", "nowhere"), "no host is called 'nowhere'"),
+        (("bench", "nowhere.yaml"), "there is no file nowhere.yaml"),
+        (("bench", "quickstart"), "name the host to measure on"),
+        (("bench",), "name an experiment and a host"),
+        (("bench", "local", "--grid", "train.seed=1"), "--grid belongs to the bench of an experiment"),
+    ):
+        done = armada.run(*words)
+        assert done.returncode in {2, 7}, done.stderr
+        assert message in done.stderr

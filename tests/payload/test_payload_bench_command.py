@@ -51,3 +51,24 @@ def test_a_bench_measures_shows_and_applies(
     assert "fastest: cell" in again.stdout
     validated = armada.run("profiles", "validate", "mine")
     assert validated.returncode == 0, validated.stdout
+
+
+@pytest.mark.takes_long("torch is imported, and each figure is measured for a second")
+def test_a_machine_is_measured_and_judged(armada: Armada, payload_python: Interpreter) -> None:
+    prepare_environment(armada, payload_python.path)
+    shown = armada.json("bench", "local", "--no-daemon")
+    jsonschema.validate(shown, schema_of(SHAPES["bench"]))
+    figures = {each["name"]: each for each in shown["figures"]}
+    assert set(figures) == {
+        "cpu_flops",
+        "cpu_memory_bytes_per_s",
+        "disk_write_bytes_per_s",
+        "disk_read_bytes_per_s",
+    }
+    assert figures["cpu_flops"]["value"] > 1e8
+    assert "nothing says what it should be" in figures["cpu_flops"]["said"]
+    assert not list(armada.local_runs.glob("*/health.bin")), "what was written to measure the disk is gone"
+    again = armada.run("bench", "--show", shown["run_id"])
+    assert f"local: {shown['verdict']}" in again.stdout
+    refused = armada.run("bench", "--show", shown["run_id"], "--csv", "rows.csv")
+    assert (refused.returncode, "--csv belongs to the bench of an experiment" in refused.stderr) == (2, True)

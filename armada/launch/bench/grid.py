@@ -167,5 +167,6 @@ def _experiment(grid: Grid, values: Mapping[str, Any]) -> Sft:
         if key not in OF_PROFILES:
             put_value(own, key, copy.deepcopy(value), grid.places[key])
     experiment = experiment_of(own)
-    assert isinstance(experiment, Sft)  # noqa: S101 - `task` cannot be in a grid
+    if not isinstance(experiment, Sft):  # `task` cannot be in a grid
+        raise TypeError(type(experiment))
     return experiment

@@ -124,6 +124,8 @@ _WORLD = ("resources.gpus", "resources.processes")
 
 def _scaled(results: list[Result]) -> list[Result]:
     """Compare each cell with the one that has the same values and one GPU or process."""
+    if not any((each.figure("processes") or 0) > 1 for each in results):
+        return results
     single = {_rest(each): each.speed for each in results if each.figure("processes") == 1 and each.speed}
     scaled = []
     for each in results:

@@ -100,7 +100,8 @@ class BenchTask(SftTask):
         cells = []
         for cell, (own, each) in zip(self.cells, found, strict=True):
             section = each.training
-            assert isinstance(section, TrainingSection)  # noqa: S101 - SftTask makes no other
+            if not isinstance(section, TrainingSection):
+                raise TypeError(type(section))
             names = {name: _numbered(name, cell.number) for name in each.files}
             files |= {names[name]: text for name, text in each.files.items()}
             below = place.paths.launch(place.run_id)

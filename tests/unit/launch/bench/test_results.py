@@ -62,6 +62,12 @@ def test_rows_become_results_with_scaling_and_cost(database: Database, tmp_path:
     assert best_of([one, two, three]) == two
 
 
+def test_cells_of_one_process_have_nothing_to_scale(database: Database, tmp_path: Path) -> None:
+    run = add(database)
+    tell(database, row(1))
+    assert [each.scaling for each in read_results(database, run, tmp_path, None)] == [None, None, None]
+
+
 def test_absurd_rows_are_not_results(database: Database, tmp_path: Path) -> None:
     run = add(database)
     nan = float("nan")
