@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from armada.launch.bench.results import Result
     from armada.paths import HomePaths
 
+_MOST_SAMPLES = 1_000_000
+"""Of a micro batch; more is no measurement."""
+
 
 def check_profile(name: str, home: HomePaths) -> None:
     """Refuse a name into which nothing can be written, before anything is measured.
@@ -38,7 +41,7 @@ def settings_of(best: Result) -> dict[str, object]:
     """Return what a profile can say of the fastest cell."""
     found: dict[str, object] = {}
     micro = best.figure("micro_batch_size")
-    if micro is not None and micro >= 1:
+    if micro is not None and 1 <= micro <= _MOST_SAMPLES:
         found["micro_batch_size"] = int(micro)
     for key in ("attention", "precision", "activation_checkpointing"):
         if f"train.{key}" in best.values:

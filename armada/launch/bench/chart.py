@@ -6,6 +6,7 @@ import csv
 from html import escape
 from typing import IO, TYPE_CHECKING
 
+from armada.foundation.sanitize import sanitize_line
 from armada.launch.bench.results import FIGURES
 
 if TYPE_CHECKING:
@@ -86,4 +87,5 @@ def write_csv(results: Sequence[Result], stream: IO[str]) -> None:
 
 
 def _cell(text: str) -> str:
+    text = sanitize_line(text, 500)
     return f"'{text}" if text.startswith(_FORMULA) else text

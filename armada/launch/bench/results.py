@@ -65,7 +65,8 @@ class Result:
     @property
     def speed(self) -> float | None:
         """Tokens a second, if it was measured."""
-        return self.figures.get("tokens_per_s") if self.status == "measured" else None
+        speed = self.figures.get("tokens_per_s") if self.status == "measured" else None
+        return speed if speed is not None and speed > 0 else None
 
     def as_json(self) -> dict[str, object]:
         return {

@@ -23,7 +23,7 @@ from armada.store.database import Database
 CELLS = [
     {"number": 1, "label": "gpus=1", "values": {"resources.gpus": 1, "train.attention": "sdpa"}},
     {"number": 2, "label": "gpus=2", "values": {"resources.gpus": 2, "train.attention": "sdpa"}},
-    {"number": 3, "label": "=cmd()\x1b[31m<b>", "values": {"name": "=cmd()"}},
+    {"number": 3, "label": "=cmd()\x1b[31m<b>", "values": {"name": "=cmd()", "x": "\x1b]0;title\x07"}},
 ]
 
 
@@ -73,6 +73,7 @@ def test_absurd_rows_are_not_results(database: Database, tmp_path: Path) -> None
     nan = float("nan")
     tell(database, row(1, status_code=77), row(2, tokens_per_s=nan, processes=0), {"step": 99, "status_code": 0})
     one, two, three = read_results(database, run, tmp_path, None)
+    assert Result(1, {}, "a", "measured", figures={"tokens_per_s": -1.0}).speed is None
     assert (one.status, two.speed, three.status) == ("waiting", None, "waiting")
     assert best_of([one, two, three]) is None
     assert json.loads(json.dumps(two.as_json(), allow_nan=False))["tokens_per_s"] is None
@@ -91,9 +92,11 @@ def test_drawings_and_tables_hold_no_markup_and_no_formula(database: Database, t
     drawn = svg(results, "<script>&")
     assert "<script>" not in drawn
     ET.fromstring(drawn)
+    assert svg([], "nothing").endswith("</svg>\n")
     table = io.StringIO()
     write_csv(results, table)
     assert ",'=cmd()," in table.getvalue()
+    assert "\x1b" not in table.getvalue()
     assert len(bars(results)) == 3
 
 
