@@ -29,6 +29,7 @@ COMMANDS = {
     "resume": ("resume",),
     "merge": ("merge",),
     "sweep": ("sweep",),
+    "bench": ("bench",),
     "runs": ("ps",),
     "stop": ("stop",),
     "show": ("show",),

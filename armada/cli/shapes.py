@@ -115,6 +115,13 @@ SEVERAL = " RUN RUN"
 METRICS = " --csv, --parquet"
 """Ends the name of a shape that a command prints for tables of metrics."""
 
+_BENCH_CELL: Fields = {
+    "number": INT, "values": OBJ, "label": STR, "status": STR, "message": STR_, "steps": NUM_, "measured_s": NUM_, "cell_s": NUM_,
+    "step_time_s": NUM_, "step_time_median_s": NUM_, "step_time_p05_s": NUM_, "step_time_p95_s": NUM_, "spread": NUM_,
+    "tokens_per_s": NUM_, "samples_per_s": NUM_, "data_wait_s": NUM_, "peak_memory_bytes": NUM_, "mfu": NUM_, "gpus": NUM_,
+    "processes": NUM_, "micro_batch_size": NUM_, "accumulation": NUM_, "global_batch_size": NUM_, "scaling": NUM_,
+    "cost_per_million_tokens": NUM_,
+}  # fmt: skip
 _LAUNCHED: Fields = dict.fromkeys(("launch", "prepare", "merge", "resume"), RUN)
 SHAPES: Fields = {
     **_LAUNCHED,
@@ -125,6 +132,14 @@ SHAPES: Fields = {
     "launch --dry-run": {**_FORMAT, **_PLAN},
     "prepare --dry-run": {**_FORMAT, **_PLAN},
     "merge --dry-run": {**_FORMAT, **_PLAN},
+    "bench": {
+        **_FORMAT, "run_id": STR, "state": STR, "cells?": [_BENCH_CELL], "best?": INT_, "applied?": OBJ_, "verdict?": STR,
+        "figures?": [{
+            "name": STR, "number": INT, "value": NUM, "expected": NUM_, "share": NUM_, "slow": BOOL, "said": STR,
+        }],
+        "link?": OBJ_,
+    },
+    "bench --dry-run": {**_FORMAT, **_PLAN},
     "ps": [{**RUN, "host_disk_full_at": NUM_}],
     "show": {**RUN, "spec": OBJ, "checkpoints": [_CHECKPOINT], "quota": OBJ_, "results": OBJ},
     "compare": {

@@ -75,6 +75,9 @@ def reproduction_of(home: HomePaths, run: Run, spec: Mapping[str, Any]) -> Repro
     if run.task == "merge":
         hint = "run `armada merge` again: its source is in the run's plan (armada show --json)"
         raise PreflightRefused(f"{run.run_id} is a merge, which has no experiment", hint=hint)
+    if run.task == "bench":
+        hint = "run `armada bench` again: its cells are in the run's plan (armada show --json)"
+        raise PreflightRefused(f"{run.run_id} is a bench, whose cells differ from its experiment", hint=hint)
     experiment = spec.get("experiment")
     if not isinstance(experiment, dict) or not experiment:
         raise PreflightRefused(f"nothing is recorded of the experiment of {run.run_id}")

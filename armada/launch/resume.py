@@ -106,7 +106,7 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
 
 def _launch_again(run: Run) -> str:
     """Return the command that launches the run's experiment again."""
-    verb = "prepare" if run.task == "prepare" else "launch"
+    verb = run.task if run.task in {"prepare", "bench"} else "launch"
     return f"armada {verb} --host {run.host} {shlex.quote(run.experiment) if run.experiment else 'FILE'}"
 
 

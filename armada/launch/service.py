@@ -6,13 +6,17 @@ The commands use this module, and so does the dashboard, which runs them, and th
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
+import secrets
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import NotFound
+from armada.launch.plans.bench import BenchTask
+from armada.launch.plans.health import HealthTask
 from armada.launch.plans.merge import MergeTask, Source, refuse_unmergeable
 from armada.launch.plans.plan import make_plan
 from armada.launch.plans.prepare import prepare_task
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 
     from armada.config.tasks.experiment import Experiment
     from armada.foundation.progress import Progress
+    from armada.launch.bench.grid import GridCell
+    from armada.launch.plans.bench import Pace
     from armada.launch.plans.plan import Plan
     from armada.launch.plans.task import Order, Task
     from armada.rpc.session import HostSession
@@ -99,6 +105,20 @@ def launch_of(experiment: Experiment, order: Order, *, only_prepare: bool = Fals
     host = order.session.host.name
     key = launch_key(experiment, host, order.profile, order.name, only_prepare=only_prepare)
     return Launch(task, key, f"launch of {experiment.name}")
+
+
+def bench_of(cells: Sequence[GridCell], order: Order, pace: Pace) -> Launch:
+    """Return the launch of a bench."""
+    host = order.session.host.name
+    keys = [launch_key(cell.experiment, host, order.profile, order.name) for cell in cells]
+    asked = ["bench", keys, [dict(cell.machine) for cell in cells], dataclasses.astuple(pace)]
+    key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return Launch(BenchTask(cells, order, pace), key, f"bench of {cells[0].experiment.name}")
+
+
+def health_of(order: Order) -> Launch:
+    """Return the launch of a bench of the machine itself. Each is another one: machines change."""
+    return Launch(HealthTask(order), secrets.token_hex(32), f"bench of {order.session.host.name}")
 
 
 def merge_of(source: Source, dtype: str, order: Order) -> Launch:

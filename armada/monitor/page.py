@@ -85,6 +85,7 @@ def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
         has_checkpoint=bool(there),
         only_there=sum(checkpoint.on_host and checkpoint.home_path is None for checkpoint in kept),
         stopped=stopped,
+        is_bench=run.task == "bench",
     )
     return Page(
         exit=_exit(run, signal),

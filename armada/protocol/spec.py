@@ -23,7 +23,7 @@ from armada.protocol.message import (
 )
 from armada.protocol.runs import Created, Secrets
 
-Task = Annotated[str, any_word("sft", "script", "command", "merge", "prepare")]
+Task = Annotated[str, any_word("sft", "script", "command", "merge", "prepare", "bench")]
 
 
 class JobLink(Message):
@@ -193,6 +193,14 @@ class StartSection(Message):
     optimizer: Literal["moments", False]
 
 
+class MeasurementSection(Message):
+    """How a cell of a bench is measured: at least `steps` steps and `seconds` after the warm-up."""
+
+    warmup_steps: Positive
+    steps: Positive
+    seconds: float
+
+
 class TrainingSection(Message):
     """A training by the bundled payload; only the payload reads it. The settings `train`, `lora` and the like are the experiment's."""
 
@@ -212,6 +220,7 @@ class TrainingSection(Message):
     deepspeed: Annotated[Text, MAY_MISS] = ""
     prepared: Text
     start_from: StartSection | None
+    measurement: Annotated[MeasurementSection | None, MAY_MISS] = None
 
     def as_json(self) -> dict[str, object]:
         """Return the section as the payload parses it."""
@@ -242,6 +251,39 @@ class MergeSection(Message):
     """A merge by the bundled payload."""
 
     merge: MergeRequest
+
+
+class BenchCell(Message):
+    """A cell of a bench.
+
+    Attributes:
+        number: From 1.
+        label: What differs from the other cells, in words.
+        values: The same, by dotted keys.
+        training: With a measurement.
+        env: Variables, over those of the job.
+        accelerate: The file of accelerate's settings.
+    """
+
+    number: Positive
+    label: Text
+    values: dict[str, object]
+    training: TrainingSection
+    env: dict[str, str]
+    accelerate: Text
+
+
+class BenchRequest(Message):
+    """The cells of a bench; `timeout_s` is that of one cell."""
+
+    timeout_s: float
+    cells: Many[BenchCell]
+
+
+class BenchSection(Message):
+    """A bench by the bundled payload."""
+
+    bench: BenchRequest
 
 
 _PAYLOADS_OWN = WithJsonSchema(
@@ -292,7 +334,7 @@ class Spec(Message):
     time_limit_s: Annotated[Annotated[float, Field(gt=0)] | None, MAY_MISS] = None
     outbox: OutboxSpec
     watch: Annotated[WatchSpec | None, MAY_MISS] = None
-    training: Annotated[TrainingSection | MergeSection | None, _PAYLOADS_OWN]
+    training: Annotated[TrainingSection | MergeSection | BenchSection | None, _PAYLOADS_OWN]
     sync: Annotated[dict[str, object] | None, MAY_MISS] = None
     experiment: dict[str, object]
     project: Annotated[ProjectSpec | None, MAY_MISS] = None

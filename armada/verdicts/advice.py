@@ -50,6 +50,7 @@ class Situation:
         has_checkpoint: The host has a checkpoint, although the job may not receive its path.
         only_there: Number of checkpoints that exist only on the host.
         stopped: Number of processes that SIGSTOP suspended.
+        is_bench: It is a bench, which keeps rows and no checkpoints.
     """
 
     run_id: str
@@ -61,6 +62,7 @@ class Situation:
     has_checkpoint: bool = False
     only_there: int = 0
     stopped: tuple[int, ...] = ()
+    is_bench: bool = False
 
 
 def next_steps(now: Situation) -> list[Step]:
@@ -100,7 +102,9 @@ def _after_an_end(now: Situation) -> list[Step]:
         steps.append(Step("launch it again", f"armada launch --host {now.host} {shlex.quote(now.experiment)}"))
     why = "its experiment has no `resume`" if now.has_checkpoint else "it has no checkpoint"
     words = f"run it again from its beginning, because {why}"
-    if now.resumes_from is not None:
+    if now.is_bench:
+        words = "measure the cells that have no row"
+    elif now.resumes_from is not None:
         words = f"resume it from step {now.resumes_from}"
     steps.append(Step(words, f"armada resume {now.run_id}"))
     return steps

@@ -27,12 +27,12 @@ from armada_train.training.libraries import check_libraries, configure_libraries
 from armada_train.training.preemption import Preemption
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="armada_train", description="Train as a run's spec.json specifies.")
     parser.add_argument("step", nargs="?", choices=sorted(STEPS), default="train", help="task to carry out")
     parser.add_argument("file", nargs="?", type=Path, metavar="SPEC", help="spec.json in the run's folder")
     parser.add_argument("--spec", type=Path, help="the same")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     spec = given.spec or given.file
     if spec is None:
         parser.error("SPEC is missing: the run's spec.json")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from armada.launch.training.dataset import DataFacts
     from armada.paths import HomePaths, HostPaths
     from armada.protocol.facts import Facts
-    from armada.protocol.spec import JobLink, MergeSection, TrainingSection
+    from armada.protocol.spec import BenchSection, JobLink, MergeSection, TrainingSection
     from armada.provision.code import Snapshot
     from armada.provision.content import Content
     from armada.provision.environment import Environment
@@ -144,7 +144,7 @@ class Parts:
     contents: tuple[Content, ...] = ()
     links: tuple[JobLink, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
-    training: TrainingSection | MergeSection | None = None
+    training: TrainingSection | MergeSection | BenchSection | None = None
     watch: WatchSpec | None = field(default_factory=lambda: WatchSpec(checkpoints=None, resume=()))
     batch: Batch | None = None
     hub: HubModel | None = None

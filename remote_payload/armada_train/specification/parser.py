@@ -15,6 +15,7 @@ from armada_train.specification.values import (
     Evaluation,
     Hub,
     Lora,
+    Measurement,
     Schedule,
     Source,
     StartFrom,
@@ -76,6 +77,7 @@ def parse_training(section: Section) -> Training:
         start_from=_parse_start(section.optional_section("start_from")),
         prepared=Path(prepared) if prepared else None,
         deepspeed=section.optional_text("deepspeed"),
+        measurement=_parse_measurement(section.optional_section("measurement")),
     )
     checkpoint.close()
     section.close()
@@ -285,6 +287,18 @@ def _parse_start(section: Section | None) -> StartFrom | None:
     if optimizer not in (False, None, "moments"):
         raise section.wrong("optimizer", "false or moments", optimizer)
     return start
+
+
+def _parse_measurement(section: Section | None) -> Measurement | None:
+    if section is None:
+        return None
+    measurement = Measurement(
+        warmup_steps=section.integer("warmup_steps", minimum=1),
+        steps=section.integer("steps", minimum=2),
+        seconds=section.number("seconds"),
+    )
+    section.close()
+    return measurement
 
 
 def _parse_tracking(section: Section) -> Tracking:

@@ -113,6 +113,21 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
+class Measurement:
+    """A training that only measures its own speed: it neither saves nor evaluates, and ends by itself.
+
+    Attributes:
+        warmup_steps: Optimizer steps before the measured ones.
+        steps: The fewest measured steps.
+        seconds: The shortest time that is measured.
+    """
+
+    warmup_steps: int
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Tracking:
     wandb: str
     project: str | None
@@ -148,6 +163,8 @@ class Training:
     """Home's name of a model that has another name on the host; None if both are the same."""
     deepspeed: str | None = None
     """A DeepSpeed configuration, whose values home compared with these."""
+    measurement: Measurement | None = None
+    """It is a cell of a bench; None for a training that is meant to train."""
 
     @property
     def is_stream(self) -> bool:

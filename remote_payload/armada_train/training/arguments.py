@@ -63,11 +63,12 @@ def make_arguments(training: Training, run: RunFolder, *, reports_to_wandb: bool
         # With these two, rotation keeps the best checkpoint in addition to the last ones.
         metric_for_best_model="eval_loss" if training.eval_data else None,
         greater_is_better=False if training.eval_data else None,
-        save_strategy="steps",
+        save_strategy="no" if training.measurement else "steps",
         save_steps=training.save_every_steps or _ONLY_AT_THE_END,
         save_total_limit=training.keep_last,
-        logging_steps=schedule.log_every_steps,
-        logging_first_step=True,
+        # Logging reads from the GPU, which a measurement does by itself.
+        logging_steps=_ONLY_AT_THE_END if training.measurement else schedule.log_every_steps,
+        logging_first_step=training.measurement is None,
         logging_nan_inf_filter=False,  # if on, it replaces a NaN loss by the mean of the losses before it
         report_to=["wandb"] if reports_to_wandb else "none",
         disable_tqdm=True,

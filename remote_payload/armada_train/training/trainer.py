@@ -28,6 +28,7 @@ from armada_train.training.attempt import Attempt, TrainingData
 from armada_train.training.callbacks import RunCallback, SavingCallback
 from armada_train.training.gauges import flops_per_token, peak_memory_bytes
 from armada_train.training.loss_watch import LossWatch, nan_loss
+from armada_train.training.measurement import Measured, MeasuringCallback
 from armada_train.training.optimizer_state import load_moments
 from armada_train.training.throughput import Throughput
 
@@ -71,8 +72,13 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         self._base_name = training.model_name
         self._moments_from: Path | None = None
         self._losses = LossWatch(rest["args"].device)
+        ending: SavingCallback | MeasuringCallback
+        if (asked := training.measurement) is None:
+            ending = SavingCallback(self._preemption, self._agreement, self._losses, training.save_every_minutes)
+        else:
+            ending = MeasuringCallback(training, asked, run, self._preemption, self._agreement, self._measured)
         callbacks = [
-            SavingCallback(self._preemption, self._agreement, self._losses, training.save_every_minutes),
+            ending,
             RunCallback(self._armada_metrics, self._heartbeat, self.throughput, is_main=run.is_main),
         ]
         # SFTTrainer inspects the first row; of a stream it gets only that one.
@@ -157,6 +163,11 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
             flops = self._flops_per_token * logs["tokens_per_s"] / self._run.world_size
             gauges["mfu"] = flops / self._peak_flops
         return gauges
+
+    def _measured(self) -> Measured:
+        """Return what a measurement counts: tokens and rows of all ranks since the last log entry, and the rest."""
+        tokens, rows = (int(count) for count in self.accelerator.reduce(self._fresh, "sum"))
+        return Measured(tokens, rows, self._waited_s, self._flops_per_token)
 
     def _no_counts(self) -> torch.Tensor:
         """Return zero counts of tokens and samples, for this rank since the last log entry."""

@@ -1,0 +1,169 @@
+"""Show the rows of a bench: table, bars, JSON, CSV, a chart, and the fastest cell's settings in a profile."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armada.cli.printing import print_json
+from armada.errors import UsageError
+from armada.foundation.sanitize import sanitize_line
+
+if TYPE_CHECKING:
+    import argparse
+
+    from armada.cli.context import Context
+    from armada.launch.bench.results import Result
+    from armada.paths import HomePaths
+    from armada.store.runs import Run
+
+_CHARTS = (".svg", ".png")
+
+
+def check_outputs(options: argparse.Namespace, home: HomePaths) -> None:
+    """Refuse what could not be written, before anything is measured.
+
+    Raises:
+        UsageError: A file's folder is not there, its name says no format, or what draws it is missing.
+        Conflict: The profile cannot be changed.
+    """
+    from armada.launch.bench.apply import check_profile
+
+    if options.csv == "-" and options.json:
+        raise UsageError("--csv - and --json both print to stdout", hint="--csv FILE")
+    for word in (options.csv, options.chart):
+        if word is not None and word != "-" and not Path(word).expanduser().absolute().parent.is_dir():
+            raise UsageError(f"there is no folder for {word}", hint=f"mkdir -p {Path(word).parent}")
+    if options.chart is not None:
+        suffix = Path(options.chart).suffix.lower()
+        if suffix not in _CHARTS:
+            raise UsageError(f"--chart {options.chart} must end in .svg or .png", hint=f"--chart {options.chart}.svg")
+        if suffix == ".png":
+            _png(None)
+    if options.apply is not None:
+        check_profile(options.apply, home)
+
+
+def show_results(context: Context, run: Run, options: argparse.Namespace) -> int:
+    """Print and write the rows of a bench. Return the exit code."""
+    from armada.launch.bench.chart import svg, write_csv
+    from armada.launch.bench.results import best_of, read_results
+    from armada.sync.outputs.listing import FOLDER
+
+    results = read_results(context.database, run, context.home.run(run.run_id) / FOLDER, _price(context, run))
+    best = best_of(results)
+    applied = _apply(context, run, best, options.apply) if options.apply is not None else None
+    if options.json:
+        shown = [each.as_json() for each in results]
+        fastest = best.number if best is not None else None
+        print_json({"run_id": run.run_id, "state": run.state, "cells": shown, "best": fastest, "applied": applied})
+    elif options.csv != "-":
+        _print(run, results, best)
+    if options.csv == "-":
+        write_csv(results, sys.stdout)
+    elif options.csv is not None:
+        text = io.StringIO()
+        write_csv(results, text)
+        _write(options.csv, text.getvalue().encode())
+    if options.chart is not None:
+        drawn = svg(results, f"{run.name} on {run.host}")
+        _write(options.chart, _png(drawn) if options.chart.lower().endswith(".png") else drawn.encode())
+    if applied is not None and not options.json and options.csv != "-":
+        words = ", ".join(f"{key} {value}" for key, value in applied["settings"].items())  # type: ignore[attr-defined]
+        print(f"\n{applied['file']}: {words}")
+    return 0
+
+
+def _price(context: Context, run: Run) -> float | None:
+    """The host's price, else that at the launch."""
+    from armada.records.launch_record import read_record
+
+    host = context.hosts().get(run.host)
+    if host is not None and host.price_per_hour is not None:
+        return host.price_per_hour
+    record = read_record(context.home, run.run_id)
+    return record.price_per_hour if record is not None else None
+
+
+def _apply(context: Context, run: Run, best: Result | None, name: str) -> dict[str, object]:
+    from armada.launch.bench.apply import apply_best
+    from armada.store import runs
+
+    if best is None:
+        raise UsageError(f"no cell of {run.run_id} was measured, so there is nothing to apply")
+    base = runs.spec(context.database, run.run_id).get("profile")
+    path, settings = apply_best(best, name, base if isinstance(base, str) else None, context.home)
+    return {"profile": name, "file": str(path), "cell": best.number, "settings": settings}
+
+
+def _write(name: str, content: bytes) -> None:
+    from armada.foundation.atomic_write import write_atomically
+
+    write_atomically(Path(name).expanduser(), content, mode=0o666)
+
+
+def _png(drawn: str | None) -> bytes:
+    """Draw SVG as PNG; None only looks whether that can be done.
+
+    Raises:
+        UsageError: cairosvg is not installed, or does not find cairo.
+    """
+    try:
+        convert = importlib.import_module("cairosvg").svg2png
+    except (ImportError, OSError):
+        raise UsageError("there is no cairosvg here to draw PNG with", hint="--chart FILE.svg needs nothing") from None
+    return b"" if drawn is None else bytes(convert(bytestring=drawn.encode()))
+
+
+def _print(run: Run, results: list[Result], best: Result | None) -> None:
+    from armada.cli.table import table
+    from armada.launch.bench.chart import bars
+
+    print(
+        table(
+            ("CELL", "", "STEP", "P5-P95", "SAMPLES/S", "TOKENS/S", "±", "MEMORY", "MFU", "SCALING", "COST/MTOK"),
+            map(_row, results),
+        )
+    )
+    for each in results:
+        if each.message:
+            print(f"  cell {each.number}: {sanitize_line(each.message, 300)}")
+    if best is not None:
+        print()
+        for line in bars(results):
+            print(sanitize_line(line, 200))
+        print(f"\nfastest: cell {best.number} ({sanitize_line(best.label, 200)})")
+    waiting = sum(each.status == "waiting" for each in results)
+    if waiting and run.ended:
+        print(f"{waiting} of {len(results)} cells have no row: armada resume {run.run_id} measures them")
+
+
+def _row(result: Result) -> tuple[str, ...]:
+    from armada.units import amount
+
+    label = sanitize_line(result.label, 80)
+    if result.speed is None:
+        return (str(result.number), label, result.status, *[""] * 8)
+
+    def told(name: str, form: str) -> str:
+        value = result.figure(name)
+        return "-" if value is None else format(value, form)
+
+    memory, mfu, scaling = result.figure("peak_memory_bytes"), result.figure("mfu"), result.scaling
+    cost = result.cost_per_million_tokens
+    return (
+        str(result.number),
+        label,
+        f"{told('step_time_s', '.3g')} s",
+        f"{told('step_time_p05_s', '.3g')}-{told('step_time_p95_s', '.3g')}",
+        told("samples_per_s", ",.1f"),
+        told("tokens_per_s", ",.0f"),
+        told("spread", ".1%"),
+        "-" if memory is None else amount(memory),
+        "-" if mfu is None else f"{mfu:.1%}",
+        "-" if scaling is None else f"{scaling:.0%}",
+        "-" if cost is None else f"${cost:.3f}",
+    )

@@ -1,0 +1,1 @@
+"""Measure cells: several short trainings, one after the other, in one environment."""

@@ -1,0 +1,143 @@
+"""A bench's rows in metrics.jsonl: one for each cell, written as a whole when the cell has ended."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from armada_train.bench.cells import Cell
+from armada_train.bench.child import TIMED_OUT
+from armada_train.failure import GENERIC
+from armada_train.reporting.metrics import History, Metrics
+from armada_train.runfolder import RunFolder
+
+MEASURED, OOM, FAILED, TIMEOUT = "measured", "oom", "failed", "timeout"
+CODES = {MEASURED: 0, OOM: 1, FAILED: 2, TIMEOUT: 3}
+"""As numbers, which is what home keeps of metrics."""
+
+_FORKED_CUDA = "re-initialize CUDA in forked subprocess"
+_RESULT = "result.json"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a cell.
+
+    Attributes:
+        number: The cell's.
+        status: measured, oom, failed or timeout.
+        reason: Why not measured, in a word.
+        message: The same in a sentence.
+        values: What was measured.
+    """
+
+    number: int
+    status: str
+    reason: str = ""
+    message: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def needs_own_process(self) -> bool:
+        """Whether the cell failed only because it was forked."""
+        return _FORKED_CUDA in self.message
+
+    def describe(self, label: str, cells: int) -> str:
+        """Say the row in one line, for the log."""
+        begin = f"cell {self.number}/{cells} {label}: "
+        if self.status != MEASURED:
+            return f"{begin}{self.status}: {self.message}"
+        tokens, step = self.values.get("tokens_per_s", math.nan), self.values.get("step_time_s", math.nan)
+        return f"{begin}{tokens:,.0f} tokens/s, {step:.4g} s a step"
+
+
+class Rows:
+    """The rows in metrics.jsonl, with those of earlier attempts.
+
+    Args:
+        run: The bench's.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self._path = run.metrics
+        self._metrics = Metrics(run.metrics, run.attempt, time.time)
+
+    def read(self) -> dict[int, Row]:
+        """Return the rows that are final: cells that failed are measured again. A line that a kill cut off is none."""
+        found: dict[int, Row] = {}
+        for line in self._path.read_bytes().splitlines() if self._path.exists() else []:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if not isinstance(entry, dict) or entry.get("kind") != "bench" or not isinstance(entry.get("step"), int):
+                continue
+            number, status = entry["step"], str(entry.get("status"))
+            found.pop(number, None)
+            if status in CODES and status != FAILED:
+                found[number] = Row(number, status, str(entry.get("reason")), str(entry.get("message")))
+        self._metrics.begin(History())
+        return found
+
+    def append(self, row: Row) -> None:
+        """Write a row."""
+        told = {"status": row.status, "status_code": CODES[row.status]}
+        if row.status != MEASURED:
+            told |= {"reason": row.reason, "message": row.message}
+        self._metrics.append("bench", row.number, {**told, **row.values})
+
+
+def row_of(cell: Cell, folder: Path, code: int, seconds: float, timeout_s: float) -> Row:
+    """Make the row of a cell that has ended.
+
+    Args:
+        cell: The cell.
+        folder: Its folder.
+        code: How it ended; a result that is there counts more, because it was whole before.
+        seconds: How long it took, with everything.
+        timeout_s: How long it might have taken.
+    """
+    batch = cell.training.batch
+    shape = {
+        "gpus": batch.processes if cell.training.device == "cuda" else 0,
+        "processes": batch.processes,
+        "micro_batch_size": batch.micro,
+        "accumulation": batch.accumulation,
+        "global_batch_size": batch.overall,
+        "cell_s": seconds,
+    }
+    result = _read(folder / _RESULT)
+    if result:
+        return Row(cell.number, MEASURED, values={**result, **shape})
+    if code == TIMED_OUT:
+        return Row(cell.number, TIMEOUT, TIMEOUT, f"it did not end within {timeout_s:.0f} s", shape)
+    failure = _read_failure(folder)
+    reason, message = str(failure.get("reason") or GENERIC), str(failure.get("message") or "")
+    if reason in {"oom", "host_oom"}:
+        return Row(cell.number, OOM, reason, message, shape)
+    if code < 0 and not message:
+        return Row(cell.number, FAILED, f"signal_{-code}", f"signal {-code} ended it{_memory_hint(code)}", shape)
+    return Row(cell.number, FAILED, reason, message or f"it ended with exit code {code}", shape)
+
+
+def _memory_hint(code: int) -> str:
+    return ": probably the machine's memory ran out" if code == -9 else ""
+
+
+def _read_failure(folder: Path) -> dict[str, Any]:
+    """Return the failure of the cell's attempt, which has the number of the bench's attempt."""
+    found = sorted(folder.glob("attempts/*/failure.json"))
+    return _read(found[-1]) if found else {}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,118 @@
+"""Measure the speed of a training: warm-up, then steps that are timed one by one, then the end. Nothing is saved."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from armada_train.runfolder import RunFolder, replace_json
+from armada_train.specification.values import Measurement, Training
+from armada_train.training.agreement import Agreement
+from armada_train.training.gauges import peak_memory_bytes
+from armada_train.training.preemption import Preemption
+from armada_train.training.step_times import describe_steps
+
+RESULT = "result.json"
+"""In the folder of a cell, where `armada_train.bench` reads it."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the trainer has counted so far, over all ranks."""
+
+    tokens: int
+    samples: int
+    waited_s: float
+    flops_per_token: int
+
+
+class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
+    """Ends the training when enough was measured, and writes result.json into the run's folder.
+
+    Args:
+        training: The specification.
+        measurement: Its measurement.
+        run: Where the result goes; every rank counts, rank 0 writes.
+        preemption: A signal ends the training.
+        agreement: All ranks end after the same step.
+        count: Returns the trainer's counts; all ranks must call it at the same time.
+        clock: In seconds.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        measurement: Measurement,
+        run: RunFolder,
+        preemption: Preemption,
+        agreement: Agreement,
+        count: Callable[[], Measured],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._training = training
+        self._asked = measurement
+        self._run = run
+        self._preemption = preemption
+        self._agreement = agreement
+        self._count = count
+        self._clock = clock
+        self._before: Measured | None = None
+        self._began_at = self._mark = self._warmup_s = 0.0
+        self._steps_s: list[float] = []
+
+    def on_train_begin(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
+        self._preemption.begin()
+        self._began_at = self._clock()
+
+    def on_step_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        if self._before is None and state.global_step >= self._asked.warmup_steps:
+            self._before = self._count()
+            _wait_for_gpu()
+            self._mark = self._clock()
+            self._warmup_s = self._mark - self._began_at
+
+    def on_step_end(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
+        is_enough = False
+        if self._before is not None:
+            _wait_for_gpu()  # a step's time is that of its work, not of handing it to the GPU
+            now = self._clock()
+            self._steps_s.append(now - self._mark)
+            self._mark = now
+            is_enough = len(self._steps_s) >= self._asked.steps and math.fsum(self._steps_s) >= self._asked.seconds
+        self._preemption.agreed, ends = self._agreement.highest(self._preemption.noted, is_enough)
+        if ends and not self._preemption.agreed:
+            self._write()
+        if ends or self._preemption.agreed:
+            control.should_training_stop = True
+
+    def _write(self) -> None:
+        before, after = self._before, self._count()
+        memory_bytes = self._agreement.highest(peak_memory_bytes())[0]
+        if not self._run.is_main or before is None:
+            return
+        elapsed_s = max(math.fsum(self._steps_s), 1e-9)
+        tokens = after.tokens - before.tokens
+        result = {
+            **describe_steps(self._steps_s),
+            "measured_s": elapsed_s,
+            "warmup_s": self._warmup_s,
+            "tokens_per_s": tokens / elapsed_s,
+            "samples_per_s": (after.samples - before.samples) / elapsed_s,
+            "data_wait_s": (after.waited_s - before.waited_s) / len(self._steps_s),
+            "peak_memory_bytes": memory_bytes,
+        }
+        if self._training.peak_flops:
+            flops = after.flops_per_token * tokens / elapsed_s / self._run.world_size
+            result["mfu"] = flops / self._training.peak_flops
+        replace_json(self._run.path / RESULT, result)
+
+
+def _wait_for_gpu() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

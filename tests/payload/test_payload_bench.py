@@ -1,0 +1,165 @@
+"""Cells of a bench, measured one after the other by real trainings."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from armada_train.training.step_times import describe_steps
+
+from tests.payload.conftest import StartedRun
+from tests.payload.interpreter import Process
+from tests.payload.payload_run import ACCELERATE, PayloadRun, make_training
+
+FAKE = """
+import sys, time, torch
+import armada_train.training.trainer as trainer
+from armada_train.bench.__main__ import main
+
+whole = trainer.Trainer.training_step
+
+def step(self, *arguments, **options):
+    if self.args.per_device_train_batch_size == 8:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+    if self.args.per_device_train_batch_size == 2:
+        raise ValueError("a kernel is \\x1b[31mmissing")
+    if self.args.per_device_train_batch_size == 1:
+        time.sleep(3600)
+    return whole(self, *arguments, **options)
+
+trainer.Trainer.training_step = step
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def bench_run(
+    run: PayloadRun, micros: list[int], *, seconds: float = 0, timeout_s: float = 300, processes: int = 1
+) -> PayloadRun:
+    """Make a run's spec that of a bench over micro batch sizes."""
+    run.write_accelerate()
+    kind = "MULTI_GPU" if processes > 1 else "NO"
+    run.accelerate_file.write_text(ACCELERATE.format(distributed_type=kind, processes=processes))
+    cells = []
+    for number, micro in enumerate(micros, start=1):
+        batch = {"global": micro * processes, "micro": micro, "accumulation": 1, "processes": processes}
+        measurement = {"warmup_steps": 2, "steps": 4, "seconds": seconds}
+        training = {**run.training, "batch": batch, "measurement": measurement}
+        label = f"micro_batch_size={micro}"
+        cells.append({"number": number, "label": label, "training": training, "accelerate": str(run.accelerate_file)})
+    content = {"bench": {"timeout_s": timeout_s, "cells": cells}}
+    run.spec_file.write_text(json.dumps({"format": 1, "run_id": "a-bench-1", "training": content}))
+    return run
+
+
+def start(run: PayloadRun, *, fake: bool = False) -> Process:
+    if not fake:
+        return run.start_python("-m", "armada_train.bench", "--spec", str(run.spec_file))
+    script = run.path / "fake.py"
+    script.write_text(FAKE)
+    return run.start_python(str(script), "--spec", str(run.spec_file))
+
+
+def ended(process: Process) -> tuple[int, str]:
+    output = process.communicate()[0]
+    assert process.returncode is not None
+    return process.returncode, output
+
+
+def rows(run: PayloadRun) -> list[dict[str, Any]]:
+    return run.lines("bench")
+
+
+@pytest.fixture
+def bench(make_run: StartedRun, chat_files: tuple[Path, Path]) -> PayloadRun:
+    return make_run(make_training(chat_files[0], train={"max_steps": 1000}))
+
+
+def test_each_cell_gets_a_row_and_saves_nothing(bench: PayloadRun) -> None:
+    code, output = ended(start(bench_run(bench, [4, 16])))
+    assert code == 0, output
+    assert [(row["step"], row["status"], row["micro_batch_size"]) for row in rows(bench)] == [
+        (1, "measured", 4),
+        (2, "measured", 16),
+    ]
+    for row in rows(bench):
+        assert row["steps"] == 4
+        assert row["samples_per_s"] * row["measured_s"] == pytest.approx(4 * row["micro_batch_size"])
+        assert row["tokens_per_s"] > row["samples_per_s"]
+        assert row["step_time_p05_s"] <= row["step_time_median_s"] <= row["step_time_p95_s"]
+        assert row["peak_memory_bytes"] > 1e6
+    assert not list(bench.path.glob("**/checkpoint-*")), "nothing is saved"
+    assert "cell 2/2 micro_batch_size=16: " in output
+
+
+def test_running_out_of_memory_is_a_result_and_so_are_a_failure_and_a_hang(bench: PayloadRun) -> None:
+    code, output = ended(start(bench_run(bench, [8, 2, 4]), fake=True))
+    assert code == 0, output
+    assert [row["status"] for row in rows(bench)] == ["oom", "failed", "measured"]
+    assert "Tried to allocate" in rows(bench)[0]["message"]
+    assert "a kernel is" in rows(bench)[1]["message"]
+    code, output = ended(start(bench_run(bench, [8, 2, 4]), fake=True))
+    assert code == 0, output
+    assert [row["step"] for row in rows(bench)] == [1, 2, 3, 2], "only what failed is measured again"
+
+
+def test_a_cell_that_hangs_is_ended_after_its_time(bench: PayloadRun) -> None:
+    code, output = ended(start(bench_run(bench, [1, 4], timeout_s=6), fake=True))
+    assert code == 0, output
+    assert [row["status"] for row in rows(bench)] == ["timeout", "measured"]
+
+
+def test_an_interrupted_bench_keeps_its_rows_and_continues_behind_them(bench: PayloadRun) -> None:
+    process = start(bench_run(bench, [4, 1]), fake=True)
+    bench.wait_for(process, (bench.path / "bench" / "2" / "heartbeat-0.json").exists, "the second cell")
+    os.kill(process.pid, signal.SIGTERM)
+    code, output = ended(process)
+    assert code == 85, output
+    assert bench.failure["reason"] == "preempted"
+    with (bench.path / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "bench", "step": 2, "status": "mea')
+    code, output = ended(start(bench))
+    assert code == 0, output
+    found = []
+    for line in (bench.path / "metrics.jsonl").read_text().splitlines():
+        try:
+            found.append(json.loads(line)["step"])
+        except ValueError:
+            found.append(-1)
+    assert found == [1, -1, 2]
+
+
+def test_a_bench_without_a_single_result_fails(bench: PayloadRun) -> None:
+    code, output = ended(start(bench_run(bench, [2]), fake=True))
+    assert code == 1, output
+    assert "no cell could be measured" in bench.failure["message"]
+
+
+@pytest.mark.long
+def test_a_cell_of_two_processes_counts_the_samples_of_both(bench: PayloadRun) -> None:
+    code, output = ended(start(bench_run(bench, [4], processes=2)))
+    assert code == 0, output
+    (row,) = rows(bench)
+    assert (row["status"], row["processes"]) == ("measured", 2)
+    assert row["samples_per_s"] * row["measured_s"] == pytest.approx(4 * 8)
+
+
+@pytest.mark.long
+def test_most_of_a_bench_is_measured_steps_and_a_second_one_repeats_the_first(bench: PayloadRun) -> None:
+    bench_run(bench, [2, 4, 8, 16, 32, 64], seconds=12)
+    code, output = ended(start(bench))
+    assert code == 0, output
+    share = sum(row["measured_s"] for row in rows(bench)) / sum(row["cell_s"] for row in rows(bench))
+    assert share >= 0.8
+
+
+def test_the_spread_is_that_of_blocks_of_steps() -> None:
+    even = describe_steps([0.1] * 40)
+    assert even["step_time_s"] == pytest.approx(0.1)
+    assert even["spread"] == pytest.approx(0)
+    # One half is slower: as independent steps they would promise 7 %, which a second bench would not keep.
+    drifting = describe_steps([0.1] * 20 + [0.2] * 20)
+    assert 0.2 < drifting["spread"] < 0.8

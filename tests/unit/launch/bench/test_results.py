@@ -1,0 +1,132 @@
+"""Rows of a bench, which come from a host: they may be missing, absurd or hostile."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from armada.config.profiles import load_profile
+from armada.errors import ConfigError, Conflict, UsageError
+from armada.launch.bench.apply import apply_best
+from armada.launch.bench.chart import bars, svg, write_csv
+from armada.launch.bench.results import Result, best_of, read_results
+from armada.paths import HomePaths
+from armada.store import metrics, runs
+from armada.store.database import Database
+
+CELLS = [
+    {"number": 1, "label": "gpus=1", "values": {"resources.gpus": 1, "train.attention": "sdpa"}},
+    {"number": 2, "label": "gpus=2", "values": {"resources.gpus": 2, "train.attention": "sdpa"}},
+    {"number": 3, "label": "=cmd()\x1b[31m<b>", "values": {"name": "=cmd()", "x": "\x1b]0;title\x07"}},
+]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database(tmp_path / "armada.db")
+    yield database
+    database.close()
+
+
+def add(database: Database, cells: Any = CELLS, task: str = "bench") -> runs.Run:
+    spec = {"training": {"bench": {"cells": cells}}, "profile": "cpu"}
+    runs.insert(database, run_id="b-1", name="b", host="h", task=task, experiment=None, spec=spec)
+    return runs.find(database, "b-1")
+
+
+def tell(database: Database, *lines: dict[str, object]) -> None:
+    told = [{"kind": "bench", "time": 1.0, "attempt": 1, **line} for line in lines]
+    assert metrics.record_metrics(database, "b-1", told, offset=0, next_offset=9)
+
+
+def row(step: int, **more: object) -> dict[str, object]:
+    return {"step": step, "status_code": 0, "tokens_per_s": 100.0, "processes": step, "micro_batch_size": 4, **more}
+
+
+def test_rows_become_results_with_scaling_and_cost(database: Database, tmp_path: Path) -> None:
+    run = add(database)
+    tell(database, row(1), row(2, tokens_per_s=150.0), {"step": 3, "status_code": 1})
+    (tmp_path / "metrics.jsonl").write_text('{"kind": "bench", "step": 3, "message": "no \\u001b[31mroom"}\n[[[\n"x"\n')
+    one, two, three = read_results(database, run, tmp_path, 3.6)
+    assert (one.scaling, two.scaling) == (1.0, 0.75)
+    assert one.cost_per_million_tokens == pytest.approx(3.6 / 3600 / 100 * 1e6)
+    assert (three.status, three.speed) == ("oom", None)
+    assert "room" in three.message
+    assert "\x1b" not in three.message + three.label
+    assert best_of([one, two, three]) == two
+
+
+def test_cells_of_one_process_have_nothing_to_scale(database: Database, tmp_path: Path) -> None:
+    run = add(database)
+    tell(database, row(1))
+    assert [each.scaling for each in read_results(database, run, tmp_path, None)] == [None, None, None]
+
+
+def test_absurd_rows_are_not_results(database: Database, tmp_path: Path) -> None:
+    run = add(database)
+    nan = float("nan")
+    tell(database, row(1, status_code=77), row(2, tokens_per_s=nan, processes=0), {"step": 99, "status_code": 0})
+    one, two, three = read_results(database, run, tmp_path, None)
+    assert Result(1, {}, "a", "measured", figures={"tokens_per_s": -1.0}).speed is None
+    assert (one.status, two.speed, three.status) == ("waiting", None, "waiting")
+    assert best_of([one, two, three]) is None
+    assert json.loads(json.dumps(two.as_json(), allow_nan=False))["tokens_per_s"] is None
+
+
+@pytest.mark.parametrize("cells", [None, [], [3], [{"number": "1"}], {"a": 1}])
+def test_a_run_that_is_no_bench_is_refused(database: Database, tmp_path: Path, cells: object) -> None:
+    with pytest.raises(UsageError, match="is no bench"):
+        read_results(database, add(database, cells), tmp_path, None)
+
+
+def test_drawings_and_tables_hold_no_markup_and_no_formula(database: Database, tmp_path: Path) -> None:
+    run = add(database)
+    tell(database, row(1, spread=0.1), row(3, spread=1e300))
+    results = read_results(database, run, tmp_path, None)
+    drawn = svg(results, "<script>&")
+    assert "<script>" not in drawn
+    ET.fromstring(drawn)
+    assert svg([], "nothing").endswith("</svg>\n")
+    table = io.StringIO()
+    write_csv(results, table)
+    assert ",'=cmd()," in table.getvalue()
+    assert "\x1b" not in table.getvalue()
+    assert len(bars(results)) == 3
+
+
+def best(**values: object) -> Result:
+    return Result(1, values, "a label", "measured", figures={"micro_batch_size": 16.0, "tokens_per_s": 1.0})
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> HomePaths:
+    return HomePaths(tmp_path / "config", tmp_path / "state")
+
+
+def test_the_fastest_cell_makes_a_profile_that_extends_the_one_of_the_bench(home: HomePaths) -> None:
+    path, _ = apply_best(best(**{"train.attention": "eager"}), "mine", "cpu", home)
+    profile = load_profile("mine", home)
+    assert (profile.train.micro_batch_size, profile.train.attention) == (16, "eager")
+    path.write_text("# of mine\n" + path.read_text() + "  activation_checkpointing: true # keep\n")
+    apply_best(best(**{"train.attention": "sdpa"}), "mine", None, home)
+    assert load_profile("mine", home).train.attention == "sdpa"
+    assert "# of mine" in path.read_text()
+    assert "activation_checkpointing: true # keep" in path.read_text()
+
+
+def test_a_profile_that_cannot_be_written_stays_as_it_is(home: HomePaths) -> None:
+    with pytest.raises(Conflict, match="bundled"):
+        apply_best(best(), "cpu", "cpu", home)
+    with pytest.raises(UsageError, match="cannot be the name"):
+        apply_best(best(), "../mine", "cpu", home)
+    with pytest.raises(UsageError, match="no file to extend"):
+        apply_best(best(), "mine", "derived:8x", home)
+    with pytest.raises(ConfigError, match="attention"):
+        apply_best(best(**{"train.attention": "magic"}), "mine", "cpu", home)
+    assert not (home.profiles / "mine.yaml").exists()
