@@ -170,6 +170,8 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE runs ADD COLUMN starred_at REAL;
     ALTER TABLE runs ADD COLUMN archived_at REAL
     """,
+    # What asked for an operation: `api` or `mcp`; NULL for a command that a person typed, and for the dashboard.
+    'ALTER TABLE operations ADD COLUMN "by" TEXT',
 )
 
 
