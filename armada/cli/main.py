@@ -52,6 +52,7 @@ COMMANDS = {
     "recover": ("recover",),
     "config": ("config",),
     "profiles": ("profiles",),
+    "mcp": ("mcp",),
     "completion": ("completion",),
     "help": ("help",),
 }
