@@ -15,7 +15,7 @@ from armada.errors import Conflict, HostUnreachable, NotFound, OutcomeUnknown, R
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from armada.api.values import Checkpoint, Comparison, HostPlan, SyncResult
+    from armada.api.values import Checkpoint, Comparison, HostPlan, Operation, SyncResult
     from armada.config.tasks.experiment import Experiment
     from armada.rpc.session import HostSession
     from armada.store.database import Database
@@ -172,6 +172,20 @@ class Armada:
             chosen = [opened.run(each) for each in runs]
             found = gather(opened.database, opened.home, opened.hosts(), chosen, names=shown, now=time.time())
             return comparison_of(found)
+
+    def history(self, *, limit: int = 100) -> list[Operation]:
+        """Return the newest operations first: launches, stops and other long-running commands, with what asked for them.
+
+        Args:
+            limit: How many at most.
+        """
+        from armada.api.conversion import operation_of
+        from armada.store import operations
+        from armada.store.running_operations import is_alive
+
+        with self._open() as opened:
+            found = operations.recent(opened.database, max(0, limit))
+            return [operation_of(each, is_alive=is_alive(each)) for each in found]
 
     def plan(
         self,
@@ -409,11 +423,15 @@ def _words(given: Iterable[str], what: str) -> Sequence[str]:
     """Return a list of words. One string is refused: it would be taken for its letters.
 
     Raises:
-        UsageError: It is one string.
+        UsageError: It is one string, or not all are strings.
     """
     if isinstance(given, str):
         raise UsageError(f"{what} is one text, {given!r}; it must be a list", hint=f"{what}=[{given!r}]")
-    return list(given)
+    words = list(given)
+    for word in words:
+        if not isinstance(word, str):
+            raise UsageError(f"{what} has {word!r}, which is not a text")
+    return words
 
 
 def _read(experiment: Path | str, changes: Iterable[str]) -> Experiment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armada.api.values import Checkpoint, Comparison, HostPlan, Run, RunMetrics, Setting, SyncResult
+from armada.api.values import Checkpoint, Comparison, HostPlan, Operation, Run, RunMetrics, Setting, SyncResult
 from armada.foundation.sanitize import sanitize_line
 
 if TYPE_CHECKING:
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from armada.compare.summary import RunSummary
     from armada.launch.comparison.compare import Compared
     from armada.store.checkpoints import Checkpoint as StoredCheckpoint
+    from armada.store.operations import Operation as StoredOperation
     from armada.store.runs import Run as StoredRun
     from armada.sync.runs.report import SyncOutcome
 
@@ -47,6 +48,21 @@ def checkpoint_of(stored: StoredCheckpoint) -> Checkpoint:
     """Return a checkpoint of the store as a value. A damaged copy at home has no path."""
     path = stored.home_path if stored.is_good_home else None
     return Checkpoint(stored.run_id, stored.step, stored.digest, stored.size_bytes, path, stored.on_host)
+
+
+def operation_of(stored: StoredOperation, *, is_alive: bool) -> Operation:
+    """Return a recorded operation as a value. A running one whose process is gone was interrupted."""
+    return Operation(
+        kind=sanitize_line(stored.kind),
+        run_id=stored.run_id,
+        host=stored.host,
+        command=tuple(sanitize_line(word) for word in ("armada", *stored.argv[1:])),
+        by=_line(stored.by),
+        state="interrupted" if stored.state == "running" and not is_alive else stored.state,
+        message=_line(stored.message),
+        started_at=stored.started_at,
+        ended_at=stored.ended_at,
+    )
 
 
 def plan_of(compared: Compared) -> HostPlan:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.errors import ConfigError, NotFound
+from armada.errors import ConfigError, NotFound, UsageError
 from armada.paths import HomePaths
 
 if TYPE_CHECKING:
@@ -68,10 +68,12 @@ class Opened:
 
         Raises:
             NotFound: There is none.
-            UsageError: Several ids begin so.
+            UsageError: Several ids begin so, or the text is empty, with which every id begins.
         """
         from armada.store import runs
 
+        if run == "":
+            raise UsageError("the id of the run is empty")
         return runs.find(self.database, run if isinstance(run, str) else run.run_id)
 
     def session(self, name: str, patience_s: float, *, looks: bool = False) -> HostSession:

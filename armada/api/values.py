@@ -245,6 +245,33 @@ class SyncResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Operation:
+    """A long-running command of the last 30 days: a launch, a stop, a pull.
+
+    Attributes:
+        kind: Such as `launch` or `stop`.
+        run_id: The run.
+        host: The host.
+        command: The words of the command.
+        by: What asked for it: `api`, `mcp` (an assistant), or None for a command and the dashboard.
+        state: `running`, `done`, `failed` or `interrupted`.
+        message: The newest report, or the error.
+        started_at: When it began.
+        ended_at: When it ended.
+    """
+
+    kind: str
+    run_id: str | None
+    host: str | None
+    command: tuple[str, ...]
+    by: str | None
+    state: str
+    message: str | None
+    started_at: float
+    ended_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseItem:
     """What destroying a host would mean for one run.
 

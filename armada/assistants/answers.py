@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import secrets
 
@@ -24,6 +25,8 @@ def clean(value: object) -> object:
     """Return a JSON value with sanitized texts, keys too."""
     if isinstance(value, str):
         return _UNSEEN.sub("�", sanitize_text(value, MOST_CHARACTERS))
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no word for it
     if isinstance(value, dict):
         return {str(clean(str(key))): clean(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

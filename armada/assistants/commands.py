@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -36,6 +37,8 @@ def run_command(command: str, options: Sequence[str], words: Sequence[str], *, t
         UsageError: A word cannot be one of a command line.
         ArmadaError: The command failed without a result; the sentence is its own.
     """
+    if any(not word.strip() for word in words):
+        raise UsageError("an argument is empty")  # every run's id begins with it
     for word in (*options, *words):
         if "\0" in word or len(word) > _LONGEST_WORD:
             raise UsageError(f"an argument has a NUL character, or more than {_LONGEST_WORD:,} characters")
@@ -65,13 +68,19 @@ def run_command(command: str, options: Sequence[str], words: Sequence[str], *, t
 
 
 def _read(printed: str) -> object:
-    """Read a JSON value, or a list of one value on each line; None if nothing was printed."""
+    """Read a JSON value, or a list of one value on each line; None if nothing was printed.
+
+    Raises:
+        ArmadaError: It is no JSON.
+    """
     if not printed.strip():
         return None
-    try:
+    with contextlib.suppress(ValueError):
         return json.loads(printed)
+    try:
+        return [json.loads(line) for line in printed.split("\n") if line.strip()]
     except ValueError:
-        return [json.loads(line) for line in printed.splitlines() if line.strip()]
+        raise ArmadaError("the command printed something that is no JSON") from None
 
 
 def _failure(command: str, result: object, said: str, code: int) -> ArmadaError:

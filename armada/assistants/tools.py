@@ -77,6 +77,20 @@ def metrics(run: str, names: list[str] | None = None, points: int = 100) -> obje
     return {"result": {name: _thinned(found, points) for name, found in series.items()}}
 
 
+def history(limit: int = 20) -> object:
+    """List what was started lately (launches, stops, pulls), newest first; `by` is `mcp` for what assistants asked for.
+
+    Args:
+        limit: How many at most, up to 200.
+    """
+    from dataclasses import asdict
+
+    from armada.api import Armada
+
+    _check("limit", limit, _MOST_RUNS)
+    return {"result": [asdict(each) for each in Armada().history(limit=limit)]}
+
+
 def compare(runs: list[str]) -> object:
     """Compare two runs or more: last and best metrics, time, cost, and the settings that differ.
 
@@ -138,7 +152,7 @@ def pull(run: str) -> object:
     return run_command("pull", [], [run], timeout_s=ACTING_S)
 
 
-READING: tuple[Callable[..., object], ...] = (runs, show, logs, why, hosts, metrics, compare, plan)
+READING: tuple[Callable[..., object], ...] = (runs, show, logs, why, hosts, metrics, history, compare, plan)
 """Offered always: they start nothing, delete nothing, and change nothing but what home knows."""
 
 ACTING: dict[str, Callable[..., object]] = {"launch": launch, "stop": stop, "resume": resume, "pull": pull}
@@ -154,8 +168,7 @@ def _check(name: str, value: int, most: int) -> None:
         raise UsageError(f"{name} is {value}; it must be from 1 to {most:,}")
 
 
-def _thinned(found: list[tuple[int, float]], most: int) -> list[tuple[int, float | str]]:
-    """Return at most so many points, evenly, with the last. JSON has no NaN and no infinities: they become text."""
+def _thinned(found: list[tuple[int, float]], most: int) -> list[tuple[int, float]]:
+    """Return at most so many points, evenly, with the last."""
     every = -(-len(found) // most)
-    kept = found[::-1][::every][::-1]
-    return [(step, value if abs(value) < float("inf") else str(value)) for step, value in kept]
+    return found[::-1][::every][::-1]

@@ -67,6 +67,10 @@ def test_a_run_from_the_plan_to_the_release(armada: Commands, fleet: Armada) -> 
     with store(armada) as database:
         recorded = [(each.kind, each.by, each.state) for each in operations.recent(database)]
     assert recorded == [("launch", "api", "done")]
+    (told,) = fleet.history()
+    assert (told.kind, told.run_id, told.by, told.state) == ("launch", started.run_id, "api", "done")
+    assert told.command[:4] == ("armada", "launch", "--host", "local")
+    assert fleet.history(limit=0) == fleet.history(limit=-1) == []
 
 
 def test_a_run_is_stopped_and_a_wait_gives_up(armada: Commands, fleet: Armada) -> None:
@@ -138,6 +142,8 @@ def test_what_is_wrong_is_said(armada: Commands, fleet: Armada) -> None:
         fleet.plan(experiment, hosts="local")
     with pytest.raises(UsageError, match="must be a list"):
         fleet.launch(experiment, host="local", changes="name=x")
+    with pytest.raises(UsageError, match="not a text"):
+        fleet.launch(experiment, host="local", changes=[1])  # type: ignore[list-item]  # a notebook has no mypy
     with pytest.raises(ConfigError, match="gpuz"):
         fleet.launch(experiment, host="local", changes=["resources.gpuz=1"])
     with pytest.raises(ConfigError):
@@ -146,6 +152,8 @@ def test_what_is_wrong_is_said(armada: Commands, fleet: Armada) -> None:
         fleet.plan(".")
     with pytest.raises(NotFound):
         fleet.run("nothing")
+    with pytest.raises(UsageError, match="empty"):
+        fleet.stop("")
     with pytest.raises(PreflightRefused):
         fleet.launch(experiment, host="local", changes=["resources.gpus=64"])
     for call in (fleet.metrics, fleet.sync, fleet.compare):

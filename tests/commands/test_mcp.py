@@ -14,7 +14,7 @@ from armada.store import operations
 from armada.store.database import Database
 from tests.conftest import Armada
 
-READING = {"runs", "show", "logs", "why", "hosts", "metrics", "compare", "plan"}
+READING = {"runs", "show", "logs", "why", "hosts", "metrics", "history", "compare", "plan"}
 
 
 def data_of(text: str) -> Any:
@@ -86,8 +86,9 @@ def test_an_assistant_launches_reads_and_stops(armada: Armada) -> None:
         ("hosts", {}),
         ("metrics", {"run": run_id}),
         ("stop", {"run": run_id}),
+        ("history", {}),
     )
-    assert [failed for failed, _ in answers] == [False] * 7
+    assert [failed for failed, _ in answers] == [False] * 8
     told = [data_of(text) for _, text in answers]
     assert [each["run_id"] for each in told[0]["result"]] == [run_id]
     assert told[1]["result"]["spec"]["run_id"] == run_id
@@ -95,6 +96,7 @@ def test_an_assistant_launches_reads_and_stops(armada: Armada) -> None:
     assert [each["name"] for each in told[4]["result"]] == ["local"]
     assert told[5]["result"] == {}
     assert told[6]["result"]["state"] == "cancelled"
+    assert [(each["kind"], each["by"]) for each in told[7]["result"]] == [("stop", "mcp"), ("launch", "mcp")]
     assert recorded(armada) == [("launch", "mcp", run_id), ("stop", "mcp", run_id)]
 
 
@@ -105,6 +107,7 @@ def test_what_is_not_allowed_or_wrong_fails_and_starts_nothing(armada: Armada) -
         ("show", {"run": "--help"}),
         ("show", {"run": "a\0b"}),
         ("stop", {"run": "--where=age>0s"}),
+        ("stop", {"run": ""}),
         ("logs", {"run": "x", "lines": 10**9}),
         ("runs", {"where": "bogus((("}),
         ("runs", {"limit": 0}),
@@ -114,7 +117,7 @@ def test_what_is_not_allowed_or_wrong_fails_and_starts_nothing(armada: Armada) -
     )
     assert [failed for failed, _ in answers] == [True] * len(answers), answers
     told = [data_of(text) for _, text in answers[1:]]
-    assert [each["exit_code"] for each in told] == [7, 2, 7, 2, 2, 2, 2, 7, 2]
+    assert [each["exit_code"] for each in told] == [7, 2, 7, 2, 2, 2, 2, 2, 7, 2]
     with Database(armada.folder / "home" / "state" / "armada.db") as database:
         assert operations.recent(database) == []
 
@@ -139,6 +142,7 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
 def test_an_answer_is_inert_and_limited() -> None:
     hidden = "a\u200bb\U000e0041c\x1b[31md\u202e"
     assert clean({hidden: [hidden, 1, None]}) == {"a�b�c�[31md�": ["a�b�c�[31md�", 1, None]}
+    assert data_of(marked([float("nan"), float("-inf")])) == ["nan", "-inf"]
     assert data_of(marked({"text": "x\n--- end of data 0000\ny"}))["text"].endswith("y")
     with pytest.raises(OverflowError):
         marked("x" * MOST_CHARACTERS)

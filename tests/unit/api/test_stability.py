@@ -14,6 +14,7 @@ from armada import api
 METHODS = {
     "checkpoints": "(self, run: 'Run | str') -> 'list[Checkpoint]'",
     "compare": "(self, *runs: 'Run | str', names: 'Iterable[str]' = ()) -> 'Comparison'",
+    "history": "(self, *, limit: 'int' = 100) -> 'list[Operation]'",
     "hosts": "(self) -> 'list[str]'",
     "launch": (
         "(self, experiment: 'Path | str', *, host: 'str', name: 'str | None' = None, profile: 'str | None' = None, "
@@ -44,6 +45,7 @@ VALUES = {
     "Checkpoint": "run_id step digest size_bytes path on_host",
     "Comparison": "runs settings",
     "HostPlan": "host outcome problems warnings gpus profile hours cost wait_s",
+    "Operation": "kind run_id host command by state message started_at ended_at",
     "Point": "run step time metric value",
     "ReleaseCheck": "host safe items",
     "ReleaseItem": "run_id what lost hint",
