@@ -54,6 +54,7 @@ COMMANDS = {
     "recover": ("recover",),
     "config": ("config",),
     "profiles": ("profiles",),
+    "mcp": ("mcp",),
     "completion": ("completion",),
     "help": ("help",),
 }

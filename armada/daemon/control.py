@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from armada.daemon import instance, journal, status
 from armada.errors import ArmadaError, Conflict, NotFound
 from armada.foundation import process_identity
+from armada.store.running_operations import BY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +38,9 @@ _KEPT_PREFIXES = ("ARMADA_", "LC_", "XDG_", "PYTHON")
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that a daemon gets from the command that starts it."""
-    return {name: value for name, value in own.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+    kept = {name: value for name, value in own.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+    kept.pop(BY, None)  # what the daemon does later, nobody has asked for
+    return kept
 
 
 def start(home: HomePaths, *, auto: bool = False) -> bool:

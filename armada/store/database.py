@@ -180,6 +180,8 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE runs ADD COLUMN cell INTEGER;
     CREATE INDEX runs_by_sweep ON runs (sweep, cell) WHERE sweep IS NOT NULL
     """,
+    # What asked for an operation: `api` or `mcp`; NULL for a command that a person typed, and for the dashboard.
+    'ALTER TABLE operations ADD COLUMN "by" TEXT',
 )
 
 

@@ -42,6 +42,8 @@ class Operation:
     updated_at: float
     ended_at: float | None
     exit_code: int | None
+    by: str | None = None
+    """What asked for it: `api` or `mcp`; None for a command."""
 
 
 def begin(
@@ -55,15 +57,16 @@ def begin(
     pid: int,
     start_time: str | None,
     boot_id: str | None,
+    by: str | None = None,
 ) -> None:
     """Record an operation as running, and delete those that ended long ago."""
     now = time.time()
     with database.transaction() as connection:
         connection.execute("DELETE FROM operations WHERE ended_at < ?", (now - KEPT_S,))
         connection.execute(
-            """INSERT INTO operations (id, kind, run_id, host, argv, pid, start_time, boot_id, state, started_at, updated_at)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)""",
-            (id, kind, run_id, host, json.dumps(argv), pid, start_time, boot_id, now, now),
+            """INSERT INTO operations (id, kind, run_id, host, argv, pid, start_time, boot_id, state, started_at, updated_at, "by")
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?)""",
+            (id, kind, run_id, host, json.dumps(argv), pid, start_time, boot_id, now, now, by),
         )
 
 

@@ -10,9 +10,11 @@ finds the row because its process is gone.
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import threading
 import time
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, OutcomeUnknown
@@ -33,6 +35,10 @@ WRITE_EVERY_S = 0.5
 """Progress is written at most once in this many seconds; a new step is written at once."""
 
 DAY_S = 86_400.0
+BY = "ARMADA_BY"
+"""The environment variable with which a program that starts commands says what it is; operations record it."""
+
+_caller: ContextVar[str | None] = ContextVar("caller", default=None)
 OUTCOME_UNKNOWN = OutcomeUnknown.exit_code
 
 
@@ -101,6 +107,16 @@ class OperationProgress:
 
 
 @contextlib.contextmanager
+def called_by(caller: str) -> Iterator[None]:
+    """Record `caller` in the operations that this thread begins inside."""
+    token = _caller.set(caller)
+    try:
+        yield
+    finally:
+        _caller.reset(token)
+
+
+@contextlib.contextmanager
 def operation(
     database: Database,
     *,
@@ -126,6 +142,7 @@ def operation(
         pid=me.pid,
         start_time=me.start_time,
         boot_id=me.boot_id,
+        by=_caller.get() or sanitize_line(os.environ.get(BY, ""), 40) or None,
     )
     try:
         yield OperationProgress(database.path, id_, monotonic=monotonic)

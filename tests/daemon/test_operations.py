@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from armada.daemon import control
 from armada.errors import OutcomeUnknown
 from armada.foundation import process_identity
 from armada.store import operations as records
@@ -40,6 +41,22 @@ def test_an_operation_shows_its_step_and_its_end(database: Database) -> None:
     (row,) = records.recent(database)
     assert (row.state, row.exit_code, row.argv) == ("done", 0, ("armada", "pull", "x"))
     assert row.ended_at is not None
+
+
+def test_an_operation_records_who_asked_for_it(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_operations.operation(database, kind="one", argv=[]):
+        pass
+    monkeypatch.setenv(running_operations.BY, "mcp\x1b[31m" + "x" * 100)
+    with running_operations.operation(database, kind="two", argv=[]):
+        pass
+    with running_operations.called_by("api"), running_operations.operation(database, kind="three", argv=[]):
+        pass
+    by = {each.kind: each.by for each in records.recent(database)}
+    assert (by["one"], by["three"]) == (None, "api")
+    assert by["two"] is not None
+    assert by["two"].startswith("mcp\ufffd")
+    assert len(by["two"]) == 40
+    assert running_operations.BY not in control.environment(os.environ)
 
 
 def test_progress_is_written_at_most_twice_a_second_but_a_new_step_at_once(database: Database) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from armada import errors
+from armada import api, errors
 from armada.cli.main import build_parser
 from armada.cli.shapes import ERROR, SHAPES, all_schemas
 from armada.config.key_list import Notation, default_of, meaning_of, type_of
@@ -50,6 +50,7 @@ def pages() -> dict[str, str]:
         "exit-codes.md": _exit_codes_page(),
         "checks.md": _checks_page(),
         "json-shapes.md": _shapes_page(),
+        "api.md": _api_page(),
     }
 
 
@@ -219,6 +220,41 @@ def _fields(shape: Any, where: str) -> Iterator[tuple[str, str]]:
         )
     else:
         yield where, str(shape)
+
+
+def _api_page() -> str:
+    intro = "Every name of `armada.api`, for you who write notebooks and scripts. [Use armada from Python](../how-to/api.md) shows how."
+    parts = [
+        "## Armada",
+        *_documented(api.Armada),
+        "The errors are [those of the commands](exit-codes.md#kinds-of-errors).",
+    ]
+    for name, method in vars(api.Armada).items():
+        if not name.startswith("_"):
+            signature = (
+                re.sub(r"'([^']*)'", r"\1", str(inspect.signature(method))).replace("(self, ", "(").replace("self", "")
+            )
+            parts += [f"### {name}", f"```python\n{name}{signature}\n```", *_documented(method)]
+    for name in api.__all__:
+        kind = getattr(api, name)
+        if inspect.isclass(kind) and not issubclass(kind, Exception) and kind is not api.Armada:
+            parts += [f"## {name}", *_documented(kind)]
+            if kind is api.Metrics:
+                parts += ["### to_pandas", *_documented(kind.to_pandas)]
+    return _page("The Python interface", "the docstrings of `armada/api`", intro, parts)
+
+
+def _documented(thing: Any) -> Iterator[str]:
+    """Yield the paragraphs of a docstring in Google style; its sections become lists."""
+    for paragraph in (inspect.getdoc(thing) or "").split("\n\n"):
+        title, _, rest = paragraph.partition("\n")
+        if title not in ("Args:", "Returns:", "Raises:", "Attributes:"):
+            yield " ".join(paragraph.split("\n"))
+            continue
+        entries = re.sub(r"\n\s{8,}", " ", rest).split("\n")
+        lines = [re.sub(r"^\s*(\w+): ", r"- `\1`: ", entry) for entry in entries]
+        words = {"Args:": "Arguments:", "Attributes:": "Fields:"}.get(title, title)
+        yield f"{words}\n\n" + "\n".join(line if line.startswith("- ") else f"- {line.strip()}" for line in lines)
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ KEPT = Path(__file__).parents[3] / "docs" / "schemas" / "output.schema.json"
 
 
 NO_JSON = {
+    "mcp": "its output is the protocol, which is JSON of its own",
     "dashboard": "a screen",
     "ssh": "a shell of a person's own",
     "exec": "what it prints is the command's own",
