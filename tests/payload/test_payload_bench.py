@@ -95,7 +95,8 @@ def test_each_cell_gets_a_row_and_saves_nothing(bench: PayloadRun) -> None:
     assert "cell 2/2 micro_batch_size=16: " in output
 
 
-def test_running_out_of_memory_is_a_result_and_so_are_a_failure_and_a_hang(bench: PayloadRun) -> None:
+def test_running_out_of_memory_is_a_result_and_so_is_a_failure(bench: PayloadRun) -> None:
+    # That the cells see the fake shows that they are forked from the process that has imported torch.
     code, output = ended(start(bench_run(bench, [8, 2, 4]), fake=True))
     assert code == 0, output
     assert [row["status"] for row in rows(bench)] == ["oom", "failed", "measured"]
@@ -106,10 +107,11 @@ def test_running_out_of_memory_is_a_result_and_so_are_a_failure_and_a_hang(bench
     assert [row["step"] for row in rows(bench)] == [1, 2, 3, 2], "only what failed is measured again"
 
 
-def test_a_cell_that_hangs_is_ended_after_its_time(bench: PayloadRun) -> None:
-    code, output = ended(start(bench_run(bench, [1, 4], timeout_s=6), fake=True))
+def test_a_cell_that_takes_too_long_is_ended(bench: PayloadRun) -> None:
+    code, output = ended(start(bench_run(bench, [1], timeout_s=0.5), fake=True))
     assert code == 0, output
-    assert [row["status"] for row in rows(bench)] == ["timeout", "measured"]
+    (row,) = rows(bench)
+    assert (row["status"], row["message"]) == ("timeout", "it did not end within 0.5 s")
 
 
 def test_an_interrupted_bench_keeps_its_rows_and_continues_behind_them(bench: PayloadRun) -> None:
@@ -145,15 +147,6 @@ def test_a_cell_of_two_processes_counts_the_samples_of_both(bench: PayloadRun) -
     (row,) = rows(bench)
     assert (row["status"], row["processes"]) == ("measured", 2)
     assert row["samples_per_s"] * row["measured_s"] == pytest.approx(4 * 8)
-
-
-@pytest.mark.long
-def test_most_of_a_bench_is_measured_steps_and_a_second_one_repeats_the_first(bench: PayloadRun) -> None:
-    bench_run(bench, [2, 4, 8, 16, 32, 64], seconds=12)
-    code, output = ended(start(bench))
-    assert code == 0, output
-    share = sum(row["measured_s"] for row in rows(bench)) / sum(row["cell_s"] for row in rows(bench))
-    assert share >= 0.8
 
 
 def test_the_spread_is_that_of_blocks_of_steps() -> None:

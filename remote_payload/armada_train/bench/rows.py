@@ -115,7 +115,7 @@ def row_of(cell: Cell, folder: Path, code: int, seconds: float, timeout_s: float
     if result:
         return Row(cell.number, MEASURED, values={**result, **shape})
     if code == TIMED_OUT:
-        return Row(cell.number, TIMEOUT, TIMEOUT, f"it did not end within {timeout_s:.0f} s", shape)
+        return Row(cell.number, TIMEOUT, TIMEOUT, f"it did not end within {timeout_s:g} s", shape)
     failure = _read_failure(folder)
     reason, message = str(failure.get("reason") or GENERIC), str(failure.get("message") or "")
     if reason in {"oom", "host_oom"}:
