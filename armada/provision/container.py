@@ -14,6 +14,7 @@ from armada.provision.existing import OLDEST_PYTHON, is_too_old
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from armada.config.hosts import Host
     from armada.foundation.progress import Progress
     from armada.provision.image_packages import ImageNeeds
     from armada.rpc.session import HostSession
@@ -64,15 +65,23 @@ def examine_container(
         ProvisionFailed: It has no container tool that the user can use.
         HostUnreachable: The host does not answer.
     """
-    host = session.host
+    refuse_cluster(session.host)
+    answer = session.call(ExamineContainer(image=image, gpus=gpus > 0))
+    return Container(image, tuple(packages), gpus > 0, answer.tool, answer.version, answer.id is not None, needs)
+
+
+def refuse_cluster(host: Host) -> None:
+    """Refuse a host with a batch system.
+
+    Raises:
+        PreflightRefused: It has one.
+    """
     if host.batch is not None:
         raise PreflightRefused(
             f"`environment.container` does not work on clusters yet, and {host.name} is one ({host.scheduler})",
             hint="launch on a host without a batch system, or use `environment: {requirements: …}`",
             host=host.name,
         )
-    answer = session.call(ExamineContainer(image=image, gpus=gpus > 0))
-    return Container(image, tuple(packages), gpus > 0, answer.tool, answer.version, answer.id is not None, needs)
 
 
 def ensure_container(

@@ -16,6 +16,7 @@ from armada.launch.training.hook import check_hooks
 from armada.launch.training.image_needs import training_needs
 from armada.launch.training.model_facts import ModelFacts, read_folder, read_model, tiny_model
 from armada.launch.training.warmstart import Start, find_start
+from armada.provision.container import refuse_cluster
 from armada.provision.content import Content
 from armada.provision.environment_key import has_package
 from armada.provision.hub import HubAnswer, HubModel, ask_hub, find_model
@@ -70,6 +71,8 @@ class SftTask(Task[Sft]):
 
     def parts(self, place: Place) -> Parts:
         settings, profile = self.settings, place.need_profile()
+        if settings.container is not None:
+            refuse_cluster(place.host)  # before the cluster is asked for a model
         _refuse_quantization(settings, profile, place.gpus)
         train = settings.train
         batch = resolve_batch(

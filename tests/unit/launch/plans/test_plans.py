@@ -331,11 +331,12 @@ def test_a_script_in_a_container_starts_by_the_images_python_and_says_what_it_mu
     assert plan.spec.environment is None
 
 
-def test_a_container_on_a_cluster_is_refused_before_the_cluster_is_asked(resolve: Resolve) -> None:
+@pytest.mark.parametrize("text", [SFT, SCRIPT, COMMAND])
+def test_a_container_on_a_cluster_is_refused_before_the_cluster_is_asked(resolve: Resolve, text: str) -> None:
     with pytest.raises(
         PreflightRefused, match=r"`environment\.container` does not work on clusters yet, and hpc is one"
     ):
-        resolve(f"{COMMAND}environment: {{container: '{IMAGE}'}}\n", CLUSTER)
+        resolve(f"{text}environment: {{container: '{IMAGE}'}}\n", CLUSTER)
 
 
 BOXED = f"{SFT}environment: {{container: '{IMAGE}'}}\n"
