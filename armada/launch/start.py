@@ -122,9 +122,9 @@ def provision_plan(
         ProvisionFailed: The host cannot have it.
         HostUnreachable: The host does not answer.
     """
+    plan = _have_image(database, session, plan, progress)  # first: one that does not suit costs no transfer
     _provision(database, session, plan, progress, source)
-    plan = _fetch_files(database, session, plan, progress)
-    return _have_image(database, session, plan, progress)
+    return _fetch_files(database, session, plan, progress)
 
 
 def _provision(
@@ -143,8 +143,9 @@ def _provision(
             _check_imports(session, plan, progress)
     if plan.existing is not None:
         parts.append(f"environment {sanitize_line(plan.existing.path, 300)}, yours ({plan.existing.said})")
-    if plan.hub is not None and plan.environment is not None:
-        fetched = not plan.hub.present and fetch_model(session, plan.hub, plan.environment.key, progress)
+    if plan.hub is not None:
+        key = plan.environment.key if plan.environment is not None else None  # without one, the plan has what is there
+        fetched = key is not None and not plan.hub.present and fetch_model(session, plan.hub, key, progress)
         size = f" ({amount(plan.hub.size_bytes)})" if plan.hub.size_bytes else ""
         parts.append(f"model {plan.hub.repo} {f'fetched there{size}' if fetched else 'already there'}")
     there = len(plan.contents) - len(plan.missing)

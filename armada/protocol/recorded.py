@@ -131,6 +131,19 @@ class RecordedTraining(Message):
     precision: Unsaid[Text] = None
 
 
+class RecordedContainer(Message):
+    """The recorded image of a run. `digest` is None if no registry has it."""
+
+    image: Unsaid[Text] = None
+    id: Unsaid[Text] = None
+    digest: Unsaid[Text] = None
+
+    @property
+    def reference(self) -> str | None:
+        """The name that means the same image at any time."""
+        return self.digest or self.id or self.image
+
+
 class RecordedExperiment(Message):
     """The recorded experiment."""
 
@@ -146,7 +159,7 @@ class RecordedSweep(Message):
 
 
 class RecordedSpec(Message):
-    """The recorded plan of a run. `watch` is None if the job announces its checkpoints itself."""
+    """The recorded plan of a run. `watch` is None if the job announces its checkpoints itself, `container` if there was none."""
 
     name: Unsaid[Text] = None
     task: Unsaid[Text] = None
@@ -155,6 +168,7 @@ class RecordedSpec(Message):
     scheduler: Unsaid[RecordedScheduler] = None
     stop_grace_s: Unsaid[Seconds] = None
     training: Unsaid[RecordedTraining] = None
+    container: Unsaid[RecordedContainer] = None
     watch: Unsaid[dict[str, object]] = None
     sync: Unsaid[dict[str, object]] = None
     experiment: Unsaid[RecordedExperiment] = None

@@ -116,7 +116,13 @@ def near_models(repo: str) -> str | None:
 
 
 def find_model(
-    session: HostSession, home: HomePaths, repo: str, variables: Mapping[str, str], secrets: tuple[str, ...]
+    session: HostSession,
+    home: HomePaths,
+    repo: str,
+    variables: Mapping[str, str],
+    secrets: tuple[str, ...],
+    *,
+    fetches: bool = True,
 ) -> HubModel | Content:
     """Find a way to provide a model to runs on a host without internet; nothing is fetched yet.
 
@@ -126,6 +132,7 @@ def find_model(
         repo: The model's id on the hub.
         variables: The run's variables; those about the hub apply to the login node too.
         secrets: Names of secrets; `HF_TOKEN` among them gives access to gated models.
+        fetches: The host can fetch it, for which it needs a Python environment; what runs in an image has none there.
 
     Raises:
         PreflightRefused: Neither the login node nor home can provide it.
@@ -136,11 +143,14 @@ def find_model(
     commit, path = found.commit, found.path
     below = str(session.paths.root / "models" / "hub") + "/"
     is_named = commit is not None and _COMMIT.fullmatch(commit) and path is not None and path.startswith(below)
-    if is_named and commit and path and (found.present or found.denied is None):
+    if is_named and commit and path and (found.present or (fetches and found.denied is None)):
         size = 0 if found.present else found.size_bytes or 0
         problem = sanitize_line(found.config_problem, 300) if found.config_problem is not None else None
         return HubModel(repo, commit, path, found.present, size, way, token, found.config, problem)
-    why = sanitize_line(found.error or _denied(found) or "the host does not say why", 600)
+    why = found.error or _denied(found)
+    if why is None:
+        why = "the host does not say why" if fetches else "with `environment.container` the host cannot fetch it"
+    why = sanitize_line(why, 600)
     snapshot = cached_snapshot(repo)
     if snapshot is None:
         raise PreflightRefused(

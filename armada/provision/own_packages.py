@@ -67,6 +67,11 @@ def own_packages(profile: Profile, hardware: Hardware, lines: tuple[Requirement,
     )
 
 
+def pinned_versions(profile: Profile) -> dict[str, str]:
+    """Return the version of each package that a profile pins, by the package's normalized name."""
+    return {name: pin.version for name, pin in _pins(profile)}
+
+
 def _launcher(pins: dict[str, _Pin], lines: tuple[Requirement, ...]) -> list[str]:
     """What starts a script; the version that the experiment names counts."""
     if any(line.name == _LAUNCHER and not line.is_constraint for line in lines):

@@ -86,6 +86,30 @@ def test_the_run_is_writable_and_contents_and_the_hosts_own_files_are_not(tmp_pa
     assert after(words, "--workdir") == [str(run / "work")]
 
 
+def test_the_bundled_trainer_writes_tokenised_data_and_reads_checkpoints_of_other_runs(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    start, adapter = (root / "runs" / name / "outbox" / ID for name in ("start-1", "lora-1"))
+    for folder in (start, adapter):
+        folder.mkdir(parents=True)
+    training = {"prepared": f"{root}/prepared", "start_from": {"path": str(start)}, "merge": {"adapter": str(adapter)}}
+    mounts = after(compose(root, DOCKER, training=training)[0], "--mount")
+    assert f"type=bind,source={root}/prepared,target={root}/prepared" in mounts
+    for folder in (start, adapter):
+        assert f"type=bind,source={folder},target={folder},readonly" in mounts
+    assert (root / "prepared").is_dir()
+
+
+@pytest.mark.parametrize("path", [None, 7, "/etc", "{root}/runs/../../secret", "{root}/runs", "relative", {}])
+def test_a_training_is_given_nothing_of_the_host_beyond_runs(tmp_path: Path, path: object) -> None:
+    root = tmp_path / "root"
+    (tmp_path / "secret").mkdir()
+    named = path.replace("{root}", str(root)) if isinstance(path, str) else path
+    training = {"prepared": named, "start_from": {"path": named}, "merge": named}
+    words, _ = compose(root, DOCKER, training=training)
+    plain, _ = compose(tmp_path / "plain", DOCKER)
+    assert len(after(words, "--mount")) == len(after(plain, "--mount"))
+
+
 def test_a_path_that_would_be_another_option_of_the_mount_is_none(tmp_path: Path) -> None:
     odd = tmp_path / "a,target=/etc"
     words, _ = compose(odd, DOCKER)

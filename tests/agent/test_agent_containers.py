@@ -316,6 +316,10 @@ def test_the_packages_of_an_image_are_looked_for_by_its_own_python(
     with_python(podman, tmp_path, 'echo \'["3.12.1", {"torch": "2.4", "accelerate": null}]\'')
     image = "localhost/python:1"
     assert pod_box.call("container.ensure", image=image, gpus=False, packages=["torch"])["python"] == "3.12.1"
+    asked = pod_box.call("container.ensure", image=image, gpus=False, asked=["torch", "accelerate"])
+    assert (asked["python"], asked["versions"]) == ("3.12.1", {"torch": "2.4", "accelerate": None})
+    with pytest.raises(Refused, match="must be names of packages"):
+        pod_box.call("container.ensure", image=image, gpus=False, asked=["--help"])
     lacking = r"the image localhost/python:1 \(Python 3\.12\.1\) has no accelerate, which this task needs"
     with pytest.raises(Refused, match=lacking):
         pod_box.call("container.ensure", image=image, gpus=False, packages=["torch", "accelerate"])

@@ -257,7 +257,10 @@ class Experiment(Settings):
     def _no_setup_around_a_container(self) -> Self:
         if self.setup and self.container is not None:
             message = "runs on the host, where the container does not see what it sets"
-            raise problem(message, key="setup", hint="run the lines in the container: command: [sh, -c, '…; exec …']")
+            hint = "run the lines in the container: command: [sh, -c, '…; exec …']"
+            if self.task == "sft":
+                hint = "build an image in which they are done, and name that one"
+            raise problem(message, key="setup", hint=hint)
         return self
 
     @model_validator(mode="after")

@@ -95,9 +95,6 @@ class Sft(Experiment):
             key = "environment.conda" if named.conda is not None else "environment.existing"
             message = "belongs to scripts and commands: the bundled trainer needs the releases it is tested with"
             raise problem(message, key=key, hint="environment: {requirements: …} adds packages to them")
-        if self.container is not None:
-            message = "belongs to scripts and commands: the bundled trainer needs the releases it is tested with"
-            raise problem(message, key="environment.container", hint="run your own trainer by task: script or command")
         return self
 
     @model_validator(mode="after")

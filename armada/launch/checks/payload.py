@@ -30,13 +30,17 @@ def check_payload(subject: Subject) -> Answer | None:
 
 
 def ask_payload(
-    section: Mapping[str, object], environment: Environment, *, model: Path | None = None, kind: str | None = None
+    section: Mapping[str, object],
+    environment: Environment | None,
+    *,
+    model: Path | None = None,
+    kind: str | None = None,
 ) -> Answer:
     """Run the payload's checks of settings, model and environment at home.
 
     Args:
         section: spec["training"], as JSON.
-        environment: The environment of the run.
+        environment: The environment of the run; None if an image brings its own, which is asked when it is there.
         model: The model's folder at home; None if only the host can read it.
         kind: The kind of the data's rows; None if only the host can read them.
     """
@@ -49,7 +53,7 @@ def ask_payload(
         findings = payload_module("model.files").check_model(here, kind) if is_here else []
     except failures.PayloadFailure as failure:
         return fail(_sentence(failure.message), "the run would fail with this on the host")
-    if lacking := _lacking(training, environment):
+    if environment is not None and (lacking := _lacking(training, environment)):
         hint = f"add {' and '.join(lacking)} to `environment.packages` of your own profile, or change the setting that needs it"
         return fail(f"the profile's environment lacks {', '.join(lacking)}", hint)
     if findings:

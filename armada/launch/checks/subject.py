@@ -30,7 +30,7 @@ class Trained:
 
     Attributes:
         section: spec["training"].
-        environment: The environment of the run.
+        environment: The environment of the run; None if an image brings its own Python.
         model: The model's folder at home; None if only the host can read it.
         kind: The kind of the data's rows; None if only the host can read them.
         hub_model: The model's id, if it is a hub id.
@@ -44,7 +44,7 @@ class Trained:
     """
 
     section: TrainingSection
-    environment: Environment
+    environment: Environment | None
     model: Path | None = None
     kind: str | None = None
     hub_model: str | None = None

@@ -31,7 +31,8 @@ def check_key(subject: Subject) -> Answer | None:
     if mode == "online" and not has_key and not (subject.host.local and _is_logged_in()):
         hint = f"`secrets: [{_KEY}]`; ignore this if `wandb login` was done on the host"
         return warn(f"{where}tracking.wandb is online, but the job gets no {_KEY}: W&B would stop it", hint)
-    if mode == "auto" and has_key and trained is not None and lacks_package(trained.environment, "wandb"):
+    environment = trained.environment if trained is not None else None
+    if mode == "auto" and has_key and environment is not None and lacks_package(environment, "wandb"):
         hint = "add wandb to `environment.packages` of your own profile, or set `tracking: {wandb: off}`"
         return warn(f"the job gets {_KEY}, but its environment has no wandb: nothing is reported to W&B", hint)
     if mode == "auto":

@@ -15,8 +15,10 @@ from armada.config.tasks.command import Command
 from armada.errors import NotFound, PreflightRefused
 from armada.launch.plans.payload import payload_variables
 from armada.launch.plans.task import Parts, Task
+from armada.launch.training.image_needs import PYTHON, image_needs
 from armada.protocol.recorded import RecordedTraining
 from armada.protocol.spec import MergeRequest, MergeSection
+from armada.provision.container import examine_container
 from armada.provision.content import Content, take_stock
 from armada.provision.environment import plan_environment
 from armada.provision.model import model_content
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from armada.paths import HostPaths
     from armada.protocol.facts import Facts
     from armada.protocol.recorded import RecordedSpec
+    from armada.provision.container import Container
+    from armada.provision.environment import Environment
     from armada.store.checkpoints import Checkpoint
     from armada.store.runs import Run
 
@@ -138,7 +142,8 @@ class MergeTask(Task[Command]):
         """
         paths, source, is_there = place.paths, self.source, self._is_there
         training, checkpoint = source.training, source.checkpoint
-        environment = plan_environment(place.session, place.need_profile(), place.facts)
+        container = self._container(place)
+        environment = self._environment(place) if container is None else None
         payload = payload_content()
         contents = [payload]
         lora = training.lora
@@ -154,17 +159,30 @@ class MergeTask(Task[Command]):
             rows=_rows(source, paths, contents, is_there=is_there),
             memory_bytes=place.facts.memory_bytes,
         )
-        python, spec = paths.environment_python(environment.key), paths.run(place.run_id) / "spec.json"
+        python = PYTHON if environment is None else str(paths.environment_python(environment.key))
+        spec = paths.run(place.run_id) / "spec.json"
         return Parts(
-            argv=[str(python), *_MERGING, "--spec", str(spec)],
-            variables=payload_variables(paths, payload),
+            argv=[python, *_MERGING, "--spec", str(spec)],
+            variables=payload_variables(paths, payload, in_container=environment is None),
             environment=environment,
+            container=container,
             contents=tuple(contents),
             training=MergeSection(merge=request),
             watch=None,
             checkpoint_bytes=3 * checkpoint.size_bytes,
             on_cpu=True,
         )
+
+    def _environment(self, place: Place) -> Environment:
+        return plan_environment(place.session, place.need_profile(), place.facts)
+
+    def _container(self, place: Place) -> Container | None:
+        """The image of the training on its own host, whose Python has what a merge needs, too; None elsewhere."""
+        recorded = self.source.spec.container
+        image = recorded.reference if recorded is not None and self._is_there else None
+        if image is None:
+            return None
+        return examine_container(place.session, image, (), gpus=0, needs=image_needs(place.need_profile(), ["peft"]))
 
 
 def _settings(source: Source, name: str | None) -> Command:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class PrepareTask(SftTask):
     """The training's own spec, of which only the data is read."""
 
+    is_on_cpu = True
+
     @property
     def kind(self) -> str:
         return "prepare"

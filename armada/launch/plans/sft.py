@@ -13,8 +13,10 @@ from armada.launch.plans.training import Training, take_data
 from armada.launch.training.batch import resolve_batch
 from armada.launch.training.dataset import DataFacts, check_data, count_rows, mean_row_bytes
 from armada.launch.training.hook import check_hooks
+from armada.launch.training.image_needs import training_needs
 from armada.launch.training.model_facts import ModelFacts, read_folder, read_model, tiny_model
 from armada.launch.training.warmstart import Start, find_start
+from armada.provision.container import refuse_cluster
 from armada.provision.content import Content
 from armada.provision.environment_key import has_package
 from armada.provision.hub import HubAnswer, HubModel, ask_hub, find_model
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
     from armada.config.profiles import Profile
     from armada.launch.plans.task import Place
+    from armada.protocol.spec import TrainingSection
+    from armada.provision.container import Container
     from armada.provision.environment import Environment
 
 
@@ -32,6 +36,8 @@ class SftTask(Task[Sft]):
     """The trainer, its data, its model, and where it starts."""
 
     needs = "payload"
+    is_on_cpu = False
+    """It only reads its data, on CPUs."""
 
     @cached_property
     def start(self) -> Start | None:
@@ -68,12 +74,14 @@ class SftTask(Task[Sft]):
 
     def parts(self, place: Place) -> Parts:
         settings, profile = self.settings, place.need_profile()
+        if settings.container is not None:
+            refuse_cluster(place.host)  # before the cluster is asked for a model
         _refuse_quantization(settings, profile, place.gpus)
         train = settings.train
         batch = resolve_batch(
             train.global_batch_size, train.micro_batch_size, profile.train.micro_batch_size, place.processes
         )
-        environment = self.plan_environment(place)
+        environment = self.plan_environment(place) if settings.container is None else None
         hub = self._find_model(place)
         training = Training(
             settings=settings,
@@ -97,6 +105,7 @@ class SftTask(Task[Sft]):
             argv=training.argv(),
             variables=training.variables(),
             environment=environment,
+            container=self._container(place, profile, section),
             contents=contents,
             files=training.launch_files(),
             training=section,
@@ -126,7 +135,14 @@ class SftTask(Task[Sft]):
         name = self.settings.hub_model
         if place.host.has_internet or name is None:
             return None
-        return find_model(place.session, self.order.home, name, place.variables, self.settings.secrets)
+        fetches = self.settings.container is None  # an environment of the host fetches it
+        secrets = self.settings.secrets
+        return find_model(place.session, self.order.home, name, place.variables, secrets, fetches=fetches)
+
+    def _container(self, place: Place, profile: Profile, section: TrainingSection) -> Container | None:
+        gpus = 0 if self.is_on_cpu else place.gpus
+        needs = training_needs(None if self.is_on_cpu else section.as_json(), profile, gpus=gpus)
+        return self.examine_container(place, gpus=gpus, needs=needs)
 
     def _ask_hub(self, place: Place) -> HubAnswer:
         """What the hub says of a model that the run will fetch itself."""
@@ -151,9 +167,9 @@ class SftTask(Task[Sft]):
             problem=told.config_problem or answer.refused or answer.unreachable or "the hub was not asked"
         )
 
-    def _wandb(self, place: Place, environment: Environment) -> str | None:
+    def _wandb(self, place: Place, environment: Environment | None) -> str | None:
         """What `tracking.wandb: auto` means where runs have no internet; None leaves what the experiment says."""
-        if place.host.has_internet or self.settings.tracking.wandb != "auto":
+        if place.host.has_internet or self.settings.tracking.wandb != "auto" or environment is None:
             return None
         return "offline" if has_package(environment.requirements, "wandb") else "off"
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from armada.provision.content import Content
     from armada.provision.environment import Environment
     from armada.provision.hub import HubModel
+    from armada.provision.image_packages import ImageNeeds
     from armada.provision.own_packages import Needs
     from armada.rpc.session import HostSession
     from armada.store.database import Database
@@ -279,19 +280,25 @@ class Task(ABC, Generic[S]):
         wanted = self.settings.existing
         return examine_environment(place.session, wanted, needed) if wanted is not None else None
 
-    def examine_container(self, place: Place, *packages: str) -> Container | None:
+    def examine_container(
+        self, place: Place, *packages: str, gpus: int | None = None, needs: ImageNeeds | None = None
+    ) -> Container | None:
         """The image in which the job runs; None where the experiment names none.
 
         Args:
             place: Of the run.
-            packages: Python packages that the task needs in it.
+            packages: Python packages that the task needs in it, in any release.
+            gpus: Of the job, if not all that the run takes.
+            needs: What the bundled trainer needs of its Python.
 
         Raises:
             PreflightRefused: The host is a cluster.
             ProvisionFailed: The host cannot run containers.
         """
         image = self.settings.container
-        return examine_container(place.session, image, packages, gpus=place.gpus) if image is not None else None
+        if image is None:
+            return None
+        return examine_container(place.session, image, packages, gpus=place.gpus if gpus is None else gpus, needs=needs)
 
     def variables(self, profile: Profile | None, run_id: str) -> dict[str, str]:
         """The environment of every job of this experiment; values of the experiment itself count last."""

@@ -11,6 +11,7 @@ from armada.launch.plans.job_data import names_below
 from armada.launch.plans.payload import payload_variables
 from armada.launch.training.accelerate import launch_environment, render_accelerate
 from armada.launch.training.config_files import Facts, read_user_files
+from armada.launch.training.image_needs import PYTHON
 from armada.protocol.spec import (
     BatchSection,
     DataSection,
@@ -48,6 +49,7 @@ class Training:
     """A training with every decision made.
 
     Attributes:
+        environment: Of the host; None if an image brings its own Python.
         cores: Of the machine it runs on.
         data: The files to send of each dataset.
         model: The model, if it is sent.
@@ -59,7 +61,7 @@ class Training:
     settings: Sft
     profile: Profile
     paths: HostPaths
-    environment: Environment
+    environment: Environment | None
     batch: Batch
     run_id: str
     title: str
@@ -119,17 +121,22 @@ class Training:
         begin = self.start.content if self.start else None
         return (self.payload, *self.data.values(), *(content for content in (self.model, begin) if content is not None))
 
+    @property
+    def python(self) -> str:
+        """What starts it: the environment's Python, or the one of its image."""
+        return PYTHON if self.environment is None else str(self.paths.environment_python(self.environment.key))
+
     def argv(self) -> list[str]:
         """The command."""
         return [
-            str(self.paths.environment_python(self.environment.key)),
+            self.python,
             *("-m", "armada_train.launch", "--config_file", str(self.paths.launch(self.run_id) / "accelerate.yaml")),
             *("--spec", str(self.paths.run(self.run_id) / "spec.json")),
         ]
 
     def variables(self) -> dict[str, str]:
         """The environment variables of the command."""
-        found = payload_variables(self.paths, self.payload) | {
+        found = payload_variables(self.paths, self.payload, in_container=self.environment is None) | {
             "TOKENIZERS_PARALLELISM": "false",  # forked workers and the tokenizer's own threads deadlock
             **launch_environment(processes=self.batch.processes, device=self.device, cpu_count=self.cores),
         }

@@ -2,8 +2,9 @@
 
 import json
 import os
+import re
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import parameters
@@ -11,6 +12,9 @@ from armada_agent.foundation.session import Call
 from armada_agent.host import containers, job_variables, setup_lines
 
 _SHOWN_LINES = 20
+_MOST_PACKAGES = 100
+_LONGEST_VERSION = 100
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
 LOOK = (
     "import json, platform\n"
     "try:\n"
@@ -46,10 +50,7 @@ def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """
     begun = time.monotonic()
     reference, tool, environment = _begin(params)
-    packages = [
-        parameters.text({"package": name}, "package")
-        for name in (parameters.sequence(params, "packages") if "packages" in params else [])
-    ]
+    packages, asked = _names(params, "packages"), _names(params, "asked")
     image = containers.find_image(tool.program, reference, environment)
     outcome = "ready"
     if image is None:
@@ -59,8 +60,25 @@ def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     if image is None:
         raise AgentError("environment", "%s pulled %s, but does not have it" % (tool.name, reference))
     containers.require_architecture(image, reference)
-    python = _require_packages(tool, image, reference, packages, environment) if packages else None
-    return dict(_answer(tool, image), outcome=outcome, seconds=time.monotonic() - begun, python=python)
+    python: Optional[str] = None
+    found: Dict[str, Optional[str]] = {}
+    if packages or asked:
+        python, found = _look_into(tool, image, reference, packages + asked, environment)
+        _require_packages(reference, python, found, packages)
+    versions = {name: found.get(name) for name in asked}
+    answer = dict(_answer(tool, image), outcome=outcome, seconds=time.monotonic() - begun)
+    return dict(answer, python=python, versions=versions)
+
+
+def _names(params: Dict[str, Any], key: str) -> List[str]:
+    """Return names of packages; one that an interpreter could take for an option is none."""
+    found = [
+        parameters.text({"package": name}, "package")
+        for name in (parameters.sequence(params, key) if key in params else [])
+    ]
+    if len(found) > _MOST_PACKAGES or not all(_PACKAGE.match(name) for name in found):
+        raise AgentError("bad_request", "`%s` must be names of packages" % key)
+    return found
 
 
 def _begin(params: Dict[str, Any]) -> Any:
@@ -96,16 +114,21 @@ def _pull(call: Call, tool: containers.Tool, reference: str, environment: Dict[s
         raise containers.explain_pull(reference, tool.name, said)
 
 
-def _require_packages(
+def _look_into(
     tool: containers.Tool, image: containers.Image, reference: str, packages: List[str], environment: Dict[str, str]
-) -> str:
-    """Return the version of an image's Python. Refuse an image without the packages that a task needs.
+) -> Tuple[str, Dict[str, Optional[str]]]:
+    """Return the version of an image's Python, and of packages in it; None for one that is missing.
 
     Nothing of the image but its Python is started.
+
+    Raises:
+        AgentError: `environment`: it has no Python, or does not start.
     """
-    words = ["run", "--rm", "--network", "none", "--entrypoint", "python3", image.id, "-c", LOOK] + packages
+    words = ["run", "--rm", "--network", "none", "--entrypoint", "python3", image.id, "-I", "-c", LOOK] + packages
     try:
         code, said, complaint = containers.call(tool.program, words, environment)
+        if not said and not complaint:  # podman on a busy machine can lose what a short-lived container printed
+            code, said, complaint = containers.call(tool.program, words, environment)
         version, found = json.loads(containers.last_line(said)) if not code else ("", {})
     except (containers.NoAnswerError, ValueError, TypeError) as error:
         raise AgentError("environment", "the image %s could not be looked into: %s" % (reference, error))
@@ -116,9 +139,18 @@ def _require_packages(
         raise AgentError(
             "environment", "the image %s does not start: %s" % (reference, containers.last_line(complaint))
         )
-    lacking = [name for name in packages if not isinstance(found, dict) or found.get(name) is None]
+    read = found if isinstance(found, dict) else {}
+    return str(version)[:20], {name: _version(read.get(name)) for name in packages}
+
+
+def _version(said: Any) -> Optional[str]:
+    return said[:_LONGEST_VERSION] if isinstance(said, str) else None
+
+
+def _require_packages(reference: str, version: str, found: Dict[str, Optional[str]], packages: List[str]) -> None:
+    """Refuse an image without the packages that a task needs."""
+    lacking = [name for name in packages if found.get(name) is None]
     if lacking:
         message = "the image %s (Python %.20s) has no %s, which this task needs"
         hint = "build an image with it; a script that uses none of them can be a `task: command`"
         raise AgentError("environment", message % (reference, version, " and no ".join(lacking)), hint)
-    return str(version)[:20]

@@ -176,7 +176,7 @@ def compose(
     words += ["--ipc", "host"] if os.path.isdir(_QUEUES) else containers.mount_words(_SHARED_MEMORY, False)
     words += ["--init"] if tool.has_init else []
     words += containers.user_words(tool) + containers.gpu_words(tool, gpus)
-    for path in _spellings([paths.folder, home] + caches):
+    for path in _spellings([paths.folder, home] + caches + _prepared(paths, spec)):
         words += containers.mount_words(path, False)
     for path in _spellings(_read_only(paths, spec)):
         words += containers.mount_words(path, True)
@@ -204,7 +204,30 @@ def _caches(inside: Dict[str, str], environment: Dict[str, str]) -> List[str]:
 def _read_only(paths: RunPaths, spec: Dict[str, Any]) -> List[str]:
     found = [os.path.join(paths.root, kind) for kind in _CONTENTS]
     found += [entry["content"] for entry in spec["job"].get("data") or [] if entry.get("outside")]
+    found += _other_checkpoints(paths, spec)
     return [path for path in found if os.path.exists(path)]
+
+
+def _prepared(paths: RunPaths, spec: Dict[str, Any]) -> List[str]:
+    """Return the folder of tokenised data, if the run is one of the bundled trainer that shares it with others."""
+    folder = os.path.join(paths.root, "prepared")
+    if _section(spec, "training").get("prepared") != folder:
+        return []
+    os.makedirs(folder, exist_ok=True)
+    return [folder]
+
+
+def _other_checkpoints(paths: RunPaths, spec: Dict[str, Any]) -> List[str]:
+    """Return the checkpoints of other runs of this host that the bundled trainer reads."""
+    training = _section(spec, "training")
+    named = [_section(training, "start_from").get("path"), _section(training, "merge").get("adapter")]
+    runs = os.path.join(paths.root, "runs") + os.sep
+    return [path for path in named if isinstance(path, str) and os.path.normpath(path).startswith(runs)]
+
+
+def _section(settings: Dict[str, Any], name: str) -> Dict[str, Any]:
+    found = settings.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _spellings(places: Sequence[str]) -> List[str]:

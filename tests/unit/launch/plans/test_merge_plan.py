@@ -14,7 +14,7 @@ from armada.launch.plans.merge import MergeTask, Source, choose_host, refuse_unm
 from armada.launch.plans.plan import Plan, make_plan
 from armada.launch.plans.task import Order
 from armada.paths import HomePaths, HostPaths
-from armada.protocol.recorded import recorded_spec
+from armada.protocol.recorded import RecordedContainer, recorded_spec
 from armada.protocol.spec import MergeRequest, MergeSection
 from armada.rpc.session import HostSession
 from armada.store.checkpoints import Checkpoint
@@ -37,7 +37,8 @@ class Answers(Answering):
     def said(self, method: str, params: dict[str, Any], /, **_: Any) -> dict[str, Any]:
         if method == "environment.status":
             return dict.fromkeys(params["keys"], "ready")
-        return {"host.facts": host_facts.answer(), "content.check": ABSENT}[method]
+        tool = {"tool": "podman", "version": "5", "id": "c" * 64, "digest": None}
+        return {"host.facts": host_facts.answer(), "content.check": ABSENT, "container.examine": tool}[method]
 
 
 @pytest.fixture
@@ -86,6 +87,20 @@ def test_on_the_trainings_host_everything_is_there_already(tmp_path: Path, check
     assert (made.spec.task, made.spec.gpus, made.spec.name) == ("merge", 0, "train merged")
     assert made.profile is not None
     assert made.profile.name == "a100-80gb-8x"  # whose environment is there
+
+
+def test_a_training_in_a_container_is_merged_in_its_image_on_its_own_host(
+    tmp_path: Path, checkpoint: Checkpoint
+) -> None:
+    given = source(checkpoint, {"path": "/root/.armada/models/9"}, {})
+    image = RecordedContainer(image="x:1", id="c" * 64, digest="docker.io/library/x@sha256:" + "c" * 64)
+    given = dataclasses.replace(given, spec=given.spec.model_copy(update={"container": image}))
+    made, _ = plan(tmp_path, given, "a100-1")
+    assert (made.environment, made.spec.job.argv[:3]) == (None, ("python3", "-m", "armada_train.merge"))
+    assert made.container is not None
+    assert made.container.needs is not None
+    assert (made.container.image, made.container.needs_gpus) == (image.digest, False)
+    assert "peft" in made.container.needs.asked
 
 
 def test_a_derived_profile_is_derived_again(tmp_path: Path, checkpoint: Checkpoint) -> None:

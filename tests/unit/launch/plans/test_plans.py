@@ -331,18 +331,75 @@ def test_a_script_in_a_container_starts_by_the_images_python_and_says_what_it_mu
     assert plan.spec.environment is None
 
 
-def test_a_container_on_a_cluster_is_refused_before_the_cluster_is_asked(resolve: Resolve) -> None:
+@pytest.mark.parametrize("text", [SFT, SCRIPT, COMMAND])
+def test_a_container_on_a_cluster_is_refused_before_the_cluster_is_asked(resolve: Resolve, text: str) -> None:
     with pytest.raises(
         PreflightRefused, match=r"`environment\.container` does not work on clusters yet, and hpc is one"
     ):
-        resolve(f"{COMMAND}environment: {{container: '{IMAGE}'}}\n", CLUSTER)
+        resolve(f"{text}environment: {{container: '{IMAGE}'}}\n", CLUSTER)
 
 
-def test_the_bundled_trainer_and_lines_of_the_hosts_shell_have_no_place_in_a_container(resolve: Resolve) -> None:
-    with pytest.raises(ConfigError, match=r"e\.yaml:\d+: `environment\.container` belongs to scripts and commands"):
-        resolve(f"{SFT}environment: {{container: '{IMAGE}'}}\n", DESK)
+BOXED = f"{SFT}environment: {{container: '{IMAGE}'}}\n"
+
+
+def test_a_training_in_a_container_starts_by_the_images_python_which_has_what_the_profile_pins(
+    resolve: Resolve,
+) -> None:
+    text = f"{BOXED}lora: {{r: 8}}\ntracking: {{wandb: online}}\nsecrets: []\n"
+    plan = resolve(text, A100, gpus=8)
+    assert (plan.environment, plan.spec.environment) == (None, None)
+    assert plan.spec.job.argv[:3] == ("python3", "-m", "armada_train.launch")
+    assert plan.container is not None
+    assert plan.container.needs_gpus
+    needs = plan.container.needs
+    assert needs is not None
+    assert needs.needs_gpus
+    assert {"torch", "transformers", "trl", "accelerate", "datasets", "peft", "wandb"} <= set(needs.asked)
+    profile = load_profile("a100-80gb-8x", HomePaths(Path("/none"), Path("/none")))
+    assert needs.tested["torch"] == profile.environment.torch
+    assert None not in {needs.tested[name] for name in ("transformers", "trl", "accelerate", "datasets", "peft")}
+    env = plan.spec.job.env
+    # One cache for several images would mix their modules; an image has its own beside them.
+    assert ("PYTHONPYCACHEPREFIX" in env, env["PYTHONSAFEPATH"]) == (False, "1")
+    assert "PYTHONPYCACHEPREFIX" in resolve(SFT, A100, gpus=8).spec.job.env
+
+
+def test_a_preparation_in_a_container_needs_neither_gpus_nor_what_only_a_training_has(resolve: Resolve) -> None:
+    plan = resolve(f"{BOXED}lora: {{r: 8}}\n", A100, gpus=8, only_prepare=True)
+    assert plan.spec.job.argv[:4] == ("python3", "-m", "armada_train", "prepare")
+    assert plan.container is not None
+    assert plan.container.needs is not None
+    assert (plan.container.needs_gpus, plan.container.needs.needs_gpus) == (False, False)
+    assert "peft" not in plan.container.needs.asked
+
+
+def test_flash_attention_that_a_profile_wants_is_looked_for_in_the_image(resolve: Resolve, tmp_path: Path) -> None:
+    folder = tmp_path / "config" / "profiles"
+    folder.mkdir(parents=True)
+    (folder / "flash.yaml").write_text("extends: a100-80gb-8x\ntrain: {attention: flash_attention_2}\n")
+    plan = resolve(BOXED, A100 | {"profile": "flash"}, gpus=8)
+    assert plan.container is not None
+    assert plan.container.needs is not None
+    assert plan.container.needs.one_of == (("flash_attn", "kernels"),)
+
+
+def test_without_internet_a_training_in_a_container_takes_no_model_that_the_host_would_have_to_fetch(
+    resolve: Resolve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "empty"))
+    host = A100 | {"internet": False}
+    assert resolve(SFT, host, gpus=8).hub is not None
+    with pytest.raises(PreflightRefused, match=r"with `environment\.container` the host cannot fetch it") as refused:
+        resolve(BOXED, host, gpus=8)
+    assert "hf download Qwen/Qwen2.5-0.5B here at home" in (refused.value.hint or "")
+
+
+def test_lines_of_the_hosts_shell_have_no_place_in_a_container(resolve: Resolve) -> None:
     with pytest.raises(ConfigError, match=r"e\.yaml:\d+: `setup` runs on the host"):
         resolve(f"{COMMAND}environment: {{container: '{IMAGE}'}}\nsetup: [module load x]\n", DESK)
+    with pytest.raises(ConfigError, match=r"e\.yaml:\d+: `setup` runs on the host") as refused:
+        resolve(f"{BOXED}setup: [module load x]\n", DESK)
+    assert refused.value.hint == "build an image in which they are done, and name that one"
 
 
 @pytest.mark.parametrize("text", [SFT, SCRIPT, COMMAND])
