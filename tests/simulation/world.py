@@ -174,11 +174,14 @@ class World:
         return any(folder.exists() for host in self.hosts.values() for folder in host.folders(run_id))
 
     def on_hosts(self, run_id: str, *, finished: bool = False) -> set[bytes]:
-        """Models of a run that lie whole on some disk of a host; only under a manifest, where `finished`."""
+        """Models of a run that lie whole on some disk of a host; only under a manifest, where `finished`.
+
+        Not what a job has yet to announce, or what a power cut made that again: the job's next save clears it away.
+        """
         found = set()
         for host in self.hosts.values():
             for folder in host.folders(run_id):
-                places = [*(folder / "outbox").glob("*")]
+                places = [place for place in (folder / "outbox").glob("*") if not place.name.startswith(".part-")]
                 if not finished:
                     places += [*(folder / "work" / "out").glob("*"), *(folder / "left").glob("*/out/*")]
                 for place in places:
