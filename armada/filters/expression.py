@@ -148,6 +148,8 @@ class _Compiler:
         found = pattern_of(node.value, whole=node.operator != ":" or key.kind == "word").search
         if key.name in CHOICES and not any(map(found, CHOICES[key.name])):
             raise self._no_choice(node, CHOICES[key.name])
+        if key.name == "tag" and "," in node.value:
+            raise self._two_tags(node)
         read = key.read
         if node.operator == "!=" and key.name in WRITTEN:
             return lambda subject: not any(map(found, _texts(read(subject))))
@@ -165,6 +167,11 @@ class _Compiler:
             node.end,
             hint=f"{meant}known: {', '.join(choices)}",
         )
+
+    def _two_tags(self, node: Comparison) -> FilterError:
+        each = [f"{node.key}{node.operator}{tag.strip()}" for tag in node.value.split(",") if tag.strip()]
+        hint = f"{' '.join(each)}, or with `or` between them" if len(each) > 1 else None
+        return FilterError("a tag has no comma", self.text, node.value_start, node.end, hint=hint)
 
     def _flag_test(self, key: Key, node: Comparison) -> Test:
         wanted = flag_of(node.value)
