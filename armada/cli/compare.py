@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from armada.compare.gather import Comparison
     from armada.compare.summary import RunSummary
 
+_TOO_FEW = "a comparison needs two runs or more"
 _LONGEST = 30
 """Of a cell. Longer values lose their middle: paths and ids often differ only at their ends."""
 
@@ -60,13 +61,18 @@ def metric_names(options: argparse.Namespace) -> list[str]:
 
 def _compare(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
-    from armada.cli.several import find_runs
+    from armada.cli.several import choose_runs
     from armada.compare.gather import gather
 
-    if len(options.runs) < 2:
-        raise UsageError("a comparison needs two runs or more", hint="armada show RUN shows one")
+    names = metric_names(options)
+    if options.where is None and len(options.runs) < 2:
+        raise UsageError(_TOO_FEW, hint="armada show RUN shows one")
     context = Context(reads=True)
-    chosen, names = find_runs(context, options.runs), metric_names(options)
+    chosen = choose_runs(context, options, some=True)
+    if len(chosen) < 2:
+        raise UsageError(
+            f"{_TOO_FEW}, and the filter matches {chosen[0].run_id} alone", hint=f"armada show {chosen[0].run_id}"
+        )
     found = gather(
         context.database,
         context.home,

@@ -65,8 +65,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _export(options: argparse.Namespace) -> int:
     if options.to is None:
         return _export_metrics(options)
-    if len(options.runs) > 1:
-        raise UsageError("--to exports a checkpoint of one run", hint="name one run, or say --csv FILE for metrics")
     if options.metrics is not None or options.force:
         raise UsageError(
             f"{'--metrics' if options.metrics else '--force'} is for --csv and --parquet", hint="leave it out"
@@ -77,7 +75,7 @@ def _export(options: argparse.Namespace) -> int:
 def _export_metrics(options: argparse.Namespace) -> int:
     """Write the metrics of the named runs as a table."""
     from armada.cli.context import Context
-    from armada.cli.several import find_runs
+    from armada.cli.several import choose_runs
     from armada.compare.gather import check_metrics
     from armada.compare.metric_table import load_parquet, rows_of, write_csv, write_parquet
     from armada.compare.new_file import check_new_file, new_file
@@ -88,7 +86,7 @@ def _export_metrics(options: argparse.Namespace) -> int:
     if options.parquet is not None:
         load_parquet()
     context = Context(reads=True)
-    chosen = find_runs(context, options.runs)
+    chosen = choose_runs(context, options, some=True)
     names = check_metrics(context.database, chosen, metric_names(options))
     rows = rows_of(context.database, [run.run_id for run in chosen], names)
     if options.csv == "-":
@@ -114,6 +112,7 @@ def _export_metrics(options: argparse.Namespace) -> int:
 def _export_checkpoint(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
+    from armada.cli.several import choose_runs
     from armada.export.folder import write_folder
     from armada.export.gguf import convert, find_converter, refuse_unconvertible
     from armada.export.hub import SCHEME, parse_repo, upload
@@ -127,7 +126,12 @@ def _export_checkpoint(options: argparse.Namespace) -> int:
     _check(options, is_repo=repo is not None)
     converter = find_converter(options.converter) if options.gguf else None
     context = Context()
-    run = context.run(options.runs[0])
+    run, *others = choose_runs(context, options, some=True)
+    if others:
+        matched = f", and the filter matches {1 + len(others)}" if options.where is not None else ""
+        raise UsageError(
+            f"--to exports a checkpoint of one run{matched}", hint="name one run, or say --csv FILE for metrics"
+        )
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     if target is not None:
         check_target(target, context.home)

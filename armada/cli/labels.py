@@ -13,6 +13,7 @@ from armada.cli.several import Handled, choose_runs, handle_runs
 from armada.config.labels import group_problem, plain_note, tag_problem
 from armada.errors import ArmadaError, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line, sanitize_text
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,7 +96,7 @@ def _tag(options: argparse.Namespace) -> int:
     if both := sorted(set(options.add) & set(options.remove)):
         raise UsageError(f"{both[0]} is to be added and removed", hint="name it once")
     if not (options.add or options.remove or options.clear):
-        return _change(options, lambda _, run: run, _said_tags)
+        return _change(options, None, _said_tags)
 
     def change(context: Context, run: Run) -> Run:
         return labels.change_tags(
@@ -169,13 +170,13 @@ def _archive(options: argparse.Namespace) -> int:
 
 
 def _change(
-    options: argparse.Namespace, change: Change, said: Callable[[Run], str], context: Context | None = None
+    options: argparse.Namespace, change: Change | None, said: Callable[[Run], str], context: Context | None = None
 ) -> int:
     """Change the labels of all named runs, and print a line for each.
 
     Args:
         options: With the runs.
-        change: Does it to one, and returns the run as it is then.
+        change: Does it to one, and returns the run as it is then; None to print alone.
         said: What a person reads of it.
         context: The command's, if there is one already.
     """
@@ -184,27 +185,59 @@ def _change(
 
     context = context or Context()
     chosen = choose_runs(context, options)
+    changed = _change_all(context, chosen, change) if change is not None else {run.run_id: run for run in chosen}
 
     def handle(run: Run) -> Handled:
-        changed = change(context, run)
-        _keep(context, run, changed)
-        return Handled(told(changed), (f"{changed.run_id}: {sanitize_line(said(changed), 2000)}",))
+        result = changed[run.run_id]
+        if isinstance(result, ArmadaError):
+            raise result
+        return Handled(told(result), (f"{result.run_id}: {sanitize_line(said(result), 2000)}",))
 
     return handle_runs(
         chosen,
         handle,
-        undone=lambda _: "it was not changed",
+        undone=lambda _: "its line was not printed",
         reporter=Reporter(sys.stdout),
         as_json=options.json,
         listed=options.where is not None,
     )
 
 
-def _keep(context: Context, before: Run, after: Run) -> None:
+def _change_all(context: Context, chosen: Sequence[Run], change: Change) -> dict[str, Run | ArmadaError]:
+    """Change the labels of runs in one transaction, because each one flushes the disk; then copy them beside the checkpoints.
+
+    Returns:
+        Each run as it is now, or why it could not be changed, by its id.
+
+    Raises:
+        KeyboardInterrupt: After saying how many were changed: none or all.
+    """
     from armada.store import labels
 
-    if told(after) != told(before):
-        labels.keep(context.home, after)
+    changed: dict[str, Run | ArmadaError] = {}
+    try:
+        with context.database.transaction():
+            for run in chosen:
+                try:
+                    changed[run.run_id] = change(context, run)
+                except ArmadaError as error:
+                    changed[run.run_id] = error
+    except KeyboardInterrupt:
+        sys.stderr.write(f"armada: interrupted: 0 of {counted(len(chosen), 'run')} were changed\n")
+        raise
+    done = [after for after in changed.values() if not isinstance(after, ArmadaError)]
+    copied = 0
+    try:
+        for after in done:
+            labels.keep(context.home, after)
+            copied += 1
+    except KeyboardInterrupt:
+        sys.stderr.write(
+            f"armada: interrupted: {len(done)} of {counted(len(chosen), 'run')} were changed, and the copies that "
+            f"`armada recover` reads were written for {copied}; the same command again writes the others\n"
+        )
+        raise
+    return changed
 
 
 def _note(options: argparse.Namespace) -> int:
@@ -226,7 +259,7 @@ def _note(options: argparse.Namespace) -> int:
         if options.text is not None and not note:
             raise UsageError("the note is empty", hint=f"armada note {run.run_id} --clear removes it")
         changed = labels.set_note(context.database, run.run_id, note)
-        _keep(context, run, changed)
+        labels.keep(context.home, changed)
     if options.json:
         print_json(told(changed))
     else:

@@ -60,7 +60,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _gather(context: Context, options: argparse.Namespace) -> Report:
-    from armada.cli.several import find_runs
+    from armada.cli.several import choose_runs
     from armada.compare.gather import gather
     from armada.compare.metrics import in_order
     from armada.compare.report.page import Report
@@ -68,7 +68,7 @@ def _gather(context: Context, options: argparse.Namespace) -> Report:
     from armada.compare.settings import differences
     from armada.store import metrics
 
-    chosen = find_runs(context, options.runs)
+    chosen = choose_runs(context, options, some=True)
     names = metric_names(options)
     if not names:
         names = in_order({name for run in chosen for name in metrics.names(context.database, run.run_id)})[

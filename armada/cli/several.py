@@ -84,7 +84,9 @@ def find_runs(context: Context, prefixes: Sequence[str]) -> list[Run]:
     return found
 
 
-def choose_runs(context: Context, options: argparse.Namespace, *, asks: str = "", active: bool = False) -> list[Run]:
+def choose_runs(
+    context: Context, options: argparse.Namespace, *, asks: str = "", active: bool = False, some: bool = False
+) -> list[Run]:
     """Find the runs that the command line names, or those that its filter finds in the store.
 
     Args:
@@ -92,9 +94,10 @@ def choose_runs(context: Context, options: argparse.Namespace, *, asks: str = ""
         options: With what `add_named_runs` added.
         asks: What the command is about to do, such as `stop`: it lists what a filter found and asks; empty for no question.
         active: Leave out what a filter found and has ended.
+        some: A filter that finds no run is an error, because the command has nothing to show without one.
 
     Raises:
-        NotFound: A named run does not exist.
+        NotFound: A named run does not exist, or the filter finds none and `some` are needed.
         UsageError: There are neither names nor a filter, or both; the filter is wrong; or nobody can be asked.
         Conflict: The answer was not yes.
     """
@@ -114,6 +117,8 @@ def choose_runs(context: Context, options: argparse.Namespace, *, asks: str = ""
     found = matching(facts, wanted, runs.every(context.database))
     if active:
         found = [run for run in found if not run.ended or run.is_guess]
+    if not found and some:
+        raise NotFound(f"no run matches {sanitize_line(options.where, 200)}", hint="armada ps lists runs")
     if not found:
         say_no_match(options.where)
     elif asks and not options.yes:

@@ -171,7 +171,7 @@ def _filters(_rest: list[str]) -> str:
 
     intro = (
         "`armada ps EXPR`, `--where EXPR` and the dashboard's `/` take filters, such as 'loss<0.4 tag:arc -host:a100*'. "
-        "Write them in single quotes. A value that is not known is never true."
+        "Write them in single quotes. A value that is not known is never true; a run without a tag, group or note is known to have none."
     )
     kinds = {"text": "text", "word": "labels", "flag": "conditions", "number": "numbers", "duration": "durations"}
     kinds |= {"size": "sizes", "moment": "times"}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TypeAlias
 
 from armada.filters.errors import FilterError
-from armada.filters.keys import FLAGS, TIMED, Key, Subject, UnknownKey, Value, Vocabulary, resolve
+from armada.filters.keys import CHOICES, FLAGS, TIMED, WRITTEN, Key, Subject, UnknownKey, Value, Vocabulary, resolve
 from armada.filters.syntax import All, Any, Comparison, Node, Not, Word, parse
 from armada.filters.values import EXAMPLES, Kind, flag_of, moment_of, number_of, pattern_of
 
@@ -145,10 +146,32 @@ class _Compiler:
                 hint=f"{node.key}:{node.value}",
             )
         found = pattern_of(node.value, whole=node.operator != ":" or key.kind == "word").search
+        if key.name in CHOICES and not any(map(found, CHOICES[key.name])):
+            raise self._no_choice(node, CHOICES[key.name])
+        if key.name == "tag" and "," in node.value:
+            raise self._two_tags(node)
         read = key.read
+        if node.operator == "!=" and key.name in WRITTEN:
+            return lambda subject: not any(map(found, _texts(read(subject))))
         if node.operator == "!=":
             return lambda subject: bool(texts := _texts(read(subject))) and not any(map(found, texts))
         return lambda subject: any(map(found, _texts(read(subject))))
+
+    def _no_choice(self, node: Comparison, choices: Sequence[str]) -> FilterError:
+        near = get_close_matches(node.value.casefold(), choices, 1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        return FilterError(
+            f"`{node.key}` is never {node.value!r}",
+            self.text,
+            node.value_start,
+            node.end,
+            hint=f"{meant}known: {', '.join(choices)}",
+        )
+
+    def _two_tags(self, node: Comparison) -> FilterError:
+        each = [f"{node.key}{node.operator}{tag.strip()}" for tag in node.value.split(",") if tag.strip()]
+        hint = f"{' '.join(each)}, or with `or` between them" if len(each) > 1 else None
+        return FilterError("a tag has no comma", self.text, node.value_start, node.end, hint=hint)
 
     def _flag_test(self, key: Key, node: Comparison) -> Test:
         wanted = flag_of(node.value)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from armada.verdicts.states import STATES
+
 if TYPE_CHECKING:
     from armada.filters.values import Kind
     from armada.store.runs import Run
@@ -88,17 +90,18 @@ def _since(moment: float | None, now: float) -> float | None:
     return None if moment is None else max(0.0, now - moment)
 
 
+_CONDITIONS: dict[str, Callable[[Subject], bool]] = {
+    "trouble": lambda s: s.trouble is not None,
+    "ended": lambda s: s.run.ended,
+    "active": lambda s: not s.run.ended,
+    "starred": lambda s: s.run.starred_at is not None,
+    "archived": lambda s: s.run.is_archived,
+    "unreachable": lambda s: s.run.unreachable_since is not None and not s.run.ended,
+}
+
+
 def _states(subject: Subject) -> tuple[str, ...]:
-    run = subject.run
-    found = {
-        "trouble": subject.trouble is not None,
-        "ended": run.ended,
-        "active": not run.ended,
-        "starred": run.starred_at is not None,
-        "archived": run.is_archived,
-        "unreachable": run.unreachable_since is not None and not run.ended,
-    }
-    return tuple(name for name, holds in found.items() if holds)
+    return tuple(name for name, holds in _CONDITIONS.items() if holds(subject))
 
 
 _RUN: dict[str, tuple[Kind, Callable[[Subject], Value]]] = {
@@ -146,6 +149,12 @@ RUN_KEYS = {name: Key(name, kind, read) for name, (kind, read) in _RUN.items()}
 FLAGS = frozenset(name for name, key in RUN_KEYS.items() if key.kind == "flag")
 """Keys that are also conditions of their own: `starred`."""
 
+CHOICES = {"is": tuple(_CONDITIONS), "state": STATES}
+"""Keys that can have these values alone."""
+
+WRITTEN = frozenset({"tag", "group", "note"})
+"""Keys that the user alone sets: a run that has none is known to have none."""
+
 PRICED = frozenset({"cost", "price"})
 TIMED = frozenset({"age", "lasted", "eta", "seen", "cost"})
 """Keys whose values change while the store does not."""
@@ -158,7 +167,7 @@ ALIASES = {
 SETTING_ALIASES = {"lr": "train.learning_rate"}
 """The same for settings, unless a setting has the name itself."""
 
-_SERIES = re.compile(r"(min|max|last)\(([^()]+)\)")
+_SERIES = re.compile(r"(min|max|last)\(([^()]+)\)", re.IGNORECASE)
 _COMMON = frozenset({"eval_loss", "grad_norm", "epoch"})
 """Metrics that are known before the first run has them."""
 
@@ -208,7 +217,7 @@ def resolve(word: str, vocabulary: Callable[[], Vocabulary]) -> Key:
         name = found[2]
         if name not in words.metrics | _COMMON | {"loss"}:
             raise UnknownKey(f"no run has a metric called `{name}`", _near(name, words.metrics | _COMMON))
-        return _metric(name, found[1])
+        return _metric(name, found[1].casefold())
     if (setting := _setting(word, words.settings)) is not None:
         return setting
     if word in words.metrics | _COMMON:

@@ -18,7 +18,8 @@ from armada.filters.errors import FilterError
 LONGEST = 4000
 DEEPEST = 50
 
-_KEY = re.compile(r"(?:(?:min|max|last)\(\s*[^()\s:<>=!\"]+\s*\))|[^\W\d][\w./\[\]-]*")
+_KEY = re.compile(r"(?:(?i:min|max|last)\s*\(\s*[^()\s:<>=!\"]+\s*\))|[^\W\d][\w./\[\]-]*")
+_FUNCTION = re.compile(r"((?:min|max|last)\()[^()\s:<>=!\"]*(\)?)", re.IGNORECASE)
 _SIGN = re.compile(r"\s*(<=|>=|!=|==|<|>|=)\s*|(:)")
 _PLAIN = re.compile(r"[^\s()\"]+")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
@@ -142,6 +143,23 @@ class _Parser:
             return self._bracketed(start, depth)
         return self._comparison() or self._word()
 
+    def _refuse_half_comparison(self, start: int) -> None:
+        """Fail if a comparison without its key or its sign begins here: as a text it would find nothing, silently."""
+        if (function := _FUNCTION.match(self.text, start)) is not None:
+            lacks = "is not compared with a value" if function[2] else "takes the name of one metric"
+            hint = f"{function[0] if function[2] else 'min(eval_loss)'}<0.4"
+            said = f"`{function[0] if function[2] else function[1]}` {lacks}"
+            raise FilterError(said, self.text, start, function.end(), hint=hint)
+        plain = _PLAIN.match(self.text, start)
+        if plain is not None and re.search("[<>=]", plain[0]):
+            raise FilterError(
+                "a comparison begins with its key",
+                self.text,
+                start,
+                plain.end(),
+                hint='loss<0.4; write text with signs in quotes: "<"',
+            )
+
     def _bracketed(self, start: int, depth: int) -> Node:
         self.at += 1
         found = self.any(depth + 1)
@@ -168,6 +186,7 @@ class _Parser:
         return Comparison(name, "=" if operator == "==" else operator, value, start, key.end(), value_start, self.at)
 
     def _word(self) -> Word:
+        self._refuse_half_comparison(self.at)
         start, text, quoted = self._text()
         if self.at == start:
             raise FilterError("this cannot be understood", self.text, start, start + 1)

@@ -13,6 +13,11 @@ Kind = Literal["text", "word", "number", "duration", "size", "moment", "flag", "
 """What a key holds. A `word` is compared as a whole (a tag), a `text` by its parts; `any` is a setting of any type."""
 
 _NUMBER = re.compile(r"\$?([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)")
+_PARTS = re.compile(r"(\d+(?:\.\d*)?)\s*([a-z]+)\s*")
+_PARTED = re.compile(rf"(?:{_PARTS.pattern})+")
+_LONGEST_DURATION = 60
+"""Longer texts are settings such as a prompt; the patterns above would take seconds for 10 kB of digits."""
+
 _UNITS: dict[str, dict[str, float]] = {
     "number": {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "%": 0.01},
     "duration": {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0},
@@ -37,7 +42,7 @@ _UNITS: dict[str, dict[str, float]] = {
 }
 EXAMPLES = {
     "number": "0.4, 1e-5, 20k or 50%",
-    "duration": "90s, 30m, 2h or 7d",
+    "duration": "90s, 30m, 1d12h, 2h or 7d",
     "size": "800MB, 10GB or 2GiB",
     "moment": "2026-11-23, 2026-11-23T14:30 or an age such as 2d",
     "flag": "yes or no",
@@ -47,12 +52,26 @@ _FLAGS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0"
 
 
 def number_of(text: str, kind: str = "number") -> float | None:
-    """Read a number with a unit of its kind; None if it is none, or has no finite value."""
+    """Read a number with a unit of its kind, or a duration of several such as `1d12h`; None if it is none, or not finite."""
     found = _NUMBER.fullmatch(text.strip())
     factor = _UNITS[kind].get(found[2]) if found is not None else None
+    if found is None and kind == "duration":
+        return _several_units(text.strip())
     if found is None or factor is None:
         return None
     value = float(found[1]) * factor
+    return value if math.isfinite(value) else None
+
+
+def _several_units(text: str) -> float | None:
+    """Read a duration of several parts, each with a smaller unit than the one before."""
+    if len(text) > _LONGEST_DURATION or _PARTED.fullmatch(text) is None:
+        return None
+    parts = _PARTS.findall(text)
+    factors = [_UNITS["duration"].get(unit, 0.0) for _, unit in parts]
+    if 0.0 in factors or factors != sorted(set(factors), reverse=True):
+        return None
+    value = sum(float(number) * factor for (number, _), factor in zip(parts, factors, strict=True))
     return value if math.isfinite(value) else None
 
 

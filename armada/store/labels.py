@@ -74,13 +74,20 @@ def archive(database: Database, run_id: str, *, on: bool = True) -> Run:
 
 
 def keep(home: HomePaths, run: Run) -> None:
-    """Copy a run's labels into its folder at home. The store has them too, so a full disk is no reason to fail."""
+    """Copy a run's labels into its folder at home, unless the copy there is the same.
+
+    The store has them too, so a full disk is no reason to fail.
+    """
     path = home.labels(run.run_id)
     told = {name: getattr(run, name) for name in ("group", "tags", "note", "noted_at", "starred_at", "archived_at")}
     with contextlib.suppress(OSError):
         if any(told.values()):
+            text = json.dumps(told, ensure_ascii=False)
+            with contextlib.suppress(OSError, ValueError):
+                if path.read_text(encoding="utf-8") == text:
+                    return
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(path, json.dumps(told, ensure_ascii=False), durable=False)
+            write_atomically(path, text, durable=False)
         else:
             path.unlink()
             path.parent.rmdir()  # fails, and stays, if it holds anything else

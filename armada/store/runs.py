@@ -240,12 +240,15 @@ def find(database: Database, prefix: str) -> Run:
         NotFound: No id begins with it.
         UsageError: Several ids do.
     """
+    exact = database.connection.execute(f"{_SELECT} WHERE r.run_id = ?", (prefix,)).fetchone()
+    if exact is not None:  # by the index; LIKE with ESCAPE reads every run
+        return _run(exact)
     pattern = prefix.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") + "%"
-    query = rf"{_SELECT} WHERE r.run_id LIKE ? ESCAPE '\' ORDER BY r.run_id = ? DESC, r.run_id LIMIT 6"
-    rows = database.connection.execute(query, (pattern, prefix)).fetchall()
+    query = rf"{_SELECT} WHERE r.run_id LIKE ? ESCAPE '\' ORDER BY r.run_id LIMIT 6"
+    rows = database.connection.execute(query, (pattern,)).fetchall()
     if not rows:
         raise NotFound(f"no run's id begins with {prefix!r}", hint="armada ps lists them")
-    if len(rows) > 1 and rows[0]["run_id"] != prefix:
+    if len(rows) > 1:
         names = ", ".join(row["run_id"] for row in rows[:5])
         raise UsageError(f"{prefix!r} matches several run ids: {names}", hint="type more characters")
     return _run(rows[0])

@@ -98,6 +98,17 @@ def test_one_run_is_not_a_comparison(home: Armada) -> None:
     assert home.run("compare", "one", "nothing").returncode == 7
 
 
+def test_a_filter_chooses_what_is_compared(home: Armada) -> None:
+    found = home.json("compare", "--where", "host:gpu-1")
+    assert sorted(run["run_id"] for run in found["runs"]) == ["one-aaaaaa", "two-bbbbbb"]
+    alone = home.run("compare", "--where", "id:one")
+    assert (alone.returncode, "matches one-aaaaaa alone" in alone.stderr) == (2, True), alone.stderr
+    assert home.run("compare", "--where", "host:nowhere").returncode == 7
+    assert home.run("compare", "--where", "los<(").returncode == 2
+    assert home.run("compare", "one", "two", "--where", "id:one").returncode == 2
+    assert home.run("compare").returncode == 2
+
+
 def test_twenty_runs_fit_80_columns(armada: Armada) -> None:
     names = [f"a-rather-long-name-of-a-training-{place:02}-aaaaaa" for place in range(20)]
     for place, name in enumerate(names):

@@ -101,6 +101,8 @@ def test_a_link_is_not_followed(home: Armada) -> None:
         (["--csv", "m.csv", "--to", "x"], 2, "not allowed with"),
         (["--to", "x", "--force"], 2, "--force is for --csv"),
         (["--to", "x", "two"], 2, "one run"),
+        (["--csv", "m.csv", "--where", "id:two"], 2, "either RUN or --where"),
+        (["--to", "x", "--where", "id:two"], 2, "either RUN or --where"),
         ([], 2, "one of the arguments --to --csv --parquet is required"),
     ],
 )
@@ -109,6 +111,32 @@ def test_what_cannot_be_written_has_a_sentence(home: Armada, words: list[str], c
     assert answer.returncode == code, answer.stderr
     assert said in answer.stderr
     assert not (home.folder / "m.csv").exists()
+
+
+@pytest.mark.parametrize("target", [["--csv", "m.csv"], ["--csv", "-"], ["--parquet", "m.parquet"], ["--to", "x"]])
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 2, "required: RUN"),
+        (["--where", "id:nothing"], 7, "no run matches id:nothing"),
+        (["--where", "los<("], 2, "a value is missing"),
+        (["--where", " "], 2, "the filter is empty"),
+    ],
+)
+def test_without_a_run_nothing_is_exported(
+    home: Armada, target: list[str], words: list[str], code: int, said: str
+) -> None:
+    answer = home.run("export", *words, *target)
+    assert (answer.returncode, said in answer.stderr) == (code, True), answer.stderr
+    assert answer.stdout == ""
+    assert sorted(path.name for path in home.folder.iterdir()) == ["home"]
+
+
+def test_a_filter_chooses_what_is_exported(home: Armada) -> None:
+    told = home.json("export", "--where", "id:two", "--csv", "m.csv", "--metrics", "loss")
+    assert (told["runs"], told["rows"]) == (["two"], 1)
+    answer = home.run("export", "--where", "host:gpu-1", "--to", "x")
+    assert (answer.returncode, "the filter matches 2" in answer.stderr) == (2, True), answer.stderr
 
 
 def test_a_dash_prints_the_table(home: Armada) -> None:

@@ -71,7 +71,15 @@ def test_wrong_words_are_named_and_nothing_is_written(home: Armada) -> None:
     assert home.run("report", "nothing", "--html", "r.html").returncode == 7
     assert home.run("report", "one", "--html", "r.html", "--metrics", "los").returncode == 7
     assert home.run("report", "one").returncode == 2
+    assert home.run("report", "--html", "r.html").returncode == 2
+    assert home.run("report", "--where", "id:nothing", "--html", "r.html").returncode == 7
+    assert home.run("report", "--where", "los<(", "--html", "r.html").returncode == 2
+    assert home.run("report", "one", "--where", "id:two", "--html", "r.html").returncode == 2
     assert not (home.folder / "r.html").exists()
+
+
+def test_a_filter_chooses_what_is_reported(home: Armada) -> None:
+    assert home.json("report", "--where", "id:two", "--html", "r.html")["runs"] == ["two"]
 
 
 def test_a_run_without_metrics_has_a_report(armada: Armada) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -73,6 +74,65 @@ def test_a_run_has_a_limited_number_of_tags(home: HomePaths, capsys: pytest.Capt
     assert run(["tag", "one", *many]) == 2
     assert "would have 51 tags; the most is 50" in capsys.readouterr().err
     assert stored(home, "one").tags == ()
+
+
+def test_an_interruption_changes_no_run_and_says_so(
+    home: HomePaths, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, changed = labels.change_tags, list[str]()
+
+    def interrupted(database: Database, run_id: str, **how: Any) -> runs.Run:
+        if changed:
+            raise KeyboardInterrupt
+        changed.append(run_id)
+        return change(database, run_id, **how)
+
+    monkeypatch.setattr(labels, "change_tags", interrupted)
+    assert run(["tag", "--where", "age>=0s", "--add", "arc"]) == 130
+    assert "interrupted: 0 of 3 runs were changed" in capsys.readouterr().err
+    assert [stored(home, each).tags for each in RUNS] == [(), (), ()]
+    assert not any(home.labels(each).exists() for each in RUNS)
+
+
+def test_an_interruption_between_the_copies_is_mended_by_the_same_command(
+    home: HomePaths, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep, kept = labels.keep, list[str]()
+
+    def interrupted(paths: HomePaths, about: runs.Run) -> None:
+        if kept:
+            raise KeyboardInterrupt
+        kept.append(about.run_id)
+        keep(paths, about)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(labels, "keep", interrupted)
+        assert run(["tag", "--where", "age>=0s", "--add", "arc"]) == 130
+    assert "interrupted: 3 of 3 runs were changed" in capsys.readouterr().err
+    assert [stored(home, each).tags for each in RUNS] == [("arc",)] * 3
+    assert sum(home.labels(each).exists() for each in RUNS) == 1
+    assert run(["tag", "--where", "age>=0s", "--add", "arc"]) == 0
+    assert all(home.labels(each).exists() for each in RUNS)
+
+
+def test_tags_are_listed_while_another_process_writes(home: HomePaths, capsys: pytest.CaptureFixture[str]) -> None:
+    with Database(home.store) as database, database.transaction():
+        assert run(["tag", "one", "two"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["one-aaaaaa: no tags", "two-bbbbbb: no tags"]
+
+
+def test_many_runs_are_changed_in_one_transaction(home: HomePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    statements: list[str] = []
+    update = runs.require
+
+    def watched(database: Database, run_id: str) -> None:
+        database.connection.set_trace_callback(statements.append)
+        update(database, run_id)
+
+    monkeypatch.setattr(runs, "require", watched)
+    assert run(["group", "one", "two", "busy", "sweep"]) == 0
+    assert [each for each in statements if each.startswith(("BEGIN", "COMMIT"))] == ["COMMIT"]
+    assert [stored(home, each).group for each in RUNS] == ["sweep"] * 3
 
 
 def test_a_group_is_named_last_and_taken_away(home: HomePaths, capsys: pytest.CaptureFixture[str]) -> None:

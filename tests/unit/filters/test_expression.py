@@ -98,6 +98,10 @@ def matches(text: str, about: Subject | None = None) -> bool:
         "bf16:yes", "bf16!=no", "eval_loss<0.42", "min(eval_loss)<0.36", "best<0.36", "last(eval_loss)>0.4", "eval/acc>=0.9",
         "loss<0.4 tag:arc lr>1e-5 host:a100*", "loss>1 or tag:arc", "(loss>1 or tag:arc) starred", "loss>1 or (tag:arc and starred)",
         "not (loss>1 or state:running)", "-(loss>1)", "--lora", "NOT running", "tag:arc AND starred", '"lora"', '"Qwen LoRA"',
+        "Min(eval_loss)<0.36", "MIN (eval_loss)<0.36", "min( eval_loss )<0.36", "not is:ended or ended",
+        "state:fail", "state!=running", "is:UNREACH or ended",
+        "age<2d1h", "age>1d12h", "age>1d23h59m59s", 'age<"2 d 1 h"', "lasted=1h60m", "lasted<1.5h45m", "time_limit>3h59m", "created>2d1h",
+        "tag!=old", "group!=old", "note!=old", "starred:yes", "last or lora", "12:30 or lora", '"<" or lora',
         '-"or else"', "-tag:old", "!host:far", "loss<0.4 -eval_loss>1",
     ],
 )  # fmt: skip
@@ -111,6 +115,7 @@ def test_these_match(text: str) -> None:
         "nothing", "qwen", "host:b*", "host=a100", "tag:ar", "group:lr", "group:sweep", "loss<0.3", "loss>1 tag:arc", "-starred", "active",
         "archived", "note:fine", "age<1d", "lr>1e-4", "model=qwen3", "model!=qwen/qwen3-8b", "path!=a.jsonl", "time_limit>5h", "bf16=0",
         "state:running or state:queued", "not (starred)", "is:archived", '"starred"', "lora -failed", "gpus=3", "created>1d",
+        "tag!=arc", "tag!=ARC", 'group!="lr sweep"', "starred:no", "is:unreachable", "state!=failed",
     ],
 )  # fmt: skip
 def test_these_do_not(text: str) -> None:
@@ -140,6 +145,13 @@ def test_what_is_missing_is_never_true(text: str) -> None:
     assert matches(f"not {text}", about)
 
 
+@pytest.mark.parametrize("text", ["tag!=arc", "group!=arc", "note!=arc"])
+def test_a_run_without_a_label_is_known_not_to_have_it(text: str) -> None:
+    about = Subject(run_of(tags=(), group=None, note=None), NOW)
+    assert matches(text, about)
+    assert matches(f"not {text.replace('!=', '=')}", about)
+
+
 def test_nan_and_infinity_of_a_metric() -> None:
     about = Subject(run_of(), NOW, facts={"last(eval_loss)": float("nan")})
     assert not any(matches(f"eval_loss{sign}1", about) for sign in ("<", "<=", ">", ">=", "=", "!="))
@@ -163,6 +175,33 @@ def test_nan_and_infinity_of_a_metric() -> None:
         ("created<yesterday", (8, 17), "'yesterday' is not a time for `created`", None),
         ("lr>warm", (3, 7), "'warm' is not a number for `lr`", None),
         ("min(nothing)<3", (0, 12), "no run has a metric called `nothing`", None),
+        ("age<12h1d", (4, 9), "'12h1d' is not a duration for `age`", "1d12h"),
+        ("age<1d1d", (4, 8), "'1d1d' is not a duration for `age`", None),
+        ("age<1d12", (4, 8), "'1d12' is not a duration for `age`", None),
+        ("age<1d2y", (4, 8), "'1d2y' is not a duration for `age`", None),
+        ("created>1d1x", (8, 12), "'1d1x' is not a time for `created`", None),
+        ("a tag:arc,b", (6, 11), "a tag has no comma", "tag:arc tag:b, or with `or`"),
+        ("tag!=a*,b", (5, 9), "a tag has no comma", "tag!=a* tag!=b"),
+        ("tag:,", (4, 5), "a tag has no comma", None),
+        ("is:foo", (3, 6), "`is` is never 'foo'", "known: trouble, ended"),
+        ("not is:stared", (7, 13), "`is` is never 'stared'", "did you mean starred?"),
+        ("is:z*", (3, 5), "`is` is never 'z*'", None),
+        ("state=nonsense", (6, 14), "`state` is never 'nonsense'", "known: preparing"),
+        ("state!=runing", (7, 13), "`state` is never 'runing'", "did you mean running?"),
+        ("state=run", (6, 9), "`state` is never 'run'", None),
+        ("state:failed,running", (6, 20), "`state` is never 'failed,running'", None),
+        ("archived:maybe", (9, 14), "`archived` is yes or no", None),
+        ("min(losss)", (0, 10), "`min(losss)` is not compared with a value", "min(losss)<0.4"),
+        ("a Max(loss) b", (2, 11), "`Max(loss)` is not compared with a value", None),
+        ("min(min(loss))<1", (0, 7), "`min(` takes the name of one metric", "min(eval_loss)<0.4"),
+        ("min()<1", (0, 5), "`min()` is not compared with a value", None),
+        ("max(a b)<1", (0, 5), "`max(` takes the name of one metric", None),
+        ("max(Losss)<1", (0, 10), "no run has a metric called `Losss`", "loss"),
+        ("0<loss", (0, 6), "a comparison begins with its key", "loss<0.4"),
+        ("0 < loss", (2, 3), "a comparison begins with its key", None),
+        ("-<0.4", (1, 5), "a comparison begins with its key", "in quotes"),
+        ("<0.4", (0, 4), "a comparison begins with its key", None),
+        ("mean(loss)<1", (10, 12), "a comparison begins with its key", None),
         ("tag:", (0, 4), "a value is missing after `tag:`", None),
         ("tag: arc", (0, 4), "a value is missing after `tag:`", None),
         ("loss<", (0, 5), "a value is missing after `loss<`", None),
