@@ -238,8 +238,10 @@ def find(database: Database, prefix: str) -> Run:
 
     Raises:
         NotFound: No id begins with it.
-        UsageError: Several ids do.
+        UsageError: Several ids do, or it is empty.
     """
+    if not prefix.strip():  # a shell variable that is not set must not mean the only run there is
+        raise UsageError("the run's id is empty", hint="give the first characters of an id; armada ps lists them")
     pattern = prefix.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") + "%"
     query = rf"{_SELECT} WHERE r.run_id LIKE ? ESCAPE '\' ORDER BY r.run_id = ? DESC, r.run_id LIMIT 6"
     rows = database.connection.execute(query, (pattern, prefix)).fetchall()
