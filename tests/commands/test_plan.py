@@ -85,6 +85,17 @@ def test_exit_codes_are_those_of_the_table(fleet: Armada, words: list[str], code
         assert {each["name"] for each in told["hosts"]} == {word for word in words if word in ("cheap", "gone")}
 
 
+def test_plans_of_changed_code_leave_nothing_on_the_host(fleet: Armada) -> None:
+    (fleet.folder / "project").mkdir()
+    experiment = fleet.write("e.yaml", "name: c\ntask: command\ncommand: [python3, t.py]\ncode: project\n")
+    for number in range(2):
+        (fleet.folder / "project" / "t.py").write_text(f"print({number})\n")
+        told = fleet.json("plan", experiment, "--host", "cheap")
+        assert told["hosts"][0]["outcome"] == "possible"
+    assert list((fleet.folder / "cheap").glob("code/.new-*")) == []
+    assert fleet.json("launch", experiment, "--host", "cheap", "--follow")["state"] == "succeeded"
+
+
 def test_the_host_that_was_fastest_before_is_taken_and_the_others_are_told_why(fleet: Armada) -> None:
     ran(fleet, "cheap", 7200)
     ran(fleet, "dear", 3600)
