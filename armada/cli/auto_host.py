@@ -72,8 +72,8 @@ def wish_of(options: argparse.Namespace, now: dt.datetime) -> Wish | None:
     return Wish("fastest") if options.fastest else None
 
 
-def is_automatic(context: Context, options: argparse.Namespace) -> bool:
-    """Whether a host is to be chosen.
+def is_automatic(context: Context, options: argparse.Namespace, reporter: Reporter) -> bool:
+    """Whether a host is to be chosen. If a host is called `auto`, it is not, which the reporter is told.
 
     Raises:
         UsageError: An option says how to choose, and a host is named; or a host of the user's is called `auto`.
@@ -91,6 +91,7 @@ def is_automatic(context: Context, options: argparse.Namespace) -> bool:
             f"a host of yours is called {AUTO}, so --{wish.rule} has nothing to choose",
             hint="give that host another name, then --host auto chooses",
         )
+    reporter.stage("host", f"⚠ {AUTO} is a host of yours; no host is chosen. Rename it, then --host {AUTO} chooses")
     return False
 
 

@@ -128,6 +128,8 @@ def _forget(options: argparse.Namespace) -> int:
     from armada.home import own
     from armada.protocol.homes import AskingHome, ForgetHome
 
+    if not options.home.strip():
+        raise UsageError("the home's id is empty", hint=f"armada hosts homes {options.name}")
     context = Context()
     here = own(context.home)
     with context.session(options.name, patience_s=20) as session:

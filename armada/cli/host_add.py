@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from armada.cli import trust
+from armada.cli.auto_host import AUTO
 from armada.cli.host_change import carry_out, foresee, listed, say_changes, say_consequences
 from armada.cli.host_check import report_hosts
 from armada.cli.host_options import TARGET, add_settings, checked_host, given_settings
@@ -102,6 +103,8 @@ def new_host(name: str, settings: dict[str, object]) -> Host:
     """
     from armada.config.hosts import Host
 
+    if name == AUTO:
+        raise UsageError(f"no host can be called {AUTO}: launch --host {AUTO} chooses a host", hint="another name")
     return checked_host(lambda: Host.model_validate({"name": name, **settings}), _EXAMPLE)
 
 

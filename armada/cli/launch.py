@@ -81,7 +81,7 @@ def _launch(options: argparse.Namespace) -> int:
     context = Context()
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     with contextlib.ExitStack() as closing, contextlib.ExitStack() as choosing:
-        if not options.only_prepare and is_automatic(context, options):
+        if not options.only_prepare and is_automatic(context, options, reporter):
             options.host = choose_host(context, options, experiment, reporter, choosing)
         there = find_launch_host(context, options, reporter, closing)
         session = closing.enter_context(there.session)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli import trust
+from armada.cli.auto_host import AUTO
 from armada.cli.host_add import add_new, new_host
 from armada.cli.host_options import given_target
 from armada.errors import ArmadaError, Conflict, OutcomeUnknown, UsageError
@@ -174,4 +175,4 @@ def name_of(place: Destination, taken: Container[str]) -> str:
     base = re.sub(r"[^A-Za-z0-9_.-]+", "-", base).strip("-_.")[:40] or "host"
     first = f"{base}{port}"
     names = (first, *(f"{first}-{number}" for number in range(2, 1000)))
-    return next(name for name in names if name not in taken)
+    return next(name for name in names if name not in taken and name != AUTO)

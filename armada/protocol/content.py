@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from armada.protocol.message import Count, Digest, Many, Message, RelativePath, Request, Size, Text
+from armada.protocol.message import MAY_MISS, Count, Digest, Many, Message, RelativePath, Request, Size, Text
 
 Kind = Literal["code", "data", "models"]
 Mode = Literal[493, 420]
@@ -28,12 +28,13 @@ class ContentPlace(Message):
 
 
 class CheckContent(Request[ContentPlace]):
-    """Check whether a content is on the host."""
+    """Check whether a content is on the host. Unless `only_look` is true, prepare a missing one's folder for the upload."""
 
     method = "content.check"
     answer = ContentPlace
     kind: Kind
     sha: Digest
+    only_look: Annotated[bool, MAY_MISS] = False
 
 
 class PublishedContent(Message):

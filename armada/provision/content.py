@@ -116,8 +116,8 @@ def find(session: HostSession, content: Content) -> ContentPlace:
 
 
 def find_missing_contents(session: HostSession, contents: Sequence[Content]) -> tuple[Content, ...]:
-    """Ask, with one round trip, which contents a host lacks; raises as `find` does."""
-    calls = [Call.of(CheckContent(kind=content.kind, sha=content.sha), CHECK_S) for content in contents]
+    """Ask, with one round trip, which contents a host lacks; raises as `find` does. Nothing is created there."""
+    calls = [Call.of(CheckContent(kind=content.kind, sha=content.sha, only_look=True), CHECK_S) for content in contents]
     missing = []
     for content, answer in zip(contents, session.call_all(calls), strict=True):
         if isinstance(answer, ArmadaError):

@@ -238,8 +238,10 @@ def find(database: Database, prefix: str) -> Run:
 
     Raises:
         NotFound: No id begins with it.
-        UsageError: Several ids do.
+        UsageError: Several ids do, or it is empty.
     """
+    if not prefix.strip():  # a shell variable that is not set must not mean the only run there is
+        raise UsageError("the run's id is empty", hint="give the first characters of an id; armada ps lists them")
     exact = database.connection.execute(f"{_SELECT} WHERE r.run_id = ?", (prefix,)).fetchone()
     if exact is not None:  # by the index; LIKE with ESCAPE reads every run
         return _run(exact)

@@ -72,8 +72,10 @@ def find(database: Database, prefix: str) -> SweepRecord:
 
     Raises:
         NotFound: There is none.
-        UsageError: Several names begin so.
+        UsageError: Several names begin so, or it is empty.
     """
+    if not prefix.strip():
+        raise UsageError("the sweep's name is empty", hint="armada ps lists them")
     pattern = prefix.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") + "%"
     query = r"""SELECT name FROM sweeps WHERE name LIKE :like ESCAPE '\' UNION
                 SELECT DISTINCT sweep FROM runs WHERE sweep LIKE :like ESCAPE '\' ORDER BY 1 LIMIT 6"""

@@ -54,6 +54,18 @@ def test_what_is_whole_is_published_once(python: str, converse: Callable[..., Co
     assert host.call("content.publish", kind="code", sha=sha, manifest=manifest) == {"path": str(path)}
 
 
+def test_a_look_creates_nothing_and_keeps_what_was_sent(this_host: Host) -> None:
+    manifest, sha = manifest_of(FILES)
+    answer = this_host.call("content.check", kind="code", sha=sha, only_look=True)
+    assert (answer["present"], answer["staging"]) == (False, str(this_host.root / "code" / f".new-{sha}"))
+    assert not (this_host.root / "code").exists()
+    staging = stage(this_host, sha)
+    assert this_host.call("content.check", kind="code", sha=sha, only_look=True)["present"] is False
+    assert (staging / "run.py").exists()
+    this_host.call("content.publish", kind="code", sha=sha, manifest=manifest)
+    assert this_host.call("content.check", kind="code", sha=sha, only_look=True)["present"] is True
+
+
 def test_the_order_of_a_manifest_does_not_matter(this_host: Host) -> None:
     manifest, sha = manifest_of(FILES)
     stage(this_host, sha)

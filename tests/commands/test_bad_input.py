@@ -43,6 +43,21 @@ def test_a_wrong_experiment_is_said_with_its_line(armada: Armada, text: str, sai
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("words", [("stop",), ("rm", "--yes"), ("show",), ("tag", "--add", "x")])
+def test_an_empty_id_of_a_shell_variable_that_is_not_set_is_no_run(armada: Armada, words: tuple[str, ...]) -> None:
+    run_id = armada.json("launch", "--host", "local", armada.command("true"), "--follow")["run_id"]
+    done = armada.run(*words, "")
+    assert done.returncode == 2
+    assert "the run's id is empty" in done.stderr
+    assert [run["run_id"] for run in armada.json("ps")] == [run_id]
+
+
+def test_a_home_with_an_empty_id_is_not_forgotten(armada: Armada) -> None:
+    done = armada.run("hosts", "forget-home", "local", "")
+    assert done.returncode == 2
+    assert "the home's id is empty" in done.stderr
+
+
 def test_a_file_that_does_not_exist_is_named(armada: Armada) -> None:
     done = armada.run("launch", "--host", "local", "missing.yaml")
     assert done.returncode == 2

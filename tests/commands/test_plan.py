@@ -85,6 +85,17 @@ def test_exit_codes_are_those_of_the_table(fleet: Armada, words: list[str], code
         assert {each["name"] for each in told["hosts"]} == {word for word in words if word in ("cheap", "gone")}
 
 
+def test_plans_of_changed_code_leave_nothing_on_the_host(fleet: Armada) -> None:
+    (fleet.folder / "project").mkdir()
+    experiment = fleet.write("e.yaml", "name: c\ntask: command\ncommand: [python3, t.py]\ncode: project\n")
+    for number in range(2):
+        (fleet.folder / "project" / "t.py").write_text(f"print({number})\n")
+        told = fleet.json("plan", experiment, "--host", "cheap")
+        assert told["hosts"][0]["outcome"] == "possible"
+    assert list((fleet.folder / "cheap").glob("code/.new-*")) == []
+    assert fleet.json("launch", experiment, "--host", "cheap", "--follow")["state"] == "succeeded"
+
+
 def test_the_host_that_was_fastest_before_is_taken_and_the_others_are_told_why(fleet: Armada) -> None:
     ran(fleet, "cheap", 7200)
     ran(fleet, "dear", 3600)
@@ -138,11 +149,24 @@ def test_wrong_usage_is_2_in_a_sentence(fleet: Armada, words: list[str], said_: 
 def test_a_host_that_is_called_auto_stays_that_host(fleet: Armada) -> None:
     file = fleet.folder / "home" / "config" / "hosts.yaml"
     file.write_text(json.dumps({"hosts": {"auto": {"local": True, "root": str(fleet.folder / "auto")}}}))
-    assert fleet.json("launch", "--host", "auto", fleet.command("true"), "--follow")["host"] == "auto"
+    launched = fleet.run("launch", "--host", "auto", fleet.command("true"), "--follow", "--json")
+    assert json.loads(launched.stdout)["host"] == "auto"
+    assert "auto is a host of yours; no host is chosen" in launched.stderr
     done = fleet.run("launch", "--host", "auto", fleet.command("true"), "--cheapest")
     assert (done.returncode, "a host of yours is called auto" in done.stderr) == (2, True)
     prepare = fleet.run("prepare", "--host", "auto", fleet.command("true"))
     assert (prepare.returncode, "there is no data to prepare" in prepare.stderr) == (3, True)
+
+
+def test_no_new_host_can_be_called_auto(fleet: Armada) -> None:
+    file = fleet.folder / "home" / "config" / "hosts.yaml"
+    before = file.read_text()
+    refused = fleet.run("hosts", "add", "auto", "me@127.0.0.1:1", "--yes", "--json")
+    assert refused.returncode == 2
+    assert json.loads(refused.stdout)["error"]["message"].startswith("no host can be called auto: ")
+    on = ("launch", "--on", "me@127.0.0.1:2", fleet.command("true"), "--dry-run")
+    assert "no host can be called auto" in fleet.run(*on, "--name-of-host", "auto").stderr
+    assert file.read_text() == before
 
 
 @pytest.fixture

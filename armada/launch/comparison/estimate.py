@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from armada.config.tasks.sft import Sft
 from armada.launch.checks.host import DiskNeed, count_disk
-from armada.launch.comparison.recorded import earlier_duration_s, measured_speeds, recorded_steps, workload_of_plan
+from armada.launch.comparison.recorded import find_earlier, measured_speeds, recorded_steps, workload_of_plan
 from armada.launch.estimates.duration import Work, estimate_cost, estimate_duration, tokens_per_row
 from armada.launch.estimates.parameters import count_parameters
 from armada.launch.estimates.ranges import Range
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from armada.store.database import Database
 
 EARLIER = 1.25
-"""Factor of the range where the same experiment ran before on such a host."""
+"""Factor of the range where the same experiment, with the same code and data, ran before on such a host."""
 
 _LONGEST_WAIT_S = 366 * 86_400.0
 _BYTES_PER_TRAINED = 12
@@ -91,10 +91,12 @@ def _estimate_time(
     workload = workload_of_plan(plan)
     trained = plan.subject.trained if plan.subject is not None else None
     if workload is None or trained is None or not isinstance(plan.experiment, Sft):
-        earlier = earlier_duration_s(database, home, plan)
+        earlier = find_earlier(database, home, plan)
         if earlier is None:
             return None, None, None, "no such run was recorded"
-        return None, None, Range.around(earlier[1], EARLIER), f"run {earlier[0]}, the same experiment"
+        if not earlier.is_same:
+            return None, None, None, f"run {earlier.run_id} of this experiment had other code or data"
+        return None, None, Range.around(earlier.took_s, EARLIER), f"run {earlier.run_id}, the same experiment"
     work = _work(plan, plan.experiment, trained)
     if work.max_steps is None and (counted_before := recorded_steps(database, plan)) is not None:
         work = dataclasses.replace(work, max_steps=counted_before[1])

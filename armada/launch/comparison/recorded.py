@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -12,6 +14,8 @@ from pydantic import ValidationError
 from armada.config.profiles import load_profile
 from armada.errors import ArmadaError
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.validation import mapping
+from armada.launch.comparison.content import has_same_content
 from armada.launch.estimates.speed import Measured, Workload
 from armada.launch.training.model_facts import training_shape
 from armada.protocol.recorded import recorded_facts
@@ -73,7 +77,13 @@ def workload_of_plan(plan: Plan) -> Workload | None:
     if trained is None or gpu is None or plan.spec.task != "sft":
         return None
     return _workload(
-        trained.section, plan.spec.experiment, gpu=gpu, host=plan.host.name, gpus=plan.gpus, shape=trained.facts.shape
+        trained.section,
+        plan.spec.experiment,
+        gpu=gpu,
+        host=plan.host.name,
+        gpus=plan.gpus,
+        shape=trained.facts.shape,
+        code=plan.spec.job.code,
     )
 
 
@@ -110,15 +120,26 @@ def measured_speeds(database: Database, home: HomePaths, wanted: Workload) -> li
     return found
 
 
-def earlier_duration_s(database: Database, home: HomePaths, plan: Plan) -> tuple[str, float] | None:
-    """Find the newest run of the same experiment that succeeded on the same kind and number of GPUs.
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A run of the same experiment that succeeded on the same kind and number of GPUs.
 
-    Returns:
-        Its id and how long it took in seconds; None if there is none.
+    Attributes:
+        took_s: From its start to its end, in seconds.
+        is_same: Whether it had the same code and data too: other code or other data may take any time.
     """
+
+    run_id: str
+    took_s: float
+    is_same: bool
+
+
+def find_earlier(database: Database, home: HomePaths, plan: Plan) -> Earlier | None:
+    """Find the newest run of the same experiment, code and data; else the newest with other code or data, else None."""
     gpu = gpu_of(plan)
     gpus = _Gpus(database, home)
     wanted = json.loads(json.dumps(plan.spec.experiment))
+    changed = None
     for run in newest_runs(database, plan.spec.task, timed=False):
         took_s = (run.ended_at or 0.0) - (run.started_at or 0.0)
         if not run.started_at or not 0 < took_s < _LONGEST_S:
@@ -126,9 +147,12 @@ def earlier_duration_s(database: Database, home: HomePaths, plan: Plan) -> tuple
         if run.spec.get("experiment") != wanted or run.spec.get("gpus") != plan.gpus:
             continue
         there = gpus.of_run(run)
-        if there is not None and there == gpu and (gpu != CPU or run.host == plan.host.name):
-            return run.run_id, took_s
-    return None
+        if there is None or there != gpu or (gpu == CPU and run.host != plan.host.name):
+            continue
+        if has_same_content(plan, run, home):
+            return Earlier(run.run_id, took_s, is_same=True)
+        changed = changed or Earlier(run.run_id, took_s, is_same=False)
+    return changed
 
 
 def recorded_steps(database: Database, plan: Plan) -> tuple[str, int] | None:
@@ -174,7 +198,8 @@ def _workload_of_run(run: RecordedRun, gpu: str) -> Workload | None:
         return None
     if not isinstance(experiment, dict) or not isinstance(gpus, int):
         return None
-    return _workload(section, experiment, gpu=gpu, host=run.host, gpus=gpus, shape=None)
+    code = mapping(run.spec.get("job")).get("code")
+    return _workload(section, experiment, gpu=gpu, host=run.host, gpus=gpus, shape=None, code=code)
 
 
 def _workload(
@@ -185,6 +210,7 @@ def _workload(
     host: str,
     gpus: int,
     shape: ModelShape | None,
+    code: object,
 ) -> Workload:
     return Workload(
         model=_model_name(experiment),
@@ -193,17 +219,24 @@ def _workload(
         gpu=gpu,
         host=host,
         devices=gpus or section.batch.processes,
-        data=frozenset(map(_data_name, section.data.train)),
+        data=frozenset(_data_name(source, code) for source in section.data.train),
         packing=bool(section.train.get("packing")),
         attention=section.attention,
     )
 
 
-def _data_name(source: TrainedData) -> str:
-    """Name a source so that equal data has equal names: files lie in folders named by their contents."""
+def _data_name(source: TrainedData, code: object = None) -> str:
+    """Name a source so that equal data has equal names: files lie in folders named by their contents.
+
+    Args:
+        source: The source.
+        code: The folder of the run's code, which is named by its content too: a hook of other code makes other data.
+    """
     if source.hub is not None:
         return json.dumps(["hub", source.hub.id, source.hub.split, source.hub.config, source.hub.revision])
-    return source.hook or "/".join(source.path.split("/")[-2:])
+    if source.hook:
+        return json.dumps(["hook", source.hook, PurePosixPath(str(code)).name])
+    return "/".join(source.path.split("/")[-2:])
 
 
 class _Gpus:

@@ -23,6 +23,8 @@ _BLOCK = 1024 * 1024
 def check(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Report whether a content is on this host and matches its hash. If it is missing, create its staging folder.
 
+    With `only_look`, as for a plan, nothing is created.
+
     Raises:
         AgentError: `environment`: what lies there belongs to another user, or its files do not match.
     """
@@ -31,7 +33,7 @@ def check(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     if present:
         trust.require_tree(path, call.root)
         require_right(path, str(params["sha"]), path, params["kind"] == "code", call)
-    else:
+    elif params.get("only_look") is not True:
         os.makedirs(staging, mode=0o700, exist_ok=True)
         integrity.loosen(staging)
     return {"present": present, "path": path, "staging": staging}

@@ -26,6 +26,7 @@ from armada.transport.ssh.resolve import Destination, parse_destination
         ("me@_weird,näme_", "weird-n-me"),
         ("taken", "taken-3"),
         ("local", "local-2"),
+        ("auto", "auto-2"),
     ],
 )
 def test_a_name_tells_the_address(target: str, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from armada.errors import ConfigError, NotFound, StoreDamaged, UsageError
-from armada.store import checkpoints, hosts, metrics, runs, telemetry, transitions
+from armada.store import checkpoints, hosts, metrics, runs, sweeps, telemetry, transitions
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
 from tests.answers import outbox
@@ -33,6 +33,15 @@ def test_a_run_is_found_by_the_beginning_of_its_id(database: Database) -> None:
         runs.find(database, "demo-a")
     with pytest.raises(NotFound):
         runs.find(database, "x")
+
+
+@pytest.mark.parametrize("prefix", ["", " "])
+def test_an_empty_id_is_not_the_only_run(database: Database, prefix: str) -> None:
+    add(database)
+    with pytest.raises(UsageError, match="empty"):
+        runs.find(database, prefix)
+    with pytest.raises(UsageError, match="empty"):
+        sweeps.find(database, prefix)
 
 
 @pytest.mark.parametrize("prefix", ["%", "_", "demo_", "\\"])

@@ -16,7 +16,11 @@ from armada.errors import ConfigError, HostUnreachable, PreflightRefused
 from armada.launch.comparison import compare
 from armada.launch.comparison.choice import candidate_of
 from armada.launch.comparison.compare import Compared, Question, compare_hosts
+from armada.launch.keep import record_of
 from armada.paths import HomePaths
+from armada.protocol.sources import WebSource
+from armada.provision.sources import FoundFile
+from armada.records.launch_record import forget_record, write_record
 from armada.store import hosts as host_records
 from armada.store import metrics, runs
 from armada.store.database import Database
@@ -358,16 +362,122 @@ def test_a_queue_that_is_not_told_loses_no_plan(world: World) -> None:
     assert (found.outcome, found.queue) == ("possible", None)
 
 
-def test_the_same_command_ran_so_long_before(world: World) -> None:
-    spec = plan_of(world.compare(COMMAND, DESK)["desk"])
+def succeeded(world: World, text: str, run_id: str = "c-1", *, seconds: float = 3600.0) -> None:
+    """A run of the experiment on desk that took so long."""
+    found = world.compare(text, DESK)["desk"]
+    spec = plan_of(found)
     with Database(world.home.store) as database:
-        runs.insert(database, run_id="c-1", name="c", host="desk", task="command", experiment=None, spec=spec)
+        runs.insert(database, run_id=run_id, name="c", host="desk", task=spec["task"], experiment=None, spec=spec)
         with database.transaction() as connection:
-            connection.execute("UPDATE runs SET state = 'succeeded', started_at = 100.0, ended_at = 3700.0")
-    found = world.compare(COMMAND, DESK)["desk"].estimate
+            connection.execute(
+                "UPDATE runs SET state = 'succeeded', started_at = 100.0, ended_at = ?", (100 + seconds,)
+            )
+    assert found.plan is not None
+    write_record(world.home, run_id, record_of(found.plan))
+
+
+def hours(world: World, text: str, **host: str) -> tuple[float | None, str]:
+    found = world.compare(text, DESK | host)["desk"].estimate
     assert found is not None
-    assert found.seconds is not None
-    assert (found.seconds.middle, found.said) == (3600.0, "run c-1, the same experiment")
-    other = world.compare(COMMAND.replace("hi", "ho"), DESK)["desk"].estimate
-    assert other is not None
-    assert other.seconds is None
+    return found.seconds.middle if found.seconds is not None else None, found.said
+
+
+SAME = (3600.0, "run c-1, the same experiment")
+OTHER = (None, "run c-1 of this experiment had other code or data")
+
+
+def test_the_same_command_ran_so_long_before(world: World) -> None:
+    succeeded(world, COMMAND)
+    assert hours(world, COMMAND) == SAME
+    assert hours(world, COMMAND.replace("hi", "ho")) == (None, "no such run was recorded")
+
+
+@pytest.mark.parametrize("task", ["script: t.py", "command: [python3, t.py]"])
+def test_a_run_with_other_code_says_nothing_about_the_time(world: World, task: str) -> None:
+    (world.folder / "project").mkdir()
+    code = world.folder / "project" / "t.py"
+    code.write_text("import time; time.sleep(1)\n")
+    text = f"name: c\ntask: {task.partition(':')[0]}\n{task}\ncode: project\n"
+    succeeded(world, text)
+    assert hours(world, text) == SAME
+    code.write_text("import time; time.sleep(100000)\n")
+    assert hours(world, text) == OTHER
+    succeeded(world, text, "c-2", seconds=7200.0)
+    assert hours(world, text) == (7200.0, "run c-2, the same experiment")
+    code.write_text("import time; time.sleep(1)\n")
+    assert hours(world, text) == (7200.0, "run c-1, the same experiment"), "an older run of this very code"
+
+
+@pytest.mark.parametrize("key", ["files: {rows: rows.jsonl}", "data: {train: [{path: rows.jsonl}]}"])
+def test_a_run_with_other_data_says_nothing_about_the_time(world: World, key: str) -> None:
+    text = f"{COMMAND}{key}\n"
+    succeeded(world, text)
+    assert hours(world, text) == SAME
+    assert hours(world, text, root="/elsewhere/data") == SAME, "only the root differs"
+    (world.folder / "rows.jsonl").write_text('{"text": "hello"}\n' * 1000)
+    assert hours(world, text) == OTHER
+
+
+def test_a_download_counts_by_the_version_that_its_server_names(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"{COMMAND}files: {{w: https://example.org/w}}\n"
+    versions: list[str | None] = ["a" * 64]
+
+    def look_up(*_: object) -> list[FoundFile]:
+        source = WebSource(kind="web", url="https://example.org/w", name="w")
+        return [FoundFile("w", "https://example.org/w", source, versions[-1], 7)]
+
+    monkeypatch.setattr("armada.launch.plans.files.look_up", look_up)
+    succeeded(world, text)
+    assert hours(world, text) == SAME
+    versions.append("b" * 64)
+    assert hours(world, text) == OTHER
+    versions.append(None)
+    assert hours(world, text) == OTHER, "nothing shows whether it has changed"
+    versions.append("a" * 64)
+    forget_record(world.home, "c-1")
+    assert hours(world, text) == OTHER, "nobody knows what the run had"
+
+
+@pytest.mark.parametrize("job", [None, 7, [], {"code": 7, "data": "x"}, {"data": [7, {"name": [], "content": {}}]}])
+def test_a_job_of_another_armada_or_a_hostile_one_is_not_the_same(world: World, job: object) -> None:
+    text = f"{COMMAND}files: {{rows: rows.jsonl}}\n"
+    succeeded(world, text)
+    with Database(world.home.store) as database:
+        runs.set_spec(database, "c-1", runs.spec(database, "c-1") | {"job": job})
+    assert hours(world, text) == OTHER
+
+
+def test_a_training_whose_data_has_grown_takes_more_steps(world: World) -> None:
+    text = SFT.replace("max_steps: 1000", "epochs: 2").replace("max_length: 512", "max_length: 512, packing: false")
+    (world.folder / "rows.jsonl").write_text('{"text": "hello"}\n' * 1600)
+    world.recorded("t-old", plan_of(world.compare(text, A100)["a100"]), 50, 3.6)
+    with Database(world.home.store) as database, database.transaction() as connection:
+        connection.execute("UPDATE runs SET total_steps = 200")
+
+    def steps() -> float:
+        found = world.compare(text, A100)["a100"].estimate
+        assert found is not None
+        assert found.duration is not None
+        assert found.duration.steps is not None
+        return found.duration.steps.middle
+
+    assert steps() == 200
+    (world.folder / "rows.jsonl").write_text('{"text": "hello"}\n' * 16000)
+    assert steps() == 2000
+
+
+def test_a_hook_of_other_code_makes_other_data(world: World) -> None:
+    (world.folder / "project").mkdir()
+    code = world.folder / "project" / "mine.py"
+    code.write_text("def rows(context):\n    yield {'text': 'hello'}\n")
+    text = SFT.replace("{path: rows.jsonl}", "{hook: 'mine:rows'}") + "code: project\n"
+    world.recorded("t-old", plan_of(world.compare(text, A100)["a100"]), 50, 3.6)
+
+    def said() -> str:
+        found = world.compare(text, A100)["a100"].estimate
+        assert found is not None
+        return found.said
+
+    assert said() == "run t-old, the same training"
+    code.write_text("def rows(context):\n    yield {'text': 'hello' * 10_000}\n")
+    assert "data" in said()
