@@ -12,7 +12,7 @@ from armada.monitor.look import where
 from armada.monitor.observe import ask_about, observe
 from armada.protocol.recorded import recorded_spec
 from armada.protocol.runs import StopRun
-from armada.store import runs
+from armada.store import runs, transitions
 from armada.verdicts import stopping
 from armada.verdicts.presence import There
 from armada.verdicts.state import NOT_ON_HOST
@@ -114,7 +114,7 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
     seen = stopping.NotSeen(
         run.state,
         there,
-        was_there=runs.was_seen(database, run.run_id),
+        was_there=transitions.was_seen(database, run.run_id),
         queued=bool(scheduler),
         is_shared=there is not There.REMOVED or (look.run.remains is not None and look.run.remains.is_shared),
     )

@@ -242,9 +242,8 @@ def find(database: Database, prefix: str) -> Run:
     """
     if not prefix.strip():  # a shell variable that is not set must not mean the only run there is
         raise UsageError("the run's id is empty", hint="give the first characters of an id; armada ps lists them")
-    exact = database.connection.execute(f"{_SELECT} WHERE r.run_id = ?", (prefix,)).fetchone()
-    if exact is not None:  # by the index; LIKE with ESCAPE reads every run
-        return _run(exact)
+    if exact := database.connection.execute(f"{_SELECT} WHERE r.run_id = ?", (prefix,)).fetchone():
+        return _run(exact)  # by the index; LIKE with ESCAPE reads every run
     pattern = prefix.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") + "%"
     query = rf"{_SELECT} WHERE r.run_id LIKE ? ESCAPE '\' ORDER BY r.run_id LIMIT 6"
     rows = database.connection.execute(query, (pattern,)).fetchall()
@@ -488,12 +487,6 @@ def mark_unreachable(database: Database, run_ids: Iterable[str], why: str) -> No
             "UPDATE runs SET unreachable_since = coalesce(unreachable_since, ?), unreachable_why = ? WHERE run_id = ?",
             [(now, why, run_id) for run_id in run_ids],
         )
-
-
-def was_seen(database: Database, run_id: str) -> bool:
-    """Whether the run was ever submitted to or seen on its host; its folder may be gone since."""
-    query = "SELECT 1 FROM transitions WHERE run_id = ? AND state IN ('submitted', 'queued', 'running') LIMIT 1"
-    return database.connection.execute(query, (run_id,)).fetchone() is not None
 
 
 def delete(database: Database, run_id: str) -> None:

@@ -42,3 +42,9 @@ def revised_at(database: Database, run_id: str) -> float | None:
         found = float(row["time"]) if before and row["state"] in ("running", "queued") else found
         before = guess
     return None if before else found
+
+
+def was_seen(database: Database, run_id: str) -> bool:
+    """Whether the run was ever submitted to or seen on its host; its folder may be gone since."""
+    query = "SELECT 1 FROM transitions WHERE run_id = ? AND state IN ('submitted', 'queued', 'running') LIMIT 1"
+    return database.connection.execute(query, (run_id,)).fetchone() is not None

@@ -16,7 +16,7 @@ from armada.protocol.message import Misfit
 from armada.protocol.observation import Observe, ObservedRun
 from armada.protocol.runs import ListRuns, StopRun
 from armada.protocol.sync import ListOutboxes, RunToList
-from armada.store import checkpoints, run_sync, runs
+from armada.store import checkpoints, run_sync, runs, transitions
 from armada.sync.checkpoints.proof import prove
 from armada.sync.outputs.listing import coming, stale
 from armada.sync.outputs.long_logs import left_there
@@ -136,7 +136,7 @@ def _not_there(database: Database, session: HostSession, there: Sequence[str]) -
 def _missing(database: Database, run: Run, answer: Observations, told: Look | Misfit | None) -> RunMissing:
     """Build the evidence about a run that the host does not have, from its part of a `run.observe` answer."""
     kind = mapping(mapping(_spec(database, run.run_id)).get("scheduler")).get("kind")
-    may_wait = kind and not run.ended and runs.was_seen(database, run.run_id)
+    may_wait = kind and not run.ended and transitions.was_seen(database, run.run_id)
     remains = told.run.remains if isinstance(told, Look) else None
     return RunMissing(
         run.run_id,
