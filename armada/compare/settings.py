@@ -115,8 +115,12 @@ def settings(spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _chosen(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the experiment under the name of the run, which `--name` gives."""
     chosen = spec.get("experiment")
-    return chosen if isinstance(chosen, dict) and chosen else dict(spec)
+    if not isinstance(chosen, dict) or not chosen:
+        return dict(spec)
+    name = spec.get("name")
+    return chosen | {"name": name} if isinstance(name, str) and name else chosen
 
 
 def resolved(spec: Mapping[str, Any]) -> dict[str, str]:

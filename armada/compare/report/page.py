@@ -14,6 +14,7 @@ from armada.compare.experiment_text import experiment_text
 from armada.compare.report.chart import Line, draw_chart, swatch, text
 from armada.compare.report.samples import MOST_PROMPTS
 from armada.compare.report.style import SCRIPT, STYLE
+from armada.compare.reproduction import named_otherwise
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.foundation.secrets import without_secret_settings
 from armada.foundation.validation import mapping
@@ -208,7 +209,9 @@ def _reproduce(report: Report) -> str:
             yield f"<pre>{text(command)}</pre>\n"
             experiment = summary.spec.get("experiment")
             if isinstance(experiment, dict) and experiment:
-                shown = experiment_text(without_secret_settings(experiment))
+                name = named_otherwise(run, experiment)
+                given = {"name": name} if name is not None else {}
+                shown = experiment_text(without_secret_settings(experiment | given))
                 yield f"<details><summary>The experiment</summary><pre>{_block(shown)}</pre></details>\n"
 
     hint = "On the machine that launched them, these commands write the experiment, the code as it was sent and the list of packages:"
