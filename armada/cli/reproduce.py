@@ -52,6 +52,8 @@ def _reproduce(options: argparse.Namespace) -> int:
     target = Path(options.to).expanduser().absolute()
     if not options.to.strip() or target.name in ("", ".."):
         raise UsageError(f"{options.to!r} is not the name of a new folder", hint="--to ./again")
+    if ".." in target.parts:
+        target = target.parent.resolve() / target.name
     context = Context(reads=options.no_plan)
     run = context.run(options.run)
     check_target(target, context.home)

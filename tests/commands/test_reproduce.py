@@ -132,6 +132,18 @@ def test_data_that_is_gone_is_named_and_the_folder_is_written_all_the_same(armad
     assert armada.run("reproduce", run_id, "--to", "again2", "--no-plan").returncode == 0
 
 
+def test_the_path_is_printed_without_steps_up(armada: Armada) -> None:
+    with opened(armada.folder / "home") as (_, database):
+        record(database, "old", sft_plan("old"))
+    answer = armada.run("reproduce", "old", "--to", "elsewhere/../again", "--no-plan")
+    again = armada.folder.resolve() / "again"
+    assert answer.returncode == 0, answer.stderr
+    assert f"cd {again} &&" in answer.stdout
+    assert ".." not in answer.stdout
+    assert (again / "experiment.yaml").exists()
+    assert armada.json("reproduce", "old", "--to", "elsewhere/../again2", "--no-plan")["to"] == f"{again}2"
+
+
 def test_a_run_without_a_record_says_what_is_not_known(armada: Armada) -> None:
     with opened(armada.folder / "home") as (_, database):
         record(database, "old", sft_plan("old"))
