@@ -187,7 +187,7 @@ def as_json(found: Comparison) -> dict[str, object]:
     return {
         "runs": [_run_json(summary) for summary in found.runs],
         "metrics": list(found.metrics),
-        "settings": [{"key": setting.key, "values": list(map(finite, setting.values))} for setting in found.settings],
+        "settings": [{"key": setting.key, "values": list(map(finite, setting.masked))} for setting in found.settings],
     }
 
 

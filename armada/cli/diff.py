@@ -174,7 +174,7 @@ def _as_json(found: RunDifference, pair: tuple[Run, Run], projects: list[dict[st
     return {
         "runs": [run.run_id for run in pair],
         "recorded": [record is not None for record in found.records],
-        "settings": [{"key": each.key, "values": list(map(finite, each.values))} for each in found.settings],
+        "settings": [{"key": each.key, "values": list(map(finite, each.masked))} for each in found.settings],
         "projects": [
             {"revision": project.get("revision"), "dirty": project.get("dirty")} if project else None
             for project in projects

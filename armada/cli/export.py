@@ -100,7 +100,7 @@ def _export_metrics(options: argparse.Namespace) -> int:
         if options.csv is None:
             count = write_parquet(rows, temporary)
         else:
-            with temporary.open("x", encoding="utf-8", newline="") as stream:
+            with temporary.open("w", encoding="utf-8", newline="") as stream:
                 count = write_csv(rows, stream)
     if options.json:
         print_json({"runs": [run.run_id for run in chosen], "to": str(path), "rows": count})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
 from armada.cli.compare import add_metrics, facts_of, metric_names
 from armada.cli.options import add_named_runs
 from armada.cli.printing import print_json
+from armada.errors import UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted
 
@@ -30,7 +32,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         epilog="example: armada report RUN RUN --html report.html",
     )
     add_named_runs(parser)
-    parser.add_argument("--html", required=True, metavar="FILE", help="New file for the report")
+    parser.add_argument("--html", required=True, metavar="FILE", help="New file for the report; - prints it")
     add_metrics(parser, default=f"the first {_MOST_CHARTS}")
     parser.add_argument("--title", metavar="TEXT", help="Heading of the report (default: the runs' names)")
     parser.add_argument("--force", action="store_true", help="Replace the file if it exists")
@@ -44,9 +46,15 @@ def _report(options: argparse.Namespace) -> int:
     from armada.compare.report.page import compose
 
     context = Context(reads=True)
-    path = check_new_file(options.html, "--html", context.home, force=options.force)
+    printed = options.html == "-"
+    if printed and options.json:
+        raise UsageError("--html - prints the report, so there is no room for --json", hint="--html FILE")
+    path = None if printed else check_new_file(options.html, "--html", context.home, force=options.force)
     report = _gather(context, options)
     page = compose(report).encode("utf-8", "replace")
+    if path is None:
+        sys.stdout.buffer.write(page)
+        return 0
     with new_file(path, force=options.force) as temporary:
         temporary.write_bytes(page)
     if options.json:

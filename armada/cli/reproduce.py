@@ -52,13 +52,15 @@ def _reproduce(options: argparse.Namespace) -> int:
     target = Path(options.to).expanduser().absolute()
     if not options.to.strip() or target.name in ("", ".."):
         raise UsageError(f"{options.to!r} is not the name of a new folder", hint="--to ./again")
+    if ".." in target.parts:
+        target = target.parent.resolve() / target.name
     context = Context(reads=options.no_plan)
     run = context.run(options.run)
     check_target(target, context.home)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     reporter.now("reproduce", "reading what was recorded")
     found = reproduction_of(context.home, run, runs.spec(context.database, run.run_id))
-    with new_folder(target, f"the reproduction of {run.run_id}", found.size_bytes) as folder:
+    with new_folder(target, f"the reproduction of {run.run_id}", found.size_bytes, private=True) as folder:
         write_reproduction(folder, found)
     reporter.stage("written", f"{run.run_id} to {sanitize_line(target, 1000)}")
     differs: list[tuple[str, Any, Any]] | None = None

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,8 @@ def check_new_file(word: str, option: str, home: HomePaths, *, force: bool) -> P
     shown = sanitize_line(word, 300)
     if not word.strip() or path.name in ("", "..") or "\0" in word or word.endswith("/"):
         raise UsageError(f"{shown!r} is not the name of a file", hint=f"{option} FILE")
+    if word == "-":
+        raise UsageError(f"{option} - prints nothing", hint=f"{option} FILE; a file of that name is {option} ./-")
     if path.is_dir():
         raise UsageError(f"{shown} is a folder", hint=f"{option} {sanitize_line(path / 'runs', 300)}")
     if not path.parent.is_dir():
@@ -54,11 +57,11 @@ def check_new_file(word: str, option: str, home: HomePaths, *, force: bool) -> P
 
 @contextlib.contextmanager
 def new_file(path: Path, *, force: bool) -> Iterator[Path]:
-    """Yield the path of a temporary file beside `path`, which becomes `path` at the end of the block.
+    """Yield the path of an empty temporary file, which becomes `path` at the end of the block.
 
     Args:
         path: The file, from `check_new_file`.
-        force: Replace a file of that name.
+        force: Replace a file of that name and keep its mode. A link is replaced, its target stays.
 
     Raises:
         Conflict: Another program created the file meanwhile.
@@ -66,6 +69,7 @@ def new_file(path: Path, *, force: bool) -> Iterator[Path]:
     """
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}{SUFFIX}")
     try:
+        _create(temporary, path)
         yield temporary
         fsync(temporary)
         if force:
@@ -81,6 +85,18 @@ def new_file(path: Path, *, force: bool) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):  # renamed, or never created
             temporary.unlink()
+
+
+def _create(temporary: Path, path: Path) -> None:
+    """Create a file with the mode of the file that it replaces, before anything is written to it; the owner can write it."""
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with contextlib.suppress(OSError):  # there is none, or a link that leads nowhere
+            mode = path.stat().st_mode
+            if stat.S_ISREG(mode):
+                os.fchmod(descriptor, mode & 0o777 | 0o600)
+    finally:
+        os.close(descriptor)
 
 
 def _link(finished: Path, path: Path) -> None:

@@ -39,11 +39,16 @@ def compare_plans(
         before.pop("host", None), after.pop("host", None)
     told = []
     for each in unequal([before, after]):
-        then, present = each.values
+        then, present = each.masked if _is_of_user(each.key) else each.values
         # Downloads and images get their names only when they are fetched.
         if present is not None or not each.key.startswith(("container.", "job.data[")):
             told.append((each.key, then, present))
     return told
+
+
+def _is_of_user(key: str) -> bool:
+    """Whether a user wrote the value, which may be a secret; other parts of a plan have hashes, which look like secrets."""
+    return key.startswith(("experiment.", "job.argv")) or ".env." in key
 
 
 def _plain(spec: Mapping[str, Any], folders: Mapping[Any, str]) -> dict[str, Any]:

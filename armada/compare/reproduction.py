@@ -94,7 +94,10 @@ def reproduction_of(home: HomePaths, run: Run, spec: Mapping[str, Any]) -> Repro
 
 
 def write_reproduction(folder: Path, found: Reproduction) -> None:
-    """Write everything into a folder that exists and is empty.
+    """Write everything into a folder that exists and is empty, so that only the owner can access it.
+
+    Code and settings may contain keys, and the modes of the sent files were not recorded. The folder must be private
+    until the end; each entry is private then, since an empty folder of the user's keeps its mode.
 
     Raises:
         OSError: The disk refuses it.
@@ -122,6 +125,8 @@ def write_reproduction(folder: Path, found: Reproduction) -> None:
     if (lock := _lock(record)) is not None:
         (folder / LOCK).write_text(lock, encoding="utf-8")
     (folder / README).write_text(_readme(found), encoding="utf-8")
+    for entry in folder.iterdir():
+        entry.chmod(0o700 if entry.is_dir() else 0o600)
     # Last, so that nothing is written through a link; a folder before what is in it.
     for name, target in sorted(found.links.items()):
         place = folder / name

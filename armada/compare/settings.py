@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.secrets import without_secret_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,9 +31,16 @@ class Difference:
     values: tuple[Any, ...]
 
     @property
+    def masked(self) -> tuple[Any, ...]:
+        """The values without secrets. What armada derived has none, but hashes that look like them."""
+        if self.key.startswith("("):
+            return self.values
+        return tuple(without_secret_settings(value, self.key) for value in self.values)
+
+    @property
     def texts(self) -> list[str]:
-        """The values as a person reads them, sanitized; empty where one is missing."""
-        return ["" if value is None else text_of(value) for value in self.values]
+        """The values as a person reads them, sanitized, without secrets; empty where one is missing."""
+        return ["" if value is None else text_of(value) for value in self.masked]
 
 
 def differences(specs: Sequence[Mapping[str, Any]], *, everything: bool = False) -> list[Difference]:
@@ -107,8 +115,12 @@ def settings(spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _chosen(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the experiment under the name of the run, which `--name` gives."""
     chosen = spec.get("experiment")
-    return chosen if isinstance(chosen, dict) and chosen else dict(spec)
+    if not isinstance(chosen, dict) or not chosen:
+        return dict(spec)
+    name = spec.get("name")
+    return chosen | {"name": name} if isinstance(name, str) and name else chosen
 
 
 def resolved(spec: Mapping[str, Any]) -> dict[str, str]:

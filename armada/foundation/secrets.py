@@ -1,4 +1,4 @@
-"""Replace what may be a secret in what a user gives to others: model cards and reports. Names and usual forms decide."""
+"""Replace what may be a secret in what a user gives to others: model cards, reports, comparisons. Names and usual forms decide."""
 
 from __future__ import annotations
 

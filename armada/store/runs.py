@@ -125,7 +125,8 @@ _GPUS, _TAGS = Run.__slots__.index("gpus"), Run.__slots__.index("tags")
 _GUESSES = " OR ".join(f"(r.state = '{state}' AND r.reason = '{reason}')" for state, reason in sorted(GUESSES))
 LOSS_NOT_FINITE = """CASE WHEN r.loss IS NULL THEN (
     SELECT CASE WHEN p.value > 1.7976931348623157e308 THEN 'inf' WHEN p.value < -1.7976931348623157e308 THEN '-inf' ELSE 'NaN' END
-    FROM points p WHERE p.series = (SELECT id FROM series WHERE run_id = r.run_id AND name = 'loss') ORDER BY p.step DESC LIMIT 1
+    FROM points p WHERE p.series = (SELECT id FROM series WHERE run_id = r.run_id AND name = 'loss')
+    ORDER BY p.time DESC, p.step DESC LIMIT 1
     ) END AS loss_not_finite"""
 _SELECT = f"""
     SELECT {_COLUMNS},

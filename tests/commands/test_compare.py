@@ -69,6 +69,43 @@ def test_json_has_numbers_and_no_nan(home: Armada) -> None:
     assert found["metrics"] == ["loss"]
 
 
+def test_the_last_value_is_the_one_that_was_written_last_as_in_ps(armada: Armada) -> None:
+    with opened(armada.folder / "home") as (_, database):
+        for run_id in ("one-aaaaaa", "two-bbbbbb"):
+            record(database, run_id, sft_plan(run_id))
+            lines: list[dict[str, object]] = [
+                {"kind": "train", "step": step, "loss": loss, "time": float(place)}
+                for place, (step, loss) in enumerate([(1, 0.5), (3, 0.25), (2, 0.75)])
+            ]
+            evaluated: list[dict[str, object]] = [{**line, "kind": "eval", "eval_loss": line["loss"]} for line in lines]
+            record_losses(database, run_id, [*lines, *evaluated])
+    metrics = armada.json("compare", "one", "two", "--metrics", "loss,eval_loss")["runs"][0]["metrics"]
+    for name in ("loss", "eval_loss"):
+        assert metrics[name]["last"] == {"step": 2, "value": 0.75, "not_finite": None}
+        assert metrics[name]["best"] == {"step": 3, "value": 0.25, "not_finite": None}
+    listed = armada.json("ps", "--cached", "--all", "--columns", "id,loss,eval_loss,last(loss)")
+    shown = str(listed)
+    assert "0.25" not in shown
+    assert "0.75" in shown
+
+
+def test_values_of_secret_names_are_masked_wherever_settings_are_shown(armada: Armada) -> None:
+    for run_id, number in (("one-aaaaaa", "1"), ("two-bbbbbb", "2")):
+        plan = copy.deepcopy(sft_plan(run_id))
+        plan["experiment"]["env"] = {"HF_TOKEN": f"clear{number}", "LOGIN": "hf_" + number * 20, "SEED": number}
+        with opened(armada.folder / "home") as (_, database):
+            record(database, run_id, plan)
+    for command in (("compare", "one", "two"), ("compare", "one", "two", "--all"), ("diff", "one", "two")):
+        for words in (command, (*command, "--json")):
+            shown = armada.run(*words).stdout
+            assert "env.HF_TOKEN" in shown
+            assert "env.LOGIN" in shown
+            assert "***" in shown
+            assert "clear" not in shown
+            assert "hf_1" not in shown
+    assert {"key": "env.SEED", "values": ["1", "2"]} in armada.json("compare", "one", "two")["settings"]
+
+
 def test_the_price_of_the_host_gives_the_cost(home: Armada) -> None:
     (home.folder / "home" / "config" / "hosts.yaml").write_text(
         "hosts:\n  gpu-1: {ssh: 'me@gpu-1', price_per_hour: 3.5}\n"

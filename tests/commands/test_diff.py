@@ -59,6 +59,20 @@ def pair(armada: Armada, project: Path) -> tuple[str, str]:
     return one, two
 
 
+def test_a_run_has_the_name_that_it_was_given(armada: Armada) -> None:
+    armada.write("exp.yaml", "name: toy\ntask: command\ncommand: ['true']\n")
+    pair = [
+        armada.json("launch", "--host", "local", "exp.yaml", *words)["run_id"] for words in ((), ("--name", "given"))
+    ]
+    expected = {"key": "name", "values": ["toy", "given"]}
+    assert expected in armada.json("diff", *pair)["settings"]
+    assert expected in armada.json("compare", *pair)["settings"]
+    assert armada.run("report", *pair, "--html", "report.html").returncode == 0
+    page = (armada.folder / "report.html").read_text()
+    assert "<th>name</th><td>toy</td><td>given</td>" in page
+    assert "name: given" in page
+
+
 def test_settings_code_and_data_are_told_apart(armada: Armada, pair: tuple[str, str]) -> None:
     found = armada.json("diff", *pair)
     assert found["recorded"] == [True, True]

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from armada.compare.new_file import check_new_file
+from armada.errors import UsageError
 from tests.conftest import Armada
 from tests.published_run import opened, record, record_losses, sft_plan
 from tests.tui.browser import Page, browser, needs_chromium
@@ -153,3 +155,30 @@ def test_a_browser_shows_it_and_asks_nobody(home: Armada) -> None:
     assert re.fullmatch(r"(● (one|two): 0\.02\d+ at \d+\n){2}", found["hover"])
     assert found["shown"] == "visible"
     assert found["light"] != found["dark"]
+
+
+@pytest.mark.parametrize("words", [("report", "one", "--html", "mine"), ("export", "one", "--csv", "mine")])
+@pytest.mark.parametrize("linked", [False, True])
+def test_force_keeps_the_mode_of_the_file_that_it_replaces(home: Armada, words: tuple[str, ...], linked: bool) -> None:
+    file = home.folder / ("target" if linked else "mine")
+    file.write_text("old")
+    file.chmod(0o600)
+    if linked:
+        (home.folder / "mine").symlink_to("target")
+    assert home.run(*words, "--force").returncode == 0
+    written = home.folder / "mine"
+    assert len(written.read_text()) > 100
+    assert written.lstat().st_mode & 0o777 == 0o600
+
+
+def test_a_dash_prints_the_report(home: Armada) -> None:
+    assert home.run("report", "one", "--html", "-").stdout.startswith("<!DOCTYPE html>")
+    assert home.run("report", "one", "--html", "-", "--json").returncode == 2
+    assert not (home.folder / "-").exists()
+    assert home.run("report", "one", "--html", "./-").returncode == 0
+    assert (home.folder / "-").exists()
+
+
+def test_a_table_that_cannot_be_printed_is_not_written_to_a_dash(home: Armada) -> None:
+    with opened(home.folder / "home") as (paths, _), pytest.raises(UsageError, match="--parquet - prints nothing"):
+        check_new_file("-", "--parquet", paths, force=False)

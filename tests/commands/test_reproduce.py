@@ -73,6 +73,25 @@ def test_the_plan_is_the_same_after_the_project_has_changed(armada: Armada, proj
     assert (difference["code"], difference["packages"], difference["data"]) == ([], None, [])
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_only_the_owner_can_read_what_is_written(armada: Armada, project: Path, exists: bool) -> None:
+    (project / ".env").write_text("API_KEY=hidden\n")
+    (project / ".env").chmod(0o600)
+    git(project, "add", "--force", ".env")
+    run_id = launch(armada)
+    again = armada.folder / "again"
+    if exists:
+        again.mkdir()
+        again.chmod(0o755)
+    assert armada.run("reproduce", run_id, "--to", "again", "--no-plan").returncode == 0
+    assert (again / "code/.env").read_text() == "API_KEY=hidden\n"
+    assert again.stat().st_mode & 0o777 == (0o755 if exists else 0o700)
+    modes = {entry.name: entry.stat().st_mode & 0o777 for entry in again.iterdir()}
+    assert modes.pop("code") == 0o700
+    assert "experiment.yaml" in modes
+    assert set(modes.values()) == {0o600}
+
+
 def armada_words() -> list[str]:
     import sys
 
@@ -111,6 +130,18 @@ def test_data_that_is_gone_is_named_and_the_folder_is_written_all_the_same(armad
     assert "the plan was not compared" in answer.stdout
     assert (armada.folder / "again/code/train.py").exists()
     assert armada.run("reproduce", run_id, "--to", "again2", "--no-plan").returncode == 0
+
+
+def test_the_path_is_printed_without_steps_up(armada: Armada) -> None:
+    with opened(armada.folder / "home") as (_, database):
+        record(database, "old", sft_plan("old"))
+    answer = armada.run("reproduce", "old", "--to", "elsewhere/../again", "--no-plan")
+    again = armada.folder.resolve() / "again"
+    assert answer.returncode == 0, answer.stderr
+    assert f"cd {again} &&" in answer.stdout
+    assert ".." not in answer.stdout
+    assert (again / "experiment.yaml").exists()
+    assert armada.json("reproduce", "old", "--to", "elsewhere/../again2", "--no-plan")["to"] == f"{again}2"
 
 
 def test_a_run_without_a_record_says_what_is_not_known(armada: Armada) -> None:

@@ -7,14 +7,14 @@ import hashlib
 import html
 import shlex
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada import __version__
 from armada.compare.experiment_text import experiment_text
 from armada.compare.report.chart import Line, draw_chart, swatch, text
 from armada.compare.report.samples import MOST_PROMPTS
 from armada.compare.report.style import SCRIPT, STYLE
-from armada.compare.settings import text_of
+from armada.compare.reproduction import named_otherwise
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.foundation.secrets import without_secret_settings
 from armada.foundation.validation import mapping
@@ -129,10 +129,7 @@ def _settings(report: Report) -> str:
     header = ["", *_named(report)]
 
     def rows(settings: Sequence[Difference]) -> list[list[str]]:
-        return [
-            [f"<th>{text(each.key, 120)}</th>", *(_cell(_setting(each.key, value)) for value in each.values)]
-            for each in settings
-        ]
+        return [[f"<th>{text(each.key, 120)}</th>", *map(_cell, each.texts)] for each in settings]
 
     differing = rows(report.found.settings)
     what = "Settings that differ" if len(report.found.runs) > 1 else "Settings"
@@ -141,12 +138,6 @@ def _settings(report: Report) -> str:
         return f"<h2>{what}</h2>\n{_table(header, rows(report.settings))}"
     everything = f"<details><summary>All settings</summary>{_table(header, rows(report.settings))}</details>"
     return f"<h2>{what}</h2>\n{shown}{everything}"
-
-
-def _setting(key: str, value: Any) -> str:
-    """Return a setting without secrets; those in brackets are armada's own."""
-    shown = value if key.startswith("(") else without_secret_settings(value, key)
-    return "" if shown is None else text_of(shown)
 
 
 def _samples(report: Report) -> str:
@@ -218,7 +209,9 @@ def _reproduce(report: Report) -> str:
             yield f"<pre>{text(command)}</pre>\n"
             experiment = summary.spec.get("experiment")
             if isinstance(experiment, dict) and experiment:
-                shown = experiment_text(without_secret_settings(experiment))
+                name = named_otherwise(run, experiment)
+                given = {"name": name} if name is not None else {}
+                shown = experiment_text(without_secret_settings(experiment | given))
                 yield f"<details><summary>The experiment</summary><pre>{_block(shown)}</pre></details>\n"
 
     hint = "On the machine that launched them, these commands write the experiment, the code as it was sent and the list of packages:"

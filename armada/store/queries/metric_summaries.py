@@ -16,7 +16,10 @@ Point = tuple[int, float | None]
 
 @dataclass(frozen=True, slots=True)
 class MetricSummary:
-    """One metric of one run. Lowest and highest are of its finite values; None if there are none."""
+    """One metric of one run. Lowest and highest are of its finite values; None if there are none.
+
+    The last value is the one that was measured last: after a resume, its step may be below those of the former attempt.
+    """
 
     last: Point
     lowest: Point | None
@@ -29,7 +32,7 @@ def summarize(database: Database, run_id: str, name: str) -> MetricSummary | Non
     found = connection.execute("SELECT id FROM series WHERE run_id = ? AND name = ?", (run_id, name)).fetchone()
     if found is None:
         return None
-    query = "SELECT step, value FROM points WHERE series = ? ORDER BY step DESC LIMIT 1"
+    query = "SELECT step, value FROM points WHERE series = ? ORDER BY time DESC, step DESC LIMIT 1"
     last = connection.execute(query, (found[0],)).fetchone()
     if last is None:
         return None

@@ -57,7 +57,7 @@ def check_target(target: Path, home: HomePaths) -> None:
 
 
 @contextlib.contextmanager
-def new_folder(target: Path, what: str, size_bytes: int) -> Iterator[Path]:
+def new_folder(target: Path, what: str, size_bytes: int, *, private: bool = False) -> Iterator[Path]:
     """Provide a folder to be filled; it becomes `target` at the end, or is deleted after an error.
 
     An empty folder that exists is filled from within, so it keeps its owner and mode, and may be where a disk is mounted.
@@ -66,6 +66,7 @@ def new_folder(target: Path, what: str, size_bytes: int) -> Iterator[Path]:
         target: A folder that does not exist, or is empty.
         what: What is written, for messages, such as `the export of checkpoint-5`.
         size_bytes: How much it needs.
+        private: Whether only the owner may access a folder that is created.
 
     Raises:
         Conflict: Another process created the folder meanwhile.
@@ -78,7 +79,7 @@ def new_folder(target: Path, what: str, size_bytes: int) -> Iterator[Path]:
         created: list[Path] = []
         try:
             created = _make_parents(part.parent)
-            part.mkdir()
+            part.mkdir(mode=0o700 if private else 0o777)
             _check_space(part, target, what, size_bytes)
             yield part
             for path in (*part.rglob("*"), part):

@@ -93,6 +93,14 @@ def test_what_differs_is_named_by_its_key() -> None:
     assert compare_plans(found, now, Path("/new"), other_host=True) == [("gpus", 1, 2)]
 
 
+def test_secrets_of_a_plan_are_masked_and_hashes_are_not() -> None:
+    found = reproduction(plan("run-1", "/old", "/r", environment={"key": "a"}, experiment={"env": {"HF_TOKEN": "one"}}))
+    now = plan("run-2", "/new", "/r", environment={"key": "b"}, experiment={"env": {"HF_TOKEN": "two"}})
+    told = compare_plans(found, now, Path("/new"))
+    assert ("experiment.env.HF_TOKEN", "***", "***") in told
+    assert ("environment.key", "a", "b") in told
+
+
 def test_what_is_known_only_after_a_download_is_not_called_different() -> None:
     found = reproduction(plan("run-1", "/old/code", "/r", container={"image": "x", "digest": "sha256:1"}))
     assert compare_plans(found, plan("run-2", "/new/code", "/r", container={"image": "x"}), Path("/new")) == []
