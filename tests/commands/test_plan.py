@@ -96,6 +96,26 @@ def test_plans_of_changed_code_leave_nothing_on_the_host(fleet: Armada) -> None:
     assert fleet.json("launch", experiment, "--host", "cheap", "--follow")["state"] == "succeeded"
 
 
+def test_a_limit_of_money_approves_no_code_that_never_ran(fleet: Armada) -> None:
+    (fleet.folder / "project").mkdir()
+    (fleet.folder / "project" / "t.py").write_text("print(1)\n")
+    (fleet.folder / "rows.csv").write_text("1\n")
+    text = "name: c\ntask: command\ncommand: [python3, t.py]\ncode: project\nfiles: {rows.csv: rows.csv}\n"
+    experiment = fleet.write("e.yaml", text)
+    run = fleet.json("launch", experiment, "--host", "cheap", "--follow")
+    automatic = ("launch", "--host", "auto", experiment, "--max-cost", "5")
+    same = fleet.run(*automatic, "--dry-run")
+    assert (same.returncode, "chosen     cheap, " in same.stdout) == (0, True), same.stdout
+    for changed in (fleet.folder / "project" / "t.py", fleet.folder / "rows.csv"):
+        before = changed.read_text()
+        changed.write_text("import time; time.sleep(100_000)\n")
+        refused = fleet.run(*automatic)
+        assert refused.returncode == 3
+        assert f"run {run['run_id']} of this experiment had other code or data" in refused.stderr
+        changed.write_text(before)
+    assert known(fleet) == {run["run_id"]}
+
+
 def test_the_host_that_was_fastest_before_is_taken_and_the_others_are_told_why(fleet: Armada) -> None:
     ran(fleet, "cheap", 7200)
     ran(fleet, "dear", 3600)
