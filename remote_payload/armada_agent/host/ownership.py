@@ -11,7 +11,20 @@ import stat
 import struct
 from typing import Iterable, Iterator, List, Optional, Set, Tuple
 
-TRUSTED = ("agent", "tools", "code", "data", "models", "envs", "runs", "prepared", "schedulers", "locks", "root.json")
+TRUSTED = (
+    "agent",
+    "tools",
+    "code",
+    "data",
+    "models",
+    "envs",
+    "runs",
+    "sweeps",
+    "prepared",
+    "schedulers",
+    "locks",
+    "root.json",
+)
 """The names that armada uses below its root. Other names belong to the user and are never checked."""
 
 _MOST_LINKS = 40  # the kernel's own limit
