@@ -87,6 +87,7 @@ def launch(armada: Armada, *words: str, **changes: Any) -> Any:
     return armada.json("launch", "--host", "local", file, *words)
 
 
+@pytest.mark.long
 @pytest.mark.takes_long("a training in a container, which imports torch anew")
 def test_a_training_in_a_container_brings_its_checkpoint_home(boxed: Armada) -> None:
     launched = launch(boxed, "--follow")
