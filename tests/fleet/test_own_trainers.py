@@ -82,5 +82,6 @@ def test_a_training_of_ones_own_on_a_fresh_host_is_killed_goes_on_and_is_exporte
         "lightning": with_lightning,
     }
     live_through(armada, made[kind](), FreshBox(fleet, there))
-    released = armada.run("hosts", "release", HOST, "--drain", "--wipe", "--yes")
+    # The script's marker, and what it was writing when it was killed, are nobody's results.
+    released = armada.run("hosts", "release", HOST, "--drain", "--ignore-work", "--wipe", "--yes")
     assert released.returncode == 0, released.stdout + released.stderr
