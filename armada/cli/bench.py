@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armada.cli.asking import confirm
 from armada.cli.options import add_changes, add_profile
-from armada.errors import Conflict, UsageError
+from armada.errors import UsageError
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
@@ -209,18 +210,7 @@ def _confirm(grid: Grid, pace: Pace, price: float | None, *, yes: bool) -> None:
         raise UsageError(f"{needs}; a bench has at most {MOST_CELLS} cells", hint="give fewer values")
     if yes or grid.count < _ASK_FROM:
         return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(
-            f"{needs}; nobody is there to be asked, so nothing was started", hint="add --yes if you mean it"
-        )
-    sys.stderr.write(f"{needs}. Measure them? [y/N] ")
-    sys.stderr.flush()
-    try:
-        answer = input()
-    except EOFError:
-        answer = ""
-    if answer.strip().lower() not in ("y", "yes"):
-        raise Conflict("nothing was started")
+    confirm(f"{needs}. Measure them?", nothing="nothing was started")
 
 
 def _say_cells(reporter: Reporter, labels: list[str], pace: Pace, price: float | None) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
+import argparse
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -96,3 +93,14 @@ def add_following(parser: argparse.ArgumentParser, *, what: str, results: str, d
     parser.add_argument(
         "--json", action="store_true", help="Print one JSON object on stdout and the progress on stderr"
     )
+
+
+def seconds(text: str) -> float:
+    """Parse a number of seconds from 0, below a day."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from armada.cli.asking import confirm
 from armada.cli.printing import as_error, error_fields, print_json
-from armada.errors import ArmadaError, Conflict, HostUnreachable, Interrupted, NotFound, UsageError
+from armada.errors import ArmadaError, HostUnreachable, Interrupted, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
 
@@ -135,19 +136,7 @@ def _ask(found: Sequence[Run], verb: str) -> None:
     """
     for run in found:
         sys.stderr.write(f"  {run.run_id}  {sanitize_line(run.host, 60)}  {run.state}\n")
-    what = counted(len(found), "run")
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(
-            f"{verb} {what}? Nobody is there to be asked, so nothing was done", hint="add --yes if you mean it"
-        )
-    sys.stderr.write(f"{verb.capitalize()} {what}? [y/N] ")
-    sys.stderr.flush()
-    try:
-        answer = input()
-    except EOFError:
-        answer = ""
-    if answer.strip().lower() not in ("y", "yes"):
-        raise Conflict("nothing was done")
+    confirm(f"{verb.capitalize()} {counted(len(found), 'run')}?", nothing="nothing was done")
 
 
 def _joined(wrong: Sequence[ArmadaError]) -> ArmadaError:

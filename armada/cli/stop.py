@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from armada.cli.homes import add_flag, ask_owner
-from armada.cli.options import add_named_runs
+from armada.cli.options import add_named_runs, seconds
 from armada.cli.several import Handled, Patience, choose_runs, handle_runs
 from armada.errors import ArmadaError
 
@@ -30,7 +30,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "Several runs are told at once.",
     )
     add_named_runs(stop, asks=True)
-    stop.add_argument("--grace", type=_seconds, metavar="S", help="Grace period in seconds (default: the experiment's)")
+    stop.add_argument("--grace", type=seconds, metavar="S", help="Grace period in seconds (default: the experiment's)")
     add_flag(stop)
     stop.add_argument(
         "--json",
@@ -38,16 +38,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="Print a JSON object: the run after it ended. Of several runs, print all in one list",
     )
     stop.set_defaults(handler=_stop)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
 
 
 def _stop(options: argparse.Namespace) -> int:

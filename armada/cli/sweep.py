@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from armada.cli.asking import confirm
 from armada.cli.experiment import experiment_file
-from armada.cli.options import add_profile
+from armada.cli.options import add_profile, seconds
 from armada.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     stop = _add_verb(
         verbs, "stop", "Stop all cells", "Stop the cells of a sweep that have not ended, also those that wait."
     )
-    stop.add_argument("--grace", type=_seconds, metavar="S", help="Grace period in seconds (default: the experiment's)")
+    stop.add_argument("--grace", type=seconds, metavar="S", help="Grace period in seconds (default: the experiment's)")
     retry = _add_verb(
         verbs,
         "retry",
@@ -122,16 +123,6 @@ def _count(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 0 < int(text[:12]) < 2**31:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -321,7 +312,7 @@ def _confirmed(
         if draft.count > MOST_CELLS:
             raise UsageError(f"{words} A sweep has at most {MOST_CELLS:,} cells", hint=_fewer(draft))
         if not options.yes:
-            _ask(words)
+            confirm(f"{words} Launch it?", nothing="nothing was launched")
     cells = expand(draft, known)
     if not cells:
         raise UsageError("all of these cells are in the sweep already", hint="--seed N draws others")
@@ -330,15 +321,6 @@ def _confirmed(
 
 def _fewer(draft: Draft) -> str:
     return "--random 200 with --space draws some of them" if draft.sweep.grid else "fewer --random"
-
-
-def _ask(words: str) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError(f"{words} Nobody is there to ask", hint="--yes launches it")
-    sys.stderr.write(f"{words}\nLaunch it? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError("nothing was launched")
 
 
 def _room(context: Context, hosts: Sequence[Host]) -> int:

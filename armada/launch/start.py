@@ -71,20 +71,7 @@ def start(
     """
     refuse_failures(plan.checks, plan.host.name)
     plan = dataclasses.replace(plan, spec=plan.spec.model_copy(update={"home": asking_home(session)}))
-    if again:
-        runs.set_spec(database, plan.run_id, plan.spec.as_json())
-        runs.set_state(database, plan.run_id, "preparing", reason="launched_again")
-    else:
-        runs.insert(
-            database,
-            run_id=plan.run_id,
-            name=plan.spec.name,
-            host=plan.host.name,
-            task=plan.spec.task,
-            experiment=str(plan.experiment.origin) if plan.experiment.origin else None,
-            spec=plan.spec.as_json(),
-        )
-    runs.set_root(database, plan.run_id, plan.facts.root_id)
+    record_plan(database, plan, again=again)
     keep_launch(database, session.home, plan, progress)
     record_labels(database, session.home, plan)
     try:
@@ -99,6 +86,24 @@ def start(
     _hand_over(database, session, plan, again=again)
     observe(database, session, [runs.find(database, plan.run_id)])
     return runs.find(database, plan.run_id)
+
+
+def record_plan(database: Database, plan: Plan, *, again: bool) -> None:
+    """Record the run of a plan before its host learns of it; `again`: it is recorded, and its plan is another one."""
+    if again:
+        runs.set_spec(database, plan.run_id, plan.spec.as_json())
+        runs.set_state(database, plan.run_id, "preparing", reason="launched_again")
+    else:
+        runs.insert(
+            database,
+            run_id=plan.run_id,
+            name=plan.spec.name,
+            host=plan.host.name,
+            task=plan.spec.task,
+            experiment=str(plan.experiment.origin) if plan.experiment.origin else None,
+            spec=plan.spec.as_json(),
+        )
+    runs.set_root(database, plan.run_id, plan.facts.root_id)
 
 
 def record_labels(database: Database, home: HomePaths, plan: Plan) -> None:

@@ -16,6 +16,7 @@ from armada.errors import ArmadaError, HostUnreachable, ProvisionFailed
 from armada.foundation.progress import TransferProgress
 from armada.protocol.message import parse
 from armada.protocol.packing import PackingList, PlaceEnvironment, ReadEnvironment, ReceiveEnvironment
+from armada.provision.tar_stream import Sink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -183,7 +184,7 @@ def _of_source() -> Iterator[None]:
 def _pour(target: HostSession, key: str, fill: Callable[[tarfile.TarFile], None]) -> None:
     def write_all(write: Callable[[bytes], None]) -> None:
         with tarfile.open(
-            fileobj=cast("IO[bytes]", _Sink(write)),
+            fileobj=cast("IO[bytes]", Sink(write)),
             mode="w|",
             format=tarfile.PAX_FORMAT,
             bufsize=_PIECE_BYTES,
@@ -272,17 +273,6 @@ class _Report:
         elapsed_s = time.monotonic() - self._began
         rate = self._sent_bytes / elapsed_s if elapsed_s > 0 else None
         self._progress(TransferProgress(self._done_bytes, self._total_bytes, rate))
-
-
-class _Sink:
-    """The file object that tarfile writes to."""
-
-    def __init__(self, write: Callable[[bytes], None]) -> None:
-        self._send = write
-
-    def write(self, data: bytes) -> int:
-        self._send(data)
-        return len(data)
 
 
 class _Bytes:

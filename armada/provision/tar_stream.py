@@ -64,7 +64,7 @@ class _Report:
         self._progress(TransferProgress(self._done_bytes, self._total_bytes, rate))
 
 
-class _Sink:
+class Sink:
     """The file object that tarfile writes to."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
@@ -103,7 +103,7 @@ def _fill(
     report: _Report,
 ) -> None:
     with tarfile.open(
-        fileobj=cast("IO[bytes]", _Sink(write)),
+        fileobj=cast("IO[bytes]", Sink(write)),
         mode="w|",
         format=tarfile.PAX_FORMAT,
         bufsize=_PIECE_BYTES,

@@ -33,25 +33,6 @@ _PATIENCE_S = 60.0
 _PER_CELL_S = 0.5
 
 
-def record(database: Database, plan: Plan) -> None:
-    """Record the run of a cell before its host learns of it, or its new plan."""
-    spec = plan.spec.as_json()
-    if runs.is_known(database, plan.run_id):
-        runs.set_spec(database, plan.run_id, spec)
-        runs.set_state(database, plan.run_id, "preparing", reason="launched_again")
-        return
-    runs.insert(
-        database,
-        run_id=plan.run_id,
-        name=plan.spec.name,
-        host=plan.host.name,
-        task=plan.spec.task,
-        experiment=str(plan.experiment.origin) if plan.experiment.origin else None,
-        spec=spec,
-        root_id=plan.facts.root_id,
-    )
-
-
 def provision_share(database: Database, share: HostShare, progress: Progress) -> HostShare:
     """Put on a host what its cells need; what several need is put there once. Starts nothing.
 

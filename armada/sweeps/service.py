@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown, ProvisionFailed
 from armada.launch.reconcile import YOUNG_S
 from armada.launch.service import Caller
-from armada.launch.start import asking_home
+from armada.launch.start import asking_home, record_plan
 from armada.monitor.observe import observe
 from armada.protocol.runs import RemoveRun
 from armada.provision.admission import admit
@@ -23,7 +23,7 @@ from armada.rpc.client import Call
 from armada.store import hosts as host_records
 from armada.store import operations, runs, sweeps
 from armada.store.running_operations import operation
-from armada.sweeps.hand_over import hand_over, provision_share, record
+from armada.sweeps.hand_over import hand_over, provision_share
 from armada.sweeps.planning import Asked, HostShare, SweepPlan, plan_share, plan_sweep, run_id_of
 from armada.units import counted
 from armada.verdicts.state import NOT_ON_HOST
@@ -235,7 +235,7 @@ def _settings(asked: Asked, plan: SweepPlan) -> dict[str, object]:
 
 def _record_plans(database: Database, plans: Sequence[Plan]) -> None:
     for plan in plans:
-        record(database, plan)
+        record_plan(database, plan, again=runs.is_known(database, plan.run_id))
 
 
 def _carry_out(asked: Asked, plan: SweepPlan, progress: Progress, outcome: Outcome | None = None) -> Outcome:

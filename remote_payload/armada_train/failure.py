@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from armada_train.runfolder import replace_json
@@ -76,6 +76,23 @@ def write_failure(
         _keep_cause(folder, content)
     except OSError as error:
         print(f"armada_train: {reason} cannot be recorded: {error}", file=sys.stderr, flush=True)
+
+
+def recorded(folder: Path, work: Callable[[], int]) -> int:
+    """Do the work of a program with one process, and record in the attempt's folder why it failed.
+
+    Returns:
+        The exit code: that of the work, or of its failure.
+    """
+    try:
+        return work()
+    except PayloadFailure as failure:
+        print(f"armada_train: {failure.reason}: {failure.message}", file=sys.stderr, flush=True)
+        write_failure(folder, failure.reason, failure.message)
+        return failure.exit_code
+    except Exception as error:
+        write_failure(folder, GENERIC, f"{type(error).__name__}: {error}", lines=describe(error))
+        raise
 
 
 def describe(error: BaseException) -> list[str]:

@@ -6,7 +6,6 @@ Everything that can be checked without torch is checked before torch is imported
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections import Counter
@@ -14,12 +13,12 @@ from pathlib import Path
 
 from armada_train.checkpoints.complete import weights_bytes
 from armada_train.data.rows import Row, read_source
-from armada_train.failure import GENERIC, PayloadFailure, describe, write_failure
+from armada_train.failure import PayloadFailure, recorded
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.runfolder import RunFolder
 from armada_train.specification.merge import DTYPES, Merge
 from armada_train.specification.parser import PRECISIONS
-from armada_train.specification.section import Section, bad_spec
+from armada_train.specification.section import read_section
 from armada_train.specification.values import Source
 
 _MOST_ROWS = 64
@@ -30,25 +29,21 @@ def main() -> int:
     parser.add_argument("--spec", type=Path, required=True, help="spec.json in the run's folder")
     spec = parser.parse_args().spec.absolute()
     run = RunFolder.from_environment(spec.parent, os.environ)
-    try:
-        wanted = read_merge(spec)
-        _check(wanted)
-        heartbeat = Heartbeat(run)
-        heartbeat.beat("loading")
-        kind, rows, findings = read_sample(wanted.rows)
-        if Path(wanted.base).is_absolute():
-            os.environ["HF_HUB_OFFLINE"] = "1"  # nothing has to be fetched
+    return recorded(run.attempt_folder, lambda: _merge(spec, run))
 
-        from armada_train.tasks.merging import merge
 
-        merge(wanted, run, heartbeat, kind, rows, findings)
-    except PayloadFailure as failure:
-        print(f"armada_train: {failure.reason}: {failure.message}", file=sys.stderr, flush=True)
-        write_failure(run.attempt_folder, failure.reason, failure.message)
-        return failure.exit_code
-    except Exception as error:
-        write_failure(run.attempt_folder, GENERIC, f"{type(error).__name__}: {error}", lines=describe(error))
-        raise
+def _merge(spec: Path, run: RunFolder) -> int:
+    wanted = read_merge(spec)
+    _check(wanted)
+    heartbeat = Heartbeat(run)
+    heartbeat.beat("loading")
+    kind, rows, findings = read_sample(wanted.rows)
+    if Path(wanted.base).is_absolute():
+        os.environ["HF_HUB_OFFLINE"] = "1"  # nothing has to be fetched
+
+    from armada_train.tasks.merging import merge
+
+    merge(wanted, run, heartbeat, kind, rows, findings)
     return 0
 
 
@@ -58,12 +53,7 @@ def read_merge(spec: Path) -> Merge:
     Raises:
         PayloadFailure: `bad_spec`, naming the key.
     """
-    try:
-        content = json.loads(spec.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise bad_spec(f"{spec} cannot be read: {error}") from error
-    training = content.get("training") if isinstance(content, dict) else None
-    section = Section(training.get("merge") if isinstance(training, dict) else None, "training.merge")
+    section = read_section(spec, "merge")
     adapter = Path(section.text("adapter"))
     merge = Merge(
         adapter=adapter,

@@ -201,9 +201,12 @@ def test_a_large_sweep_asks_with_hours_and_money(armada: Armada) -> None:
     two = ["--grid", f"env.A={axis}", "--grid", "env.B=1,2"]
     nobody = armada.run("sweep", experiment, "--host", "box", *two)
     assert nobody.returncode == 2
-    assert "it takes 400 h and costs 4,800.00. Nobody is there to ask" in nobody.stderr
+    assert (
+        "it takes 400 h and costs 4,800.00. Launch it? Nobody is there to be asked, so nothing was launched"
+        in nobody.stderr
+    )
     code, _, err = typed(armada, "n", "sweep", experiment, "--host", "box", *two)
-    assert code == 2
+    assert code == 8
     assert "Launch it? [y/N]" in err
     assert "nothing was launched" in err
     assert armada.json("ps", "--all") == []

@@ -44,6 +44,11 @@ def test_files_that_only_look_like_those_at_home_keep_a_host(script: Place) -> N
     assert said == "2 files it wrote (7.0 kB), that no sync.outputs names: work/notes.txt, work/other.bin"
 
 
+def test_an_empty_file_is_named_and_not_those_that_are_home(script: Place) -> None:
+    (script.remote / "work" / "waits").touch()
+    assert lost(script) == ["1 file it wrote (0 B), that no sync.outputs names: work/waits"]
+
+
 def test_a_copy_at_home_that_is_damaged_counts_for_nothing(script: Place) -> None:
     (path,) = script.published.glob("checkpoint-3/model.bin")
     path.chmod(0o644)

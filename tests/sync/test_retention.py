@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 
-from armada.store import checkpoints
+from armada.store import checkpoints, runs
 from armada.sync.checkpoints.published import PARTIAL, read_published
 from armada.sync.release.judge import judge_host
+from armada.sync.runs.outbox_listing import look_at
 from tests.sync.conftest import OPTIMIZER, Place, leftovers
 
 
@@ -41,6 +42,18 @@ def test_the_host_keeps_as_many_as_it_should_and_never_what_is_not_home(place: P
     assert set(outcome.deleted_host) == {digests[2]}  # 1 is the best, 2 is not home, 4 is the newest
     assert place.host_digests() == {digests[0], digests[1], digests[3]}
     assert not any(path.name.startswith(".trash") for path in (place.remote / "outbox").iterdir())
+
+
+def test_a_listing_that_another_sync_overtook_is_not_believed(place: Place) -> None:
+    place.create(keep_remote=1)
+    first, *_ = [place.save(step, {"model": b"%d" % step}) for step in (1, 2, 3)]
+    (run,) = runs.every(place.database)
+    looked = look_at(place.database, place.session, [run])[place.run_id]
+    assert first in place.sync().deleted_host
+    second = place.sync(looked=looked)
+    assert (second.published, second.deleted_host) == ((), ())
+    there = {c.digest for c in checkpoints.of_run(place.database, place.run_id) if c.on_host}
+    assert there == place.host_digests()
 
 
 def test_nothing_goes_on_the_host_whose_copy_at_home_is_short(place: Place) -> None:

@@ -95,15 +95,15 @@ def without_those_at_home(context: SyncContext, outputs: Sequence[str], unnamed:
     (entry,) = context.session.call(ListOutboxes(runs=(asked,)), timeout_s=300.0).runs[:1] or (None,)
     if entry is None or isinstance(entry, Misfit):
         return unnamed
-    listed = [(path, size) for path, size in dict(entry.others.files if entry.others else ()).items() if size]
+    listed = dict(entry.others.files if entry.others else ())
     results = _Outputs(folder, index, _outputs_at_home(context, entry))
     sizes = {size for size, _ in here} | set(results.by_size)
-    alike = [(path, size) for path, size in listed if size in sizes]
+    alike = [(path, size) for path, size in listed.items() if size and size in sizes]
     home = _same(context, alike, here, results)
     if not home:
         return unnamed
     again = read_unnamed(entry)
-    left = [path for path, _ in listed if path not in home]
+    left = [path for path in listed if path not in home]
     return Unnamed(again.count - len(home), again.size_bytes - sum(home.values()), left or again.examples)
 
 

@@ -97,7 +97,7 @@ class RunSyncer:
         settings = settings_of(runs.spec(database, run_id))
         limit = settings.bytes_per_s
         with Fetcher(self.context.session, pool=self._pool, streams=settings.streams, bytes_per_s=limit) as fetcher:
-            if looked is None:
+            if looked is None or self._is_overtaken(looked):
                 if self._insist or only or expects(database, run_id):
                     fetcher.prepare()
                 run = runs.find(database, run_id)
@@ -116,6 +116,12 @@ class RunSyncer:
                 came.outputs = self._bring_outputs(looked.entry, fetcher, settings, asked)
             self._acknowledger.await_answers()
         return self._conclude(looked, settings, came, is_partial=only is not None)
+
+    def _is_overtaken(self, looked: OutboxListing) -> bool:
+        """Whether a listing shows what the store knows to be off the host: another sync deleted it there in the meantime."""
+        known = checkpoints.of_run(self.context.database, self.context.run_id)
+        off = {checkpoint.digest for checkpoint in known if not checkpoint.on_host}
+        return any(entry.digest in off for entry in looked.entry.outbox)
 
     def _count_home(self) -> int:
         known = checkpoints.of_run(self.context.database, self.context.run_id)

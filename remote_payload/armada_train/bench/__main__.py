@@ -17,7 +17,7 @@ from typing import NoReturn
 from armada_train.bench.cells import Bench, Cell, read_bench
 from armada_train.bench.child import Child, fork_cell, start_cell
 from armada_train.bench.rows import FAILED, MEASURED, Row, Rows, row_of
-from armada_train.failure import GENERIC, INTERRUPTED, PREEMPTED, PayloadFailure, describe, write_failure
+from armada_train.failure import GENERIC, INTERRUPTED, PREEMPTED, PayloadFailure, recorded, write_failure
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.runfolder import RunFolder
 from armada_train.training.libraries import configure_libraries
@@ -29,15 +29,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--spec", type=Path, required=True, help="spec.json in the run's folder")
     spec = parser.parse_args(words).spec.absolute()
     run = RunFolder.from_environment(spec.parent, os.environ)
-    try:
-        return _Driver(read_bench(spec), run).measure()
-    except PayloadFailure as failure:
-        print(f"armada_train: {failure.reason}: {failure.message}", file=sys.stderr, flush=True)
-        write_failure(run.attempt_folder, failure.reason, failure.message)
-        return failure.exit_code
-    except Exception as error:
-        write_failure(run.attempt_folder, GENERIC, f"{type(error).__name__}: {error}", lines=describe(error))
-        raise
+    return recorded(run.attempt_folder, lambda: _Driver(read_bench(spec), run).measure())
 
 
 class _Driver:

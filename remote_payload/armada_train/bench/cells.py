@@ -12,7 +12,7 @@ from typing import Any
 
 from armada_train.runfolder import RunFolder
 from armada_train.specification.parser import parse_training
-from armada_train.specification.section import Section, bad_spec
+from armada_train.specification.section import Section, bad_spec, read_section
 from armada_train.specification.values import Training
 
 FOLDER = "bench"
@@ -88,12 +88,7 @@ def read_bench(spec: Path) -> Bench:
     Raises:
         PayloadFailure: `bad_spec`, naming the key.
     """
-    try:
-        content = json.loads(spec.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise bad_spec(f"{spec} cannot be read: {error}") from error
-    training = content.get("training") if isinstance(content, dict) else None
-    section = Section(training.get("bench") if isinstance(training, dict) else None, "training.bench")
+    section = read_section(spec, "bench")
     cells = tuple(_read_cell(item) for item in section.sections("cells"))
     bench = Bench(cells, section.number("timeout_s", above=True))
     section.close()

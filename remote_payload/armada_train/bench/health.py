@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from armada_train.failure import GENERIC, PayloadFailure, describe, write_failure
+from armada_train.failure import GENERIC, PayloadFailure, recorded
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.reporting.metrics import History, Metrics
 from armada_train.runfolder import RunFolder
@@ -35,15 +35,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--spec", type=Path, required=True, help="spec.json in the run's folder")
     spec = parser.parse_args(words).spec.absolute()
     run = RunFolder.from_environment(spec.parent, os.environ)
-    try:
-        return _measure(run)
-    except PayloadFailure as failure:
-        print(f"armada_train: {failure.reason}: {failure.message}", file=sys.stderr, flush=True)
-        write_failure(run.attempt_folder, failure.reason, failure.message)
-        return failure.exit_code
-    except Exception as error:
-        write_failure(run.attempt_folder, GENERIC, f"{type(error).__name__}: {error}", lines=describe(error))
-        raise
+    return recorded(run.attempt_folder, lambda: _measure(run))
 
 
 def _measure(run: RunFolder) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from armada_train.failure import PayloadFailure
@@ -98,6 +100,20 @@ class Section:
                 near = difflib.get_close_matches(key, self._asked, n=1)
                 hint = f"; did you mean `{near[0]}`?" if near else ""
                 raise bad_spec(f"`{self.where}.{key}` is not known to this payload{hint}")
+
+
+def read_section(spec: Path, name: str) -> Section:
+    """Read an object below `training` in spec.json.
+
+    Raises:
+        PayloadFailure: `bad_spec`.
+    """
+    try:
+        content = json.loads(spec.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise bad_spec(f"{spec} cannot be read: {error}") from error
+    training = content.get("training") if isinstance(content, dict) else None
+    return Section(training.get(name) if isinstance(training, dict) else None, f"training.{name}")
 
 
 def bad_spec(message: str) -> PayloadFailure:
