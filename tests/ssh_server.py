@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.supervisors import kill_all
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -110,11 +111,14 @@ class SshServer:
         found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False)
         return [int(word) for word in found.stdout.split()]
 
+    def cut(self) -> None:
+        """Kill what serves connections."""
+        kill_all(self.sessions())
+
     def stop(self) -> None:
         """End it and every connection."""
-        for pid in (*self.sessions(), self.process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, 9)
+        self.cut()
+        self.process.kill()
         self.process.wait()
 
 

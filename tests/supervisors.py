@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -15,7 +15,11 @@ def kill_both(job: Mapping[str, Any]) -> None:
     Args:
         job: job.json of its submission.
     """
-    for name in ("guardian", "supervisor"):
-        if job.get(name):
-            with contextlib.suppress(ProcessLookupError):  # it ended by itself
-                os.kill(job[name]["pid"], signal.SIGKILL)
+    kill_all(job[name]["pid"] for name in ("guardian", "supervisor") if job.get(name))
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    """Kill processes; one that has ended by itself meanwhile is as dead."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -36,10 +36,14 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--fastest", action="store_true", help="With --host auto: the host that ends first (the default)")
     one.add_argument("--cheapest", action="store_true", help="With --host auto: the host on which it costs least")
     one.add_argument(
-        "--by", metavar="HH:MM", help="With --host auto: the cheapest host that is done by then (local time), at the latest estimate"
+        "--by",
+        metavar="HH:MM",
+        help="With --host auto: the cheapest host that is done by then (local time), at the latest estimate",
     )
     one.add_argument(
-        "--max-cost", metavar="MONEY", help="With --host auto: the fastest host that costs no more, at the highest estimate"
+        "--max-cost",
+        metavar="MONEY",
+        help="With --host auto: the fastest host that costs no more, at the highest estimate",
     )
 
 

@@ -18,7 +18,7 @@ from armada_agent.paths import RunPaths
 
 from tests import container_tools, image_registry
 from tests.agent.conversation import Host, Refused
-from tests.supervisors import kill_both
+from tests.supervisors import kill_all, kill_both
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -162,8 +162,7 @@ def test_a_container_whose_own_process_here_is_killed_does_not_run_on(box: Host,
 def test_a_killed_client_is_not_the_end_of_the_container(box: Host, tool: ContainerTool) -> None:
     launch(box, "box-7", "sh", "-c", "echo up; while [ ! -e go ]; do sleep 0.05; done; echo late; exit 9")
     eventually(lambda: "up" in box.output("box-7"))
-    for pid in clients(first_process(box, "box-7")):
-        os.kill(pid, signal.SIGKILL)
+    kill_all(clients(first_process(box, "box-7")))
     eventually(lambda: "the container runs on" in box.output("box-7"))
     assert box.state("box-7")["state"] == "running"
     (box.folder("box-7") / "work" / "go").touch()

@@ -17,7 +17,7 @@ from armada_agent.host import processes
 from armada_agent.paths import RunPaths
 
 from tests.agent.conversation import Conversation, Host, Refused, check
-from tests.supervisors import kill_both
+from tests.supervisors import kill_all, kill_both
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -278,8 +278,7 @@ def test_a_reboot_shows_in_the_evidence_and_stop_then_writes_the_end(this_host: 
     this_host.launch("boot-1", "sleep", "1000")
     this_host.await_state("boot-1", "running")
     kill_both(this_host.look("boot-1")["evidence"]["submission"]["job"])
-    for pid in (p.pid for p in processes.members(RunPaths(str(this_host.root), "boot-1"))):
-        os.kill(pid, signal.SIGKILL)
+    kill_all(process.pid for process in processes.members(RunPaths(str(this_host.root), "boot-1")))
     for name in ("submissions/1/job.json", "attempts/1/run.json"):
         path = this_host.folder("boot-1") / name
         path.write_text(path.read_text().replace(process_identity.current_host()["boot_id"], "an-earlier-boot"))
@@ -329,8 +328,7 @@ def test_a_lost_run_may_be_submitted_anew(this_host: Host) -> None:
     kill_supervisor(this_host, "again-1")
     with pytest.raises(Exception, match="submission 1 already"):
         this_host.call("run.submit", run_id="again-1", submission=2)
-    for process in processes.members(RunPaths(str(this_host.root), "again-1")):
-        os.kill(process.pid, signal.SIGKILL)
+    kill_all(process.pid for process in processes.members(RunPaths(str(this_host.root), "again-1")))
     eventually(lambda: this_host.look("again-1")["evidence"]["processes"] == 0)
     assert this_host.call("run.submit", run_id="again-1", submission=2)["outcome"] == "started"
     state = this_host.await_state("again-1", "running", submission=2)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +11,7 @@ import pytest
 from armada_agent.foundation import files
 
 from tests.agent.conversation import Conversation, Host, Refused, spec_of
+from tests.supervisors import kill_all
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -114,8 +113,7 @@ def test_a_killed_dispatcher_is_replaced_when_home_tends(this_host: Host) -> Non
     )
     hand_over(this_host, cells, script, parallel=1)
     eventually(lambda: starts(this_host) == cells[:1])
-    for pid in dispatchers(this_host):
-        os.kill(pid, signal.SIGKILL)
+    kill_all(dispatchers(this_host))
     # A dying process shows no command line a moment before its lock is free.
     lock = this_host.root / "sweeps" / "grid-1" / ".dispatcher.lock"
     eventually(lambda: not files.is_locked(str(lock)))

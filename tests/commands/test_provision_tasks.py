@@ -15,6 +15,7 @@ from tests import ssh_server
 from tests.commands.task_box import FABFILE, configure, provision
 from tests.conftest import Armada, eventually
 from tests.ssh_server import SshServer
+from tests.supervisors import kill_all
 
 
 def prompted(armada: Armada, answer: str, *words: str) -> tuple[int, str, str]:
@@ -351,8 +352,7 @@ def children(pid: int) -> list[int]:
 def test_a_lost_connection_says_that_the_task_may_have_ended(box: Armada, server: SshServer) -> None:
     with box.start("hosts", "provision", "box", "fabfile.py:wait") as started:
         eventually((server.home / "waiting").exists, "the task's command")
-        for pid in server.sessions():
-            os.kill(pid, signal.SIGKILL)
+        server.cut()
         _, err = started.communicate(timeout=60)
     assert started.returncode == 4
     assert "the connection was lost during the task fabfile.py:wait; it may or may not have ended there" in err
@@ -363,5 +363,4 @@ def test_a_lost_connection_says_that_the_task_may_have_ended(box: Armada, server
 def _end(server: SshServer) -> None:
     """End what a task left there."""
     pid = int((server.home / "waiting").read_text())
-    if Path(f"/proc/{pid}").exists():
-        os.kill(pid, signal.SIGKILL)
+    kill_all([pid])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import signal
 from collections import Counter
 from pathlib import Path
@@ -17,8 +16,9 @@ from armada.rpc.client import Agent
 from tests import moments
 from tests.chance import dice
 from tests.commands.sweeping import await_ends, cells, check, marking, starts
-from tests.commands.typed import typed
 from tests.conftest import Armada
+from tests.fleet.typist import Typist
+from tests.supervisors import kill_all
 from tests.together import by_code, codes, together
 from tests.waiting import eventually
 
@@ -205,10 +205,11 @@ def test_a_large_sweep_asks_with_hours_and_money(armada: Armada) -> None:
         "it takes 400 h and costs 4,800.00. Launch it? Nobody is there to be asked, so nothing was launched"
         in nobody.stderr
     )
-    code, _, err = typed(armada, "n", "sweep", experiment, "--host", "box", *two)
-    assert code == 8
-    assert "Launch it? [y/N]" in err
-    assert "nothing was launched" in err
+    with Typist(armada, "sweep", experiment, "--host", "box", *two) as person:
+        person.waits_for("Launch it? [y/N]")
+        person.types("n")
+        person.waits_for("nothing was launched")
+        assert person.status() == 8
     assert armada.json("ps", "--all") == []
 
 
@@ -303,8 +304,7 @@ def test_tending_starts_what_a_killed_dispatcher_left(armada: Armada) -> None:
     eventually(lambda: starts(armada) == ["1"])
     pids = _dispatchers(armada)
     assert pids
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+    kill_all(pids)
     eventually(lambda: not _dispatchers(armada))
     (armada.folder / "go").touch()
     await_ends(armada, sweep)  # `sweep show` looks after it

@@ -11,10 +11,10 @@ from tests.fleet.batch_hosts import ROOT, Cluster, add_cluster
 from tests.fleet.conftest import Fleet
 from tests.fleet.test_batch import COUNT, shell_job
 
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("slurm of other ages")]
+pytestmark = [pytest.mark.timeout(1500)]
 
 
-@pytest.fixture(params=["slurm-20", "slurm-24"])
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("slurm-20", "slurm-24")])
 def cluster(request: pytest.FixtureRequest, armada: Armada, fleet: Fleet) -> Cluster:
     return add_cluster(armada, fleet, "slurm", on=request.param)
 

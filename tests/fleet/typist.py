@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import fcntl
 import os
@@ -33,15 +34,16 @@ class Typist:
         )
         os.close(end)
         self.seen = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()  # a read may end in the middle of a character
 
-    def waits_for(self, text: str, timeout_s: float = 60.0) -> None:
+    def waits_for(self, text: str, timeout_s: float = 180.0) -> None:
         """Read on until `text` has come; what came before it is forgotten."""
         deadline = time.monotonic() + timeout_s
         while text not in self.seen:
             ready, _, _ = select.select([self._terminal], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"waited in vain for {text!r}; there is: {self.seen}"
             try:
-                self.seen += os.read(self._terminal, 4096).decode()
+                self.seen += self._decoder.decode(os.read(self._terminal, 4096))
             except OSError:  # the other end has closed
                 raise AssertionError(f"it ended without {text!r}: {self.seen}") from None
         self.seen = self.seen.partition(text)[2]
@@ -60,7 +62,7 @@ class Typist:
                 return self._process.wait(5)
 
     def status(self) -> int:
-        return self._process.wait(60)
+        return self._process.wait(180)
 
     @staticmethod
     def run(*command: str) -> None:

@@ -1,7 +1,8 @@
 """A test on real hosts that fails is run once more, with fresh fixtures; each repetition is named at the end of the run.
 
-pytest-rerunfailures does the repeating: only for tests under tests/fleet, where sshd, a batch system and the kernel take part.
-A repetition is no way to live with a test: the list says that it is a defect to be mended. Everywhere else a failure is final.
+pytest-rerunfailures does the repeating: only where real hosts take part, which are those of tests/fleet and, with supervisors, daemons
+and an sshd of their own, this machine as the host `local` and as a box. A repetition is no way to live with a test: the list says that
+it is a defect to be mended. Everywhere else a failure is final.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-_FLEET = Path(__file__).resolve().parents[1] / "fleet"
+_TESTS = Path(__file__).resolve().parents[1]
+_ON_HOSTS = {_TESTS / name for name in ("fleet", "commands", "daemon", "faults")}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if _FLEET in item.path.parents and item.get_closest_marker("flaky") is None:
+        if _ON_HOSTS.intersection(item.path.parents) and item.get_closest_marker("flaky") is None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
