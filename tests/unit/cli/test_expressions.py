@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from pathlib import Path
@@ -203,9 +204,9 @@ def test_a_yes_on_the_terminal_is_enough(
     from armada.cli.context import Context
 
     del home
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", lambda: answer)
     from argparse import Namespace
 
     from armada.errors import Conflict
