@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 
 LIMIT = 2000
 
-_NOTHING = frozenset({"", "null", "[]"})
-"""Earlier versions wrote the settings of every task into each experiment, with empty values."""
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A setting that is not equal in all plans.
@@ -96,12 +92,12 @@ def text_of(value: Any) -> str:
 
 
 def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (`train.learning_rate`, `5e-05`), sanitized, in their original order."""
+    """Yield (`train.learning_rate`, `5e-05`), sanitized, without secrets, in their original order."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from flat(inner, f"{prefix}.{key}" if prefix else str(key))
     else:
-        yield sanitize_line(prefix, 120), text_of(value)
+        yield sanitize_line(prefix, 120), text_of(without_secret_settings(value, prefix))
 
 
 def _plain(value: Any) -> str:
@@ -121,11 +117,6 @@ def _chosen(spec: Mapping[str, Any]) -> dict[str, Any]:
         return dict(spec)
     name = spec.get("name")
     return chosen | {"name": name} if isinstance(name, str) and name else chosen
-
-
-def resolved(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings as resolved on the host, as far as they affect the result."""
-    return dict(flat(_derived(spec)))
 
 
 def _derived(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,12 +139,5 @@ def _environment(environment: Mapping[str, Any]) -> Any:
 
 
 def differing(specs: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """List settings that are not equal in all, ordered by name, followed by the values that armada derived from them.
-
-    An empty setting equals a missing one.
-    """
-    rows = []
-    for tables in ([settings(spec) for spec in specs], [resolved(spec) for spec in specs]):
-        names = sorted({name for table in tables for name in table})
-        rows += [(name, [table.get(name, "") for table in tables]) for name in names]
-    return [(name, values) for name, values in rows if len({"" if v in _NOTHING else v for v in values}) > 1]
+    """List settings that are not equal in all as a person reads them, without secrets; see `differences`."""
+    return [(each.key, each.texts) for each in differences(specs)]

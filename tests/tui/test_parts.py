@@ -129,7 +129,17 @@ def test_only_settings_that_differ_are_listed() -> None:
 def test_a_run_of_an_earlier_armada_does_not_differ_by_the_settings_of_other_tasks() -> None:
     earlier = {"experiment": {"command": ["a"], "model": None, "arguments": [], "budget": None}}
     later = {"experiment": {"command": ["a"], "budget": 5}}
-    assert differing([earlier, later]) == [("budget", ["null", "5"])]
+    assert differing([earlier, later]) == [("budget", ["", "5"])]
+
+
+def test_settings_are_shown_without_secrets() -> None:
+    one, two = (
+        {"experiment": {"env": {"HF_TOKEN": f"hf_{letter * 30}"}, "arguments": ["--key", f"hf_{letter * 30}"]}}
+        for letter in "ab"
+    )
+    assert [name for name, _ in differing([one, two])] == ["arguments", "env.HF_TOKEN"]  # they differ, whatever is shown
+    shown = [*(value for _, values in differing([one, two]) for value in values), *dict(flat(one)).values()]
+    assert not [value for value in shown if "hf_" in value and "aaa" in value]
 
 
 def test_bars_and_sparks_have_their_width() -> None:
