@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 LIMIT = 2000
 
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A setting that is not equal in all plans.

@@ -137,7 +137,10 @@ def test_settings_are_shown_without_secrets() -> None:
         {"experiment": {"env": {"HF_TOKEN": f"hf_{letter * 30}"}, "arguments": ["--key", f"hf_{letter * 30}"]}}
         for letter in "ab"
     )
-    assert [name for name, _ in differing([one, two])] == ["arguments", "env.HF_TOKEN"]  # they differ, whatever is shown
+    assert [name for name, _ in differing([one, two])] == [
+        "arguments",
+        "env.HF_TOKEN",
+    ]  # they differ, whatever is shown
     shown = [*(value for _, values in differing([one, two]) for value in values), *dict(flat(one)).values()]
     assert not [value for value in shown if "hf_" in value and "aaa" in value]
 

@@ -176,7 +176,8 @@ class _DownloadAttempt:
     """One try with a set of streams. It ends when everything has arrived, or the last stream has broken.
 
     While a direct stream works, a stream whose ssh is still connecting gets no blocks: the direct one would fetch them
-    sooner.
+    sooner. A stream that finds nothing left to ask for stays until the others have received what they asked for, because one
+    that breaks leaves it its blocks.
     """
 
     def __init__(
@@ -194,7 +195,7 @@ class _DownloadAttempt:
         self._progress = progress
         self._changed = threading.Condition()
         self._streams: dict[Stream, float] = {}
-        self._alive = self._bringing = 0
+        self._alive = self._bringing = self._idle = 0
         self._error: BaseException | None = None
         self._stopped = self._over = False
         self._size = sum(writer.length(index, block) for index, block in writer.missing)
@@ -228,9 +229,14 @@ class _DownloadAttempt:
                         self._start(pool.take)
                 self._progress(TransferProgress(done_before + self._came_bytes, writer.size_bytes, _rate(samples)))
         except BaseException:  # Ctrl-C, or an error in the callback
-            self._stopped = True
+            with self._changed:
+                self._stopped = True
+                self._changed.notify_all()
             hang_up(list(self._streams))
             raise
+        with self._changed:  # the next attempt finds their streams in the pool
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._idle and not self._bringing)
         return self._error
 
     def _start(self, take: Callable[[], Stream]) -> None:
@@ -266,10 +272,12 @@ class _DownloadAttempt:
             if self._waits and not stream.is_direct:
                 stream.greet()
             is_bringing = self._begin()
-            if is_bringing:
+            while is_bringing and not self._stopped:
                 self._ask(stream)
                 while stream.outstanding and not self._stopped:
                     self._receive(stream)
+                if stream.is_spent or not self._is_left_more(stream):
+                    break
         except BaseException as error:
             self._take_back(stream, error)
         else:
@@ -293,6 +301,21 @@ class _DownloadAttempt:
                 return False
             self._bringing += 1
             return True
+
+    def _is_left_more(self, stream: Stream) -> bool:
+        """Wait while other streams receive the rest; return whether one of them broke and left some of it."""
+        with self._changed:
+            self._streams.pop(stream, None)  # its silence is no fault of its own
+            self._bringing -= 1
+            self._idle += 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._over or self._stopped or self._writer.missing or self._has_ended())
+            is_left = bool(self._writer.missing) and not (self._over or self._stopped or self._fatal())
+            self._bringing += 1
+            self._idle -= 1
+            if is_left:
+                self._streams[stream] = time.monotonic()
+            return is_left
 
     def _ask(self, stream: Stream) -> None:
         writer = self._writer

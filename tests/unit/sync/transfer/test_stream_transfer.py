@@ -38,11 +38,17 @@ class FakeStream:
         self.closed = threading.Event()
         self.asked: list[Block] = []
         self.carried: list[Block] = []
+        self.asked_nothing = threading.Event()
+        """It was looked at twice, before and after blocks were sought for it, and has none."""
+        self._looks = 0
         self._left = most_blocks
         self._broken = broken
 
     @property
     def outstanding(self) -> list[Block]:
+        self._looks += 1
+        if self._looks > 1 and not self.asked:
+            self.asked_nothing.set()
         return list(self.asked)
 
     @property
@@ -62,10 +68,10 @@ class FakeStream:
         self.used.set()
 
     def receive(self, sink: Callable[[Block, int, bytes], None]) -> tuple[Block, int]:
-        if self._broken:
-            raise LinkLost("broke", host="far")
         if self.after is not None:
             self.after.wait()
+        if self._broken:
+            raise LinkLost("broke", host="far")
         block = self.asked[0]
         data = CONTENT[block.offset : block.offset + block.length]
         sink(block, block.offset, data)
@@ -161,6 +167,22 @@ def test_a_direct_stream_that_breaks_leaves_its_blocks_to_a_connection(
     monkeypatch.setattr("armada.sync.transfer.streams.DIRECT_BYTES", 1)
     direct, connection = FakeStream(is_direct=True, broken=True), FakeStream()
     connection.ready.set()
+    fetch(FakeSession(home, direct, [connection]), writer)
+    assert len(connection.carried) == 6
+
+
+def test_a_connection_that_found_nothing_left_to_ask_for_gets_what_a_broken_stream_leaves(
+    home: HomePaths, writer: BlockWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("armada.sync.transfer.streams.DIRECT_BYTES", 1)
+    direct, connection = FakeStream(is_direct=True, broken=True), FakeStream()
+    direct.after = connection.asked_nothing
+
+    def greet() -> None:
+        direct.used.wait()
+        eventually(lambda: len(direct.asked) == 6)  # it has asked for everything
+
+    monkeypatch.setattr(connection, "greet", greet)
     fetch(FakeSession(home, direct, [connection]), writer)
     assert len(connection.carried) == 6
 
