@@ -228,7 +228,7 @@ class Dashboard(App[None]):
 
     def _run_meant(self) -> str | None:
         if isinstance(self.screen, RunsScreen) and self.screen.table.cursor:
-            self.chosen = self.screen.table.cursor
+            self.chosen = self.screen.cursor_run
         return self.chosen if self.snapshot.row(self.chosen) else None
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from armada.tui.filtering import Query
+from armada.tui.folds import Fold, fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,6 +70,8 @@ class Arrangement:
     sort: str = "urgency"
     reverse: bool = False
     group: str = "nothing"
+    opened: set[str] = field(default_factory=set)
+    """Keys of the sweeps whose cells are listed."""
     _memory: dict[str, tuple[RunRow, bool, Any]] = field(default_factory=dict)
     _memory_of: tuple[object, ...] = ()
     facts_version: int = 0
@@ -85,6 +88,8 @@ class Arrangement:
             return False
         for row in rows:
             known = self._memory.get(row.run.run_id)
+            if row.run.sweep and not self.query:
+                return False  # the row of its sweep changes, too
             if known is None or (known[0].trouble is None) != (row.trouble is None):
                 return False
             if self.group in ("state", "group") and self._group_of(known[0]) != self._group_of(row):
@@ -95,8 +100,11 @@ class Arrangement:
             self._memory[row.run.run_id] = made
         return True
 
-    def arrange(self, rows: Sequence[RunRow]) -> list[RunRow | Heading]:
-        """Arrange the table's rows and headings, without the detail lines of a run."""
+    def arrange(self, rows: Sequence[RunRow]) -> list[RunRow | Heading | Fold]:
+        """Arrange the table's rows and headings, without the detail lines of a run.
+
+        The runs of a sweep share a row, except under a filter: then you look for certain runs.
+        """
         if self._memory_of != self.token:
             self._memory, self._memory_of = {}, self.token
         found = []
@@ -109,19 +117,22 @@ class Arrangement:
                 found.append((known[2], row))
         found.sort(key=lambda pair: pair[0], reverse=self.reverse)
         ordered = [row for _, row in found]
-        return self._grouped(ordered) if self.group != "nothing" else list(ordered)
+        return self._grouped(ordered) if self.group != "nothing" else self._folded(ordered)
+
+    def _folded(self, rows: list[RunRow], within: str = "") -> list[RunRow | Heading | Fold]:
+        return [*rows] if self.query else [*fold(rows, self.opened, within)]
 
     def _group_of(self, row: RunRow) -> str:
         if self.group == "group":
             return row.run.group or "no group"
         return row.host if self.group == "host" else row.run.state
 
-    def _grouped(self, rows: list[RunRow]) -> list[RunRow | Heading]:
+    def _grouped(self, rows: list[RunRow]) -> list[RunRow | Heading | Fold]:
         groups: dict[str, list[RunRow]] = {}
         for row in rows:
             groups.setdefault(self._group_of(row), []).append(row)
-        lines: list[RunRow | Heading] = []
+        lines: list[RunRow | Heading | Fold] = []
         for title, members in groups.items():
             lines.append(Heading(f"{self.group}:{title}", title, len(members)))
-            lines += members
+            lines += self._folded(members, title)
         return lines

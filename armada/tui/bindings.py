@@ -69,7 +69,9 @@ KEYS: tuple[Key, ...] = (
     Key("lists", "pagedown", "PgDn", "page(1)", "", "A page down"),
     Key("lists", "home", "Home", "edge(-1)", "", "To the first"),
     Key("lists", "end", "End", "edge(1)", "", "To the last"),
-    Key("runs", "enter", "enter", "open", "open", "Open the run"),
+    Key("runs", "enter", "enter", "open", "open", "Open the run; on a sweep, list its cells"),
+    Key("runs", "right", "→", "unfold(True)", "", "List the cells of the sweep"),
+    Key("runs", "left", "←", "unfold(False)", "", "Put the cells of the sweep back into one row"),
     Key("runs", "l", "l", "logs", "logs", "Follow the run's log"),
     Key(
         "runs",

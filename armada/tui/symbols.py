@@ -31,6 +31,8 @@ class Symbols:
     rule: str
     down: str
     up: str
+    opened: str
+    closed: str
 
     def text(self, text: str) -> str:
         """Return a text with only characters that this terminal can show."""
@@ -56,8 +58,10 @@ class Symbols:
         )
 
 
-UNICODE = Symbols(True, STATE_GLYPHS, "▲", "◌", "▸", "◆", "▏▎▍▌▋▊▉█", "█", "·", "▁▂▃▄▅▆▇█", "—", "─", "▼", "▲")
-ASCII = Symbols(False, ASCII_GLYPHS, "!", "?", ">", "+", "#", "#", ".", "_.-=^", "-", "-", "v", "^")
+UNICODE = Symbols(
+    True, STATE_GLYPHS, "▲", "◌", "▸", "◆", "▏▎▍▌▋▊▉█", "█", "·", "▁▂▃▄▅▆▇█", "—", "─", "▼", "▲", "▾", "▸"
+)
+ASCII = Symbols(False, ASCII_GLYPHS, "!", "?", ">", "+", "#", "#", ".", "_.-=^", "-", "-", "v", "^", "v", ">")
 
 
 def of_terminal() -> Symbols:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from armada.filters.keys import Key, Vocabulary
     from armada.tui.curves import CurveUpdate
+    from armada.tui.folds import Fold
     from armada.tui.snapshot import RunRow, Snapshot
 
 PLAIN = re.compile(r"[\w.-]+")
@@ -97,7 +98,7 @@ class RunsScreen(View):
     # Drawing --------------------------------------------------------------------------------------------------------
 
     def wants(self) -> Subscription:
-        cursor = self.table.cursor
+        cursor = self.cursor_run
         curves = frozenset({(cursor, "loss")} if cursor and self.preview.in_sight else ())
         facts = self.arrangement.query.wanted | {key.fact for key in self._keys if key.source != "run"}
         words = bool(self.arrangement.query) or bool(self._columns) or self.field.has_class("open")
@@ -117,19 +118,18 @@ class RunsScreen(View):
             a.query = Query(a.query.text, snapshot.words)  # a key may be known now
         a.query.facts, a.facts_version = snapshot.facts, snapshot.facts_version
         self._find_columns(snapshot.words)
-        chosen = (a.token, a.reverse, a.group)
+        chosen = (a.token, a.reverse, a.group, frozenset(a.opened))
         changed = self._changed(snapshot) if chosen == self._drawn[1] else None
         # Sorting and laying out 10,000 rows takes 20 ms, so skip it when a few changed and stay in place.
         if changed is not None and a.stays(changed):
             self.table.snapshot = snapshot
             self.table.replace({row.run.run_id: row for row in changed})
         else:
-            self.table.marked &= set(snapshot.index)
             self.table.show_runs(snapshot, a.arrange(snapshot.runs))
         self._drawn = (snapshot.generation, chosen)
         self._follow_awaited(snapshot)
-        self.preview.take(snapshot.row(self.table.cursor), updates)
-        self._say(self.table.row_count)
+        self.preview.take(snapshot.row(self.cursor_run), updates)
+        self._say(self.table.run_count)
 
     def await_run(self, host: str) -> None:
         """Put the cursor on the next new run of a host, unless you move it first."""
@@ -173,7 +173,7 @@ class RunsScreen(View):
         self.preview.tick()
 
     def on_resize(self) -> None:
-        self._say(self.table.row_count)
+        self._say(self.table.run_count)
 
     def _say(self, shown: int) -> None:
         a = self.arrangement
@@ -194,7 +194,7 @@ class RunsScreen(View):
         if type(event) is Table.Chosen:
             self.action_open()
             return
-        self.preview.take(self.snapshot.row(event.key), ())
+        self.preview.take(self.snapshot.row(self.cursor_run), ())
         self.board.want(self.wants())
 
     on_table_chosen = on_table_moved
@@ -210,14 +210,38 @@ class RunsScreen(View):
     # Keys -----------------------------------------------------------------------------------------------------------
 
     def concerned(self) -> list[RunRow]:
-        wanted = self.table.marked or {self.table.cursor or ""}
+        meant = self.table.marked or {self.table.cursor or ""}
+        folds = [fold for key, fold in self.table.folds.items() if key in meant]
+        wanted = meant | {row.run.run_id for fold in folds for row in fold.cells}
         return [row for row in self.snapshot.runs if row.run.run_id in wanted]
 
+    @property
+    def cursor_run(self) -> str | None:
+        """The run under the cursor; of a sweep the cell that stands first in its row."""
+        fold = self.table.folds.get(self.table.cursor or "")
+        return self.table.cursor if fold is None else fold.rows[0].run.run_id
+
     def action_open(self) -> None:
-        self.board.open_run(self.table.cursor)
+        fold = self.table.folds.get(self.table.cursor or "")
+        if fold is None:
+            self.board.open_run(self.table.cursor)
+        else:
+            self.action_unfold(not fold.is_open)
+
+    def action_unfold(self, opens: bool) -> None:
+        """List the cells of the sweep under the cursor, or put them back into one row."""
+        key = next((key for key, fold in self.table.folds.items() if self._is_at(key, fold)), None)
+        if key is not None:
+            (self.arrangement.opened.add if opens else self.arrangement.opened.discard)(key)
+            self.draw()
+            self.table.place(key)
+
+    def _is_at(self, key: str, fold: Fold) -> bool:
+        cursor = self.table.cursor
+        return key == cursor or (fold.is_open and any(row.run.run_id == cursor for row in fold.rows))
 
     def action_logs(self) -> None:
-        self.board.open_run(self.table.cursor, "log")
+        self.board.open_run(self.cursor_run, "log")
 
     def action_launch(self) -> None:
         self.board.action_go("launch")

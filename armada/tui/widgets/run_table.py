@@ -9,6 +9,7 @@ from armada.filters.cells import cell, is_number
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.arrangement import Heading
 from armada.tui.filtering import subject_of
+from armada.tui.folds import Fold
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.table import Cells, Column, Entry, Span, Table
 from armada.units import counted, span
@@ -93,6 +94,7 @@ class RunTable(Table):
         self.empty = NONE_LIKE_THIS
         self.snapshot: Snapshot = EMPTY
         self.now = time.time
+        self.folds: dict[str, Fold] = {}
         self._keys: tuple[Key, ...] = ()
 
     def choose(self, keys: Sequence[Key]) -> None:
@@ -103,27 +105,72 @@ class RunTable(Table):
         chosen = (COLUMNS[0], *(_column(key, place) for place, key in enumerate(keys)))
         self.set_columns(chosen if keys else COLUMNS)
 
-    def show_runs(self, snapshot: Snapshot, lines: Sequence[RunRow | Heading]) -> None:
+    def show_runs(self, snapshot: Snapshot, lines: Sequence[RunRow | Heading | Fold]) -> None:
         self.snapshot = snapshot
+        self.folds = {line.key: line for line in lines if isinstance(line, Fold)}
+        self.marked &= set(snapshot.index) | set(self.folds)
         entries: list[Entry] = []
         for line in lines:
             if isinstance(line, Heading):
                 entries.append(Entry(line.key, line, "heading"))
                 continue
-            entries.append(Entry(line.run.run_id, line))
-            if line.trouble is not None:
-                entries.append(Entry(line.run.run_id, line, "more"))
+            key = line.key if isinstance(line, Fold) else line.run.run_id
+            entries.append(Entry(key, line))
+            if line.trouble is not None and not (isinstance(line, Fold) and line.is_open):
+                entries.append(Entry(key, line, "more"))
         self.show(entries)
+
+    @property
+    def run_count(self) -> int:
+        """How many runs are listed, those of sweeps included."""
+        shown = {key for fold in self.folds.values() for key in (row.run.run_id for row in fold.rows)}
+        return len(shown | {entry.key for entry in self.entries if entry.kind == "row"} - set(self.folds))
 
     def cells(self, entry: Entry) -> Cells:
         source = entry.source
         if isinstance(source, Heading):
             title = self.symbols.text(sanitize_line(source.title, 80))
             return (((f"  {title}", "heading"), (f"  {counted(source.count, 'run')}", "dim")),)
-        assert isinstance(source, RunRow)  # noqa: S101  # show_runs adds nothing else
+        assert isinstance(source, RunRow | Fold)  # noqa: S101  # show_runs adds nothing else
         if entry.kind == "more":
             return (((self.symbols.text(source.trouble or ""), "warn"),),)
+        if isinstance(source, Fold):
+            return self._folded(source, self.now())
         return self._chosen(source, self.now()) if self._keys else self._row(source, self.now())
+
+    def _folded(self, fold: Fold, now: float) -> Cells:
+        text, (home, there) = self.symbols.text, fold.kept
+        sign = self.symbols.opened if fold.is_open else self.symbols.closed
+        state: Span = (self.symbols.states.get(fold.state, "?"), STATE_STYLES.get(fold.state, "accent"))
+        if fold.trouble is not None:
+            state = (self.symbols.attention, "warn")
+        title: tuple[Span, ...] = ((f"{sign} {text(fold.title)}", "strong"),)
+        states, style = fold.states_span
+        cost, best, blank = fold.cost(now), fold.best, ("", "plain")
+        if self._keys:
+            told = {
+                "name": title,
+                "id": title,
+                "state": ((text(states), style),),
+                "host": ((text(fold.hosts), "plain"),),
+            }
+            found = [told.pop(key.name, (blank,)) for key in self._keys]
+            return ((state,), *(([title, *found[1:]]) if title not in found else found))
+        seen = fold.seen_at
+        return (
+            (state,),
+            title,
+            ((text(fold.hosts), "plain"),),
+            ((f"{fold.gpus}×" if fold.gpus else "", "dim"),),
+            ((self.symbols.bar(fold.share, BAR), "accent"), (f" {fold.ended}/{len(fold.cells)}", "plain")),
+            ((f"{best:.4g}" if best is not None else "", "plain"),),
+            (blank,),
+            ((figure(fold.tokens_per_s) if fold.tokens_per_s else "", "plain"),),
+            (blank,),
+            ((f"{home} of {there} home" if there else "", "dim" if home == there else "plain"),),
+            ((f"${cost:,.2f}" if cost is not None and cost < 1000 else f"${cost:,.0f}" if cost else "", "plain"),),
+            ((f"{short(now - seen)} ago" if seen is not None else "", "dim"),),
+        )
 
     def _chosen(self, row: RunRow, now: float) -> Cells:
         subject = subject_of(row, self.snapshot.facts, now)

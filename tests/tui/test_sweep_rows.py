@@ -1,0 +1,112 @@
+"""The runs of a sweep share a row, which unfolds."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.store import runs
+from armada.tui import remembered
+from armada.tui.screens.runs import RunsScreen
+from armada.verdicts.states import Verdict
+from tests.tui.conftest import World, drive, lacks, shows, until
+from tests.tui.test_runs_screen import rows
+
+SIX = {
+    f"lr-{number}aaaa": state
+    for number, state in enumerate(["succeeded", "failed", "running", "running", "queued", "queued"])
+}
+
+
+@pytest.fixture
+def swept(world: World) -> World:
+    world.hosts(box={"ssh": "root@192.0.2.1", "price_per_hour": 10})
+    world.run("alone-bbbbbb", name="alone")
+    for cell, (run_id, state) in enumerate(SIX.items(), 1):
+        reason = {"reason": "oom", "message": "CUDA out of memory"} if state == "failed" else {}
+        spec = {"job": {"argv": ["true"]}, "experiment": {}, "sweep": {"id": "lr-x7", "cell": cell}}
+        world.run(run_id, name=f"lr-{cell}", state=state, spec=spec, **reason)
+        if cell < 4:
+            world.losses(run_id, [3.0, 2.0 - cell / 10])
+    return world
+
+
+def first(pilot: Pilot[None]) -> RunsScreen:
+    found = pilot.app.screen_stack[0]
+    assert isinstance(found, RunsScreen)
+    return found
+
+
+def test_a_sweep_is_one_row_with_counts_best_and_what_needs_you(swept: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        seen = await shows(pilot, "lr-x7 (6 cells)", "oom: CUDA out of memory", "7 of 7 runs")
+        line = next(line for line in seen.splitlines() if "lr-x7" in line)
+        for word in ("▸", "box", "2/6", "1.7", "▲"):
+            assert word in line, line
+        assert sorted(rows(pilot)) == ["alone-bbbbbb", "sweep:lr-x7:"]
+
+    drive(swept.board(), use, (170, 40))
+
+
+def test_enter_and_arrows_unfold_and_fold(swept: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "lr-x7 (6 cells)")
+        first(pilot).table.place("sweep:lr-x7:")
+        await pilot.press("enter")
+        await shows(pilot, "▾ lr-x7", "lr-4")
+        assert set(rows(pilot)) == {"alone-bbbbbb", "sweep:lr-x7:", *SIX}
+        await pilot.press("down", "down", "left")
+        await lacks(pilot, "lr-4")
+        assert first(pilot).table.cursor == "sweep:lr-x7:"
+        await pilot.press("right")
+        await shows(pilot, "lr-4")
+        await pilot.press("enter")
+        await lacks(pilot, "lr-4")
+
+    drive(swept.board(), use, (170, 40))
+
+
+def test_what_is_done_to_its_row_is_done_to_all_its_cells(swept: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "lr-x7 (6 cells)")
+        first(pilot).table.place("sweep:lr-x7:")
+        assert {row.run.run_id for row in first(pilot).concerned()} == set(SIX)
+        await pilot.press("space")
+        await until(pilot, lambda: first(pilot).table.marked == {"sweep:lr-x7:"})
+        assert {row.run.run_id for row in first(pilot).concerned()} == set(SIX)
+        await pilot.press("l")  # the log of the cell that stands first
+        await shows(pilot, "log")
+        assert pilot.app.screen is not first(pilot)
+
+    drive(swept.board(), use, (170, 40))
+
+
+def test_under_a_filter_each_cell_has_its_own_row(swept: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "lr-x7 (6 cells)")
+        await pilot.press("slash", *"state:queued", "enter")
+        await lacks(pilot, "lr-x7 (")
+        assert sorted(rows(pilot)) == ["lr-4aaaa", "lr-5aaaa"]
+        await pilot.press("escape")
+        await shows(pilot, "lr-x7 (6 cells)")
+
+    drive(swept.board(), use, (170, 40))
+
+
+def test_a_cell_that_changes_changes_the_row(swept: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2/6")
+        runs.record(swept.database, "lr-2aaaa", Verdict("succeeded", attempt=1, seq=2))
+        await shows(pilot, "3/6")
+
+    drive(swept.board(), use, (170, 40))
+
+
+def test_with_columns_of_ones_own_a_sweep_keeps_its_name(swept: World) -> None:
+    remembered.keep_columns(swept.home, ["state", "host", "lr"])
+
+    async def use(pilot: Pilot[None]) -> None:
+        seen = await shows(pilot, "STATE", "lr-x7 (6 cells)")
+        assert next(line for line in seen.splitlines() if "lr-x7" in line).split()[-1] == "box"
+
+    drive(swept.board(), use, (170, 40))
