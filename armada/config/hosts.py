@@ -158,6 +158,11 @@ class Host(Settings):
         # A project's armada.yaml comes with a project, and its tasks run at home: no other code than the project's own.
         if self.origin is not None and self.origin.name == PROJECT_FILE:
             folder = self.origin.parent.resolve()
+            for key in ("setup", "quota"):
+                if self.local and getattr(self, key):
+                    # Commands that only look, such as `plan`, would run them here.
+                    hint = "if you want that, put this host into your own hosts.yaml"
+                    raise problem("would run commands on this machine; a project may not", key=key, hint=hint)
             for call in self.provision:
                 if call.file is not None and not call.file.resolve().is_relative_to(folder):
                     hint = f"put it into the project, or name it in your hosts.yaml: {call.file.resolve()}"

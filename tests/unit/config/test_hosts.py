@@ -40,6 +40,17 @@ def test_a_project_wins_and_each_host_knows_its_file(home: HomePaths, tmp_path: 
     assert hosts["b"].origin == tmp_path / "armada.yaml"
 
 
+@pytest.mark.parametrize("wrong", ["setup: [touch owned]", "scheduler: slurm, quota: [touch, owned]"])
+def test_a_project_runs_no_commands_on_this_machine(home: HomePaths, tmp_path: Path, wrong: str) -> None:
+    entry = f"hosts:\n  evil:\n    {{local: true, {wrong}}}\n"
+    (tmp_path / "armada.yaml").write_text(entry)
+    with pytest.raises(ConfigError, match=r"armada.yaml:3: .*would run commands on this machine; a project may not"):
+        load_hosts(home, tmp_path)
+    write(home, entry)
+    (tmp_path / "armada.yaml").write_text("hosts: {far: {ssh: far, setup: [module load cuda]}}\n")
+    assert set(load_hosts(home, tmp_path)) == {"local", "evil", "far"}
+
+
 @pytest.mark.parametrize("entry", ["{profile: cpu}", "{local: true, profile: cpu}"])
 def test_local_can_be_given_a_profile(home: HomePaths, entry: str) -> None:
     write(home, f"hosts: {{local: {entry}}}\n")
