@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from armada_agent.foundation import files, process_identity
 from armada_agent.host import processes
-from armada_agent.outbox.checkpoint_watch import CheckpointWatch
+from armada_agent.outbox.checkpoint_watch import open_watch, settling
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import ENDED, Ending
@@ -43,18 +43,14 @@ def clear(root: str, run_id: str, submission: int) -> int:
     failure = enclosure.clear(paths)
     if failure is not None:
         journal.record("finding", message=failure)
-    watch = _open_checkpoint_watch(paths, spec, journal)
-    if watch is not None:
-        watch.finish(is_trusted=False)
-    Outbox(paths, spec.get("outbox", {}), journal, watch).look(wait_s=None)
+    with settling(paths):
+        watch = open_watch(paths, spec, journal)
+        if watch is not None:
+            watch.finish(is_trusted=False)
+        Outbox(paths, spec.get("outbox", {}), journal, watch).look(wait_s=None)
     if journal.state["state"] not in ENDED:
         journal.conclude(_recorded_ending(paths, attempt))
     return 0
-
-
-def _open_checkpoint_watch(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[CheckpointWatch]:
-    settings = (spec.get("watch") or {}).get("checkpoints")
-    return CheckpointWatch(paths, settings, journal) if settings else None
 
 
 def _resume(paths: RunPaths, submission: int, attempt: int) -> Journal:

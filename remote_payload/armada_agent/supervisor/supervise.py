@@ -306,7 +306,7 @@ class Supervisor:
     def _settle_earlier(self) -> None:
         """Take checkpoints that earlier attempts left, before the job chooses where to resume or deletes them."""
         if self._checkpoint_watch is not None:
-            self._checkpoint_watch.begin()
+            self._checkpoint_watch.begin(self._refuse_if_stopped)
             self._progress = Progress(self._paths)  # checkpoints taken just now are not this attempt's progress
 
     @property
