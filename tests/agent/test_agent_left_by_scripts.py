@@ -6,18 +6,23 @@ import fcntl
 import json
 import os
 import shutil
+import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from armada_agent.foundation import files
+from armada_agent.host import processes
 from armada_agent.outbox import orphans
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
+from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
 
 from tests.agent.conversation import Host, spec_of
-from tests.agent.test_agent_checkpoint_watch import watch
+from tests.agent.test_agent_checkpoint_watch import findings, watch
 from tests.agent.test_agent_orphans import steps, sync_look
 from tests.supervisors import kill_both
 from tests.waiting import eventually
@@ -235,3 +240,76 @@ def test_an_announced_one_of_a_script_is_remembered_under_its_digest(run: RunPat
     orphans.finish(run.root, run.run_id, 1)
     (entry,) = json.loads(Path(run.checkpoint_watch).read_text())["taken"]
     assert [entry["digest"]] == run.checkpoints()
+
+
+@pytest.mark.parametrize("end", ["its supervisor saw it", "nobody saw it"])
+def test_what_a_job_was_writing_when_it_died_does_not_become_whole_by_waiting(run: RunPaths, end: str) -> None:
+    save(run, 2)
+    save(run, 3, 4990.0)
+    now = 100.0
+    watcher = CheckpointWatch(run, SETTINGS, Journal(run, 1), lambda: now)
+    watcher.look()
+    watcher.note_end(5000.0)
+    if end == "its supervisor saw it":
+        now += 2 * QUIET_S  # so long its processes took to end
+        watcher.look()
+    watcher.finish(is_trusted=False)
+    assert [Path(each).name for each in run.announced()] == [".new-2-1-1"]
+
+
+def test_a_stop_after_a_restart_of_the_host_takes_no_half_checkpoint(this_host: Host) -> None:
+    folder = start_orphan(this_host, "left-4")
+    half = folder / "work/out/step-5/w"
+    half.parent.mkdir()
+    half.write_text("ha")
+    for process in processes.members(RunPaths(str(this_host.root), "left-4")):
+        processes.send(process, signal.SIGKILL)
+    eventually(lambda: this_host.look("left-4")["evidence"]["processes"] == 0)
+    for file in (half, folder / "output.log", folder / "telemetry.jsonl"):
+        if file.exists():
+            os.utime(file, (time.time() - 1200,) * 2)
+    this_host.call("run.stop", run_id="left-4", grace_s=0)
+    this_host.await_end("left-4")
+    assert steps(this_host, "left-4") == [4]
+    assert any("out/step-5 was still being written to" in said for said in findings(this_host, "left-4"))
+
+
+def test_a_stop_takes_nothing_that_came_with_the_code_of_a_job_that_never_began(
+    this_host: Host, tmp_path: Path
+) -> None:
+    code = tmp_path / "code"
+    save_at = code / "out/step-1/w"
+    save_at.parent.mkdir(parents=True)
+    save_at.write_text("w")
+    os.utime(save_at, (5.0, 5.0))
+    this_host.launch("left-5", "sh", "-c", SCRIPT, "job", watch=watch(quiet_s=1.0), job={"code": str(code)})
+    eventually(lambda: "ready" in this_host.output("left-5"))
+    kill_both(this_host.look("left-5")["evidence"]["submission"]["job"])
+    (this_host.folder("left-5") / "harvest.json").unlink()  # as if it had been killed before it wrote that
+    this_host.call("run.stop", run_id="left-5", grace_s=0)
+    this_host.await_end("left-5")
+    assert 1 not in steps(this_host, "left-5")
+
+
+def test_a_last_look_waits_for_who_settles_what_was_left(run: RunPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guardian may take over while it is believed dead."""
+    save(run, 2)
+    asked: list[str] = []
+    real = files.lock
+
+    def lock_file(path: str, timeout_s: float | None = None) -> int | None:
+        asked.append(path)
+        return real(path, timeout_s)
+
+    monkeypatch.setattr(files, "lock", lock_file)
+    outbox = Outbox(run, {"keep": 9, "disk_floor_bytes": 0}, Journal(run, 1), watcher(run))
+    outbox.note_end()
+    with Path(run.checkpoint_watch_lock).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        outbox.start()
+        last = threading.Thread(target=outbox.finish, kwargs={"is_trusted": True})
+        last.start()
+        eventually(lambda: run.checkpoint_watch_lock in asked)
+        assert run.announced() == []
+    last.join()
+    assert finished(run) == [2]

@@ -6,13 +6,12 @@ checkpoint in place overwrites the linked bytes, too. The watch detects that, wi
 on copies instead of linking.
 """
 
-import contextlib
 import errno
 import glob
 import os
 import shutil
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from armada_agent.errors import is_disk_full
 from armada_agent.foundation import files
@@ -27,12 +26,12 @@ from armada_agent.outbox.inventory import (
     leads_outside,
 )
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
+from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.outbox.watch_record import read_record
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
 from armada_agent.records.journal import Journal
 
 _REMEMBERED = 50
-_LOCK_S = 1.0
 _SHOWN = 5
 _MOST_ORIGINS = 5000
 _MOST_OUTSIDE = 1000
@@ -64,6 +63,7 @@ class CheckpointWatch:
         self._clock = clock
         self._seen: Dict[str, Tuple[Inventory, float, str, float]] = {}
         self._outside: List[str] = []
+        self._ended: Optional[Tuple[float, float]] = None
         self._record = read_record(paths)
 
     @property
@@ -144,9 +144,17 @@ class CheckpointWatch:
             and survey.last_own_change() + self._quiet_s <= silent_at
         ]
 
+    def note_end(self, at: Optional[float] = None) -> None:
+        """Note the job's end. What does not change afterwards says nothing: it may be half.
+
+        Args:
+            at: When it was last seen alive, unix time; by default now.
+        """
+        self._ended = (time.time() if at is None else at, self._clock())
+
     def look(self) -> None:
         """Take checkpoints that have not changed for long enough; withdraw those that the job overwrote."""
-        now = self._clock()
+        moment, now = self._ended or (time.time(), self._clock())
         found = self._find()
         self._note_outside()
         self._withdraw_spoilt({path: survey.inventory for path, survey in found})
@@ -164,7 +172,7 @@ class CheckpointWatch:
             if now - since >= self._quiet_s:
                 self._take(path, survey, survey.inventory)
             elif now - own_since >= _PATIENCE * self._quiet_s:
-                self._take(path, survey, survey.settled(time.time() - self._quiet_s))
+                self._take(path, survey, survey.settled(moment - self._quiet_s))
         self._seen = seen
 
     def finish(self, is_trusted: bool) -> None:
@@ -172,14 +180,14 @@ class CheckpointWatch:
 
         Args:
             is_trusted: The job ended well on its own, so everything that it wrote is complete. Otherwise it may have
-                died while it wrote a checkpoint, and only checkpoints that had not changed for a while count.
+                died while it wrote a checkpoint, and only checkpoints that had not changed for a while then count.
         """
         self.look()
+        quiet_since = (self._ended[0] if self._ended else time.time()) - self._quiet_s
         for path, survey in self._find():
             signature = survey.signature
             if not self._is_new(path, signature):
                 continue
-            quiet_since = time.time() - self._quiet_s
             if is_trusted or survey.last_own_change() <= quiet_since:
                 self._take(path, survey, survey.inventory if is_trusted else survey.settled(quiet_since))
             else:
@@ -408,36 +416,6 @@ class CheckpointWatch:
             say("%s cannot be written: %s" % (os.path.basename(self._paths.checkpoint_watch), error))
 
 
-def silent_since(paths: RunPaths) -> Optional[float]:
-    """Return when the newest attempt was last seen alive, by the job's log and the supervisor's telemetry; None before the first."""
-    if not os.path.exists(paths.checkpoint_watch):
-        return None
-    return max(_changed_at(paths.output), _changed_at(paths.telemetry))
-
-
-@contextlib.contextmanager
-def settling(paths: RunPaths, tick: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Keep other processes from settling what a dead supervisor left, during a block. On a full disk there is no lock.
-
-    Args:
-        paths: The run's files.
-        tick: Called again and again while another process holds the lock.
-    """
-    lock = None
-    try:
-        lock = files.lock(paths.checkpoint_watch_lock, _LOCK_S)
-        while lock is None:
-            tick()
-            lock = files.lock(paths.checkpoint_watch_lock, _LOCK_S)
-    except OSError as error:
-        say("going on without a lock: %s" % error)
-    try:
-        yield
-    finally:
-        if lock is not None:
-            os.close(lock)
-
-
 def open_watch(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[CheckpointWatch]:
     """Open the watch over a run's checkpoints; None if its job announces them, or has none."""
     settings = (spec.get("watch") or {}).get("checkpoints")
@@ -478,13 +456,6 @@ def find_outside(paths: RunPaths) -> List[str]:
     root = os.path.realpath(paths.work)
     recorded = read_record(paths)["outside"]
     return [path for path in recorded if leads_outside(os.path.join(paths.work, path), root)]
-
-
-def _changed_at(path: str) -> float:
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return 0.0
 
 
 def _shown(names: List[str]) -> str:

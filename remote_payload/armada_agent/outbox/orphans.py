@@ -17,6 +17,7 @@ from armada_agent.host import processes
 from armada_agent.outbox import checkpoint_watch
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
+from armada_agent.outbox.settling import silent_since
 from armada_agent.outbox.watch_record import is_damaged
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.journal import Journal
@@ -103,7 +104,7 @@ def _silent_at(paths: RunPaths) -> Optional[float]:
     attempt = newest(paths.attempts())
     if attempt is None or os.path.exists(paths.attempt(attempt, "exit.json")):
         return None
-    return checkpoint_watch.silent_since(paths)
+    return silent_since(paths)
 
 
 def _open_watch(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[CheckpointWatch]:

@@ -150,6 +150,7 @@ class Supervisor:
             self._metrics_watch.start()
         self._limit.start(self._spent_s())
         ending = self._watch(child)
+        outbox.note_end()
         if self._stop_request() is None:
             self._name_left(ending)
         self._sweep(LEFTOVER_GRACE_S)
