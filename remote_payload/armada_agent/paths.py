@@ -49,6 +49,7 @@ class RunPaths:
         self.outbox_lock = self._file(".outbox.lock")
         self.given_up = self._file("given-up.json")
         self.checkpoint_watch = self._file("harvest.json")
+        self.checkpoint_watch_lock = self._file(".harvest.lock")
         self.metrics_watch = self._file("curves.json")
         self.wandb = self._file("wandb")
         self.reported = self._file("reported.jsonl")

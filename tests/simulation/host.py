@@ -280,7 +280,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (job, "start", start_job),
         (Journal, "write_json", write_at_the_worlds_time),
         (processes, "sweep", lambda find, *_: current().world.end_processes(find())),
-        (cleanup, "_ask", lambda *_: None),
+        (cleanup, "_ask", lambda *_: 0.0),
         (os, "fork", lambda: 0),
         (os, "nice", lambda _by: 0),
         (os, "umask", lambda _mask: 0),

@@ -184,6 +184,7 @@ class Supervision:
             outbox._reap(is_last=False)  # noqa: SLF001
             outbox.look()
             return
+        outbox.note_end()
         real._sweep(0.0)  # noqa: SLF001
         outbox._is_trusted = ending.exit_code == 0  # noqa: SLF001
         outbox._reap(is_last=True)  # noqa: SLF001

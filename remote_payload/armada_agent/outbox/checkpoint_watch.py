@@ -9,11 +9,11 @@ on copies instead of linking.
 import errno
 import glob
 import os
-import re
 import shutil
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from armada_agent.errors import is_disk_full
 from armada_agent.foundation import files
 from armada_agent.foundation.log import say
 from armada_agent.outbox.checkpoint_step import find_step
@@ -21,12 +21,13 @@ from armada_agent.outbox.inventory import (
     Inventory,
     Survey,
     is_below,
-    is_facts,
     is_overwritten,
     last_change,
     leads_outside,
 )
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
+from armada_agent.outbox.settling import settling, silent_since
+from armada_agent.outbox.watch_record import read_record
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
 from armada_agent.records.journal import Journal
 
@@ -35,7 +36,6 @@ _SHOWN = 5
 _MOST_ORIGINS = 5000
 _MOST_OUTSIDE = 1000
 _OUTSIDE = "outside"
-_RECORD_LIMIT = 64 * 1024 * 1024
 _PATIENCE = 10  # as many quiet times a checkpoint waits for files that its links lead to
 
 
@@ -63,43 +63,98 @@ class CheckpointWatch:
         self._clock = clock
         self._seen: Dict[str, Tuple[Inventory, float, str, float]] = {}
         self._outside: List[str] = []
-        self._record = _read_record(paths)
+        self._ended: Optional[Tuple[float, float]] = None
+        self._record = read_record(paths)
 
     @property
     def last_step(self) -> Optional[int]:
         """The highest step taken so far."""
         return max((entry["step"] for entry in self._record["taken"]), default=None)
 
-    def begin(self) -> None:
+    def begin(self, tick: Callable[[], None] = lambda: None) -> None:
         """Process existing files before a job starts, because the job may delete them.
 
         Files that came with the code are not checkpoints of this run. A checkpoint of an earlier attempt is taken if it
         had not changed for a while when that attempt was last seen alive. Otherwise that attempt may have been writing
         it: it is kept aside and not taken.
+
+        Args:
+            tick: Called again and again while another process settles what an earlier attempt left (`orphans.py`).
         """
-        silent_since = self._silent_since()
+        with settling(self._paths, tick):
+            self._record = read_record(self._paths)
+            self._begin()
+
+    def _begin(self) -> None:
+        silent_at = silent_since(self._paths)
         found = self._find()
-        if silent_since is None:
+        if silent_at is None:
             self._record["left"].update({path: survey.signature for path, survey in found})
             self._record["came"] = dict(self._record["left"])
             self._record["came"].update(dict.fromkeys(self._outside, _OUTSIDE))
             self._save()
             return
+        whole = {path for path, _ in self._settled(found, silent_at)}
         for path, survey in found:
             signature = survey.signature
             if self._taken(path, signature) or self._record["came"].get(path) == signature:
                 continue
-            if self._is_new(path, signature) and survey.last_own_change() + self._quiet_s <= silent_since:
-                self._take(path, survey, survey.settled(silent_since - self._quiet_s))
+            if path in whole:
+                self._take(path, survey, survey.settled(silent_at - self._quiet_s))
             else:
                 self._record["left"][path] = signature
                 self._keep_aside(path, survey.inventory)
         self._save()
         self._drop_superseded()
 
+    def left_behind(self, silent_at: float) -> List[str]:
+        """List the checkpoints of a job that is gone that nobody has taken, and that were whole when it fell silent.
+
+        Args:
+            silent_at: When the job was last seen alive, unix time.
+        """
+        return [path for path, _ in self._settled(self._find(), silent_at)]
+
+    def take_left_behind(self, silent_at: float) -> None:
+        """Take these checkpoints. One that cannot be read is left.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        found = self._find()
+        self._note_outside()
+        self._withdraw_spoilt({path: survey.inventory for path, survey in found})
+        for path, survey in self._settled(found, silent_at):
+            try:
+                self._take(path, survey, survey.settled(silent_at - self._quiet_s))
+            except OSError as error:
+                if is_disk_full(error):
+                    raise
+                self._journal.record("finding", message="%s cannot be taken: %s" % (path, error))
+                self._record["left"][path] = survey.signature
+                self._save()
+
+    def _settled(self, found: List[Tuple[str, Survey]], silent_at: float) -> List[Tuple[str, Survey]]:
+        """Return the new checkpoints that had not changed for a while when their job was last seen alive."""
+        return [
+            (path, survey)
+            for path, survey in found
+            if self._is_new(path, survey.signature)
+            and self._record["came"].get(path) != survey.signature
+            and survey.last_own_change() + self._quiet_s <= silent_at
+        ]
+
+    def note_end(self, at: Optional[float] = None) -> None:
+        """Note the job's end. What does not change afterwards says nothing: it may be half.
+
+        Args:
+            at: When it was last seen alive, unix time; by default now.
+        """
+        self._ended = (time.time() if at is None else at, self._clock())
+
     def look(self) -> None:
         """Take checkpoints that have not changed for long enough; withdraw those that the job overwrote."""
-        now = self._clock()
+        moment, now = self._ended or (time.time(), self._clock())
         found = self._find()
         self._note_outside()
         self._withdraw_spoilt({path: survey.inventory for path, survey in found})
@@ -117,7 +172,7 @@ class CheckpointWatch:
             if now - since >= self._quiet_s:
                 self._take(path, survey, survey.inventory)
             elif now - own_since >= _PATIENCE * self._quiet_s:
-                self._take(path, survey, survey.settled(time.time() - self._quiet_s))
+                self._take(path, survey, survey.settled(moment - self._quiet_s))
         self._seen = seen
 
     def finish(self, is_trusted: bool) -> None:
@@ -125,14 +180,14 @@ class CheckpointWatch:
 
         Args:
             is_trusted: The job ended well on its own, so everything that it wrote is complete. Otherwise it may have
-                died while it wrote a checkpoint, and only checkpoints that had not changed for a while count.
+                died while it wrote a checkpoint, and only checkpoints that had not changed for a while then count.
         """
         self.look()
+        quiet_since = (self._ended[0] if self._ended else time.time()) - self._quiet_s
         for path, survey in self._find():
             signature = survey.signature
             if not self._is_new(path, signature):
                 continue
-            quiet_since = time.time() - self._quiet_s
             if is_trusted or survey.last_own_change() <= quiet_since:
                 self._take(path, survey, survey.inventory if is_trusted else survey.settled(quiet_since))
             else:
@@ -327,12 +382,6 @@ class CheckpointWatch:
             self._journal.record("finding", message=message % entry["path"])
             self._save()
 
-    def _silent_since(self) -> Optional[float]:
-        """Return when the previous attempt was last seen alive, by the job's log and the supervisor's telemetry; None without one."""
-        if not os.path.exists(self._paths.checkpoint_watch):
-            return None
-        return max(_changed_at(self._paths.output), _changed_at(self._paths.telemetry))
-
     def _keep_aside(self, path: str, inventory: Inventory) -> None:
         """Link a checkpoint that may be incomplete to a folder that no job deletes. Links need no space while the job keeps the files."""
         aside = os.path.join(self._paths.left, "before-attempt-%d" % (newest(self._paths.attempts()) or 1), path)
@@ -367,6 +416,12 @@ class CheckpointWatch:
             say("%s cannot be written: %s" % (os.path.basename(self._paths.checkpoint_watch), error))
 
 
+def open_watch(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[CheckpointWatch]:
+    """Open the watch over a run's checkpoints; None if its job announces them, or has none."""
+    settings = (spec.get("watch") or {}).get("checkpoints")
+    return CheckpointWatch(paths, settings, journal) if settings else None
+
+
 def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
     """Find the newest whole checkpoint from which an attempt can resume.
 
@@ -375,7 +430,7 @@ def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
     Returns:
         Its path and its step, or None.
     """
-    for entry in reversed(_read_record(paths)["taken"]):
+    for entry in reversed(read_record(paths)["taken"]):
         place = os.path.join(paths.work, entry["path"])
         if os.path.exists(place) and Survey(place, paths.work).signature == entry["signature"]:
             return place, entry["step"]
@@ -391,65 +446,7 @@ def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
 
 def last_whole(paths: RunPaths) -> Optional[int]:
     """Return the highest step that was taken and hashed, even if home has had the checkpoint deleted here."""
-    return max((entry["step"] for entry in _read_record(paths)["taken"] if entry["digest"]), default=None)
-
-
-def _read_record(paths: RunPaths) -> Dict[str, Any]:
-    empty = {
-        "count": 0,
-        "copies": False,
-        "taken": [],
-        "left": {},
-        "came": {},
-        "origins": {},
-        "outside": [],
-    }  # type: Dict[str, Any]
-    try:
-        kept = files.read_json(paths.checkpoint_watch, _RECORD_LIMIT) or {}
-    except files.UnreadableError as error:
-        say(str(error))
-        return empty
-    record = {name: kept[name] if isinstance(kept.get(name), type(empty[name])) else empty[name] for name in empty}
-    record["taken"] = [dict(entry, digest=entry.get("digest")) for entry in record["taken"] if _is_taken(entry)]
-    record["origins"] = {name: known for name, known in record["origins"].items() if _is_origin(known)}
-    record["outside"] = [path for path in record["outside"] if _is_inner(path)]
-    return record
-
-
-def _is_inner(path: Any) -> bool:
-    """Return whether a value can be a path below the work folder."""
-    return isinstance(path, str) and "\0" not in path and not os.path.isabs(path) and ".." not in path.split("/")
-
-
-def _is_origin(value: Any) -> bool:
-    """Return whether a value can be in a manifest as an attempt and a unix time."""
-    if not isinstance(value, list) or len(value) != 2 or any(isinstance(each, bool) for each in value):
-        return False
-    attempt, moment = value
-    return (
-        isinstance(attempt, int)
-        and isinstance(moment, (int, float))
-        and 0 <= attempt < 1 << 31
-        and 0 <= moment < 1 << 53
-    )
-
-
-def _is_taken(entry: Any) -> bool:
-    """Return whether an entry of the record is valid: the files that it names are read, and deleted if they were overwritten."""
-    if not isinstance(entry, dict):
-        return False
-    path, folder, digest, inventory = (entry.get(name) for name in ("path", "folder", "digest", "inventory"))
-    return (
-        _is_inner(path)
-        and isinstance(folder, str)
-        and folder.startswith(ANNOUNCED)
-        and "/" not in folder
-        and (digest is None or (isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None))
-        and isinstance(entry.get("step"), int)
-        and isinstance(entry.get("signature"), str)
-        and isinstance(entry.get("is_file"), bool)
-        and (inventory is None or (isinstance(inventory, dict) and all(map(is_facts, inventory.values()))))
-    )
+    return max((entry["step"] for entry in read_record(paths)["taken"] if entry["digest"]), default=None)
 
 
 def find_outside(paths: RunPaths) -> List[str]:
@@ -457,15 +454,8 @@ def find_outside(paths: RunPaths) -> List[str]:
     if not os.path.exists(paths.checkpoint_watch):
         return []
     root = os.path.realpath(paths.work)
-    recorded = _read_record(paths)["outside"]
+    recorded = read_record(paths)["outside"]
     return [path for path in recorded if leads_outside(os.path.join(paths.work, path), root)]
-
-
-def _changed_at(path: str) -> float:
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return 0.0
 
 
 def _shown(names: List[str]) -> str:

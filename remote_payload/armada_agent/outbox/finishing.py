@@ -21,6 +21,7 @@ from armada_agent.foundation.log import say
 from armada_agent.outbox import thinning
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT, measure
+from armada_agent.outbox.settling import settling
 from armada_agent.paths import ANNOUNCED, RunPaths
 from armada_agent.records.journal import Journal
 
@@ -63,6 +64,11 @@ class Outbox:
     def start(self) -> None:
         self._thread.start()
 
+    def note_end(self) -> None:
+        """Note that the job has ended just now, however long it takes until its last checkpoints are taken."""
+        if self._checkpoint_watch is not None:
+            self._checkpoint_watch.note_end()
+
     def finish(self, is_trusted: bool = False) -> None:
         """Hash the checkpoints that are still announced, then end the thread.
 
@@ -97,7 +103,8 @@ class Outbox:
             return
         try:
             if is_last:
-                self._checkpoint_watch.finish(self._is_trusted)
+                with settling(self._paths):
+                    self._checkpoint_watch.finish(self._is_trusted)
             else:
                 self._checkpoint_watch.look()
         except OSError as error:

@@ -1,30 +1,44 @@
-"""Start the process that finishes a run's announced checkpoints after its supervisor died (`outbox/orphans.py`)."""
+"""Start the process that finishes a run's checkpoints after its supervisor died (`outbox/orphans.py`)."""
 
 import os
-from typing import List
+from typing import List, NamedTuple
 
 from armada_agent.foundation import files
 from armada_agent.foundation.session import Call
 from armada_agent.host import detached
+from armada_agent.outbox import orphans
 from armada_agent.paths import RunPaths
 from armada_agent.runs.observation import Evidence
 
 
-def attend(call: Call, paths: RunPaths) -> int:
-    """Start the process that finishes a run's announced checkpoints if its supervisor no longer can.
+class Unfinished(NamedTuple):
+    """What a dead supervisor left: checkpoints to be hashed, and those of them that are not announced yet."""
+
+    finishing: int
+    unannounced: int
+
+
+def attend(call: Call, paths: RunPaths) -> Unfinished:
+    """Start the process that finishes a run's checkpoints if its supervisor no longer can.
 
     Returns:
         The number of these checkpoints; 0 if a supervisor lives, or if that is unknown.
     """
-    count = len(_left(paths))
-    if not count:
-        return 0
+    found = orphans.left_behind(paths)
+    left = _left(paths)  # in this order, one that is taken meanwhile is counted twice instead of never
+    if not found and not left:
+        return Unfinished(0, 0)
     evidence = Evidence(paths)
-    if evidence.supervisor != "dead" and not evidence.is_gone:
-        return 0
-    if not files.is_locked(paths.outbox_lock):
+    is_dead = evidence.supervisor == "dead"
+    if not is_dead and not evidence.is_gone:
+        return Unfinished(0, 0)
+    # A job that is gone by a guess may live elsewhere, and its supervisor with it.
+    unannounced = len(found) if is_dead and not evidence.processes() else 0
+    if not unannounced and not left:
+        return Unfinished(0, 0)
+    if not any(map(files.is_locked, (paths.outbox_lock, paths.checkpoint_watch_lock))):
         detached.start("finish", call.session.agent_path, paths, evidence.submission_number or 0)
-    return count
+    return Unfinished(len(left) + unannounced, unannounced)
 
 
 def _left(paths: RunPaths) -> List[str]:

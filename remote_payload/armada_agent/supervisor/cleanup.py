@@ -7,8 +7,9 @@ from typing import Any, Callable, Dict, List, Optional
 
 from armada_agent.foundation import files, process_identity
 from armada_agent.host import processes
-from armada_agent.outbox.checkpoint_watch import CheckpointWatch
+from armada_agent.outbox.checkpoint_watch import open_watch
 from armada_agent.outbox.finishing import Outbox
+from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import ENDED, Ending
 from armada_agent.records.journal import Journal
@@ -32,29 +33,32 @@ def clear(root: str, run_id: str, submission: int) -> int:
     leader = (_read(paths.attempt(attempt, "run.json"))).get("process")
     journal = _resume(paths, submission, attempt)
 
+    silent_at = silent_since(paths)
+    alive_at = [silent_at or 0.0]
+
     def find() -> List[processes.Process]:
-        return processes.members(paths, leader)
+        found = processes.members(paths, leader)
+        if found:
+            alive_at.append(time.time())
+        return found
 
     def report_stuck(pids: List[int]) -> None:
         journal.record("finding", message="SIGKILL does not end these processes: %s" % ", ".join(map(str, pids[:20])))
 
-    _ask(leader, find, grace(read_stop_request(paths) or {}, spec))
+    alive_at.append(_ask(leader, find, grace(read_stop_request(paths) or {}, spec)))
     processes.sweep(find, LEFTOVER_GRACE_S, report_stuck)
     failure = enclosure.clear(paths)
     if failure is not None:
         journal.record("finding", message=failure)
-    watch = _open_checkpoint_watch(paths, spec, journal)
-    if watch is not None:
-        watch.finish(is_trusted=False)
-    Outbox(paths, spec.get("outbox", {}), journal, watch).look(wait_s=None)
+    with settling(paths):
+        watch = open_watch(paths, spec, journal)
+        if watch is not None and silent_at is not None:
+            watch.note_end(max(alive_at))
+            watch.finish(is_trusted=False)
+        Outbox(paths, spec.get("outbox", {}), journal, watch).look(wait_s=None)
     if journal.state["state"] not in ENDED:
         journal.conclude(_recorded_ending(paths, attempt))
     return 0
-
-
-def _open_checkpoint_watch(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[CheckpointWatch]:
-    settings = (spec.get("watch") or {}).get("checkpoints")
-    return CheckpointWatch(paths, settings, journal) if settings else None
 
 
 def _resume(paths: RunPaths, submission: int, attempt: int) -> Journal:
@@ -73,16 +77,23 @@ def _recorded_ending(paths: RunPaths, attempt: int) -> Ending:
     return ending
 
 
-def _ask(leader: Optional[Dict[str, Any]], find: Callable[[], List[processes.Process]], grace_s: float) -> None:
-    """Send SIGTERM to the job's first process and wait for the grace period that a living supervisor would have given it."""
+def _ask(leader: Optional[Dict[str, Any]], find: Callable[[], List[processes.Process]], grace_s: float) -> float:
+    """Send SIGTERM to the job's first process and wait for the grace period that a living supervisor would have given it.
+
+    Returns:
+        When that process was last seen alive, unix time; 0 if it was not.
+    """
+    alive_at = 0.0
     if leader is None or process_identity.judge(leader) != "alive":
-        return
+        return alive_at
     for process in find():
         if process.pid == leader["pid"]:
             processes.send(process, signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while process_identity.judge(leader) == "alive" and time.monotonic() < deadline:
+        alive_at = time.time()
         time.sleep(_TICK_S)
+    return alive_at
 
 
 def _read(path: str) -> Dict[str, Any]:

@@ -150,6 +150,7 @@ class Supervisor:
             self._metrics_watch.start()
         self._limit.start(self._spent_s())
         ending = self._watch(child)
+        outbox.note_end()
         if self._stop_request() is None:
             self._name_left(ending)
         self._sweep(LEFTOVER_GRACE_S)
@@ -306,7 +307,7 @@ class Supervisor:
     def _settle_earlier(self) -> None:
         """Take checkpoints that earlier attempts left, before the job chooses where to resume or deletes them."""
         if self._checkpoint_watch is not None:
-            self._checkpoint_watch.begin()
+            self._checkpoint_watch.begin(self._refuse_if_stopped)
             self._progress = Progress(self._paths)  # checkpoints taken just now are not this attempt's progress
 
     @property
