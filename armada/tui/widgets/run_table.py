@@ -138,7 +138,7 @@ class RunTable(Table):
         run, text = row.run, self.symbols.text
         blank: tuple[Span, ...] = (("", "plain"),)
         eta = run.eta_s if run.state == "running" and run.unreachable_since is None else None
-        cost = row.cost(now)
+        costs = row.costs(now)
         return (
             (glyph(row, self.symbols),),
             self._titled(row),
@@ -150,7 +150,7 @@ class RunTable(Table):
             ((figure(run.tokens_per_s) if run.tokens_per_s else "", "plain"),),
             ((short(eta), "plain"),) if eta is not None else blank,
             self._home(row, now),
-            ((f"${cost:,.2f}" if cost is not None and cost < 1000 else f"${cost:,.0f}" if cost else "", "plain"),),
+            ((costs.text() if costs is not None else "", "plain"),),
             self._seen(row, now),
         )
 
