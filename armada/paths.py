@@ -49,6 +49,11 @@ class HomePaths:
         return self.state / "armada.db"
 
     @property
+    def price_cache(self) -> Path:
+        """What hosts cost, as of the hosts.yaml that it names; may be deleted."""
+        return self.state / "prices.json"
+
+    @property
     def home_record(self) -> Path:
         """Which home this is (`armada.home`)."""
         return self.state / "home.json"

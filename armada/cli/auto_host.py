@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 AUTO = "auto"
 
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
-_MONEY = re.compile(r"\$?([0-9]{1,9}(?:\.[0-9]{1,2})?)")
+_THOUSANDS = re.compile(r"\.[0-9]{3}")
+"""1.234 may mean a thousand."""
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
@@ -69,10 +70,19 @@ def wish_of(options: argparse.Namespace, now: dt.datetime) -> Wish | None:
         # By timestamps: in the night of a change of the clock the difference of local times is an hour wrong.
         return Wish("by", until.timestamp() - now.timestamp(), f"{until:%H:%M}")
     if options.max_cost is not None:
-        money = _MONEY.fullmatch(options.max_cost.strip())
-        if money is None:
-            raise UsageError(f"--max-cost takes an amount such as 20 or 7.50, not {options.max_cost!r}")
-        return Wish("max-cost", float(money[1]), f"${float(money[1]):,.2f}")
+        from armada.costs.price import money, parse_money
+
+        try:
+            if _THOUSANDS.search(options.max_cost):
+                raise ValueError(options.max_cost)
+            limit, currency = parse_money(options.max_cost)
+        except ValueError:
+            raise UsageError(
+                f"--max-cost takes an amount such as 20, 7.50 or '20 EUR', not {options.max_cost!r}"
+            ) from None
+        if options.max_cost.strip()[-1:].isdigit() and "$" not in options.max_cost:
+            return Wish("max-cost", limit, f"{limit:,.2f}")  # in the currency that the hosts have
+        return Wish("max-cost", limit, money(limit, currency), currency)
     return Wish("fastest") if options.fastest else None
 
 

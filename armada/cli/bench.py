@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import copy
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli.asking import confirm
 from armada.cli.options import add_changes, add_profile
+from armada.costs.price import money
 from armada.errors import UsageError
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
+    from armada.costs.price import Price
     from armada.launch.bench.grid import Grid
     from armada.launch.plans.bench import Pace
 
@@ -154,7 +157,8 @@ def _measure(context: Context, options: argparse.Namespace) -> int:
     overrides = [*options.overrides, *([f"resources.gpus={options.gpus}"] if options.gpus else [])]
     grid = read_grid(experiment_file(options.experiment), overrides, options.grid)
     pace = Pace(options.warmup, options.steps, options.seconds, options.cell_timeout)
-    price = context.host(options.host).price_per_hour
+    tariff = context.host(options.host).tariff()
+    price = tariff.price_at(time.time()) if tariff is not None else None
     _confirm(grid, pace, price, yes=options.yes or options.dry_run)
     cells = expand(grid)
     reporter = Reporter(sys.stderr if options.json or options.csv == "-" else sys.stdout)
@@ -186,17 +190,20 @@ def _cell_s(pace: Pace) -> float:
     return pace.seconds + _OVERHEAD_S
 
 
-def _needs(cells: int, pace: Pace, price: float | None) -> str:
+def _needs(cells: int, pace: Pace, price: Price | None) -> str:
     """Say how long so many cells take at least, and what they cost."""
     from armada.units import span
 
     seconds = cells * _cell_s(pace)
     # Beyond a year days are no help.
     lasts = span(seconds) if seconds < 366 * 86_400 else f"{seconds / 3600:,.0f} hours"
-    return f"about {lasts}" + (f" and ${price * seconds / 3600:,.2f}" if price is not None else "")
+    if price is None:
+        return f"about {lasts}"
+    each = " for each GPU" if price.per == "gpu" else ""
+    return f"about {lasts} and {money(price.amount * seconds / 3600, price.currency)}{each}"
 
 
-def _confirm(grid: Grid, pace: Pace, price: float | None, *, yes: bool) -> None:
+def _confirm(grid: Grid, pace: Pace, price: Price | None, *, yes: bool) -> None:
     """Ask before many cells are measured.
 
     Raises:
@@ -213,7 +220,7 @@ def _confirm(grid: Grid, pace: Pace, price: float | None, *, yes: bool) -> None:
     confirm(f"{needs}. Measure them?", nothing="nothing was started")
 
 
-def _say_cells(reporter: Reporter, labels: list[str], pace: Pace, price: float | None) -> None:
+def _say_cells(reporter: Reporter, labels: list[str], pace: Pace, price: Price | None) -> None:
     from armada.foundation.sanitize import sanitize_line
     from armada.units import counted
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import argparse
 
     from armada.cli.context import Context
+    from armada.costs.tariff import Tariff
     from armada.launch.bench.results import Result
     from armada.paths import HomePaths
     from armada.store.runs import Run
@@ -53,7 +54,7 @@ def show_results(context: Context, run: Run, options: argparse.Namespace) -> int
     from armada.launch.bench.results import best_of, read_results
     from armada.sync.outputs.listing import FOLDER
 
-    results = read_results(context.database, run, context.home.run(run.run_id) / FOLDER, _price(context, run))
+    results = read_results(context.database, run, context.home.run(run.run_id) / FOLDER, _tariff(context, run))
     best = best_of(results)
     applied = _apply(context, run, best, options.apply) if options.apply is not None else None
     if options.json:
@@ -77,15 +78,16 @@ def show_results(context: Context, run: Run, options: argparse.Namespace) -> int
     return 0
 
 
-def _price(context: Context, run: Run) -> float | None:
-    """The host's price, else that at the launch."""
+def _tariff(context: Context, run: Run) -> Tariff | None:
+    """What the host costs, else what it cost at the launch."""
     from armada.records.launch_record import read_record
+    from armada.store.queries.tariffs import read_tariffs
 
-    host = context.hosts().get(run.host)
-    if host is not None and host.price_per_hour is not None:
-        return host.price_per_hour
+    tariff = read_tariffs(context.database, context.hosts()).get(run.host)
+    if tariff is not None:
+        return tariff
     record = read_record(context.home, run.run_id)
-    return record.price_per_hour if record is not None else None
+    return record.tariff if record is not None else None
 
 
 def _apply(context: Context, run: Run, best: Result | None, name: str) -> dict[str, object]:
@@ -165,5 +167,5 @@ def _row(result: Result) -> tuple[str, ...]:
         "-" if memory is None else amount(memory),
         "-" if mfu is None else f"{mfu:.1%}",
         "-" if scaling is None else f"{scaling:.0%}",
-        "-" if cost is None else f"${cost:.3f}",
+        "-" if cost is None else f"${cost:.3f}" if result.currency == "USD" else f"{cost:.3f} {result.currency}",
     )

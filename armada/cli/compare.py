@@ -122,7 +122,7 @@ def facts_of(found: Comparison, names: Sequence[str] | None = None) -> list[tupl
         ("steps", [_steps(summary) for summary in summaries]),
         ("tokens", [f"{summary.tokens:,}" if summary.tokens is not None else "" for summary in summaries]),
         ("time", [span(summary.seconds) if summary.seconds is not None else "" for summary in summaries]),
-        ("cost", [f"${summary.cost:,.2f}" if summary.cost is not None else "" for summary in summaries]),
+        ("cost", [summary.costs.text() if summary.costs is not None else "" for summary in summaries]),
         ("GPUs", [summary.gpus or "" for summary in summaries]),
     ]
     facts += [(setting.key, setting.texts) for setting in found.settings if setting.key != "(gpus)"]
@@ -204,6 +204,7 @@ def _run_json(summary: RunSummary) -> dict[str, object]:
         "tokens": summary.tokens,
         "seconds": summary.seconds,
         "cost": summary.cost,
+        "costs": summary.costs.as_json() if summary.costs is not None else None,
         "gpus": summary.gpus,
         "metrics": {
             name: {"goal": metric.goal, "last": _point(metric.found.last), "best": _point(metric.best)}

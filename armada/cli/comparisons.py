@@ -75,7 +75,7 @@ def _cells(found: Compared) -> dict[str, str]:
         cells["memory"] = _memory(plan)
     if estimate.speed is not None:
         cells["speed"] = speed_text(estimate)
-    cells |= {"time": time_text(estimate.seconds), "cost": cost_text(estimate, found.host.price_per_hour)}
+    cells |= {"time": time_text(estimate.seconds), "cost": cost_text(estimate)}
     cells |= {"queue": _queue(found), "disk": disk_text(estimate, plan.facts.disk.free_bytes)}
     cells["to send"] = _to_send(plan)
     return cells

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from armada.config.hosts import Host
+    from armada.costs.tariff import Tariff
     from armada.rpc.session import HostSession
     from armada.store.runs import Run
 
@@ -84,6 +85,13 @@ class Context:
         from armada.config.hosts import load_hosts
 
         return load_hosts(self.home, Path.cwd())
+
+    def tariffs(self) -> dict[str, Tariff]:
+        """What the configured hosts cost, by name; read without hosts.yaml where that has not changed."""
+        from armada.config.price_cache import read_tariffs
+        from armada.store.queries.tariffs import gpu_counts
+
+        return read_tariffs(self.home, Path.cwd(), gpu_counts(self.database))
 
     def host(self, name: str) -> Host:
         """A configured host.

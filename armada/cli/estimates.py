@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armada.launch.comparison.choice import money
+from armada.costs.price import money
 from armada.units import amount, span
 
 if TYPE_CHECKING:
@@ -21,14 +21,15 @@ def time_text(seconds: Range | None) -> str:
     return f"{span(seconds.middle)} ({span(seconds.low)} to {span(seconds.high)})"
 
 
-def cost_text(estimate: RunEstimate, price_per_hour: float | None) -> str:
+def cost_text(estimate: RunEstimate) -> str:
     """`$48.00 ($38.40 to $60.00)`, or why it is not known."""
-    if price_per_hour is None:
+    if estimate.rate is None:
         return "no price"
-    cost = estimate.cost
+    cost, (rate, currency) = estimate.cost, estimate.rate
     if cost is None:
-        return f"{money(price_per_hour)} an hour"
-    return money(cost.middle) + (f" ({money(cost.low)} to {money(cost.high)})" if cost.high > cost.low else "")
+        return f"{money(rate, currency)} an hour"
+    wide = f" ({money(cost.low, currency)} to {money(cost.high, currency)})" if cost.high > cost.low else ""
+    return money(cost.middle, currency) + wide
 
 
 def speed_text(estimate: RunEstimate) -> str:
@@ -47,18 +48,34 @@ def disk_text(estimate: RunEstimate, free_bytes: int) -> str:
 
 def say_estimate(reporter: Reporter, plan: Plan, estimate: RunEstimate) -> None:
     """Print the estimate beside a plan; nothing for a script or command that never ran."""
-    price = plan.host.price_per_hour
     if estimate.seconds is None and plan.subject is not None and plan.subject.trained is not None:
         reporter.stage("time", f"not known: {estimate.said}")
     elif estimate.seconds is not None:
-        cost = f" · {cost_text(estimate, price)}" if price is not None else ""
+        cost = f" · {cost_text(estimate)}" if estimate.rate is not None else ""
         reporter.stage("time", f"about {time_text(estimate.seconds)}{cost}; from {estimate.said}")
+    _say_budget(reporter, plan, estimate)
     if plan.gpus:
         reporter.stage("queue", estimate.wait.said)
 
 
+def _say_budget(reporter: Reporter, plan: Plan, estimate: RunEstimate) -> None:
+    """Say when the budget stops the run, and what it will not have done by then."""
+    budget, duration, checkpoint = plan.spec.budget, estimate.duration, plan.experiment.checkpoint
+    if budget is None:
+        return
+    words = f"stopped after {span(budget.seconds)}: {budget.said}"
+    if duration is not None and duration.step_s is not None and checkpoint is not None and checkpoint.every_steps:
+        start = duration.parts["start"].low if "start" in duration.parts else 0.0
+        first_s = start + checkpoint.every_steps * duration.step_s.low
+        if first_s > budget.seconds:
+            words = f"⚠ {words}; the first checkpoint takes {span(first_s)} or more"
+    if estimate.seconds is not None and estimate.seconds.low > budget.seconds:
+        words += f"; all of it takes {span(estimate.seconds.low)} or more"
+    reporter.stage("budget", words)
+
+
 def estimate_json(plan: Plan, estimate: RunEstimate) -> dict[str, object]:
-    """The estimate as every command prints it. Seconds, and money of `price_per_hour`; null is not known."""
+    """The estimate as every command prints it. Seconds, and money of `currency`, the share of the run; null is not known."""
     speed, duration, disk = estimate.speed, estimate.duration, estimate.disk
     return {
         "tokens_per_s": speed.tokens_per_s.as_json() if speed is not None else None,
@@ -69,7 +86,8 @@ def estimate_json(plan: Plan, estimate: RunEstimate) -> dict[str, object]:
         "parts_s": {name: part.as_json() for name, part in duration.parts.items()} if duration is not None else None,
         "seconds": estimate.seconds.as_json() if estimate.seconds is not None else None,
         "cost": estimate.cost.as_json() if estimate.cost is not None else None,
-        "price_per_hour": plan.host.price_per_hour,
+        "price_per_hour": estimate.rate[0] if estimate.rate is not None else None,
+        "currency": estimate.rate[1] if estimate.rate is not None else None,
         "wait_s": estimate.wait.seconds,
         "wait": estimate.wait.said,
         "disk_needed_bytes": disk.total_bytes if disk is not None else None,

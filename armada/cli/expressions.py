@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from armada.cli.context import Context
+    from armada.costs.tariff import Tariff
     from armada.filters.keys import Key
     from armada.store.queries.facts import Value
     from armada.store.runs import Run
@@ -43,8 +44,10 @@ class RunFacts:
         return Vocabulary(frozenset(self._paths), facts.metric_names(self._context.database), declared_settings)
 
     @cached_property
-    def _prices(self) -> Mapping[str, float | None]:
-        return {name: host.price_per_hour for name, host in self._context.hosts().items()}
+    def _tariffs(self) -> Mapping[str, Tariff]:
+        from armada.store.queries.tariffs import read_tariffs
+
+        return read_tariffs(self._context.database, self._context.hosts())
 
     def key(self, word: str) -> Key:
         """Find a key by its name.
@@ -67,11 +70,11 @@ class RunFacts:
         asked = list(keys)
         names = {key.name for key in asked}
         found = self._facts(runs, asked)
-        prices = self._prices if names & PRICED else {}
+        tariffs = self._tariffs if names & PRICED else {}
         troubles = self._troubles(runs) if names & {"trouble", "is"} else {}
         nothing: dict[str, Value] = {}
         return [
-            Subject(run, self._now, prices.get(run.host), troubles.get(run.run_id), found.get(run.run_id, nothing))
+            Subject(run, self._now, tariffs.get(run.host), troubles.get(run.run_id), found.get(run.run_id, nothing))
             for run in runs
         ]
 

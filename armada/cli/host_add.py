@@ -11,7 +11,7 @@ from armada.cli import trust
 from armada.cli.auto_host import AUTO
 from armada.cli.host_change import carry_out, foresee, listed, say_changes, say_consequences
 from armada.cli.host_check import report_hosts
-from armada.cli.host_options import TARGET, add_settings, checked_host, given_settings
+from armada.cli.host_options import TARGET, add_settings, checked_host, given_settings, one_price
 from armada.cli.options import add_host_name
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, Conflict, UsageError
@@ -61,6 +61,11 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     add_host_name(change)
     change.add_argument("--address", metavar="TARGET", help=TARGET)
     add_settings(change, defaults=False)
+    change.add_argument(
+        "--price-since",
+        metavar="WHEN",
+        help="With --price: valid from then on (2026-06-01, now); the former price counts before",
+    )
     change.add_argument(
         "--unset", action="append", default=[], choices=_UNSET, metavar="SETTING",
         help=f"Remove a setting, so that its default holds: {', '.join(_UNSET)}; repeatable",
@@ -139,6 +144,7 @@ def add_new(
 def _add_again(context: Context, known: Host, settings: dict[str, object], options: argparse.Namespace) -> int:
     """Change what is given of a host that is there: somebody repeats the command, or the box has come back elsewhere."""
     stream = sys.stderr if options.json else sys.stdout
+    one_price(known, settings)
     change = foresee(context, known, settings, _EXAMPLE)
     again = f"armada hosts add {known.name} {shlex.quote(options.target)} --dry-run"
     if options.dry_run:
@@ -185,6 +191,7 @@ def _set(options: argparse.Namespace) -> int:
         if _UNSET[word] in settings:
             raise UsageError(f"--{word} and --unset {word} exclude each other")
         settings[_UNSET[word]] = None
+    one_price(known, settings, options.price_since)
     if not settings:
         raise UsageError("nothing to change was given", hint=f"armada hosts set {known.name} --price 12.40")
     change = foresee(context, known, settings, f"armada hosts set {known.name}")

@@ -163,6 +163,6 @@ def _only_there(context: Context, name: str) -> str | None:
     found = [
         checkpoint
         for run in runs.every(database, host=name)
-        for checkpoint in find_only_on_host(database, run, price_per_hour=None, now=time.time()).checkpoints
+        for checkpoint in find_only_on_host(database, run, price=None, now=time.time()).checkpoints
     ]
     return f"{counted(len(found), 'checkpoint')} ({amount(sum(each.size_bytes for each in found))})" if found else None

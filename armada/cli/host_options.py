@@ -20,7 +20,7 @@ TRANSPORTS = ("fabric", "openssh")
 TARGET = "user@address:port, a name from your ssh_config, or a whole ssh command in quotes: 'ssh -p 50022 root@…'"
 
 _NAMES = "letters, digits, `-`, `_` and `.`, and a letter or digit first: armada hosts add a100-1 user@address:port"
-_EXAMPLES = {"root": "--root /scratch/me/armada", "price_per_hour": "--price 12.40"}
+_EXAMPLES = {"root": "--root /scratch/me/armada", "price_per_hour": "--price 12.40", "price": "--price '12.40 EUR'"}
 
 
 def add_settings(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
@@ -37,7 +37,9 @@ def add_settings(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
     parser.add_argument("--profile", metavar="NAME", help=f"GPU profile of the machine{default('chosen by its GPUs')}")
     parser.add_argument("--identity", type=Path, metavar="FILE", help="Private key to log in with")
     parser.add_argument("--root", metavar="PATH", help=f"armada's folder on the host{default('~/.armada')}")
-    parser.add_argument("--price", type=float, metavar="PER_HOUR", help="Price per hour, in dollars")
+    parser.add_argument(
+        "--price", metavar="PER_HOUR", help="Price per hour: 12.40 (dollars), '12.40 EUR', '2.50 EUR per gpu'"
+    )
     parser.add_argument(
         "--scheduler",
         choices=SCHEDULERS,
@@ -87,13 +89,61 @@ def given_settings(options: argparse.Namespace, target: str | None, home: HomePa
         "root": options.root,
         "scheduler": options.scheduler,
         "environments_from": source,
-        "price_per_hour": options.price,
+        **_given_price(options.price),
         "transport": options.transport,
         "reuse_only": options.reuse_only,
     }
     if options.identity is not None:
         settings["identity"] = _checked_identity(options.identity)
     return {key: value for key, value in settings.items() if value is not None}
+
+
+def _given_price(text: str | None) -> dict[str, object]:
+    """A bare number is dollars for the box, under the key that it always had."""
+    if text is None:
+        return {}
+    try:
+        return {"price_per_hour": float(text)}
+    except ValueError:
+        return {"price": text}
+
+
+def one_price(known: Host, settings: dict[str, object], since: str | None = None) -> None:
+    """Have a new price replace the former one, or follow it.
+
+    Args:
+        known: The host as configured.
+        settings: What was given; changed in place.
+        since: From when the new price is valid; the former prices stay valid before that.
+
+    Raises:
+        UsageError: There is no new price, or no such time.
+    """
+    if since is not None:
+        _follow(known, settings, since)
+    if settings.get("price_per_hour") is not None and known.price:
+        settings["price"] = None
+    elif "price" in settings and known.price_per_hour is not None:
+        settings["price_per_hour"] = None
+    elif settings.get("price_per_hour", 0) is None and known.price:
+        settings["price"] = None
+
+
+def _follow(known: Host, settings: dict[str, object], since: str) -> None:
+    from datetime import datetime
+
+    new = settings.pop("price", None) or settings.pop("price_per_hour", None)
+    if new is None:
+        raise UsageError("--price-since says from when --price is valid, and needs it", hint="--price '12.40 EUR'")
+    if since == "now":
+        since = datetime.now().astimezone().isoformat(timespec="seconds")
+    former: list[object] = [each.model_dump(exclude_none=True) for each in known.price]
+    if known.price_per_hour is not None:
+        former = [{"price": f"{known.price_per_hour:.12f}".rstrip("0").rstrip(".")}]
+    settings["price"] = [
+        *former,
+        {"price": f"{new:.12f}".rstrip("0").rstrip(".") if isinstance(new, float) else new, "since": since},
+    ]
 
 
 def given_target(target: str, identity: Path | None = None) -> dict[str, object]:

@@ -54,27 +54,40 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _ls(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
+    from armada.cli.cost_report import gather_costs
     from armada.cli.table import table
     from armada.store import hosts as records
 
     context = Context()
     found = context.hosts()
+    report = gather_costs(context, hosts=(), run_id=None, weeks=0)
+    costs = {each.host: each for each in report.hosts}
     if options.json:
         listed = []
         for host in found.values():
             record = records.find(context.database, host.name)
-            listed.append({**json.loads(host.model_dump_json()), **(dataclasses.asdict(record) if record else {})})
+            plain = json.loads(host.model_dump_json()) | (dataclasses.asdict(record) if record else {})
+            plain["prices"] = [dataclasses.asdict(price) for price in host.prices]
+            cost = costs.get(host.name)
+            plain["costs"] = cost.whole.as_json() if cost is not None else None
+            plain["idle_costs"] = cost.idle.as_json() if cost is not None and cost.idle is not None else None
+            listed.append(plain)
         print_json(listed)
         return 0
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for host in found.values():
         record = records.find(context.database, host.name)
-        price = f"${host.price_per_hour:.2f}/h" if host.price_per_hour else "—"
+        tariff = host.tariff()
+        price = tariff.price_at(time.time()) if tariff is not None else None
         where, profile = host.ssh or "this machine", host.profile or "by its GPUs"
-        rows.append(
-            (host.name, where, host.scheduler, profile, price, room(record.forecast if record else None), _seen(record))
-        )
-    print(table(("HOST", "REACHED AT", "SCHEDULER", "PROFILE", "PRICE", "DISK", "SEEN"), rows))
+        shown = price.text if price is not None and price.amount else "—"
+        disk = room(record.forecast if record else None)
+        rows.append((host.name, where, host.scheduler, profile, shown, disk, _seen(record)))
+    header: tuple[str, ...] = ("HOST", "REACHED AT", "SCHEDULER", "PROFILE", "PRICE", "DISK", "SEEN")
+    if report.total.is_known:
+        paid = [costs[row[0]].whole.text() if row[0] in costs else "" for row in rows]
+        header, rows = (*header, "COST"), [(*row, cost or "—") for row, cost in zip(rows, paid, strict=True)]
+    print(table(header, rows))
     return 0
 
 
@@ -102,9 +115,7 @@ def _remove(options: argparse.Namespace) -> int:
         raise NotFound("`local` is built in and cannot be removed")
     left = runs.every(context.database, host=host.name)
     only_there = [
-        c
-        for run in left
-        for c in find_only_on_host(context.database, run, price_per_hour=None, now=time.time()).checkpoints
+        c for run in left for c in find_only_on_host(context.database, run, price=None, now=time.time()).checkpoints
     ]
     forget_host(context.database, host.name, lambda: remove_host(context.home, host.name))
     end_connections(host.name, context.home)

@@ -33,6 +33,7 @@ COMMANDS = {
     "runs": ("ps",),
     "stop": ("stop",),
     "show": ("show",),
+    "costs": ("costs",),
     "compare": ("compare",),
     "diff": ("diff",),
     "report": ("report",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from armada.cli.estimates import estimate_json, say_estimate
@@ -87,7 +88,13 @@ def say_plan(reporter: Reporter, plan: Plan, *, everything: bool, estimate: RunE
 
 
 def _headline(plan: Plan) -> list[str]:
-    return [*_size(plan), *_data(plan), *([f"${plan.host.price_per_hour:.2f}/h"] if plan.host.price_per_hour else [])]
+    return [*_size(plan), *_data(plan), *_price(plan)]
+
+
+def _price(plan: Plan) -> list[str]:
+    tariff = plan.host.tariff()
+    price = tariff.price_at(time.time()) if tariff is not None else None
+    return [price.text] if price is not None and price.amount else []
 
 
 def _size(plan: Plan) -> list[str]:

@@ -228,8 +228,9 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
     if not options.dry_run:
         tidy(context.database, context.home, run.run_id)
     host = context.hosts().get(run.host)
-    price = host.price_per_hour if host is not None else None
-    found = find_only_on_host(context.database, run, price_per_hour=price, now=time.time())
+    tariff = host.tariff() if host is not None else None
+    price = tariff.price_at(time.time()) if tariff is not None else None
+    found = find_only_on_host(context.database, run, price=price, now=time.time())
     lost = found.sentences(run.host)
     told = {**_told(context, run), "given_up": {**found.as_json(), "sentences": lost}, "host_error": str(why)}
     if options.dry_run:

@@ -19,10 +19,12 @@ from armada.units import span
 from armada.verdicts.states import STATE_GLYPHS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from armada.cli.columns import ColumnTable
     from armada.cli.context import Context
+    from armada.costs.amounts import Amounts
+    from armada.costs.tariff import Tariff
     from armada.store.runs import Run
 
 
@@ -90,10 +92,19 @@ def _ps(options: argparse.Namespace) -> int:
     if not found and (words := context.forgotten()) is not None:
         sys.stderr.write(f"armada: {words}\n  → armada recover finds them again\n")
     disks = {record.name: record.forecast for record in hosts.every(context.database) if record.forecast is not None}
+    tariffs = context.tariffs()
     if options.json:
         full = {name: forecast.full_at for name, forecast in disks.items()}
         shown = found[: options.limit]
-        listed = [{**summary(run), "host_disk_full_at": None if run.ended else full.get(run.host)} for run in shown]
+        now = time.time()
+        listed = [
+            {
+                **summary(run),
+                "host_disk_full_at": None if run.ended else full.get(run.host),
+                "costs": _cost(context, run, tariffs, now).as_json(),
+            }
+            for run in shown
+        ]
         print("[" + ",\n ".join(map(json.dumps, listed)) + "]")  # a run a line; `indent` is slow
         return 0
     now = time.time()
@@ -109,7 +120,8 @@ def _ps(options: argparse.Namespace) -> int:
     if columns is not None:
         print(columns.draw(shown))
     else:
-        _print_table(shown_groups, found, now, why=options.why)
+        costs = {run.run_id: _cost(context, run, tariffs, now) for run in shown} if tariffs else {}
+        _print_table(shown_groups, found, now, costs, why=options.why)
     _say_launchers(context, shown)
     busy = {run.host for run in found if not run.ended}
     say_full_soon({name: forecast for name, forecast in disks.items() if name in busy}, now)
@@ -141,9 +153,23 @@ def _observe(context: Context, wanted: RunFilter) -> None:
         sys.stderr.write(f"armada: {name}: {sanitize_line(why)}\n")
 
 
-def _print_table(groups: Sequence[Sequence[Run]], found: Sequence[Run], now: float, *, why: bool) -> None:
+def _cost(context: Context, run: Run, tariffs: Mapping[str, Tariff], now: float) -> Amounts:
+    """What a run cost; nothing known without a price, or before it began."""
+    from armada.costs.amounts import Amounts
+    from armada.store.queries.uses import read_use
+
+    tariff = tariffs.get(run.host)
+    if tariff is None or run.started_at is None:
+        return Amounts()
+    return read_use(context.database, run, now).cost(tariff)
+
+
+def _print_table(
+    groups: Sequence[Sequence[Run]], found: Sequence[Run], now: float, costs: Mapping[str, Amounts], *, why: bool
+) -> None:
     """Print a row for each run that stands alone, and one for each sweep."""
     from armada.cli.table import table
+    from armada.costs.amounts import total
 
     if why:
         print(table(("RUN", "HOST", "STATE", "SEEN", "BECAUSE"), [_evidence(run, now) for (run,) in groups]))
@@ -151,6 +177,9 @@ def _print_table(groups: Sequence[Sequence[Run]], found: Sequence[Run], now: flo
     labels = [group[0].labels_text if len(group) == 1 else "" for group in groups]
     header: tuple[str, ...] = ("RUN", "HOST", "STATE", "STEP", "LOSS", "TOK/S", "HOME", "SEEN")
     rows = [_row(group[0], now) if len(group) == 1 else _sweep_row(group, found, now) for group in groups]
+    if any(each.is_known for each in costs.values()):
+        paid = [total(costs[run.run_id] for run in group if run.run_id in costs).text() or "—" for group in groups]
+        header, rows = (*header, "COST"), [(*row, cost) for row, cost in zip(rows, paid, strict=True)]
     if any(labels):
         header, rows = (*header, "LABELS"), [(*row, label) for row, label in zip(rows, labels, strict=True)]
     print(table(header, rows))

@@ -52,7 +52,7 @@ _CELL: Fields = {
 }  # fmt: skip
 _SWEEP: Fields = {
     **_FORMAT, "sweep": STR, "title": STR, "experiment": STR_, "state": STR, "why": STR_, "created_at": NUM, "metric": STR_,
-    "goal": STR, "cells": [_CELL],
+    "goal": STR, "cells": [_CELL], "costs": OBJ_,
 }  # fmt: skip
 
 _CHECKPOINT: Fields = {
@@ -68,7 +68,8 @@ _PLAN: Fields = {
 _RANGE_ = OBJ_  # low, middle and high
 _ESTIMATE: Fields = {
     "tokens_per_s": _RANGE_, "origin": STR_, "said": STR, "steps": _RANGE_, "step_s": _RANGE_, "parts_s": OBJ_, "seconds": _RANGE_,
-    "cost": _RANGE_, "price_per_hour": NUM_, "wait_s": NUM_, "wait": STR, "disk_needed_bytes": INT_, "disk_free_bytes": INT,
+    "cost": _RANGE_, "price_per_hour": NUM_, "currency": STR_,
+    "wait_s": NUM_, "wait": STR, "disk_needed_bytes": INT_, "disk_free_bytes": INT,
 }  # fmt: skip
 _COMPARED: Fields = {
     "name": STR, "outcome": STR, "error": OBJ_, "exit_code": INT, "profile?": STR_, "gpus?": INT, "gpu?": STR_, "command?": [STR],
@@ -120,8 +121,14 @@ _BENCH_CELL: Fields = {
     "step_time_s": NUM_, "step_time_median_s": NUM_, "step_time_p05_s": NUM_, "step_time_p95_s": NUM_, "spread": NUM_,
     "tokens_per_s": NUM_, "samples_per_s": NUM_, "data_wait_s": NUM_, "peak_memory_bytes": NUM_, "mfu": NUM_, "gpus": NUM_,
     "processes": NUM_, "micro_batch_size": NUM_, "accumulation": NUM_, "global_batch_size": NUM_, "scaling": NUM_,
-    "cost_per_million_tokens": NUM_,
+    "cost_per_million_tokens": NUM_, "currency": STR,
 }  # fmt: skip
+_HOST_COST: Fields = {
+    "host": STR, "since": NUM_, "until": NUM, "costs": OBJ_, "runs": OBJ_, "unused": OBJ_, "idle": OBJ_, "idle_s": NUM,
+    "unknown_s": NUM, "gpu_hours": NUM, "run_hours": NUM,
+}  # fmt: skip
+"""Money is an object of amounts by currency; null is not known."""
+
 _LAUNCHED: Fields = dict.fromkeys(("launch", "prepare", "merge", "resume"), RUN)
 SHAPES: Fields = {
     **_LAUNCHED,
@@ -140,13 +147,23 @@ SHAPES: Fields = {
         "link?": OBJ_,
     },
     "bench --dry-run": {**_FORMAT, **_PLAN},
-    "ps": [{**RUN, "host_disk_full_at": NUM_}],
-    "show": {**RUN, "spec": OBJ, "checkpoints": [_CHECKPOINT], "quota": OBJ_, "results": OBJ},
+    "ps": [{**RUN, "host_disk_full_at": NUM_, "costs": OBJ_}],
+    "show": {
+        **RUN, "spec": OBJ, "checkpoints": [_CHECKPOINT], "quota": OBJ_, "results": OBJ, "costs": OBJ_, "per_hour": OBJ_,
+        "forecast": OBJ_,
+    },
+    "costs": {
+        **_FORMAT, "hosts": [_HOST_COST], "weeks": [_HOST_COST], "runs": [{
+            "run_id": STR, "host": STR, "state": STR, "sweep": STR_, "seconds": NUM, "gpu_hours": NUM, "costs": OBJ_,
+            "unknown_s": NUM, "per_hour": OBJ_, "forecast": OBJ_, "assumed": BOOL,
+        }],
+        "sweeps": [{"sweep": STR, "runs": INT, "gpu_hours": NUM, "costs": OBJ_}], "total": OBJ_, "week": OBJ_, "notes": [STR],
+    },
     "compare": {
         **_FORMAT, "metrics": [STR], "settings": [{"key": STR, "values": ["any"]}],
         "runs": [{
             "run_id": STR, "name": STR, "host": STR, "task": STR, "state": STR, "step": INT_, "total_steps": INT_, "tokens": INT_,
-            "seconds": NUM_, "cost": NUM_, "gpus": STR_, "metrics": OBJ,
+            "seconds": NUM_, "cost": NUM_, "costs": OBJ_, "gpus": STR_, "metrics": OBJ,
         }],
     },
     "diff": {
@@ -213,7 +230,10 @@ SHAPES: Fields = {
         "outcome": STR, "known_as": STR_, "error": STR_,
     }],
     "hosts check": _CHECKED,
-    "hosts ls": [{**_FORMAT, "name": STR, "ssh": STR_, "local": BOOL, "profile": STR_, "scheduler": STR, "price_per_hour": NUM_}],
+    "hosts ls": [{**_FORMAT, "name": STR, "ssh": STR_, "local": BOOL, "profile": STR_, "scheduler": STR, "price_per_hour": NUM_,
+        "prices": [OBJ],
+        "costs": OBJ_, "idle_costs": OBJ_,
+    }],
     "hosts rm": {**_FORMAT, "name": STR, "removed": BOOL, "runs": [STR], "only_there": INT},
     "hosts provision": {
         **_FORMAT, "host": STR_, "profile?": STR, "environment?": STR, "outcome?": STR, "seconds?": NUM, "tasks": [_TASK],

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from armada.cli.context import Context
+    from armada.costs.tariff import Tariff
     from armada.protocol.runs import Quota
     from armada.store.checkpoints import Checkpoint
     from armada.store.runs import Run
@@ -58,9 +59,11 @@ def _show(options: argparse.Namespace) -> int:
         told = quota.model_dump(exclude_unset=True) if quota is not None else None
         listed = [{**dataclasses.asdict(c), "home_path": str(c.home_path) if c.home_path else None} for c in kept]
         results = metrics.results(context.database, run.run_id)
-        print_json({**summary(run), "spec": spec, "checkpoints": listed, "quota": told, "results": results})
+        value = {**summary(run), "spec": spec, "checkpoints": listed, "quota": told, "results": results}
+        print_json({**value, **_costs(context, run)})
         return 0
     _say_state(context, run)
+    _say_cost(context, run)
     _say_records(context, run)
     _say_log(context, run)
     for checkpoint in kept:
@@ -84,6 +87,50 @@ def _show(options: argparse.Namespace) -> int:
     argv = mapping(spec.get("job")).get("argv")  # a model would cost 0.15 s
     print("  command    " + sanitize_line(" ".join(map(str, argv)) if isinstance(argv, list) else "", 400))
     return 0
+
+
+def _tariff(context: Context, run: Run) -> Tariff | None:
+    """What its host costs, else what it cost at the launch."""
+    from armada.records.launch_record import read_record
+
+    if (tariff := context.tariffs().get(run.host)) is not None:
+        return tariff
+    record = read_record(context.home, run.run_id)
+    return record.tariff if record is not None else None
+
+
+def _costs(context: Context, run: Run) -> dict[str, object]:
+    from armada.costs.report import forecast
+    from armada.store.queries.uses import read_use
+
+    now, tariff = time.time(), _tariff(context, run)
+    use = read_use(context.database, run, now)
+    later = forecast(tariff, use, run.eta_s, now)
+    rate = tariff.run_rate(use.held, now) if tariff is not None else None
+    return {
+        "costs": use.cost(tariff).as_json() if use.spans else None,
+        "per_hour": {rate[1]: rate[0]} if rate is not None else None,
+        "forecast": later.as_json() if later is not None else None,
+    }
+
+
+def _say_cost(context: Context, run: Run) -> None:
+    """Print what it cost, and what it will have cost at its last step."""
+    from armada.costs.price import money
+    from armada.costs.report import forecast
+    from armada.store.queries.uses import read_use
+
+    now, tariff = time.time(), _tariff(context, run)
+    use = read_use(context.database, run, now)
+    cost = use.cost(tariff)
+    if not use.spans or not cost.is_known:
+        return
+    rate = tariff.run_rate(use.held, now) if tariff is not None and not run.ended else None
+    later = forecast(tariff, use, run.eta_s, now)
+    words = [cost.text() + (f" at {money(*rate)}/h" if rate is not None else "")]
+    words += [f"about {later.text()} at its last step"] if later is not None else []
+    words += [f"it is assumed to run, although {run.host} does not answer"] if use.is_assumed else []
+    print(f"  cost       {'; '.join(words)}")
 
 
 def _look(context: Context, run: Run) -> Run:

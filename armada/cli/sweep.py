@@ -303,11 +303,13 @@ def _confirmed(
     Raises:
         UsageError: The person says no, nobody is there to ask, or there are far too many.
     """
+    from armada.store.queries.tariffs import gpu_counts
     from armada.sweeps.cells import MOST_CELLS, expand
     from armada.sweeps.estimate import ASK_ABOVE, estimate, question
 
     if draft.count > ASK_ABOVE and not options.dry_run:
-        found = estimate(draft.count, hosts, parallel or _room(context, hosts), _time_limit_s(draft))
+        counts = gpu_counts(context.database)
+        found = estimate(draft.count, hosts, parallel or _room(context, hosts), _time_limit_s(draft), counts)
         words = question(str(draft.document.data.get("name") or "this sweep"), found)
         if draft.count > MOST_CELLS:
             raise UsageError(f"{words} A sweep has at most {MOST_CELLS:,} cells", hint=_fewer(draft))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
+    from armada.costs.amounts import Amounts
     from armada.store.runs import Run
     from armada.store.sweeps import SweepRecord
     from armada.sweeps.standing import CellStanding
@@ -40,7 +41,7 @@ def show(context: Context, options: argparse.Namespace) -> int:
     settings = settings_of(record)
     cells = cells_of(context.database, record.name, settings.metric, settings.goal)
     if options.json:
-        print_json(_summary(record, cells))
+        print_json(_summary(record, cells, sweep_cost(context, record.name)))
         return 0
     _print_head(context, record, cells)
     now = time.time()
@@ -130,7 +131,7 @@ def stop(context: Context, options: argparse.Namespace) -> int:
     found = newest_runs(runs.of_sweep(context.database, record.name))
     if options.json and not errors:
         record = sweeps.find(context.database, record.name)
-        print_json(_summary(record, cells_of(context.database, record.name)))
+        print_json(_summary(record, cells_of(context.database, record.name), sweep_cost(context, record.name)))
     elif not options.json:
         reporter.line(f"{record.name}: {count_states(found)}")
     if errors:
@@ -212,7 +213,16 @@ def _tend(context: Context, name: str) -> None:
     waiting = {run.host for run in runs.of_sweep(context.database, name) if not run.ended and not run.unreachable_since}
     for host in sorted(waiting & set(hosts)):
         with contextlib.suppress(ArmadaError), context.session(host, patience_s=0) as session:
-            Tending(session, lambda: {each: told.price_per_hour for each, told in hosts.items()}).look(context.database)
+            Tending(session, lambda: hosts).look(context.database)
+
+
+def sweep_cost(context: Context, name: str) -> Amounts | None:
+    """What a sweep has cost so far; None without prices."""
+    from armada.store.queries.tariffs import read_tariffs
+    from armada.store.queries.uses import read_uses
+
+    uses = read_uses(context.database, runs.of_sweep(context.database, name), time.time())
+    return cost_so_far(uses, read_tariffs(context.database, context.hosts()))
 
 
 def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStanding]) -> None:
@@ -220,9 +230,8 @@ def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStand
 
     found = [cell.run for cell in cells]
     parts = [counted(len(cells), "cell"), count_states(found)]
-    prices = {name: host.price_per_hour for name, host in context.hosts().items()}
-    cost = cost_so_far(runs.of_sweep(context.database, record.name), prices, time.time())
-    parts += [f"cost so far {cost:,.2f}"] if cost else []
+    cost = sweep_cost(context, record.name)
+    parts += [f"cost so far {cost.text()}"] if cost is not None and cost.is_known else []
     print(f"{record.name} · {' · '.join(parts)}")
     if record.state == "stopped" and record.why:
         print(f"stopped: {sanitize_line(record.why)}")
@@ -240,7 +249,7 @@ def _figure(cell: CellStanding) -> str:
     return "—" if cell.value is None else f"{cell.value:.6g}"
 
 
-def _summary(record: SweepRecord, cells: Sequence[CellStanding]) -> dict[str, Any]:
+def _summary(record: SweepRecord, cells: Sequence[CellStanding], costs: Amounts | None) -> dict[str, Any]:
     settings = settings_of(record)
     return {
         "sweep": record.name,
@@ -252,6 +261,7 @@ def _summary(record: SweepRecord, cells: Sequence[CellStanding]) -> dict[str, An
         "metric": settings.metric,
         "goal": settings.goal,
         "cells": list(map(_cell, cells)),
+        "costs": costs.as_json() if costs is not None else None,
     }
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from armada.compare.metrics import chosen_metrics
 from armada.compare.settings import differences
-from armada.compare.summary import Prices, summarize_run
+from armada.compare.summary import Tariffs, summarize_run
 from armada.errors import NotFound
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
 from armada.records.launch_record import read_record
 from armada.store import hosts as host_records
 from armada.store import metrics
+from armada.store.queries.tariffs import read_tariffs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,12 +72,13 @@ def gather(
     shown = check_metrics(database, chosen, names) or tuple(chosen_metrics(_known_metrics(database, chosen)))
     records = tuple(read_record(home, run.run_id) for run in chosen)
     recorded = {
-        run.run_id: record.price_per_hour if record is not None else None
+        run.run_id: record.tariff
         for run, record in zip(chosen, records, strict=True)
+        if record is not None and record.tariff is not None
     }
-    prices = Prices({name: host.price_per_hour for name, host in hosts.items()}, recorded)
+    tariffs = Tariffs(read_tariffs(database, hosts), recorded)
     summaries = tuple(
-        summarize_run(database, run, shown, prices=prices, gpu_names=_gpu_names(database, run, record), now=now)
+        summarize_run(database, run, shown, tariffs=tariffs, gpu_names=_gpu_names(database, run, record), now=now)
         for run, record in zip(chosen, records, strict=True)
     )
     settings = tuple(differences([summary.spec for summary in summaries], everything=everything))

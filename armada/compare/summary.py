@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 from armada.compare.metrics import TOKENS, goal_of
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import positive
-from armada.store import runs, transitions
+from armada.store import runs
 from armada.store.queries.metric_summaries import summarize
+from armada.store.queries.uses import read_use
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from armada.compare.metrics import Goal
+    from armada.costs.amounts import Amounts
+    from armada.costs.tariff import Tariff
     from armada.store.database import Database
     from armada.store.queries.metric_summaries import MetricSummary
     from armada.store.runs import Run
@@ -46,7 +49,7 @@ class RunSummary:
     Attributes:
         tokens: Trained on so far.
         seconds: How long it ran, without the time between its attempts.
-        cost: In the money of the host's price.
+        costs: What it cost, its share of the box; None without a price.
     """
 
     run: Run
@@ -54,8 +57,13 @@ class RunSummary:
     metrics: Mapping[str, RunMetric]
     tokens: int | None
     seconds: float | None
-    cost: float | None
+    costs: Amounts | None
     gpus: str | None
+
+    @property
+    def cost(self) -> float | None:
+        """The cost where it is in one currency."""
+        return self.costs.single[0] if self.costs is not None and self.costs.single is not None else None
 
     @property
     def short_id(self) -> str:
@@ -64,21 +72,20 @@ class RunSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
-    """Prices per hour.
+class Tariffs:
+    """What hosts cost.
 
     Attributes:
         hosts: Of the configured hosts.
         recorded: At a run's launch, by run id; they count for hosts that have no price any more.
     """
 
-    hosts: Mapping[str, float | None]
-    recorded: Mapping[str, float | None]
+    hosts: Mapping[str, Tariff]
+    recorded: Mapping[str, Tariff]
 
-    def of(self, run: Run) -> float | None:
-        """Return the price of a run's host; None if it is not known."""
-        price = self.hosts.get(run.host)
-        return price if price is not None else self.recorded.get(run.run_id)
+    def of(self, run: Run) -> Tariff | None:
+        """Return what a run's host costs; None if it is not known."""
+        return self.hosts.get(run.host) or self.recorded.get(run.run_id)
 
 
 def summarize_run(
@@ -86,7 +93,7 @@ def summarize_run(
     run: Run,
     names: Sequence[str],
     *,
-    prices: Prices,
+    tariffs: Tariffs,
     gpu_names: Sequence[str] = (),
     now: float,
 ) -> RunSummary:
@@ -96,45 +103,25 @@ def summarize_run(
         database: The store.
         run: The run.
         names: The metrics to summarize.
-        prices: Of hosts.
+        tariffs: Of hosts.
         gpu_names: The names of the GPUs of its host.
         now: Unix time.
     """
     spec = runs.spec(database, run.run_id)
     found = {name: summary for name in names if (summary := summarize(database, run.run_id, name)) is not None}
     tokens = summarize(database, run.run_id, TOKENS)
-    seconds = ran_for_s(run, transitions.of_run(database, run.run_id), now)
-    price = prices.of(run)
+    use = read_use(database, run, now)
+    tariff = tariffs.of(run)
     last = tokens.last[1] if tokens is not None else None
     return RunSummary(
         run=run,
         spec=spec,
         metrics={name: RunMetric(name, goal_of(name), summary) for name, summary in found.items()},
         tokens=int(last) if last is not None and math.isfinite(last) and last >= 0 else None,
-        seconds=seconds,
-        cost=seconds / 3600 * price if seconds is not None and price is not None else None,
+        seconds=use.lasted_s if use.spans else None,
+        costs=use.cost(tariff) if use.spans and tariff is not None else None,
         gpus=describe_gpus(spec.get("gpus"), gpu_names),
     )
-
-
-def ran_for_s(run: Run, transitions: Sequence[tuple[float, str, str | None, str | None]], now: float) -> float | None:
-    """Return how many seconds a run was running, over all of its attempts; None if it never started."""
-    if run.started_at is None:
-        return None
-    end = run.ended_at if run.ended and run.ended_at is not None else (run.observed_at or now if run.ended else now)
-    newest = max(0.0, end - run.started_at)
-    if run.attempt <= 1 and run.submission <= 1:
-        return newest
-    # Of earlier attempts home knows when it saw them begin and end.
-    total, since = 0.0, None
-    for moment, state, _, _ in transitions:
-        if moment >= run.started_at:
-            break
-        if since is not None and state != "running":
-            total, since = total + max(0.0, moment - since), None
-        elif since is None and state == "running":
-            since = moment
-    return newest + total + (max(0.0, run.started_at - since) if since is not None else 0.0)
 
 
 def describe_gpus(count: object, names: Sequence[str]) -> str | None:

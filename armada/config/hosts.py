@@ -12,14 +12,17 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, PlainSerializer, model_validator
 
 from armada.config.documents import Document, read_document, shown
+from armada.config.prices import PriceSince, check_order, listed_prices, plain_prices
 from armada.config.provision_tasks import ProvisionTask
 from armada.config.schedulers import BatchSettings, HtcondorSettings, Line, SlurmSettings
-from armada.config.settings import FilePath, FilledText, Settings, problem, shaped
+from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, problem, shaped
 from armada.config.sync import Rate, bytes_per_s
 from armada.config.validation import validate
+from armada.costs.price import MOST, Price
+from armada.costs.tariff import Tariff
 from armada.paths import HomePaths
 
 PROJECT_FILE = "armada.yaml"
@@ -61,7 +64,8 @@ class Host(Settings):
         "address": "ssh",
         "key": "identity",
         "identity_file": "identity",
-        "price": "price_per_hour",
+        "prices": "price",
+        "cost": "price",
         "path": "root",
         "condor": "htcondor",
         "online": "internet",
@@ -73,6 +77,8 @@ class Host(Settings):
     }
 
     from_elsewhere: ClassVar[frozenset[str]] = frozenset({"name"})
+
+    also_written: ClassVar[dict[str, SchemaPart]] = {"price": {"type": ["string", "number", "null"]}}
 
     name: Annotated[str, AfterValidator(_host_name), shaped(HOST_NAME)]
     ssh: Annotated[FilledText, AfterValidator(_ssh_target)] | None = None
@@ -101,8 +107,10 @@ class Host(Settings):
     """The site's own command that says how much of an allowance is left: `[saldo, -b]`."""
     identity: FilePath | None = None
     """A private key to log in with; by default ssh's own choice."""
-    price_per_hour: Annotated[float, Field(ge=0)] | None = None
-    """What an hour of the host costs, in dollars."""
+    price: Annotated[tuple[PriceSince, ...], Field(strict=False), PlainSerializer(plain_prices, return_type=Any)] = ()
+    """What an hour costs: `12.40 EUR` for the box, `2.50 EUR per gpu`, or a list of `{price: …, since: 2026-06-01}`."""
+    price_per_hour: Annotated[float, Field(ge=0, le=MOST)] | None = None
+    """The same as one number: what an hour of the whole box costs, in dollars."""
     transport: Literal["fabric", "openssh"] = "fabric"
     """`openssh`: one connection of armada's own, kept open by OpenSSH and used by everything."""
     reuse_only: bool = False
@@ -111,6 +119,21 @@ class Host(Settings):
     """Bytes a second that may come home from there, all runs and commands together."""
     origin: Path | None = Field(default=None, exclude=True, repr=False)
     """The file it stands in; None for the built-in `local`."""
+
+    @property
+    def prices(self) -> tuple[Price, ...]:
+        """Its prices, in the order in which they became valid; empty if none is known."""
+        if self.price_per_hour is not None:
+            return (Price(self.price_per_hour),)
+        return tuple(each.read for each in self.price)
+
+    def tariff(self, gpus: int | None = None) -> Tariff | None:
+        """Return what it costs; None if it has no price.
+
+        Args:
+            gpus: How many GPUs it has, if that is known.
+        """
+        return Tariff(self.prices, gpus, is_box=self.scheduler == "direct") if self.prices else None
 
     @property
     def bytes_per_s(self) -> float | None:
@@ -123,6 +146,22 @@ class Host(Settings):
         if isinstance(data, dict) and data.get("name") == LOCAL and "local" not in data and data.get("ssh") is None:
             return {**data, "local": True}
         return data
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_price_is_a_list(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "price" not in data:
+            return data
+        if data["price"] is None:
+            return {key: value for key, value in data.items() if key != "price"}
+        return {**data, "price": listed_prices(data["price"])}
+
+    @model_validator(mode="after")
+    def _one_price_at_a_time(self) -> Host:
+        if self.price and self.price_per_hour is not None:
+            raise problem("says the same as `price`: keep one of them", key="price_per_hour")
+        check_order(self.price)
+        return self
 
     @property
     def batch(self) -> BatchSettings | None:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from armada.config.documents import shown
 from armada.config.settings import FilledText, Settings, problem
+from armada.costs.price import parse_money
 
 Count = Annotated[int, Field(ge=1, lt=2**31)]
 
@@ -92,8 +93,27 @@ class StopRule(Settings):
     """A value of `metric` that is good enough."""
     hours: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Hours since the sweep began."""
-    cost: Annotated[float, Field(gt=0, le=1e9)] | None = None
-    """What all cells together may cost, in the money of the hosts' `price_per_hour`."""
+    cost: Annotated[float, Field(gt=0, le=1e9)] | FilledText | None = None
+    """What all cells together may cost: `20 EUR`, or a number in whichever currency the hosts have."""
+
+    @property
+    def most(self) -> tuple[float, str | None]:
+        """The limit of the cost and its currency; None for any."""
+        if isinstance(self.cost, str):
+            return parse_money(self.cost)
+        return (self.cost if self.cost is not None else math.inf), None
+
+    @field_validator("cost")
+    @classmethod
+    def _is_money(cls, value: float | str | None) -> float | str | None:
+        if isinstance(value, str):
+            try:
+                limit, _ = parse_money(value)
+            except ValueError as error:
+                raise problem(str(error)) from None
+            if not limit:
+                raise problem("must be more than 0")
+        return value
 
 
 class Sweep(Settings):

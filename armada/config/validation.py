@@ -83,6 +83,8 @@ def nearest(name: str, known: typing.Iterable[str]) -> str | None:
     """Return the closest known name."""
     # `packing_strategy` is meant to be about `packing`, although `learning_rate` has more letters in common with it.
     listed = list(known)
+    if misspelt := difflib.get_close_matches(name, listed, n=1, cutoff=0.9):
+        return misspelt[0]  # `price_per_hours` is about `price_per_hour`, and not about `price`
     if begun := [each for each in listed if name.startswith(f"{each}_")]:
         return max(begun, key=len)
     found = difflib.get_close_matches(name, listed, n=1, cutoff=0.6)

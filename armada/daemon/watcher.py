@@ -99,15 +99,12 @@ class Watcher:
         self._queue: ClusterQueue | None = None
         self._queue_look: threading.Thread | None = None
         self._retries = Retries(self._session)
-        self._tending = Tending(self._session, self._prices)
+        self._tending = Tending(self._session, lambda: load_hosts(self._home))
         board.add(host.name)
         self._thread = threading.Thread(target=self._work, name=f"watch {host.name}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
-
-    def _prices(self) -> dict[str, float | None]:
-        return {name: host.price_per_hour for name, host in load_hosts(self._home).items()}
 
     def wake(self) -> None:
         """Check again now, because something was launched or the machine slept."""

@@ -6,6 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from armada.costs.price import money
 from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, span
 
@@ -23,6 +24,8 @@ def is_number(key: Key) -> bool:
 
 def cell(key: Key, subject: Subject) -> str:
     """Return the value of a key for a run, in one line; empty if it is not known."""
+    if key.name == "cost":
+        return subject.costs.text() if subject.costs is not None else ""
     value = key.read(subject)
     if value in (None, (), ""):
         return ""
@@ -38,8 +41,8 @@ def cell(key: Key, subject: Subject) -> str:
         return amount(value)
     if key.kind == "moment":
         return _moment(value)
-    if key.name in ("cost", "price"):
-        return f"${value:,.2f}"
+    if key.name == "price" and subject.rate is not None:
+        return money(*subject.rate)
     if key.name == "progress":
         return f"{value:.0%}"
     return _plain(value)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from armada.verdicts.states import STATES
 
 if TYPE_CHECKING:
+    from armada.costs.amounts import Amounts
+    from armada.costs.tariff import Tariff
     from armada.filters.values import Kind
     from armada.store.runs import Run
 
@@ -26,14 +28,14 @@ class Subject:
     Attributes:
         run: As the store has it.
         now: Unix time.
-        price: Of its host, per hour; None if it has none.
+        tariff: What its host costs; None if that is not known.
         trouble: Why it needs the user; None if it does not.
         facts: Settings and metrics by `Key.name`, as far as they were asked for.
     """
 
     run: Run
     now: float
-    price: float | None = None
+    tariff: Tariff | None = None
     trouble: str | None = None
     facts: Mapping[str, Value] = field(default_factory=dict)
 
@@ -44,9 +46,23 @@ class Subject:
         return None if run.started_at is None else max(0.0, (run.ended_at or self.now) - run.started_at)
 
     @property
+    def costs(self) -> Amounts | None:
+        """What it cost, by currency; None if that is not known, or it has not begun."""
+        run = self.run
+        if self.tariff is None or run.started_at is None:
+            return None
+        return self.tariff.cost_of_run(len(run.gpus), [(run.started_at, run.ended_at or self.now)])
+
+    @property
     def cost(self) -> float | None:
-        lasted_s = self.lasted_s
-        return None if self.price is None or lasted_s is None else self.price * lasted_s / 3600
+        """The same where it is in one currency."""
+        found = self.costs
+        return found.single[0] if found is not None and found.single is not None else None
+
+    @property
+    def rate(self) -> tuple[float, str] | None:
+        """What it costs an hour, and the currency."""
+        return self.tariff.run_rate(len(self.run.gpus), self.now) if self.tariff is not None else None
 
 
 Source = Literal["run", "setting", "metric"]
@@ -133,7 +149,7 @@ _RUN: dict[str, tuple[Kind, Callable[[Subject], Value]]] = {
     "exit_code": ("number", lambda s: s.run.exit_code),
     "checkpoints": ("number", lambda s: s.run.checkpoints_home),
     "cost": ("number", lambda s: s.cost),
-    "price": ("number", lambda s: s.price),
+    "price": ("number", lambda s: s.rate[0] if s.rate is not None else None),
     "age": ("duration", lambda s: _since(s.run.created_at, s.now)),
     "lasted": ("duration", lambda s: s.lasted_s),
     "eta": ("duration", lambda s: s.run.eta_s),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,8 @@ def record_of(plan: Plan) -> LaunchRecord:
         files=tuple((file.name, file.written, file.identity or "") for file in plan.job_files.found),
         gpus=tuple(gpu.name for gpu in plan.facts.hardware.gpus),
         price_per_hour=plan.host.price_per_hour,
+        prices=_price(plan),
+        is_box=plan.host.batch is None,
     )
 
 
@@ -90,6 +93,12 @@ def _environment(environment: Environment) -> KeptEnvironment:
         environment.torch_index,
         environment.optional,
     )
+
+
+def _price(plan: Plan) -> tuple[str, ...]:
+    tariff = plan.host.tariff()
+    price = tariff.price_at(time.time()) if tariff is not None else None
+    return (price.written,) if price is not None else ()
 
 
 def _text(path: Path) -> str | None:

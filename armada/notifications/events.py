@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from armada.costs.price import money
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import recorded_facts
 from armada.store import checkpoints, operations, run_sync, runs, transitions
@@ -17,6 +18,7 @@ from armada.verdicts.guesses import WATCHED_S
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from armada.costs.tariff import Tariff
     from armada.notifications.settings import Kind
     from armada.store.database import Database
     from armada.store.run_sync import RunSync
@@ -55,7 +57,7 @@ def find_events(
     *,
     sync_failing_s: float,
     disk_full_s: float = 12 * 3600.0,
-    prices: Mapping[str, float | None] | None = None,
+    tariffs: Mapping[str, Tariff] | None = None,
 ) -> list[Event]:
     """Return all events of the last day that the store shows.
 
@@ -64,7 +66,7 @@ def find_events(
         now: Unix time.
         sync_failing_s: Report a run after nothing of it came home for this many seconds.
         disk_full_s: Report a disk that is expected to be full within this many seconds.
-        prices: Prices per hour, by host.
+        tariffs: What hosts cost, by name.
     """
     recent = runs.recent(database, now - KNOWN_S)
     found = [
@@ -72,7 +74,7 @@ def find_events(
         *_revisions(database, recent),
         *_retries(database, recent, now),
         *_stalls(database, recent, now),
-        *_spent_budgets(database, recent, prices or {}, now),
+        *_spent_budgets(database, recent, tariffs or {}, now),
         *_failing_syncs(database, recent, now, sync_failing_s),
         *_full_disks(database, recent, now, disk_full_s),
     ]
@@ -147,20 +149,20 @@ def _stalls(database: Database, recent: list[Run], now: float) -> Iterator[Event
         yield Event(key, "run_stalled", f"{sanitize_line(run.name, 80)} is stalled", body, since)
 
 
-def _spent_budgets(
-    database: Database, recent: list[Run], prices: Mapping[str, float | None], now: float
-) -> Iterator[Event]:
+def _spent_budgets(database: Database, recent: list[Run], tariffs: Mapping[str, Tariff], now: float) -> Iterator[Event]:
     for run in recent:
-        price = prices.get(run.host)
-        budget = runs.setting(database, run.run_id, "budget") if price else None
+        tariff = tariffs.get(run.host)
+        rate = tariff.run_rate(len(run.gpus), now) if tariff is not None else None
+        told = runs.setting(database, run.run_id, "budget") if rate is not None else None
+        budget = told if isinstance(told, int | float) and not isinstance(told, bool) else None
         began = transitions.first_ran_at(database, run.run_id) if budget else None
-        if not price or not budget or began is None:
+        if rate is None or not rate[0] or not budget or began is None:
             continue
-        reached_at = began + budget / price * 3600
+        reached_at = began + budget / rate[0] * 3600
         if (run.ended_at if run.ended and run.ended_at else now) < reached_at:
             continue
         body = (
-            f"{run.run_id} on {run.host}: its budget of {budget:g} is spent, at {price:g} per hour since it first ran"
+            f"{run.run_id} on {run.host}: its budget of {money(budget, rate[1])} is spent, at {money(*rate)} per hour since it first ran"
             + ("" if run.ended else f"; it continues\narmada stop {run.run_id}")
         )
         yield Event(

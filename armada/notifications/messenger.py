@@ -17,10 +17,12 @@ from armada.notifications.events import find_events
 from armada.notifications.settings import NotificationSettings, load_settings
 from armada.store import notifications as outbox
 from armada.store.database import Database
+from armada.store.queries.tariffs import read_tariffs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from armada.costs.tariff import Tariff
     from armada.paths import HomePaths
     from armada.store.notifications import Notification
 
@@ -124,10 +126,10 @@ class Messenger:
         self._complaint = None
         return settings
 
-    def _prices(self) -> dict[str, float | None]:
-        """Return each host's price per hour; empty if hosts.yaml is invalid, which the daemon reports elsewhere."""
+    def _tariffs(self, database: Database) -> dict[str, Tariff]:
+        """Return what each host costs; empty if hosts.yaml is invalid, which the daemon reports elsewhere."""
         try:
-            return {name: host.price_per_hour for name, host in load_hosts(self._home).items()}
+            return read_tariffs(database, load_hosts(self._home))
         except ConfigError:
             return {}
 
@@ -139,7 +141,7 @@ class Messenger:
             self._now(),
             sync_failing_s=settings.sync_failing_hours * 3600.0,
             disk_full_s=settings.disk_full_hours * 3600.0,
-            prices=self._prices(),
+            tariffs=self._tariffs(database),
         )
         for event in found:
             if event.kind in settings.on:

@@ -303,12 +303,23 @@ class SweepSection(Message):
     values: dict[str, object]
 
 
+class BudgetSection(Message):
+    """For how long a run may run, over all attempts: what its budget pays for.
+
+    `said`: the budget as a person knows it, such as `20 EUR`.
+    """
+
+    seconds: Annotated[float, Field(gt=0)]
+    said: Annotated[Text, MAY_MISS] = ""
+
+
 class Spec(Message):
     """A run's plan.
 
     Attributes:
         time_limit_s: How long an attempt's job may take in seconds, by its supervisor's own clock; None: no limit is
             known.
+        budget: For how long its budget pays; None: it has none that stops it.
         scheduler: None: armada's own supervisor starts the job.
         watch: None: the job announces its checkpoints itself.
         sync: The experiment's `sync`; only home reads it.
@@ -332,6 +343,7 @@ class Spec(Message):
     scheduler: Annotated[SchedulerSpec | None, MAY_MISS] = None
     stop_grace_s: Seconds
     time_limit_s: Annotated[Annotated[float, Field(gt=0)] | None, MAY_MISS] = None
+    budget: Annotated[BudgetSection | None, MAY_MISS] = None
     outbox: OutboxSpec
     watch: Annotated[WatchSpec | None, MAY_MISS] = None
     training: Annotated[TrainingSection | MergeSection | BenchSection | None, _PAYLOADS_OWN]

@@ -13,6 +13,8 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from armada.costs.price import Price, parse_price
+from armada.costs.tariff import Tariff
 from armada.foundation.atomic_write import write_atomically
 from armada.foundation.validation import mapping, whole
 
@@ -88,7 +90,9 @@ class LaunchRecord:
         hub_model: Repository and commit of the model that the host fetched.
         files: Entries of `files:` from elsewhere: name in the job's folder, source, identity.
         gpus: The names of the host's GPUs.
-        price_per_hour: Of the host at the launch.
+        price_per_hour: What an hour of the host cost at the launch, if that was one price in dollars.
+        prices: The price of the host at the launch, as text; at most one.
+        is_box: The host was one box, not a batch system.
     """
 
     armada: str
@@ -100,6 +104,19 @@ class LaunchRecord:
     files: tuple[tuple[str, str, str], ...] = ()
     gpus: tuple[str, ...] = ()
     price_per_hour: float | None = None
+    prices: tuple[str, ...] = ()
+    is_box: bool = True
+
+    @property
+    def tariff(self) -> Tariff | None:
+        """What the host cost at the launch; None if no price is known."""
+        found = []
+        for text in self.prices[-1:]:
+            with contextlib.suppress(ValueError):
+                found.append(parse_price(text))
+        if not found and self.price_per_hour is not None:
+            found.append(Price(self.price_per_hour))
+        return Tariff(tuple(found), len(self.gpus) or None, is_box=self.is_box) if found else None
 
     @property
     def code(self) -> KeptContent | None:
@@ -159,6 +176,8 @@ def read_record(home: HomePaths, run_id: str) -> LaunchRecord | None:
         files=tuple((t[0], t[1], t[2]) for item in _list(files) if len(t := _texts(item)) == 3),
         gpus=tuple(_texts(value.get("gpus"))),
         price_per_hour=float(price) if isinstance(price, int | float) and not isinstance(price, bool) else None,
+        prices=tuple(_texts(value.get("prices"))),
+        is_box=value.get("is_box") is not False,
     )
 
 

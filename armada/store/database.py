@@ -182,6 +182,12 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     # What asked for an operation: `api` or `mcp`; NULL for a command that a person typed, and for the dashboard.
     'ALTER TABLE operations ADD COLUMN "by" TEXT',
+    # Costs: since when a host is known to be there, and what became of its stop command (JSON).
+    """
+    ALTER TABLE hosts ADD COLUMN first_seen_at REAL;
+    ALTER TABLE hosts ADD COLUMN stopping TEXT;
+    UPDATE hosts SET first_seen_at = (SELECT min(started_at) FROM runs WHERE runs.host = hosts.name)
+    """,
 )
 
 

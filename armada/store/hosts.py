@@ -34,7 +34,8 @@ class HostRecord:
 
     `origin` is the file in which the host was configured at its last launch; it is how hosts of a project are found.
     `released_at` is set once all of armada's files there were deleted. Background work then leaves the host alone,
-    since any connection would install the agent again.
+    since any connection would install the agent again. `first_seen_at` is when it first answered: from then on it is
+    rented. `stopping` is what became of its stop command.
     """
 
     name: str
@@ -45,10 +46,13 @@ class HostRecord:
     origin: str | None = None
     released_at: float | None = None
     forecast: DiskForecast | None = None
+    first_seen_at: float | None = None
+    stopping: dict[str, object] | None = None
 
 
 def record_facts(database: Database, name: str, facts: Mapping[str, object], *, origin: str | None = None) -> None:
     """Record a host's facts and mark it reachable. Facts about its batch system are kept until new ones arrive."""
+    now = time.time()
     with database.transaction() as connection:
         row = connection.execute("SELECT facts FROM hosts WHERE name = ?", (name,)).fetchone()
         former = json.loads(row["facts"]) if row is not None and row["facts"] else {}
@@ -57,10 +61,12 @@ def record_facts(database: Database, name: str, facts: Mapping[str, object], *, 
         if _is_of_batch_system(kept) and not _is_of_batch_system(facts.get("queue")):
             facts = {**facts, "queue": kept}
         connection.execute(
-            """INSERT INTO hosts (name, facts, observed_at, origin) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
+            """INSERT INTO hosts (name, facts, observed_at, origin, first_seen_at) VALUES (?, ?, ?, ?, ?)
+               ON CONFLICT (name) DO UPDATE SET
                facts = excluded.facts, observed_at = excluded.observed_at, unreachable_since = NULL, unreachable_why = NULL,
-               origin = coalesce(excluded.origin, origin)""",
-            (name, json.dumps(facts), time.time(), origin),
+               origin = coalesce(excluded.origin, origin),
+               first_seen_at = coalesce(first_seen_at, excluded.first_seen_at)""",
+            (name, json.dumps(facts), now, origin, now),
         )
 
 
@@ -101,6 +107,7 @@ def find(database: Database, name: str) -> HostRecord | None:
     values = dict(row)
     values["facts"] = json.loads(values["facts"]) if values["facts"] else None
     values["forecast"] = DiskForecast(**json.loads(values["forecast"])) if values["forecast"] else None
+    values["stopping"] = json.loads(values["stopping"]) if values["stopping"] else None
     return HostRecord(**values)
 
 

@@ -29,7 +29,7 @@ _TABLES = (
 _OF_RUNS = ("transitions", "events", "series", "checkpoints", "run_sync")
 _JSON = {
     "runs": ("spec", "gpus", "tags"),
-    "hosts": ("facts", "forecast"),
+    "hosts": ("facts", "forecast", "stopping"),
     "operations": ("argv",),
     "events": ("data",),
     "sweeps": ("settings",),

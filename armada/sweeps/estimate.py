@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from armada.costs.amounts import total
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from armada.config.hosts import Host
+    from armada.costs.amounts import Amounts
 
 ASK_ABOVE = 100
 """Cells: a sweep with more is confirmed by a person, or by --yes."""
@@ -27,7 +30,7 @@ class Estimate:
         cells: How many there are.
         at_once: How many of them run at once.
         hours: From the first start to the last end.
-        cost: In the money of the hosts' `price_per_hour`; None if no host has a price.
+        cost: Of the whole boxes; None if no host has a price.
         each_h: What one cell takes.
         is_limit: `each_h` is the time limit; otherwise it is only an example.
     """
@@ -35,7 +38,7 @@ class Estimate:
     cells: int
     at_once: int
     hours: float
-    cost: float | None
+    cost: Amounts | None
     each_h: float
     is_limit: bool
 
@@ -43,11 +46,13 @@ class Estimate:
         """Say it in one sentence."""
         limit = f"With its time limit of {self.each_h:g} h a cell"
         each = limit if self.is_limit else f"If a cell takes {self.each_h:g} h"
-        cost = f" and costs {self.cost:,.2f}" if self.cost is not None else "; the hosts have no price_per_hour"
+        cost = f" and costs {self.cost.text()}" if self.cost is not None else "; the hosts have no price_per_hour"
         return f"{each} and {self.at_once:,} run at once, it takes {self.hours:,.0f} h{cost}"
 
 
-def estimate(cells: int, hosts: Sequence[Host], at_once: int, time_limit_s: float | None) -> Estimate:
+def estimate(
+    cells: int, hosts: Sequence[Host], at_once: int, time_limit_s: float | None, gpus: Mapping[str, int] | None = None
+) -> Estimate:
     """Estimate the hours and the cost of a sweep.
 
     Args:
@@ -55,11 +60,14 @@ def estimate(cells: int, hosts: Sequence[Host], at_once: int, time_limit_s: floa
         hosts: All that it may use.
         at_once: How many cells run at once on all hosts together.
         time_limit_s: Of one cell, if it has one.
+        gpus: How many GPUs each host has, as far as that is known.
     """
     each_h = (time_limit_s or _GUESS_S) / 3600
     hours = math.ceil(cells / max(1, at_once)) * each_h
-    prices = [host.price_per_hour for host in hosts if host.price_per_hour]
-    cost = hours * math.fsum(prices) if prices else None
+    now = time.time()
+    tariffs = [tariff for host in hosts if (tariff := host.tariff((gpus or {}).get(host.name))) is not None]
+    cost = total(tariff.cost_of_box([(now, now + hours * 3600)]) for tariff in tariffs) if tariffs else None
+    cost = cost if cost is not None and any(cost.by_currency.values()) else None
     return Estimate(cells, at_once, hours, cost, each_h, time_limit_s is not None)
 
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from armada.config.sweep import Sweep
-from armada.sweeps.standing import CellStanding, cost_so_far, ranked
+from armada.costs.price import money
+from armada.sweeps.standing import CellStanding, ranked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from armada.costs.amounts import Amounts
     from armada.store.sweeps import SweepRecord
 
 
@@ -24,15 +26,13 @@ def settings_of(record: SweepRecord) -> Sweep:
         return Sweep()
 
 
-def why_stop(
-    record: SweepRecord, cells: Sequence[CellStanding], prices: Mapping[str, float | None], now: float
-) -> str | None:
+def why_stop(record: SweepRecord, cells: Sequence[CellStanding], cost: Amounts | None, now: float) -> str | None:
     """Return why the cells that are left are to be stopped; None if they are not.
 
     Args:
         record: The sweep.
         cells: With the values of its metric.
-        prices: Per hour, by host.
+        cost: What all of its runs have cost; None if that is not known.
         now: Unix time.
     """
     settings = settings_of(record)
@@ -44,8 +44,9 @@ def why_stop(
             return f"{best.run.run_id} reached {settings.metric} {best.value:g}, and the target is {rule.target:g}"
     if rule.hours is not None and now - record.created_at >= rule.hours * 3600:
         return f"its {rule.hours:g} h are over"
-    if rule.cost is not None:
-        cost = cost_so_far([cell.run for cell in cells], prices, now)
-        if cost is not None and cost >= rule.cost:
-            return f"it has cost {cost:,.2f}, and may cost {rule.cost:,.2f}"
+    if rule.cost is not None and cost is not None:
+        limit, currency = rule.most
+        for each, amount in cost.by_currency.items():
+            if amount >= limit and currency in (None, each):
+                return f"it has cost {money(amount, each)}, and may cost {money(limit, each)}"
     return None

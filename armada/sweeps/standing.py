@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from armada.costs.amounts import Amounts, total
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import recorded_spec
 from armada.store import metrics, runs, sweeps
@@ -15,6 +16,8 @@ from armada.units import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from armada.costs.report import Use
+    from armada.costs.tariff import Tariff
     from armada.store.database import Database
     from armada.store.runs import Run
 
@@ -79,23 +82,17 @@ def others_waiting(database: Database, host: str, own: str) -> list[str]:
     return found
 
 
-def cost_so_far(found: Iterable[Run], prices: Mapping[str, float | None], now: float) -> float | None:
-    """What a sweep has cost: each hour of a host counts once, however many cells share it. None without prices."""
-    spans: dict[str, list[tuple[float, float]]] = {}
-    for run in found:
-        if prices.get(run.host) and run.started_at is not None:
-            spans.setdefault(run.host, []).append((run.started_at, run.ended_at or now))
-    if not any(prices.values()):
+def cost_so_far(found: Iterable[Use], tariffs: Mapping[str, Tariff]) -> Amounts | None:
+    """What a sweep has cost: each hour of a box counts once, however many cells share it. None without prices."""
+    used: dict[str, list[Use]] = {}
+    for use in found:
+        used.setdefault(use.host, []).append(use)
+    known = {host: tariffs[host] for host in used if host in tariffs}
+    if not known:
         return None
-    return math.fsum((prices[host] or 0.0) * _covered_s(each) / 3600 for host, each in spans.items())
-
-
-def _covered_s(spans: Sequence[tuple[float, float]]) -> float:
-    total, until = 0.0, -math.inf
-    for start, end in sorted(spans):
-        total += max(0.0, end - max(start, until))
-        until = max(until, end)
-    return total
+    unknown_s = math.fsum(use.lasted_s for host in used if host not in known for use in used[host])
+    parts = [tariff.cost_together([(use.held, use.spans) for use in used[host]]) for host, tariff in known.items()]
+    return total([*parts, Amounts({}, unknown_s)])
 
 
 def _best(database: Database, run_id: str, metric: str, goal: str) -> tuple[int | None, float | None]:

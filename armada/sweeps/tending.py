@@ -11,13 +11,16 @@ from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.sweeps import TendSweeps
 from armada.store import runs, sweeps
+from armada.store.queries.tariffs import read_tariffs
+from armada.store.queries.uses import read_uses
 from armada.sweeps.rules import settings_of, why_stop
-from armada.sweeps.standing import cells_of
+from armada.sweeps.standing import cells_of, cost_so_far
 from armada.sweeps.stopping import tell_cells
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from armada.config.hosts import Host
     from armada.rpc.session import HostSession
     from armada.store.database import Database
 
@@ -34,12 +37,12 @@ class Tending:
 
     Args:
         session: A session with the host.
-        prices: Gives the prices per hour of all hosts.
+        hosts: Gives all configured hosts, for what they cost.
     """
 
-    def __init__(self, session: HostSession, prices: Callable[[], Mapping[str, float | None]]) -> None:
+    def __init__(self, session: HostSession, hosts: Callable[[], Mapping[str, Host]]) -> None:
         self._session = session
-        self._prices = prices
+        self._hosts = hosts
         self._next_at = 0.0
 
     def look(self, database: Database, now: float | None = None) -> None:
@@ -77,8 +80,11 @@ class Tending:
         record = sweeps.find(database, name)
         settings = settings_of(record)
         if record.state == "started" and settings.stop != StopRule():
-            prices = self._prices() if settings.stop.cost is not None else {}
-            why = why_stop(record, cells_of(database, name, settings.metric, settings.goal), prices, now)
+            cost = None
+            if settings.stop.cost is not None:
+                tariffs = read_tariffs(database, self._hosts())
+                cost = cost_so_far(read_uses(database, runs.of_sweep(database, name), now), tariffs)
+            why = why_stop(record, cells_of(database, name, settings.metric, settings.goal), cost, now)
             if why is None:
                 return
             log.info("%s is stopped: %s", name, sanitize_line(why))

@@ -24,6 +24,15 @@ def _urgency(row: RunRow) -> tuple[Any, ...]:
     return (_STATE_ORDER.get(run.state, 9), -(run.ended_at or run.created_at))
 
 
+def _dearest(row: RunRow) -> tuple[str, float]:
+    """Each currency by itself, the dearest first; what has no cost is last."""
+    costs = row.costs(time.time())
+    if costs is None:
+        return ("~", 0.0)
+    currency, amount = max(costs.by_currency.items(), key=lambda each: each[1])
+    return (currency, -amount)
+
+
 def _progress(row: RunRow) -> float:
     run = row.run
     return run.step / run.total_steps if run.step and run.total_steps else 0.0
@@ -36,7 +45,7 @@ SORTS: dict[str, Callable[[RunRow], Any]] = {
     "progress": lambda row: -_progress(row),
     "loss": lambda row: row.run.loss if row.run.loss is not None else float("inf"),
     "tok/s": lambda row: -(row.run.tokens_per_s or 0.0),
-    "cost": lambda row: -(row.cost(time.time()) or 0.0),
+    "cost": _dearest,
     "newest": lambda row: -row.run.created_at,
 }
 HEADS = {

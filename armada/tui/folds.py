@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from armada.costs.amounts import total
 from armada.foundation.sanitize import sanitize_line
 from armada.sweeps.counts import count_states, newest_runs
 from armada.units import counted
@@ -13,6 +14,7 @@ from armada.units import counted
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from armada.costs.amounts import Amounts
     from armada.tui.snapshot import RunRow
     from armada.tui.widgets.table import Span
 
@@ -75,10 +77,10 @@ class Fold:
     def tokens_per_s(self) -> float:
         return sum(row.run.tokens_per_s or 0.0 for row in self.rows if row.run.state == "running")
 
-    def cost(self, now: float) -> float | None:
-        """What its runs have cost so far; None if none of them has a price."""
-        found = [cost for row in self.rows if (cost := row.cost(now)) is not None]
-        return sum(found) if found else None
+    def costs(self, now: float) -> Amounts | None:
+        """What its runs have cost so far; None if no price of theirs is known."""
+        found = [costs for row in self.rows if (costs := row.costs(now)) is not None]
+        return total(found) if found else None
 
     @property
     def kept(self) -> tuple[int, int]:

@@ -107,7 +107,7 @@ class HostReader:
             long = self._long.read(self._database, now)
         return HostView(
             name,
-            host.price_per_hour if host else None,
+            host.tariff(len(recorded_facts(record.facts).gpus or ()) if record else None) if host else None,
             host is not None,
             name == "local",
             record,

@@ -1,46 +1,51 @@
-"""Compute what runs cost. A host's price counts once per hour, however many runs share it."""
+"""Sum up what hosts cost. A box counts once per hour, however many runs share it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from armada.costs.amounts import Amounts, total
+from armada.costs.report import WEEK_S
+from armada.costs.tariff import within
 from armada.tui.snapshot import Money
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from armada.costs.tariff import Span, Tariff
     from armada.tui.snapshot import RunRow
 
-WEEK_S = 7 * 86_400.0
 
-
-def reckon(rows: Iterable[RunRow], prices: Mapping[str, float | None], now: float) -> Money | None:
-    """Compute the costs so far; None if no host has a price."""
-    priced = {name: price for name, price in prices.items() if price}
-    if not priced:
+def reckon(rows: Iterable[RunRow], tariffs: Mapping[str, Tariff], now: float) -> Money | None:
+    """Sum up the costs so far; None if no host has a price that is not zero."""
+    if not any(price.amount for tariff in tariffs.values() for price in tariff.prices):
         return None
-    spans: dict[str, list[tuple[float, float]]] = {name: [] for name in priced}
-    busy = set()
+    used: dict[str, list[tuple[int, list[Span]]]] = {name: [] for name in tariffs}
+    active: dict[str, list[int]] = {}
     for row in rows:
         run = row.run
-        if run.host not in priced or run.started_at is None:
+        if run.host not in tariffs or run.started_at is None:
             continue
         if not run.ended:
-            busy.add(run.host)
-        start, end = max(run.started_at, now - WEEK_S), run.ended_at or now
-        if end > start:
-            spans[run.host].append((start, end))
-    week = sum(priced[name] * _covered_s(spans[name]) / 3600 for name in priced)
-    return Money(
-        sum(price for name, price in priced.items() if name in busy),
-        sum(price for name, price in priced.items() if name not in busy),
-        week,
-    )
+            active.setdefault(run.host, []).append(len(run.gpus))
+        if spans := within([(run.started_at, run.ended_at or now)], now - WEEK_S, now):
+            used[run.host].append((len(run.gpus), spans))
+    busy: list[Amounts] = []
+    idle: list[Amounts] = []
+    week: list[Amounts] = []
+    for name, tariff in tariffs.items():
+        if tariff.is_box:
+            whole = _per_hour(tariff, now)
+            (busy if name in active else idle).append(whole)
+            week.append(tariff.cost_of_box(span for _, spans in used[name] for span in spans))
+        else:  # nobody pays for a cluster that runs nothing
+            rates = [rate for held in active.get(name, ()) if (rate := tariff.run_rate(held, now)) is not None]
+            busy += [Amounts({currency: amount}) for amount, currency in rates]
+            week.append(tariff.cost_together(used[name]))
+    return Money(total(busy), total(idle), total(week))
 
 
-def _covered_s(spans: list[tuple[float, float]]) -> float:
-    total, until = 0.0, float("-inf")
-    for start, end in sorted(spans):
-        total += max(0.0, end - max(start, until))
-        until = max(until, end)
-    return total
+def _per_hour(tariff: Tariff, now: float) -> Amounts:
+    price = tariff.price_at(now)
+    amount = tariff.box_per_hour(price) if price is not None else None
+    return Amounts() if price is None or amount is None else Amounts({price.currency: amount})

@@ -15,6 +15,7 @@ from armada.tui.snapshot import RECENT_S, Counts, Kept, RunDetail, RunRow
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from armada.costs.tariff import Tariff
     from armada.store.database import Database
     from armada.store.run_sync import RunSync
 
@@ -38,7 +39,7 @@ class RunReader:
         self._database = database
         self._known: dict[str, _Known] = {}
         self._seen = (-1, -1)
-        self._prices: Mapping[str, float | None] = {}
+        self._tariffs: Mapping[str, Tariff] = {}
         self._places: dict[str, int] = {}
         self._rows: list[RunRow] = []
         self._states: dict[str, set[str]] = {"running": set(), "waiting": set(), "troubled": set()}
@@ -59,11 +60,11 @@ class RunReader:
     def counts(self) -> Counts:
         return Counts(*(len(self._states[each]) for each in ("running", "waiting", "troubled")))
 
-    def read(self, prices: Mapping[str, float | None]) -> tuple[RunRow, ...]:
+    def read(self, tariffs: Mapping[str, Tariff]) -> tuple[RunRow, ...]:
         """Return all runs, newest first.
 
         Args:
-            prices: Prices per hour, by host.
+            tariffs: What hosts cost, by name.
         """
         now = time.time()
         seen = run_list.revision(self._database)
@@ -82,10 +83,10 @@ class RunReader:
         made = {
             run_id
             for run_id, values in rows.items()
-            if self._take(run_id, values, kept.get(run_id, NOTHING_KEPT), prices, now)
+            if self._take(run_id, values, kept.get(run_id, NOTHING_KEPT), tariffs, now)
         }
-        made |= self._make_again(prices, now)
-        self._seen, self._prices = seen, prices
+        made |= self._make_again(tariffs, now)
+        self._seen, self._tariffs = seen, tariffs
         self._arrange(made, moved=bool(gone) or len(self._known) != before)
         return self.rows
 
@@ -95,26 +96,26 @@ class RunReader:
         for ids in self._states.values():
             ids.discard(run_id)
 
-    def _take(self, run_id: str, values: Values, kept: Kept, prices: Mapping[str, float | None], now: float) -> bool:
+    def _take(self, run_id: str, values: Values, kept: Kept, tariffs: Mapping[str, Tariff], now: float) -> bool:
         """Rebuild a run's row if its input changed; return whether it did."""
         sync = self.syncs.get(run_id)
         failing = sync.reason or "no reason recorded" if sync is not None and sync.failing_since is not None else None
         known = self._known.get(run_id)
         if known is not None and (known.values, known.kept, known.failing) == (values, kept, failing):
             return False
-        self._make(run_id, values, kept, failing, prices, now)
+        self._make(run_id, values, kept, failing, tariffs, now)
         return True
 
-    def _make_again(self, prices: Mapping[str, float | None], now: float) -> set[str]:
+    def _make_again(self, tariffs: Mapping[str, Tariff], now: float) -> set[str]:
         """Rebuild rows that are outdated although the store did not change: another price, or a failure that is history now."""
         stale = {run_id for run_id, moment in self._calming.items() if moment <= now}
-        if prices != self._prices:
+        if tariffs != self._tariffs:
             stale |= {
-                run_id for run_id, known in self._known.items() if known.row.price != prices.get(known.row.run.host)
+                run_id for run_id, known in self._known.items() if known.row.tariff != tariffs.get(known.row.run.host)
             }
         for run_id in stale:
             known = self._known[run_id]
-            self._make(run_id, known.values, known.kept, known.failing, prices, now)
+            self._make(run_id, known.values, known.kept, known.failing, tariffs, now)
         return stale
 
     def _make(
@@ -123,13 +124,13 @@ class RunReader:
         values: Values,
         kept: Kept,
         failing: str | None,
-        prices: Mapping[str, float | None],
+        tariffs: Mapping[str, Tariff],
         now: float,
     ) -> None:
         run = run_list.as_run(values)
         calm_at = (run.ended_at or run.created_at) + RECENT_S
         words = trouble(run, failing, urgent=now < calm_at)
-        row = RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, words, prices.get(run.host))
+        row = RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, words, tariffs.get(run.host))
         self._known[run_id] = _Known(values, kept, failing, row)
         self._calming.pop(run_id, None)
         if run.state == "failed" and now < calm_at:

@@ -10,6 +10,8 @@ from armada.filters.keys import NO_WORDS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from armada.costs.amounts import Amounts
+    from armada.costs.tariff import Tariff
     from armada.filters.keys import Value, Vocabulary
     from armada.provision.state import EnvironmentState
     from armada.store.checkpoints import Checkpoint
@@ -47,7 +49,7 @@ class RunRow:
     host: str
     kept: Kept
     trouble: str | None
-    price: float | None
+    tariff: Tariff | None
 
     @property
     def id(self) -> str:
@@ -59,9 +61,16 @@ class RunRow:
             return 0.0
         return max(0.0, (self.run.ended_at or now) - self.run.started_at)
 
-    def cost(self, now: float) -> float | None:
-        """Return the cost of its host since it began; None if the host has no price, or the run has not begun."""
-        return None if self.price is None or self.run.started_at is None else self.price * self.lasted_s(now) / 3600
+    def costs(self, now: float) -> Amounts | None:
+        """Return what it cost since it began, its share of the box; None if no price is known, or it has not begun."""
+        if self.tariff is None or self.run.started_at is None:
+            return None
+        found = self.tariff.cost_of_run(len(self.run.gpus), [(self.run.started_at, self.run.ended_at or now)])
+        return found if found.is_known else None
+
+    def rate(self, now: float) -> tuple[float, str] | None:
+        """Return what it costs an hour, and the currency; None if that is not known."""
+        return self.tariff.run_rate(len(self.run.gpus), now) if self.tariff is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,7 @@ class HostView:
     """
 
     name: str
-    price: float | None
+    tariff: Tariff | None
     configured: bool
     local: bool
     record: HostRecord | None
@@ -94,9 +103,9 @@ class DaemonView:
 class Money:
     """The cost per hour now, per hour on idle hosts, and of the last seven days."""
 
-    per_hour: float
-    idle_per_hour: float
-    week: float
+    per_hour: Amounts
+    idle_per_hour: Amounts
+    week: Amounts
 
 
 @dataclass(frozen=True, slots=True)

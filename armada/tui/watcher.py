@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from armada.config.hosts import Host
+    from armada.costs.tariff import Tariff
     from armada.filters.keys import Fact
     from armada.paths import HomePaths
     from armada.tui.snapshot import Money
@@ -93,7 +94,7 @@ class Watcher:
         self._last = EMPTY
         self._configured = False
         self._notifications: tuple[float | None, str | None] = (None, None)
-        self._money: tuple[float, dict[str, float | None], Money | None] = (0.0, {}, None)
+        self._money: tuple[float, dict[str, Tariff], Money | None] = (0.0, {}, None)
 
     def start(self) -> None:
         # By default a key press would wait 5 ms each time while this thread holds the GIL.
@@ -186,12 +187,13 @@ class Watcher:
     def _read(self, database: Database, reader: RunReader) -> None:
         """Read what every screen draws."""
         from armada.store import operations, transfers
+        from armada.store.queries.tariffs import read_tariffs
 
         now = time.time()
-        prices = {name: host.price_per_hour for name, host in self._hosts.items()}
-        rows = reader.read(prices)
-        if reader.changed is None or self._money[1] != prices or now - self._money[0] > BESIDES_EVERY_S:
-            self._money = (now, prices, reckon(rows, prices, now))  # of all runs: 5 ms with 10,000 of them
+        tariffs = read_tariffs(database, self._hosts)
+        rows = reader.read(tariffs)
+        if reader.changed is None or self._money[1] != tariffs or now - self._money[0] > BESIDES_EVERY_S:
+            self._money = (now, tariffs, reckon(rows, tariffs, now))  # of all runs: 5 ms with 10,000 of them
         self._last = Snapshot(
             now,
             rows,

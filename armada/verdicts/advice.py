@@ -28,6 +28,7 @@ _AGAIN = {
     "signal_SIGKILL": "find out who ended it: an administrator, a limit of the site, a person on the machine; then resume it",
     "out_of_memory": "ask for more memory (`resources.memory`), then launch it again",
     "time_limit": "raise `resources.time_limit` and launch it again, or resume it",
+    "budget": "resume it, which grants the same budget once more, or launch it with a larger `budget`",
     "env_error": "find out what the host lacks, then resume it",
 }
 

@@ -58,6 +58,7 @@ class RunPaths:
         self.scheduler_log = self._file("scheduler.log")
         self.supervisor_lock = self._file(".supervisor.lock")
         self.submit_lock = self._file(".submit.lock")
+        self.spent = self._file("spent.json")
 
     def _file(self, name: str) -> str:
         return os.path.join(self.folder, name)

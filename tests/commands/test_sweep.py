@@ -196,7 +196,7 @@ def test_a_large_sweep_asks_with_hours_and_money(armada: Armada) -> None:
     assert done.returncode == 2
     assert (
         "test has 1,000,000 cells. With its time limit of 2 h a cell and 1 run at once, it takes 2,000,000 h and costs "
-        "24,000,000.00. A sweep has at most 10,000 cells"
+        "$24,000,000. A sweep has at most 10,000 cells"
     ) in done.stderr
     two = ["--grid", f"env.A={axis}", "--grid", "env.B=1,2"]
     nobody = armada.run("sweep", experiment, "--host", "box", *two)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from armada.costs.price import Price
+from armada.costs.tariff import Tariff
 from armada.errors import ConfigError
 from armada.notifications import delivery
 from armada.notifications.events import find_events
@@ -323,18 +325,21 @@ def test_a_stalled_run_is_told_once_it_has_been_so_for_a_while(database: Databas
     assert find_events(database, now + 92, sync_failing_s=1) == []
 
 
+PRICE, DEAR = (Tariff((Price(amount),)) for amount in (14.4, 900.0))
+
+
 def test_a_spent_budget_is_told_at_the_price_of_the_host(database: Database) -> None:
     now = time.time()
     spec = {"experiment": {"budget": 20.0}}
     runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="sft", experiment=None, spec=spec)
     runs.record(database, "q-aaaaaa", Verdict("running", None, None, 1, 3), observed_at=now - 3600)
     assert find_events(database, now, sync_failing_s=1) == []
-    assert find_events(database, now, sync_failing_s=1, prices={"box": 14.4, "other": 900.0}) == []
-    (event,) = find_events(database, now + 1800, sync_failing_s=1, prices={"box": 14.4})
+    assert find_events(database, now, sync_failing_s=1, tariffs={"box": PRICE, "other": DEAR}) == []
+    (event,) = find_events(database, now + 1800, sync_failing_s=1, tariffs={"box": PRICE})
     assert event.kind == "budget_reached"
     assert event.at == pytest.approx(now - 3600 + 20 / 14.4 * 3600)
     assert "armada stop q-aaaaaa" in event.body
     ended = Verdict("succeeded", None, None, 1, 4)
     runs.record(database, "q-aaaaaa", ended, observed_at=now + 60, ended_at=now + 50)
-    kinds = [event.kind for event in find_events(database, now + 1800, sync_failing_s=1, prices={"box": 14.4})]
+    kinds = [event.kind for event in find_events(database, now + 1800, sync_failing_s=1, tariffs={"box": PRICE})]
     assert kinds == ["run_finished"]

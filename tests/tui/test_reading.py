@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
+from armada.costs.price import Price
+from armada.costs.tariff import Tariff
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import MIGRATIONS, Database
 from armada.store.queries.curves import OUTLINE, read_curve
@@ -74,11 +76,14 @@ def test_runs_come_and_go_even_where_the_newest_number_went_with_one(world: Worl
     assert reader.counts == Counts(0, 1, 1)
 
 
+TARIFF = Tariff((Price(2.5, "EUR"),), 4)
+
+
 def test_a_price_that_changes_is_in_the_rows_though_no_run_changed(world: World) -> None:
     world.run("one-aaaaaa", host="box")
     reader = RunReader(world.database)
-    assert reader.read({"box": None})[0].price is None
-    assert reader.read({"box": 2.5})[0].price == 2.5
+    assert reader.read({})[0].tariff is None
+    assert reader.read({"box": TARIFF})[0].tariff == TARIFF
     assert reader.changed == frozenset({"one-aaaaaa"})
 
 

@@ -15,6 +15,7 @@ from armada.compare.report.chart import Line, draw_chart, swatch, text
 from armada.compare.report.samples import MOST_PROMPTS
 from armada.compare.report.style import SCRIPT, STYLE
 from armada.compare.reproduction import named_otherwise
+from armada.costs.amounts import total as add_costs
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.foundation.secrets import without_secret_settings
 from armada.foundation.validation import mapping
@@ -106,8 +107,8 @@ def _runs(report: Report) -> str:
         ]
         for place, (named, summary) in enumerate(zip(_named(report), report.found.runs, strict=True))
     ]
-    costs = [summary.cost for summary in report.found.runs if summary.cost is not None]
-    total = f"<p>Total cost: ${sum(costs):,.2f}</p>" if len(costs) > 1 else ""
+    costs = [summary.costs for summary in report.found.runs if summary.costs is not None]
+    total = f"<p>Total cost: {text(add_costs(costs).text(), 120)}</p>" if len(costs) > 1 else ""
     return f"<h2>Runs</h2>\n{_table(header, rows)}{total}"
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from armada.config.budget import Budget
 from armada.config.checkpoints import Checkpoint, Count, ResumeSettings
 from armada.config.documents import Document, Location, shown
 from armada.config.files import Files
@@ -132,8 +133,8 @@ class Experiment(Settings):
     """Seconds between SIGTERM and SIGKILL."""
     stall_after: StallAfter | None = None
     """How long a run may make no progress before it is called stalled: `30m`, `never`. `task: sft` has 30m."""
-    budget: Annotated[float, Field(gt=0, le=1e9)] | None = None
-    """In the money of its host's `price_per_hour`: what it may cost before somebody is told."""
+    budget: Budget | Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """`{cost: 20 EUR}` or `{hours: 5}`: then it saves and is stopped. A number alone: what it may cost before you are told."""
     retries: Annotated[int, Field(ge=0, le=100)] = 0
     """How often the daemon resumes it by itself after its host was restarted or its supervisor killed; a batch system does that anyway."""
     sync: SyncSettings = SyncSettings()

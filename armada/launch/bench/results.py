@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from armada.costs.tariff import Tariff
     from armada.store.database import Database
     from armada.store.runs import Run
 
@@ -47,7 +48,8 @@ class Result:
         message: Why it was not measured.
         figures: By the names in `FIGURES`; what is not known is missing.
         scaling: Its speed as a share of that of one GPU (or process) times their number; None without such a cell.
-        cost_per_million_tokens: In the money of the host's price; None without one.
+        currency: Of the cost.
+        cost_per_million_tokens: In the money of the host's price, its share of the box; None without a price.
     """
 
     number: int
@@ -58,6 +60,7 @@ class Result:
     figures: Mapping[str, float] = field(default_factory=dict)
     scaling: float | None = None
     cost_per_million_tokens: float | None = None
+    currency: str = "USD"
 
     def figure(self, name: str) -> float | None:
         return self.figures.get(name)
@@ -78,17 +81,18 @@ class Result:
             **{name: self.figures.get(name) for name in FIGURES},
             "scaling": self.scaling,
             "cost_per_million_tokens": self.cost_per_million_tokens,
+            "currency": self.currency,
         }
 
 
-def read_results(database: Database, run: Run, outputs: Path, price_per_hour: float | None) -> list[Result]:
+def read_results(database: Database, run: Run, outputs: Path, tariff: Tariff | None) -> list[Result]:
     """Return the result of every cell of a bench.
 
     Args:
         database: The store.
         run: The bench.
         outputs: The run's folder at home, where a copy of its metrics may be: only that one has sentences.
-        price_per_hour: Of the host.
+        tariff: What the host costs.
 
     Raises:
         UsageError: The run is no bench.
@@ -107,11 +111,15 @@ def read_results(database: Database, run: Run, outputs: Path, price_per_hour: fl
         known = {name: value for name in FIGURES if (value := finite(curves[name].get(number))) is not None}
         speed = known.get("tokens_per_s")
         cost = None
-        if price_per_hour is not None and speed is not None and speed > 0:
-            cost = price_per_hour / 3600 / speed * 1e6
+        rate = (
+            tariff.run_rate(int(known.get("gpus", 0)), run.ended_at or run.created_at) if tariff is not None else None
+        )
+        if rate is not None and speed is not None and speed > 0:
+            cost = rate[0] / 3600 / speed * 1e6
         status = STATUSES[int(code)]
         message = "" if status == "measured" else messages.get(number, "")
-        found.append(Result(number, values, label, status, message, known, cost_per_million_tokens=cost))
+        result = Result(number, values, label, status, message, known, cost_per_million_tokens=cost)
+        found.append(dataclasses.replace(result, currency=rate[1]) if rate is not None else result)
     return _scaled(found)
 
 

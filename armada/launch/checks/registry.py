@@ -25,6 +25,7 @@
 | ARM021 | memory: weights and optimizer exceed a GPU; or the estimate of the whole training does (warns)                           |
 | ARM022 | `train.max_length` is more than the positions of a hub model (warns)                                                     |
 | ARM023 | W&B online without its key, or its key without its package (warns)                                                       |
+| ARM024 | `budget` cannot be kept: no price, or another currency; or it ends before the first checkpoint (warns)                 |
 
 Batch arithmetic, files and their lines are refused earlier, where they are read.
 """
@@ -34,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from armada.launch.checks import (
+    budget,
     gpus,
     host,
     memory,
@@ -73,6 +75,7 @@ CHECKS: dict[str, Callable[[Subject], Answer | None]] = {
     "ARM021": memory.check_memory,
     "ARM022": memory.check_length,
     "ARM023": tracking.check_key,
+    "ARM024": budget.check_budget,
 }
 """A number is never reused. A check returns None if it does not apply."""
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from armada.costs.price import DOLLARS, money
 from armada.units import span
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ class Wish:
     Attributes:
         limit: For `by` the seconds from now until then, for `max-cost` the money.
         said: The limit as it was typed.
+        currency: Of the limit; None: whichever the hosts have, if it is one.
     """
 
     rule: Rule
     limit: float = math.inf
     said: str = ""
+    currency: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Candidate:
         has_price: Whether hosts.yaml has its price.
         has_gpus: Whether the run would have GPUs there.
         is_away: It did not answer.
+        currency: Of the cost.
     """
 
     name: str
@@ -53,6 +57,7 @@ class Candidate:
     has_price: bool = False
     has_gpus: bool = False
     is_away: bool = False
+    currency: str = DOLLARS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class Choice:
 
 def candidate_of(found: Compared) -> Candidate:
     """Return a compared host as the choice sees it."""
-    estimate, has_price = found.estimate, found.host.price_per_hour is not None
+    estimate, has_price = found.estimate, bool(found.host.prices)
     refusal = "; ".join(found.refusals) if found.outcome != "possible" else None
     is_away, has_gpus = found.outcome == "unreachable", found.plan is not None and bool(found.plan.gpus)
     if estimate is None:
@@ -75,9 +80,11 @@ def candidate_of(found: Compared) -> Candidate:
     why = f"its hours are not known: {estimate.said}"
     if estimate.seconds is not None:
         why = f"when it starts is not known: {estimate.wait.said}"
+    currency = estimate.rate[1] if estimate.rate is not None else DOLLARS
     return Candidate(
-        found.host.name, refusal, estimate.until_end_s, why, estimate.cost, has_price=has_price, has_gpus=has_gpus
-    )
+        found.host.name, refusal, estimate.until_end_s, why, estimate.cost,
+        has_price=has_price, has_gpus=has_gpus, currency=currency,
+    )  # fmt: skip
 
 
 def choose(candidates: Sequence[Candidate], wish: Wish) -> Choice:
@@ -101,7 +108,14 @@ def choose(candidates: Sequence[Candidate], wish: Wish) -> Choice:
         return Choice(able[0].name, "the only host that can run it", _in_order(losers, candidates))
     if not kept:
         return Choice(None, "no host fits", _in_order(losers, candidates))
-    by_cost = wish.rule == "cheapest" or (wish.rule == "by" and all(each.cost is not None for each in kept))
+    currencies = {each.currency for each in kept if each.cost is not None}
+    if wish.rule in ("cheapest", "max-cost") and len(currencies) > 1:
+        both = " and ".join(sorted(currencies))
+        losers |= {each.name: f"its price is in {each.currency}: {both} cannot be compared" for each in kept}
+        return Choice(None, f"prices are in {both}, which cannot be compared", _in_order(losers, candidates))
+    by_cost = wish.rule == "cheapest" or (
+        wish.rule == "by" and all(each.cost is not None for each in kept) and len(currencies) == 1
+    )
     kept.sort(key=_cost_first if by_cost else _end_first)
     winner = kept[0]
     for each in kept[1:]:
@@ -149,9 +163,11 @@ def _object_to_late(each: Candidate, wish: Wish) -> str | None:
 
 
 def _object_to_dear(each: Candidate, wish: Wish) -> str | None:
+    if each.cost is not None and wish.currency not in (None, each.currency):
+        return f"its price is in {each.currency}, and the limit in {wish.currency}"
     if each.cost is None or each.cost.high <= wish.limit:
         return _object_to_cost(each, wish)
-    return f"it may cost {money(each.cost.high)}, more than {wish.said}"
+    return f"it may cost {money(each.cost.high, each.currency)}, more than {money(wish.limit, each.currency)}"
 
 
 _OBJECTIONS: dict[Rule, Callable[[Candidate, Wish], str | None]] = {
@@ -164,7 +180,7 @@ _OBJECTIONS: dict[Rule, Callable[[Candidate, Wish], str | None]] = {
 
 def _behind(winner: Candidate, other: Candidate, *, by_cost: bool) -> str:
     if by_cost and other.cost is not None and winner.cost is not None and other.cost.middle > winner.cost.middle:
-        return f"it costs {money(other.cost.middle)}, not {money(winner.cost.middle)}"
+        return f"it costs {money(other.cost.middle, other.currency)}, not {money(winner.cost.middle, winner.currency)}"
     if other.until_end_s is None:
         return other.why_no_end
     if winner.until_end_s is not None and other.until_end_s.middle > winner.until_end_s.middle:
@@ -174,18 +190,13 @@ def _behind(winner: Candidate, other: Candidate, *, by_cost: bool) -> str:
 
 def _why(winner: Candidate, wish: Wish, *, alone: bool) -> str:
     end = f"it ends in about {span(winner.until_end_s.middle)}" if winner.until_end_s is not None else ""
-    cost = f"costs about {money(winner.cost.middle)}" if winner.cost is not None else ""
+    cost = f"costs about {money(winner.cost.middle, winner.currency)}" if winner.cost is not None else ""
     figures = " and ".join(filter(None, (end, cost)))
     words = {
         "fastest": "the fastest",
         "cheapest": "the cheapest",
         "by": f"done by {wish.said}",
-        "max-cost": f"within {wish.said}",
+        "max-cost": f"within {money(wish.limit, winner.currency)}" if wish.rule == "max-cost" else "",
     }
     only = "the only one " if alone and wish.rule in ("by", "max-cost") else ""
     return f"{only}{words[wish.rule]}: {figures}"
-
-
-def money(amount: float) -> str:
-    """`$4.20`, `$1,234`: in the money of `price_per_hour`."""
-    return f"${amount:,.2f}" if amount < 1000 else f"${amount:,.0f}"

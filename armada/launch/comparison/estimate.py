@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,8 @@ class RunEstimate:
         duration: Of a training, in parts.
         seconds: From the start to the end; None if it cannot be estimated.
         said: Where that is from, or why there is none.
-        cost: In the money of `price_per_hour`; None without a price or without hours.
+        cost: In the currency of `rate`: the run's share of the box; None without a price or without hours.
+        rate: What an hour costs, and the currency; None without a price.
         disk: What is needed on the host.
     """
 
@@ -60,6 +62,7 @@ class RunEstimate:
     speed: Speed | None = None
     duration: Duration | None = None
     cost: Range | None = None
+    rate: tuple[float, str] | None = None
     disk: DiskNeed | None = None
 
     @property
@@ -73,14 +76,16 @@ class RunEstimate:
 def estimate_plan(plan: Plan, database: Database, home: HomePaths) -> RunEstimate:
     """Estimate a planned run from its plan and from recorded runs. Asks no host."""
     speed, duration, seconds, said = _estimate_time(plan, database, home)
-    price = plan.host.price_per_hour
+    tariff = plan.host.tariff(len(plan.facts.gpus))
+    rate = tariff.run_rate(plan.gpus, time.time()) if tariff is not None else None
     return RunEstimate(
         wait=estimate_wait(plan, database),
         said=said,
         seconds=seconds,
         speed=speed,
         duration=duration,
-        cost=estimate_cost(seconds, price) if seconds is not None and price is not None else None,
+        cost=estimate_cost(seconds, rate[0]) if seconds is not None and rate is not None else None,
+        rate=rate,
         disk=count_disk(plan.subject) if plan.subject is not None else None,
     )
 

@@ -161,5 +161,5 @@ def estimate_duration(work: Work, speed: Speed) -> Duration | None:
 
 
 def estimate_cost(seconds: Range, price_per_hour: float) -> Range:
-    """Return what a host costs for so long, in the money of its `price_per_hour`: the whole host, however few GPUs are used."""
+    """Return what so long costs, at what a run costs an hour."""
     return seconds.times(price_per_hour / 3600)

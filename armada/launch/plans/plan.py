@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from armada.launch.checks.budget import budget_of
 from armada.launch.checks.memory import estimate_launch
 from armada.launch.checks.registry import check_launch
 from armada.launch.checks.subject import Subject
@@ -18,7 +19,7 @@ from armada.launch.plans.machine import count_gpus
 from armada.launch.plans.task import Place
 from armada.paths import new_run_id
 from armada.protocol.facts import AskFacts
-from armada.protocol.spec import EnvironmentSpec, JobSpec, OutboxSpec, ProjectSpec, Spec
+from armada.protocol.spec import BudgetSection, EnvironmentSpec, JobSpec, OutboxSpec, ProjectSpec, Spec
 from armada.provision.content import Content, find_missing_contents
 from armada.provision.left_behind import find_left_behind
 from armada.provision.script_imports import MissingModule, find_missing
@@ -217,7 +218,10 @@ def _spec(
         project=_project(task.snapshot),
         launch_key=launch_key,
     )
-    return spec.model_copy(update={"container": parts.container.spec}) if parts.container is not None else spec
+    more: dict[str, object] = {"container": parts.container.spec} if parts.container is not None else {}
+    paid = budget_of(settings, host, gpus, len(place.facts.gpus))
+    more |= {"budget": paid} if isinstance(paid, BudgetSection) else {}
+    return spec.model_copy(update=more) if more else spec
 
 
 def _subject(

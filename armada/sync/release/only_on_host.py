@@ -9,6 +9,7 @@ from armada.store import checkpoints, run_sync
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
+    from armada.costs.price import Price
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.store.runs import Run
@@ -38,17 +39,17 @@ class OnlyOnHost:
         return {"checkpoints": listed, "outputs": self.outputs, "job": self.job}
 
 
-def find_only_on_host(database: Database, run: Run, *, price_per_hour: float | None, now: float) -> OnlyOnHost:
+def find_only_on_host(database: Database, run: Run, *, price: Price | None, now: float) -> OnlyOnHost:
     """Collect it from the store alone.
 
     Args:
         database: The store.
         run: The run as last seen.
-        price_per_hour: The price of its host, if known.
+        price: The price of its host now, if known.
         now: Unix time.
     """
     only_there = [c for c in checkpoints.of_run(database, run.run_id) if c.on_host and c.home_path is None]
-    return OnlyOnHost(tuple(only_there), _outputs(database, run, now), _job(run, price_per_hour, now))
+    return OnlyOnHost(tuple(only_there), _outputs(database, run, now), _job(run, price, now))
 
 
 def _outputs(database: Database, run: Run, now: float) -> str | None:
@@ -60,10 +61,10 @@ def _outputs(database: Database, run: Run, now: float) -> str | None:
     return f"the log and outputs that it wrote after its last sync, {span(now - synced.last_at)} ago"
 
 
-def _job(run: Run, price_per_hour: float | None, now: float) -> str | None:
+def _job(run: Run, price: Price | None, now: float) -> str | None:
     if run.ended and not run.is_guess:
         return None
-    cost = f" and cost ${price_per_hour:.2f}/h" if price_per_hour else ""
+    cost = f" and cost {price.text}" if price is not None and price.amount else ""
     seen = f"when last seen, {span(now - run.observed_at)} ago" if run.observed_at is not None else "and was never seen"
     state = f"{run.state}: {run.reason}" if run.reason else run.state
     return f"its job: it was {state} {seen}; it may still run there{cost}, and armada can no longer stop it"

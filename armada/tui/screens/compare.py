@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from array import array
 from typing import TYPE_CHECKING
 
@@ -116,9 +117,10 @@ class CompareScreen(View):
         start = row.run.started_at or curve.times[0]
         if self.against == "tokens":
             return self._by_tokens(row, curve, Line(name, (), levels, doubt=doubt))
-        if self.against == "cost" and row.price is None:
+        rate = row.rate(time.time())
+        if self.against == "cost" and rate is None:
             return None
-        factor = 1.0 if self.against == "time" else (row.price or 0.0) / 3600
+        factor = 1.0 if self.against == "time" or rate is None else rate[0] / 3600
         return Line(name, _rising((moment - start) * factor for moment in curve.times), levels, doubt=doubt)
 
     def _by_tokens(self, row: RunRow, curve: Curve, line: Line) -> Line | None:

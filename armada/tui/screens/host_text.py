@@ -46,6 +46,7 @@ def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, 
     is_known = record is not None and record.facts is not None
     facts = recorded_facts(record.facts if record is not None else None)
     gpus = facts.gpus or ()
+    price = host.tariff.price_at(now) if host.tariff is not None else None
     active = [row for row in snapshot.runs if row.run.host == host.name and not row.run.ended]
     unreachable = record is not None and record.unreachable_since is not None
     sign = symbols.unreachable if unreachable else symbols.states["running" if active else "cancelled"]
@@ -56,7 +57,7 @@ def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, 
         ((gpu_names(facts) if is_known else "not checked: press k", "plain"),),
         ((counted(len(active), "run") if active else "idle", "plain" if active else "dim"),),
         _environment(host, snapshot),
-        ((f"${host.price:.2f}/h" if host.price is not None else "", "plain" if active else "warn"),),
+        ((price.text if price is not None else "", "plain" if active else "warn"),),
         ((_disk(facts), "plain"),),
         ((age(_seen_at(host, record), now), "dim"),),
     )

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import subprocess
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,7 +163,8 @@ class LaunchScreen(View):
         words = [gpu_names(recorded_facts(facts)) if facts is not None else "not checked yet"]
         words += ["unreachable"] if record is not None and record.unreachable_since is not None else []
         busy = sum(row.run.host == host.name and not row.run.ended for row in self.snapshot.runs)
-        words += [counted(busy, "run") if busy else "idle", f"${host.price:.2f}/h" if host.price is not None else ""]
+        price = host.tariff.price_at(time.time()) if host.tariff is not None else None
+        words += [counted(busy, "run") if busy else "idle", price.text if price is not None else ""]
         return " · ".join(word for word in words if word)
 
     def action_plan(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from armada.compare.settings import differing, flat, settings
+from armada.costs.price import money
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.run_table import age, figure, glyph
@@ -78,9 +79,9 @@ def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: flo
     yield "made", f"{stamp(run.created_at)} ({age(run.created_at, now)})"
     if run.started_at:
         yield "started", f"{stamp(run.started_at)} · {'lasted' if run.ended else 'for'} {span(row.lasted_s(now))}"
-    cost = row.cost(now)
-    if cost is not None:
-        yield "cost", f"${cost:,.2f} at ${row.price:,.2f}/h"
+    costs, rate = row.costs(now), row.rate(now)
+    if costs is not None:
+        yield "cost", costs.text() + (f" at {money(*rate)}/h" if rate is not None else "")
     kept = row.kept
     parts = [f"{kept.home} home", f"{kept.damaged} damaged at home" if kept.damaged else ""]
     parts += [f"{kept.only_host} only on the host" if kept.only_host else ""]

@@ -9,6 +9,7 @@ from rich.text import Text
 from textual.widget import Widget
 from textual.widgets import Input
 
+from armada.costs.amounts import total
 from armada.tui.bindings import Key, of
 from armada.tui.snapshot import EMPTY, Snapshot
 from armada.units import span
@@ -69,10 +70,10 @@ class TopLine(Widget):
         if need:
             parts.append(Text(f"  {symbols.attention} {need} need{'s' if need == 1 else ''} you", warn))
         if (money := snapshot.money) is not None:
-            total = f"${money.per_hour + money.idle_per_hour:.2f}/h"
-            idle = f" (idle ${money.idle_per_hour:.2f})" if money.idle_per_hour else ""
-            figures = [f"burning {total}{idle}" if self.size.width >= WIDE else total]
-            figures += [f"${money.week:,.0f} for runs this week"]
+            burning = total([money.per_hour, money.idle_per_hour]).text() or "unknown"
+            idle = f" (idle {money.idle_per_hour.text()})" if any(money.idle_per_hour.by_currency.values()) else ""
+            figures = [f"burning {burning}/h{idle}" if self.size.width >= WIDE else f"{burning}/h"]
+            figures += [f"{money.week.text(rough=True)} for runs this week"] if money.week.is_known else []
             parts += [Text(symbols.text(f"{' · ' if place else '  '}{each}")) for place, each in enumerate(figures)]
         daemon = self._daemon(now, good, warn)
         while len(parts) > 1 and sum(part.cell_len for part in parts) + daemon.cell_len + 3 > self.size.width:

@@ -146,7 +146,7 @@ class RunTable(Table):
             state = (self.symbols.attention, "warn")
         title: tuple[Span, ...] = ((f"{sign} {text(fold.title)}", "strong"),)
         states, style = fold.states_span
-        cost, best, blank = fold.cost(now), fold.best, ("", "plain")
+        costs, best, blank = fold.costs(now), fold.best, ("", "plain")
         if self._keys:
             told = {
                 "name": title,
@@ -168,7 +168,7 @@ class RunTable(Table):
             ((figure(fold.tokens_per_s) if fold.tokens_per_s else "", "plain"),),
             (blank,),
             ((f"{home} of {there} home" if there else "", "dim" if home == there else "plain"),),
-            ((f"${cost:,.2f}" if cost is not None and cost < 1000 else f"${cost:,.0f}" if cost else "", "plain"),),
+            ((costs.text() if costs is not None else "", "plain"),),
             ((f"{short(now - seen)} ago" if seen is not None else "", "dim"),),
         )
 
@@ -185,7 +185,7 @@ class RunTable(Table):
         run, text = row.run, self.symbols.text
         blank: tuple[Span, ...] = (("", "plain"),)
         eta = run.eta_s if run.state == "running" and run.unreachable_since is None else None
-        cost = row.cost(now)
+        costs = row.costs(now)
         return (
             (glyph(row, self.symbols),),
             self._titled(row),
@@ -197,7 +197,7 @@ class RunTable(Table):
             ((figure(run.tokens_per_s) if run.tokens_per_s else "", "plain"),),
             ((short(eta), "plain"),) if eta is not None else blank,
             self._home(row, now),
-            ((f"${cost:,.2f}" if cost is not None and cost < 1000 else f"${cost:,.0f}" if cost else "", "plain"),),
+            ((costs.text() if costs is not None else "", "plain"),),
             self._seen(row, now),
         )
 

@@ -175,6 +175,8 @@ def _checked_spec(paths: RunPaths, spec: Dict[str, Any]) -> Dict[str, Any]:
     parameters.seconds(spec, "stop_grace_s")
     if spec.get("time_limit_s") is not None:
         parameters.seconds(spec, "time_limit_s")
+    if spec.get("budget") is not None:
+        parameters.seconds(parameters.mapping(spec, "budget"), "seconds")
     _check_watch(spec.get("watch"))
     outbox = parameters.mapping(spec, "outbox")
     parameters.integer(outbox, "keep", default=1, least=1)

@@ -112,6 +112,8 @@ class BatchSupervisor(Supervisor):
         if self._is_cancelled():
             started = bool(self._attempt)
             return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
+        if self._budget.is_reached:
+            return self._budget.ending(self._paths.run_id)
         if self._is_near_limit or self._limit.is_reached:  # SIGTERM may follow at the limit itself
             return Ending(REQUEUED, requeue.TIME_LIMIT)
         node = slurm_nodes.find_failed_under(self._job_id, self._scheduler_words())

@@ -21,6 +21,7 @@ from armada_agent.records.ending import Ending
 from armada_agent.records.journal import Journal
 from armada_agent.records.stop_request import concerns, read_stop_request
 from armada_agent.supervisor import enclosure, guardian, job, post_mortem, used_data
+from armada_agent.supervisor.budget import Budget
 from armada_agent.supervisor.job import StartError
 from armada_agent.supervisor.log_size import LogSize
 from armada_agent.supervisor.log_watch import LogWatch, Reached
@@ -71,6 +72,7 @@ class Supervisor:
         self._log_watch: Optional[LogWatch] = None
         self._metrics_watch: Optional[MetricsWatch] = None
         self._limit = TimeLimit(spec)
+        self._budget = Budget(paths, spec)
         self._progress = Progress(paths)
         self._log_size = LogSize(paths.output)
         self._enclosure: Optional[enclosure.Prepared] = None
@@ -149,8 +151,10 @@ class Supervisor:
         if self._metrics_watch is not None:
             self._metrics_watch.start()
         self._limit.start(self._spent_s())
+        self._budget.start()
         ending = self._watch(child)
         outbox.note_end()
+        self._budget.note(self._journal.place.is_ours, at_once=True)
         if self._stop_request() is None:
             self._name_left(ending)
         self._sweep(LEFTOVER_GRACE_S)
@@ -174,6 +178,8 @@ class Supervisor:
         stop_request = self._persons_stop_request()
         if stop_request is None and self._limit.is_reached:
             return {"grace_s": self._limit.grace_s}
+        if stop_request is None and self._budget.is_reached:
+            return {"grace_s": self._spec["stop_grace_s"]}
         return {"grace_s": self._spec["stop_grace_s"]} if stop_request is None and self._terminated_by else stop_request
 
     def _persons_stop_request(self) -> Optional[Dict[str, Any]]:
@@ -186,6 +192,8 @@ class Supervisor:
             raise StoppedError
 
     def _stopped_ending(self) -> Ending:
+        if self._budget.is_reached and self._persons_stop_request() is None:
+            return self._budget.ending(self._paths.run_id)
         if self._terminated_by:
             message = "the supervisor was told to end by %s" % signal_name(self._terminated_by)
             return Ending("failed", "terminated", message)
@@ -379,6 +387,7 @@ class Supervisor:
         length = self._log_size.look()
         if length is not None:
             self._journal.record("finding", message=length)
+        self._budget.note(self._journal.place.is_ours)
         self._journal.flush()
         time.sleep(_TICK_S)
 

@@ -39,6 +39,7 @@ def test_nothing_said_is_no_wish() -> None:
         (["--cheapest"], "cheapest", None),
         (["--max-cost", "20"], "max-cost", 20.0),
         (["--max-cost", "$7.50"], "max-cost", 7.5),
+        (["--max-cost", "20 EUR"], "max-cost", 20.0),
         (["--by", "13:30"], "by", 5400.0),
         (["--by", "08:00"], "by", 20 * 3600.0),
         (["--by", "8:00"], "by", 20 * 3600.0),
@@ -58,7 +59,7 @@ def test_what_is_no_time_is_said(time: str) -> None:
         wish(f"--by={time}")
 
 
-@pytest.mark.parametrize("money", ["", "-5", "nan", "inf", "1e9", "20 EUR", "٢٠", "1.234", "9" * 12])
+@pytest.mark.parametrize("money", ["", "-5", "nan", "inf", "1e9", "20 EURO", "20 EUR/h", "٢٠", "1.234", "9" * 12])
 def test_what_is_no_money_is_said(money: str) -> None:
     with pytest.raises(UsageError, match="--max-cost takes an amount such as 20"):
         wish(f"--max-cost={money}")

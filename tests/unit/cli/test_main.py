@@ -45,7 +45,8 @@ def test_a_command_that_is_not_there_is_named_with_the_nearest(
     [
         ("lanch", "did you mean armada launch?"),
         ("status", "did you mean armada ps?"),
-        ("cost", "armada --help lists them"),
+        ("cost", "did you mean armada costs?"),
+        ("quantize", "armada --help lists them"),
         ("evaluate", "armada --help lists them"),
     ],
 )

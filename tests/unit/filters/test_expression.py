@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from armada.costs.tariff import Tariff
 from armada.errors import ArmadaError
 from armada.filters.cells import cell
 from armada.filters.errors import FilterError
@@ -77,7 +78,7 @@ FACTS: dict[str, Value] = {
 
 
 def subject(**changes: Any) -> Subject:
-    return Subject(run_of(**changes), NOW, 2.0, "its loss is NaN", FACTS)
+    return Subject(run_of(**changes), NOW, Tariff.of(2.0), "its loss is NaN", FACTS)
 
 
 def matches(text: str, about: Subject | None = None) -> bool:

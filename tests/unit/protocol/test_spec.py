@@ -27,7 +27,7 @@ def spec(**changes: Any) -> Spec:
 
 def test_a_plan_is_written_in_the_order_of_its_fields_without_those_that_were_not_given() -> None:
     written = spec().as_json()
-    assert list(written) == [name for name in Spec.model_fields if name not in ("container", "home", "sweep")]
+    assert list(written) == [name for name in Spec.model_fields if name not in ("container", "budget", "home", "sweep")]
     assert written["job"] == {"argv": ["echo", "hi"], "env": {"A": "1"}, "code": None, "secrets": []}
     linked = spec(job=JOB.model_copy(update={"data": (JobLink(content="/c", name="n"),)})).as_json()
     assert json.dumps(linked["job"]).endswith('"secrets": [], "data": [{"content": "/c", "name": "n"}]}')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from armada.config.hosts import Host
+from armada.costs.amounts import Amounts
 from armada.sweeps.estimate import estimate, question
 
 
@@ -12,9 +13,9 @@ def host(name: str, price: float | None) -> Host:
 
 def test_rounds_of_cells_take_their_time_limit_and_cost_all_hosts() -> None:
     found = estimate(10, [host("a", 2.0), host("b", 3.0), host("c", None)], at_once=4, time_limit_s=7200)
-    assert (found.hours, found.cost) == (6.0, 30.0)
+    assert (found.hours, found.cost) == (6.0, Amounts({"USD": 30.0}))
     assert question("grid", found) == (
-        "grid has 10 cells. With its time limit of 2 h a cell and 4 run at once, it takes 6 h and costs 30.00."
+        "grid has 10 cells. With its time limit of 2 h a cell and 4 run at once, it takes 6 h and costs $30.00."
     )
 
 

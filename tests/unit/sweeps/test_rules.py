@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from armada.costs.amounts import Amounts
+from armada.costs.price import Price
+from armada.costs.tariff import Tariff
 from armada.store import runs, sweeps
 from armada.store.database import Database
+from armada.store.queries.uses import read_uses
 from armada.store.runs import Run
 from armada.store.sweeps import SweepRecord
 from armada.sweeps.counts import count_states, newest_runs
@@ -37,35 +41,44 @@ def record(**sweep: Any) -> SweepRecord:
 def test_a_target_is_reached_by_the_best_cell_in_the_sense_of_the_goal(database: Database) -> None:
     cells = [CellStanding(run_of(database, number), "", {}, value) for number, value in ((1, 0.5), (2, 0.2), (3, None))]
     low = record(metric="loss", stop={"target": 0.3})
-    assert why_stop(low, cells, {}, 1001.0) == "grid-a-002 reached loss 0.2, and the target is 0.3"
-    assert why_stop(low, [cells[0], cells[2]], {}, 1001.0) is None
-    assert why_stop(record(metric="acc", goal="max", stop={"target": 0.6}), cells, {}, 1001.0) is None
-    assert why_stop(record(metric="acc", goal="max", stop={"target": 0.5}), cells, {}, 1001.0) is not None
+    assert why_stop(low, cells, None, 1001.0) == "grid-a-002 reached loss 0.2, and the target is 0.3"
+    assert why_stop(low, [cells[0], cells[2]], None, 1001.0) is None
+    assert why_stop(record(metric="acc", goal="max", stop={"target": 0.6}), cells, None, 1001.0) is None
+    assert why_stop(record(metric="acc", goal="max", stop={"target": 0.5}), cells, None, 1001.0) is not None
     assert [cell.run.cell for cell in ranked(cells, "max")] == [1, 2]
 
 
 def test_time_and_money_end_a_sweep(database: Database) -> None:
     cells = [CellStanding(run_of(database, 1, started_at=1000.0), "", {})]
     hours = record(stop={"hours": 2})
-    assert why_stop(hours, cells, {}, 1000.0 + 7199) is None
-    assert why_stop(hours, cells, {}, 1000.0 + 7200) == "its 2 h are over"
+    assert why_stop(hours, cells, None, 1000.0 + 7199) is None
+    assert why_stop(hours, cells, None, 1000.0 + 7200) == "its 2 h are over"
     cost = record(stop={"cost": 10.0})
-    assert why_stop(cost, cells, {"a": 4.0}, 1000.0 + 3600) is None
-    assert why_stop(cost, cells, {"a": 4.0}, 1000.0 + 9000) == "it has cost 10.00, and may cost 10.00"
-    assert why_stop(cost, cells, {"a": None}, 1e9) is None
+    assert why_stop(cost, cells, Amounts({"USD": 4.0}), 1000.0 + 3600) is None
+    assert why_stop(cost, cells, Amounts({"USD": 10.0}), 1000.0 + 9000) == "it has cost $10.00, and may cost $10.00"
+    assert why_stop(cost, cells, Amounts({"USD": 9.0, "EUR": 9.0}), 1000.0) is None
+    assert why_stop(cost, cells, None, 1e9) is None
+    euros = record(stop={"cost": "10 EUR"})
+    assert why_stop(euros, cells, Amounts({"USD": 90.0, "EUR": 9.0}), 1000.0) is None
+    assert why_stop(euros, cells, Amounts({"EUR": 11.0}), 1000.0) == "it has cost 11.00 EUR, and may cost 10.00 EUR"
 
 
 def test_an_hour_that_cells_share_is_paid_once_and_each_host_has_its_price(database: Database) -> None:
     found = [
-        run_of(database, 1, started_at=0.0, ended_at=3600.0),
-        run_of(database, 2, started_at=1800.0, ended_at=3600.0),
+        run_of(database, 1, state="succeeded", started_at=0.0, ended_at=3600.0),
+        run_of(database, 2, state="failed", started_at=1800.0, ended_at=3600.0),
         run_of(database, 3, host="b", started_at=0.0),
         run_of(database, 4, host="c"),
     ]
-    cost = cost_so_far(found, {"a": 2.0, "b": 3.0, "c": 9.0}, 7200.0)
+    uses = read_uses(database, found, 7200.0)
+    tariffs = {name: Tariff((Price(amount),)) for name, amount in (("a", 2.0), ("b", 3.0), ("c", 9.0))}
+    cost = cost_so_far(uses, tariffs)
     assert cost is not None
-    assert math.isclose(cost, 8.0)
-    assert cost_so_far(found, {"a": None}, 7200.0) is None
+    assert math.isclose(cost.by_currency["USD"], 8.0)
+    assert cost_so_far(uses, {}) is None
+    some = cost_so_far(uses, {"a": tariffs["a"]})
+    assert some is not None
+    assert (some.by_currency, some.unknown_s) == ({"USD": 2.0}, 7200.0)
 
 
 def test_settings_of_a_newer_armada_stop_nothing() -> None:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from armada.config.profiles import load_profile
+from armada.costs.tariff import Tariff
 from armada.errors import ConfigError, Conflict, UsageError
 from armada.launch.bench.apply import apply_best
 from armada.launch.bench.chart import bars, svg, write_csv
@@ -53,7 +54,7 @@ def test_rows_become_results_with_scaling_and_cost(database: Database, tmp_path:
     run = add(database)
     tell(database, row(1), row(2, tokens_per_s=150.0), {"step": 3, "status_code": 1})
     (tmp_path / "metrics.jsonl").write_text('{"kind": "bench", "step": 3, "message": "no \\u001b[31mroom"}\n[[[\n"x"\n')
-    one, two, three = read_results(database, run, tmp_path, 3.6)
+    one, two, three = read_results(database, run, tmp_path, Tariff.of(3.6))
     assert (one.scaling, two.scaling) == (1.0, 0.75)
     assert one.cost_per_million_tokens == pytest.approx(3.6 / 3600 / 100 * 1e6)
     assert (three.status, three.speed) == ("oom", None)

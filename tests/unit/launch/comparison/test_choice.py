@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from armada.launch.comparison.choice import Candidate, Rule, Wish, choose, money
+from armada.costs.price import money
+from armada.launch.comparison.choice import Candidate, Rule, Wish, choose
 from armada.launch.estimates.ranges import Range
 
 HOUR = 3600.0
@@ -92,3 +93,14 @@ def test_a_machine_that_costs_nothing_is_the_cheapest() -> None:
     free = candidate("own", 30, 0.0)
     assert choose((FAST, free), Wish("cheapest")).winner == "own"
     assert (money(0.0), money(1234.5), money(999.994)) == ("$0.00", "$1,234", "$999.99")
+
+
+def test_prices_in_two_currencies_are_not_compared() -> None:
+    euros = candidate("euros", 5, 1.0, currency="EUR")
+    for wish in (Wish("cheapest"), Wish("max-cost", 100.0, "100.00")):
+        choice = choose((FAST, euros), wish)
+        assert (choice.winner, choice.why) == (None, "prices are in EUR and USD, which cannot be compared")
+        assert choice.losers["euros"] == "its price is in EUR: EUR and USD cannot be compared"
+    limited = choose((FAST, euros), Wish("max-cost", 100.0, "100.00 EUR", "EUR"))
+    assert (limited.winner, limited.losers) == ("euros", {"fast": "its price is in USD, and the limit in EUR"})
+    assert choose((FAST, euros), Wish("by", 100 * HOUR, "08:00")).winner == "fast"

@@ -1,0 +1,118 @@
+"""What a host has cost since it is rented: what runs used of it, what nobody used, and the forecast to a run's end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from armada.costs.amounts import Amounts, total
+from armada.costs.tariff import Span, Tariff, lasted_s, merged, within
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WEEK_S = 7 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """When a run was on its host, and what it held there.
+
+    Attributes:
+        held: GPUs.
+        spans: When it ran: one span for each attempt.
+        is_assumed: The last span goes on although the host does not answer: it is assumed that the run continues.
+    """
+
+    run_id: str
+    host: str
+    held: int
+    spans: tuple[Span, ...]
+    is_assumed: bool = False
+
+    @property
+    def lasted_s(self) -> float:
+        return lasted_s(self.spans)
+
+    def cost(self, tariff: Tariff | None) -> Amounts:
+        """What it cost; without a tariff all of its time is unknown."""
+        return Amounts({}, self.lasted_s) if tariff is None else tariff.cost_of_run(self.held, self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class HostCost:
+    """What a host cost in a window.
+
+    Attributes:
+        since: From when it is counted; None: nothing was ever seen there.
+        until: Until when.
+        whole: What the box cost; for a batch system the sum of its runs.
+        runs: What runs used.
+        unused: The GPUs that no run held while others ran.
+        idle: The time without any run. None for a batch system, which nobody rents.
+        idle_s: Seconds of that.
+        gpu_hours: GPUs held, times hours.
+        node_hours: Hours of runs, whatever they held.
+    """
+
+    host: str
+    since: float | None
+    until: float
+    whole: Amounts
+    runs: Amounts
+    unused: Amounts
+    idle: Amounts | None
+    idle_s: float
+    gpu_hours: float
+    node_hours: float
+
+
+def cost_of_host(
+    host: str, tariff: Tariff | None, used: Sequence[Use], rented: tuple[float | None, float], window: Span
+) -> HostCost:
+    """Compute what a host cost.
+
+    Args:
+        host: Its name.
+        tariff: Its prices; None: not known.
+        used: All runs of the host.
+        rented: Since when (None: not known, so from its first run) and until when it counts, in unix time.
+        window: What of it counts.
+    """
+    starts = [span[0] for use in used for span in use.spans]
+    first = min([*starts, *([rented[0]] if rented[0] is not None else [])], default=None)
+    inside = [(use.held, within(use.spans, *window)) for use in used]
+    busy = merged(span for _, spans in inside for span in spans)
+    gpu_hours = sum(held * lasted_s(spans) for held, spans in inside) / 3600
+    node_hours = sum(lasted_s(spans) for _, spans in inside) / 3600
+    until = max(window[0], min(window[1], rented[1]))
+    since = None if first is None else min(max(first, window[0]), until)
+    rent = within([(first, max(rented[1], first))], *window) if first is not None else []
+    tariff = tariff or Tariff(())
+    runs = tariff.cost_together(inside)
+    if not tariff.is_box:
+        return HostCost(host, since, until, runs, runs, Amounts(), None, 0.0, gpu_hours, node_hours)
+    whole = tariff.cost_of_box([*rent, *busy])
+    occupied = tariff.cost_of_box(busy)
+    idle_s = max(0.0, lasted_s([*rent, *busy]) - lasted_s(busy))
+    return HostCost(
+        host, since, until, whole, runs, occupied.less(runs), whole.less(occupied), idle_s, gpu_hours, node_hours
+    )
+
+
+def forecast(tariff: Tariff | None, use: Use, eta_s: float | None, now: float) -> Amounts | None:
+    """Compute what a run will have cost at its last step, at the pace of its latest steps and the price of now.
+
+    Args:
+        tariff: Of its host.
+        use: Its time so far.
+        eta_s: Seconds to the last step; None if unknown.
+        now: Unix time.
+
+    Returns:
+        The cost; None if the time or the price is not known.
+    """
+    rate = tariff.run_rate(use.held, now) if tariff is not None else None
+    if tariff is None or rate is None or eta_s is None or not 0 <= eta_s < 10 * 366 * 86_400:
+        return None
+    return total([use.cost(tariff), Amounts({rate[1]: rate[0] * eta_s / 3600})])

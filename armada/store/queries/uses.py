@@ -1,0 +1,56 @@
+"""When runs were on their hosts: one span for each attempt, as home saw them begin and end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armada.costs.report import Use
+from armada.store import transitions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from armada.costs.tariff import Span
+    from armada.store.database import Database
+    from armada.store.runs import Run
+
+
+def ran_spans(run: Run, seen: Sequence[tuple[float, str, str | None, str | None]], now: float) -> tuple[Span, ...]:
+    """Return when a run was running, over all of its attempts; nothing if it never started.
+
+    Args:
+        run: The run; its newest attempt is what the host said of it.
+        seen: Its transitions. Of earlier attempts home knows when it saw them begin and end.
+        now: Unix time: a run that has not ended, also one whose host does not answer, is counted until then.
+    """
+    if run.started_at is None:
+        return ()
+    end = run.ended_at if run.ended and run.ended_at is not None else (run.observed_at or now if run.ended else now)
+    newest = (run.started_at, max(run.started_at, end))
+    if run.attempt <= 1 and run.submission <= 1:
+        return (newest,)
+    earlier: list[Span] = []
+    since: float | None = None
+    for moment, state, _, _ in seen:
+        if moment >= run.started_at:
+            break
+        if since is not None and state != "running":
+            earlier.append((since, moment))
+            since = None
+        elif since is None and state == "running":
+            since = moment
+    if since is not None:
+        earlier.append((since, run.started_at))
+    return (*earlier, newest)
+
+
+def read_use(database: Database, run: Run, now: float) -> Use:
+    """Return when a run was on its host, and with how many GPUs."""
+    resumed = run.attempt > 1 or run.submission > 1
+    spans = ran_spans(run, transitions.of_run(database, run.run_id) if resumed else (), now)
+    return Use(run.run_id, run.host, len(run.gpus), spans, not run.ended and run.unreachable_since is not None)
+
+
+def read_uses(database: Database, found: Iterable[Run], now: float) -> list[Use]:
+    """Return the same of several runs, in their order."""
+    return [read_use(database, run, now) for run in found]

@@ -1,0 +1,157 @@
+"""What things cost, on the command line: `armada costs`, `ps`, `show`, `hosts ls`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from armada.paths import HomePaths
+from armada.store import hosts, runs
+from armada.store.database import Database
+from armada.verdicts.states import Verdict
+from tests.conftest import Armada
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def now() -> float:
+    return time.time()
+
+
+def add_run(
+    home: HomePaths,
+    run_id: str,
+    host: str,
+    began: float,
+    ended: float | None,
+    gpus: tuple[int, ...] = (),
+    **more: object,
+) -> None:
+    with Database(home.store) as database:
+        runs.insert(database, run_id=run_id, name="q", host=host, task="sft", experiment=None, spec=dict(more))
+        verdict = Verdict("running" if ended is None else "succeeded", None, None, 1, 3)
+        runs.record(
+            database, run_id, verdict, observed_at=began, started_at=began, ended_at=ended, gpus=json.dumps(gpus)
+        )
+
+
+@pytest.fixture
+def home(armada: Armada, now: float) -> HomePaths:
+    base = Path(armada.env["ARMADA_HOME"])
+    paths = HomePaths(base / "config", base / "state")
+    paths.config.mkdir(parents=True, exist_ok=True)
+    paths.hosts_file.write_text(
+        "hosts:\n  box: {ssh: 'me@127.0.0.1:1', price: 8 EUR}\n  per: {ssh: 'me@127.0.0.1:1', price: 2 USD per gpu}\n"
+        "  free: {ssh: 'me@127.0.0.1:1'}\n"
+    )
+    paths.make()
+    gpus = [{"index": number, "name": "A100"} for number in range(4)]
+    with Database(paths.store) as database:
+        hosts.record_facts(database, "box", {"gpus": gpus})
+        with database.transaction() as connection:
+            connection.execute("UPDATE hosts SET first_seen_at = ?", (now - 10 * HOUR,))
+    add_run(paths, "a-aaaaaa", "box", now - 8 * HOUR, now - 6 * HOUR, (0, 1))
+    add_run(paths, "b-bbbbbb", "per", now - 3 * HOUR, now - 2 * HOUR, (0, 1, 2))
+    add_run(paths, "c-cccccc", "free", now - 3 * HOUR, now - 2 * HOUR)
+    return paths
+
+
+@pytest.mark.usefixtures("home")
+def test_a_host_costs_from_when_it_was_first_seen_and_its_idle_time_is_named(armada: Armada) -> None:
+    told = armada.json("costs")
+    box, free, per = told["hosts"]
+    assert box["costs"] == {"EUR": pytest.approx(80, rel=1e-2)}
+    assert box["runs"] == {"EUR": pytest.approx(8)}
+    assert box["unused"] == {"EUR": pytest.approx(8)}
+    assert box["idle"] == {"EUR": pytest.approx(64, rel=1e-2)}
+    assert (free["costs"], free["unknown_s"]) == (None, pytest.approx(HOUR))
+    assert per["runs"] == {"USD": pytest.approx(6)}
+    assert told["total"] == {
+        "EUR": pytest.approx(80, rel=1e-2)
+    }  # of a box whose GPUs nobody saw, the whole is not known
+    assert [each["run_id"] for each in told["runs"]] == ["c-cccccc", "b-bbbbbb", "a-aaaaaa"]
+    assert any("no price is known of free" in note for note in told["notes"])
+    shown = armada.run("costs").stdout
+    assert "IDLE" in shown
+    assert "64." in shown
+
+
+@pytest.mark.usefixtures("home")
+def test_rows_are_by_week_run_or_sweep_and_csv_has_a_currency_in_each(armada: Armada) -> None:
+    rows = list(csv.DictReader(io.StringIO(armada.run("costs", "--run", "--csv").stdout)))
+    assert {row["run"]: (row["currency"], row["cost"]) for row in rows} == {
+        "a-aaaaaa": ("EUR", "8.0000"),
+        "b-bbbbbb": ("USD", "6.0000"),
+        "c-cccccc": ("", ""),
+    }
+    weeks = armada.json("costs")["weeks"]
+    assert sum(each["runs"].get("EUR", 0) for each in weeks) == pytest.approx(8)
+    assert "SWEEP" in armada.run("costs", "--sweep").stdout or "Nothing" in armada.run("costs", "--sweep").stdout
+    only = armada.json("costs", "--host", "per", "--run", "b-b")
+    assert [each["host"] for each in only["hosts"]] == ["per"]
+    assert armada.run("costs", "--host", "nowhere").returncode == 7
+
+
+def test_ps_show_and_hosts_ls_say_the_cost_and_ps_reads_no_hosts_file_for_it(armada: Armada, home: HomePaths) -> None:
+    listed = {each["run_id"]: each["costs"] for each in armada.json("ps", "--cached", "--all")}
+    assert listed == {"a-aaaaaa": {"EUR": 8.0}, "b-bbbbbb": {"USD": 6.0}, "c-cccccc": None}
+    table = armada.run("ps", "--cached").stdout
+    assert "COST" in table
+    assert "8.00 EUR" in table
+    home.hosts_file.write_text(home.hosts_file.read_text().replace("8 EUR", "16 CHF"))
+    assert armada.json("ps", "--cached")[-1]["costs"] == {"CHF": 16.0}
+    assert "16.00 CHF" in armada.run("show", "a-a").stdout
+    assert armada.json("show", "a-a")["per_hour"] == {"CHF": 8.0}
+    hosts_told = {each["name"]: each for each in armada.json("hosts", "ls")}
+    assert hosts_told["per"]["prices"] == [{"amount": 2.0, "currency": "USD", "per": "gpu", "valid_from": None}]
+    assert "2.00/GPU/h" in armada.run("hosts", "ls").stdout
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"stamps": 1}', '{"stamps": [null, null], "hosts": 3}', "\0"])
+def test_a_damaged_cache_of_prices_is_made_anew(armada: Armada, home: HomePaths, text: str) -> None:
+    home.price_cache.write_text(text)
+    assert armada.json("ps", "--cached", "--all")[-1]["costs"] == {"EUR": 8.0}
+    assert json.loads(home.price_cache.read_text())["hosts"]["box"]["is_box"] is True
+
+
+@pytest.mark.usefixtures("home")
+def test_a_price_is_set_replaced_and_followed_by_another(armada: Armada) -> None:
+    assert armada.run("hosts", "set", "box", "--price", "2.50 EUR per gpu").returncode == 0
+    assert armada.json("costs", "--host", "box")["hosts"][0]["runs"] == {"EUR": pytest.approx(10)}
+    assert armada.run("hosts", "set", "box", "--price", "30 USD", "--price-since", "now").returncode == 0
+    box = {each["name"]: each for each in armada.json("hosts", "ls")}["box"]
+    assert [(each["amount"], each["currency"]) for each in box["prices"]] == [(2.5, "EUR"), (30.0, "USD")]
+    assert armada.json("costs", "--host", "box")["hosts"][0]["runs"]["EUR"] == pytest.approx(10)
+    assert armada.run("hosts", "set", "box", "--price", "4").returncode == 0
+    box = {each["name"]: each for each in armada.json("hosts", "ls")}["box"]
+    assert (box["price_per_hour"], box["price"]) == (4.0, None)
+    assert armada.run("hosts", "set", "box", "--unset", "price").returncode == 0
+    box = {each["name"]: each for each in armada.json("hosts", "ls")}["box"]
+    assert box["prices"] == []
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--price", "2,50 EUR"], "is not a price such as"),
+        (["--price", "-1"], "price_per_hour"),
+        (["--price-since", "now"], "needs it"),
+        (["--price", "3", "--price-since", "soon"], "is not a date"),
+    ],
+)
+def test_what_is_no_price_is_refused(armada: Armada, words: list[str], said: str) -> None:
+    done = armada.run("hosts", "set", "box", *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_a_host_with_a_wrong_file_costs_nothing_known_in_ps(armada: Armada, home: HomePaths) -> None:
+    home.hosts_file.write_text("hosts: {box: {ssh: x, price: [}}\n")
+    assert armada.json("ps", "--cached", "--all")[-1]["costs"] is None
