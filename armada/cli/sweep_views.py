@@ -17,6 +17,7 @@ from armada.store import runs, sweeps
 from armada.sweeps.counts import count_states, newest_runs
 from armada.sweeps.rules import settings_of
 from armada.sweeps.standing import cells_of, cost_so_far, metric_names, ranked
+from armada.sweeps.unfinished import interrupted_commands, is_interrupted
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -235,8 +236,10 @@ def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStand
     print(f"{record.name} · {' · '.join(parts)}")
     if record.state == "stopped" and record.why:
         print(f"stopped: {sanitize_line(record.why)}")
-    if record.state == "preparing" and record.name not in being_launched(context.database):
-        print("⚠ its launch was interrupted: run the same `armada sweep` command again to continue it")
+    if is_interrupted(record) and record.name not in being_launched(context.database):
+        again = interrupted_commands(context.database, record.name) or ["the same `armada sweep` command"]
+        print("⚠ its launch was interrupted. To continue it, run again:")
+        print("\n".join(f"    {command}" for command in again))
 
 
 def _known_metrics(context: Context, cells: Sequence[CellStanding]) -> str:

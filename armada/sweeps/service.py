@@ -25,6 +25,7 @@ from armada.store import operations, runs, sweeps
 from armada.store.running_operations import operation
 from armada.sweeps.hand_over import hand_over, provision_share
 from armada.sweeps.planning import Asked, HostShare, SweepPlan, plan_share, plan_sweep, run_id_of
+from armada.sweeps.unfinished import NOT_LAUNCHED, mark_launched, mark_started, was_launched
 from armada.units import counted
 from armada.verdicts.state import NOT_ON_HOST
 
@@ -105,11 +106,15 @@ def launch_sweep(asked: Asked, caller: Caller, planned: Callable[[SweepPlan], No
         former = _interrupted(asked.database, key)
         recorded.concern(former or asked.name)
         if former is not None:
-            return _continue(dataclasses.replace(asked, name=former), progress)
-        plan = plan_sweep(asked, lambda host: progress.now("plan", f"asking {host}"))
-        planned(plan)
-        _record_all(asked, plan, key)
-        return _carry_out(asked, plan, progress)
+            outcome = _continue(dataclasses.replace(asked, name=former), progress)
+        else:
+            plan = plan_sweep(asked, lambda host: progress.now("plan", f"asking {host}"))
+            planned(plan)
+            _record_all(asked, plan, key)
+            outcome = _carry_out(asked, plan, progress)
+        if not outcome.unknown and not (former and outcome.failed):
+            mark_launched(asked.database, outcome.name)
+        return outcome
 
 
 def extend_sweep(asked: Asked, caller: Caller, planned: Callable[[SweepPlan], None]) -> Outcome:
@@ -184,7 +189,8 @@ def _prepare(asked: Asked, progress: Progress) -> None:
 def _complete(database: Database, key: str) -> set[str]:
     """The sweeps of a key whose launch came to its end."""
     found = sweeps.launched_as(database, key, since=time.time() - YOUNG_S)
-    return {each.name for each in found if each.state != "preparing" and _is_done(database, each.name)}
+    over = [each for each in found if each.state != "preparing" and was_launched(each)]
+    return {each.name for each in over if _is_done(database, each.name)}
 
 
 def _interrupted(database: Database, key: str) -> str | None:
@@ -192,7 +198,7 @@ def _interrupted(database: Database, key: str) -> str | None:
     newest = next(iter(sweeps.launched_as(database, key, since=time.time() - YOUNG_S)), None)
     if newest is None or newest.state == "stopped":
         return None
-    is_over = newest.state == "started" and _is_done(database, newest.name)
+    is_over = newest.state == "started" and was_launched(newest) and _is_done(database, newest.name)
     return None if is_over else newest.name
 
 
@@ -209,7 +215,7 @@ def _record_all(asked: Asked, plan: SweepPlan, key: str) -> None:
             title=asked.title,
             experiment=str(asked.experiment),
             launch_key=key,
-            settings=_settings(asked, plan),
+            settings=_settings(asked, plan) | NOT_LAUNCHED,
         )
         for share in plan.shares.values():
             _record_plans(database, share.plans)
@@ -260,7 +266,7 @@ def _carry_out(asked: Asked, plan: SweepPlan, progress: Progress, outcome: Outco
             continue
         _hand_over(asked, ready, outcome, progress)
     if not outcome.unknown:
-        sweeps.set_state(asked.database, asked.name, "started")
+        mark_started(asked.database, asked.name)
     return outcome
 
 
@@ -336,7 +342,7 @@ def _continue(asked: Asked, progress: Progress) -> Outcome:
             continue
         _hand_over(asked, ready, outcome, progress)
     if not outcome.unknown and not outcome.failed:
-        sweeps.set_state(database, asked.name, "started")
+        mark_started(database, asked.name)
     return outcome
 
 

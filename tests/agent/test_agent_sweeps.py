@@ -11,7 +11,7 @@ import pytest
 from armada_agent.foundation import files
 
 from tests.agent.conversation import Conversation, Host, Refused, spec_of
-from tests.supervisors import kill_all
+from tests.supervisors import kill_all, kill_both
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -122,6 +122,31 @@ def test_a_killed_dispatcher_is_replaced_when_home_tends(this_host: Host) -> Non
     for each in cells:
         assert this_host.await_end(each)["state"] == "succeeded"
     assert starts(this_host) == cells
+
+
+def test_a_job_that_outlives_its_supervisor_keeps_its_place(this_host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    from armada_agent.host import detached
+    from armada_agent.paths import SweepPaths
+    from armada_agent.runs import dispatcher
+
+    cells = names(2)
+    script = (
+        f'echo "$ARMADA_RUN_ID" >> {this_host.root}/starts; while [ ! -e {this_host.root}/go ]; do sleep 0.05; done'
+    )
+    hand_over(this_host, cells, script, parallel=1)
+    eventually(lambda: starts(this_host) == cells[:1])
+    kill_all(dispatchers(this_host))
+    kill_both(json.loads((this_host.folder(cells[0]) / "submissions" / "1" / "job.json").read_text()))
+    eventually(lambda: this_host.look(cells[0])["evidence"]["supervisor"] == "dead")
+    tried: list[str] = []
+    monkeypatch.setattr(detached, "start", lambda *words: tried.append(words[2].run_id))
+    own = dispatcher.Dispatcher(SweepPaths(str(this_host.root), "grid-1"), "agent.pyz")
+    assert all(own.step(moment) for moment in (0.0, 1.0, 2.0))
+    assert tried == []
+    (this_host.root / "go").touch()
+    eventually(lambda: this_host.look(cells[0])["evidence"]["processes"] == 0)
+    assert all(own.step(moment) for moment in (3.0, 4.0))
+    assert tried == cells[1:]
 
 
 def test_a_stopped_cell_never_starts_and_the_next_takes_its_place(this_host: Host) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 from collections import Counter
@@ -131,6 +132,69 @@ def test_an_interrupted_extension_is_continued_under_the_same_numbers(
         (number, f"X={number}", "succeeded") for number in (1, 2, 3)
     ]
     assert sorted(starts(armada)) == ["1", "2", "3"]
+
+
+def test_extending_an_interrupted_sweep_leaves_its_launch_to_be_continued(
+    armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["sweep", marking(armada), "--host", "local", "--grid", "env.X=1,2"]
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(service, "provision_share", interrupted)
+        broken.setattr(sys, "argv", ["armada", *words])
+        assert here.run(*words) == 130
+    (sweep,) = {run["sweep"] for run in armada.json("ps", "--cached")}
+    assert cells(armada, sweep)[0]["reason"] == "not_on_host"
+    assert armada.run("sweep", "extend", sweep, "--grid", "env.X=3").returncode == 0
+    told = armada.run("sweep", "show", sweep).stdout
+    assert "its launch was interrupted" in told
+    assert f"    armada {shlex.join(words)}\n" in told
+    assert armada.json(*words)["sweep"] == sweep
+    found = await_ends(armada, sweep)
+    assert [(cell["cell"], cell["state"]) for cell in found] == [(number, "succeeded") for number in (1, 2, 3)]
+    assert sorted(starts(armada)) == ["1", "2", "3"]
+    assert "interrupted" not in armada.run("sweep", "show", sweep).stdout
+    assert armada.json(*words)["sweep"] != sweep
+
+
+def test_a_launch_that_ended_before_it_was_recorded_is_continued_after_an_extension(
+    armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["sweep", marking(armada), "--host", "local", "--grid", "env.X=1,2"]
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(service, "mark_started", interrupted)
+        assert here.run(*words) == 130
+    (sweep,) = {run["sweep"] for run in armada.json("ps", "--cached")}
+    assert armada.run("sweep", "extend", sweep, "--grid", "env.X=3").returncode == 0
+    assert armada.json(*words)["sweep"] == sweep
+    await_ends(armada, sweep)
+    assert sorted(starts(armada)) == ["1", "2", "3"]
+
+
+def test_an_interrupted_extension_is_left_to_itself_when_the_launch_is_repeated(
+    armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["sweep", marking(armada), "--host", "local", "--grid", "env.X=1"]
+    sweep = armada.json(*words)["sweep"]
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(service, "provision_share", interrupted)
+        assert here.run("sweep", "extend", sweep, "--grid", "env.X=2") == 130
+    assert armada.json(*words)["sweep"] == sweep
+    assert "its launch was interrupted" in armada.run("sweep", "show", sweep).stdout
+    assert armada.run("sweep", "extend", sweep, "--grid", "env.X=2").returncode == 0
+    await_ends(armada, sweep)
+    assert sorted(starts(armada)) == ["1", "2"]
 
 
 def test_a_removed_cell_never_gives_its_number_to_another(armada: Armada) -> None:

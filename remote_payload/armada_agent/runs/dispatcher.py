@@ -14,7 +14,7 @@ from typing import Dict, List, Optional, Set, Tuple
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files
 from armada_agent.foundation.log import say
-from armada_agent.host import detached
+from armada_agent.host import detached, processes
 from armada_agent.paths import RunPaths, SweepPaths, list_folder
 from armada_agent.records.stop_request import concerns, read_stop_request
 from armada_agent.runs import submissions
@@ -26,6 +26,11 @@ _START_S = 30.0
 _MOST_STARTS = 3
 
 WAITING, ACTIVE, OVER, UNCLAIMED = "waiting", "active", "over", "unclaimed"
+UNATTENDED = "unattended"
+"""Its supervisor is gone and recorded no end. Its job may live, and then it keeps its place."""
+
+_GONE_LOOKS = 2
+"""A process in the middle of exec shows no environment."""
 
 
 class Plan:
@@ -62,7 +67,7 @@ def read_plan(sweep: SweepPaths) -> Optional[Plan]:
 
 
 def standing(paths: RunPaths) -> str:
-    """Return whether a cell waits for its start, is active, is not claimed yet, or needs nothing from a dispatcher."""
+    """Return whether a cell waits for its start, is active, unattended, not claimed yet, or needs nothing from a dispatcher."""
     if not os.path.isfile(paths.spec):
         return OVER  # it was removed
     evidence = Evidence(paths, [])
@@ -73,7 +78,7 @@ def standing(paths: RunPaths) -> str:
         return OVER
     supervisor = evidence.supervisor
     if supervisor != "none":
-        return ACTIVE if supervisor in ("alive", "unknown") else OVER
+        return ACTIVE if supervisor in ("alive", "unknown") else UNATTENDED
     stop_request = read_stop_request(paths)
     is_stopped = stop_request is not None and concerns(stop_request, number)
     return OVER if is_stopped or number != 1 else WAITING
@@ -107,6 +112,8 @@ class Dispatcher:
         self._active: Set[str] = set()
         self._has_looked = False
         self._starting: Dict[str, Tuple[float, int]] = {}
+        self._gone: Dict[str, int] = {}
+        self._table: Optional[List[processes.Process]] = None
 
     def step(self, now: float) -> bool:
         """Look at all cells once and start what there is room for.
@@ -122,6 +129,7 @@ class Dispatcher:
             return False
         waiting: List[str] = []
         more = False
+        self._table = None
         for run_id in plan.cells:
             if run_id in self._over:
                 continue
@@ -149,6 +157,8 @@ class Dispatcher:
         except OSError as error:  # unknown never reads as ended: it keeps its place until it can be read
             say("%s: %s" % (run_id, error))
             return ACTIVE
+        if word == UNATTENDED:
+            word = self._judge_unattended(paths)
         if word != WAITING:
             self._starting.pop(run_id, None)
             return word
@@ -158,6 +168,16 @@ class Dispatcher:
         if tries < _MOST_STARTS:
             return WAITING
         return self._give_up(paths)
+
+    def _judge_unattended(self, paths: RunPaths) -> str:
+        """Look for the processes of a job without a supervisor. The table of all processes is read once in a step."""
+        if self._table is None:
+            self._table = processes.scan()
+        if Evidence(paths, self._table).processes():
+            self._gone.pop(paths.run_id, None)
+            return ACTIVE
+        looks = self._gone[paths.run_id] = self._gone.get(paths.run_id, 0) + 1
+        return OVER if looks >= _GONE_LOOKS else ACTIVE
 
     def _start(self, run_id: str, plan: Plan, now: float) -> None:
         tries = self._starting.get(run_id, (0.0, 0))[1]
