@@ -137,10 +137,10 @@ def _decide(observed: Observation, newest: Newest) -> Verdict:
             because,
         )
 
-    if state is not None and state.state is not None and state.state in ENDED:
+    if state is not None and state.state in ENDED:
         return verdict("its supervisor wrote the end", state.state, state.reason, state.message)
     exit_ = attempt.exit if attempt is not None else None
-    if exit_ is not None and exit_.state is not None and exit_.state in ENDED:
+    if exit_ is not None and exit_.state in ENDED:
         return verdict(f"the exit of attempt {number} is written", exit_.state, exit_.reason, exit_.message)
     if not observed.exists and observed.remains is not None and (left := observed.remains.processes):
         because = f"its folder is not on the host; {left} of its processes are alive there"

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -230,6 +231,19 @@ def test_while_there_is_room_nothing_goes_on_an_old_word_of_homes(here: paths.Ru
     assert thin(here, keep=2) == [10, 20, 30, 40, 50]
     assert thin(here, keep=2, floor=FULL, most=2) == [20, 40, 50]
     assert not Path(here.acknowledgement(digests[10])).exists()
+
+
+@pytest.mark.parametrize(
+    ("floor", "left"),
+    [(4096 * 10, [10, 20, 30]), (4096 * 10 + 1, [10, 30]), ("all of it", [10, 20, 30]), (None, [10, 20, 30])],
+)
+def test_a_disk_that_has_as_much_room_as_it_should_have_is_not_thinned(
+    here: paths.RunPaths, monkeypatch: pytest.MonkeyPatch, floor: Any, left: list[int]
+) -> None:
+    for step in (10, 20, 30):
+        finish(here, step)
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=10, f_frsize=4096))
+    assert thin(here, keep=1, floor=floor, most=1) == left
 
 
 def test_the_best_and_the_newest_stay(here: paths.RunPaths) -> None:

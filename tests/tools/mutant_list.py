@@ -68,7 +68,7 @@ MODULES = (
         ("tests/unit/sync/release/test_unknown_ends.py", "tests/unit/sync/release/test_judge.py"),
         frozenset({"_not_there", "_is_settled", "_judge_some", "_seen", "_checkpoints", "_keeps_whole", "_other"}),
     ),
-    Module("armada/verdicts/release.py", ("tests/unit/sync/release/test_judge.py",)),
+    Module("armada/verdicts/release.py", ("tests/unit/verdicts/test_release.py", "tests/unit/sync/release")),
 )
 
 EQUIVALENT = {
@@ -88,6 +88,8 @@ EQUIVALENT = {
     "batch.py _judge: status in _ENDED_BY_SIGTERM → True": "it waits ten seconds for a signal that does not come",
     "batch.py _conclude: ending.state != REQUEUED → False": "the second of the same questions decides it",
     "batch.py _decide: each.number != last.number → True": "an attempt has no exit before it is concluded",
+    "release.py was_stopped_and_forgotten: evidence is not None → True": "a run without evidence is not gone by a guess",
+    "judge.py _judge_some: specs[run_id] is not None → True": "a run that home does not know would be lost anyway",
     "judge.py _not_there: not missing → False": "the host is asked about no run, and nothing is added",
 }
 """Why no test can detect a change, by `file function: change`."""

@@ -247,7 +247,7 @@ def _checkpoints(database: Database, run_id: str, entry: RunListing, *, known: b
         found = here.get(each.digest)
         proof = Proof.MISSING if found is None else prove(database, found)
         # Unwanted only relative to what home keeps: if that is damaged, this one may be wanted again.
-        unwanted = proof is Proof.MISSING and found is not None and found.trouble == NOT_WANTED
+        unwanted = found is not None and found.trouble == NOT_WANTED
         unwanted = unwanted and _keeps_whole(database, here.values())
         yield CheckpointThere(each.step, each.size_bytes, proof, unwanted)
 

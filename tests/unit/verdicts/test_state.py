@@ -58,6 +58,11 @@ CASES = [
     ("nothing of it on the host", {"run_id": "x", "exists": False, "evidence": None}, ("unknown", "not_on_host")),
     ("a folder, but no submission", observed(submission=None), ("preparing", None)),
     (
+        "a submission of which no claim was written",
+        observed(submission={"number": 1, "claimed": False, "job": None}),
+        ("preparing", None),
+    ),
+    (
         "a claim that no supervisor took",
         observed(submission={**JOB, "job": None}, supervisor="none"),
         ("submitted", None),
@@ -351,3 +356,24 @@ def test_processes_that_are_stopped_are_part_of_the_evidence_and_change_no_state
     assert verdict.because is not None
     assert verdict.because.endswith("; SIGSTOP has stopped 2 of its processes")
     assert str(verdict.message).endswith("of its processes: kill -CONT 41 42 on its host continues them")
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ({**RUNNING, "reason": "slow", "message": "stopping"}, ("running", "slow", "stopping")),
+        (None, ("submitted", None, None)),
+    ],
+)
+def test_a_living_supervisors_own_words_are_shown(
+    written: dict[str, Any] | None, shown: tuple[str, str | None, str | None]
+) -> None:
+    verdict = decide(observed(submission=JOB, state=written, supervisor="alive"))
+    assert (verdict.state, verdict.reason, verdict.message) == shown
+
+
+@pytest.mark.parametrize(("job", "named"), [({"scheduler": "slurm"}, "slurm says"), ({}, "the scheduler says")])
+def test_who_says_it_is_named(job: dict[str, Any], named: str) -> None:
+    submission = {"number": 1, "claimed": True, "job": {"submission": 1, **job}}
+    told = observed(submission=submission, supervisor="unknown", scheduler={"state": "pending"})
+    assert (decide(told).because or "").startswith(named)

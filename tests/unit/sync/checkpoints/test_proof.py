@@ -13,7 +13,7 @@ import pytest
 from armada.store import checkpoints, runs
 from armada.store.checkpoints import Checkpoint
 from armada.store.database import Database
-from armada.sync.checkpoints.proof import DOUBT, is_doubted, prove
+from armada.sync.checkpoints.proof import DOUBT, doubt, is_doubted, prove
 from armada.verdicts.proof import Proof
 from tests.answers import outbox
 
@@ -114,3 +114,18 @@ def test_without_its_folder_it_is_missing(home: Home) -> None:
     assert home.prove()[0] is Proof.MISSING
     checkpoints.mark_not_home(home.database, RUN, home.digest, None)
     assert home.prove()[0] is Proof.MISSING
+
+
+def test_what_is_doubted_was_never_read(home: Home) -> None:
+    """Other checkpoints that share the file are proven by what is recorded of it."""
+    home.prove()
+    doubt(home.database, home.checkpoint, "model.bin")
+    assert is_doubted(home.checkpoint)
+    checkpoints.mark_home(home.database, RUN, home.digest, home.place)  # the doubt is over, without a look
+    assert home.prove() == (Proof.PROVEN, ["model.bin"])
+
+
+def test_a_checkpoint_that_is_not_at_home_can_be_doubted(home: Home) -> None:
+    checkpoints.mark_not_home(home.database, RUN, home.digest, None)
+    doubt(home.database, home.checkpoint, "model.bin")
+    assert is_doubted(home.checkpoint)

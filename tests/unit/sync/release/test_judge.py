@@ -281,6 +281,34 @@ def test_files_that_nobody_named_are_counted_unless_a_person_says_otherwise(worl
         assert world.judge() == []
 
 
+def test_what_a_person_says_does_not_count_is_not_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.insert()
+    world.look = {"others": {"count": 1, "size_bytes": 3, "examples": ["work/x"]}}
+    asked: list[object] = []
+
+    def without(context: object, _outputs: object, unnamed: object) -> object:
+        asked.append(context)
+        return unnamed
+
+    monkeypatch.setattr("armada.sync.release.judge.without_those_at_home", without)
+    world.judge(ignore_work=True)
+    assert asked == []
+    world.judge()
+    assert len(asked) == 1
+
+
+def test_what_of_a_removed_run_still_lives_is_no_listing(world: World) -> None:
+    """A host that shows its processes, but lists nothing of it."""
+    world.insert()
+    runs.set_root(world.database, RUN, "r")
+    world.vanished = {
+        "run.observe": [{"run_id": RUN, "exists": False, "evidence": None, "remains": {"processes": 2}}],
+        "sync.look": [],
+    }
+    (what,) = world.lost()
+    assert what == "it was there a moment ago, but is missing now"
+
+
 def test_a_checkpoint_that_is_proven_to_be_home_is_no_loss(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.insert()
     checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
