@@ -10,9 +10,10 @@ import time
 from typing import Any, Dict, Optional
 
 from armada_agent.engines import engine, job_activity, slurm_answers, slurm_controller, slurm_nodes, slurm_queue
-from armada_agent.engines.engine import EngineError, Handed, scheduler_status
+from armada_agent.engines.engine import EngineError, Handed, HandedArray, scheduler_status
 from armada_agent.foundation import files
 from armada_agent.host import job_variables, setup_lines
+from armada_agent.paths import RunPaths
 from armada_agent.verdicts import liveness
 
 POLL_S = 15.0
@@ -34,6 +35,40 @@ def submit(handed: Handed, lock: int) -> str:
         cwd=handed.paths.folder,
         given=job_variables.of_submission(handed.paths, setup_lines.exported()),  # the job inherits it
     )
+    return _read_id(said)
+
+
+def submit_many(array: HandedArray, lock: int) -> str:
+    """Submit an array: one job for each of its runs, at most `limit` at once.
+
+    Returns:
+        The array's id.
+    """
+    slurm_controller.require_up()
+    folder = array.file()
+    throttle = "" if array.limit is None or array.limit >= len(array.run_ids) else "%%%d" % array.limit
+    argv = ["sbatch", "--parsable", "--job-name=" + array.name, "--comment=" + array.name, "--chdir=" + folder]
+    argv += ["--array=0-%d%s" % (len(array.run_ids) - 1, throttle), "--output=%s%%a/scheduler.log" % folder]
+    argv += ["--dependency=afterany:" + array.after] if array.after else []
+    exported = setup_lines.exported()
+    given = [job_variables.of_submission(RunPaths(array.paths.root, each), exported) for each in array.run_ids]
+    said, _ = engine.run_tool_aloud(
+        argv + [array.file("job.sbatch")], timeout_s=120.0, inherit=[lock], cwd=folder, given=given[0]
+    )
+    return _read_id(said)
+
+
+def largest_array() -> int:
+    """Return how many jobs an array may have."""
+    return slurm_queue.largest_array()
+
+
+def job_in_array(array_id: str, index: int) -> str:
+    """Return the id of one job of an array."""
+    return "%s_%d" % (array_id, index)
+
+
+def _read_id(said: str) -> str:
     match = re.match(r"(\d+)", said.strip().splitlines()[-1] if said.strip() else "")
     if match is None:
         raise EngineError("sbatch said %.200r instead of a job id" % said)
@@ -48,18 +83,34 @@ def look_up(handed: Handed) -> Optional[str]:
     """
     answer = slurm_queue.ask()
     row = answer.rows.get(handed.name)
-    if row is not None:
-        return row["id"]
+    return row["id"] if row is not None else _look_further(answer, handed.name, handed.file("asked.json"))
+
+
+def look_up_many(array: HandedArray) -> Optional[str]:
+    """Find an array whose answer was lost. Return None if it was never submitted.
+
+    Raises:
+        EngineError: It is impossible to know, for now or for good.
+    """
+    answer = slurm_queue.ask()
+    found = slurm_answers.find_array(answer, array.name)
+    if found is None:
+        found = _look_further(answer, array.name, array.file("asked.json"))
+    return found and found.partition("_")[0]
+
+
+def _look_further(answer: slurm_answers.Answer, name: str, asked: str) -> Optional[str]:
+    """Find a job that is not in the queue, of which Slurm was asked at the time in the file `asked`."""
     if answer.doubt is not None:
         raise EngineError(answer.doubt)
     try:
-        asked_at = (files.read_json(handed.file("asked.json")) or {}).get("time")
+        asked_at = (files.read_json(asked) or {}).get("time")
     except files.UnreadableError:
         asked_at = None
     begun = float(asked_at) if isinstance(asked_at, (int, float)) else 0.0  # damaged: treat as long ago
     if time.time() - begun < slurm_queue.forgotten_after():
         return None
-    recorded = slurm_queue.ask_accounting(handed.name, begun)
+    recorded = slurm_queue.ask_accounting(name, begun)
     if recorded is None:
         raise EngineError(
             "Slurm forgets jobs that have ended, and there is no accounting database to show whether there was one"
@@ -78,7 +129,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     queue = slurm_queue.Queue(handed.paths.root, poll_s)
     if queue.looked_at is None:
         return scheduler_status(engine.UNKNOWN, None, error=queue.error)
-    row = queue.rows.get(handed.name)
+    row = queue.rows.get(_row_name(handed))
     # A hand-over in the future happened before the clock was set back; it would look newer than the answer for hours.
     if row is None and queue.looked_at < handed.handed_at <= time.time():
         return scheduler_status(engine.PENDING, queue.looked_at, message="submitted after the last query of the queue")
@@ -108,6 +159,11 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         words = "not in the queue's last answer" + ("; %s" % queue.doubt if queue.doubt else "")
         return dict(said, state=engine.UNKNOWN, message=words)
     return job_activity.correct(said, believed, "Slurm", memory, wrote)
+
+
+def _row_name(handed: Handed) -> str:
+    place = handed.place
+    return handed.name if place is None else slurm_answers.row_name(place.name, place.index)
 
 
 def cancel(handed: Handed, status: Dict[str, Any], grace_s: float) -> None:
@@ -224,5 +280,8 @@ def _ask_second(handed: Handed) -> Dict[str, Any]:
         return {"error": error.message[:500]}
     if row is not None:
         return {"row": row}
-    recorded = slurm_queue.ask_accounting(handed.name, handed.handed_at, slurm_queue.SECOND_S)
+    place = handed.place
+    recorded = slurm_queue.ask_accounting(
+        handed.queued_as, handed.handed_at, slurm_queue.SECOND_S, None if place is None else place.index
+    )
     return {"recorded": dict(recorded, reason="") if recorded else None}

@@ -24,6 +24,7 @@ _REASONS = {
     "COMPLETED": "ended_silently",
     "FAILED": "ended_silently",
 }
+_JOB_ID = re.compile(r"\d+(?:_(\d+)|\+\d+)?")
 Row = Dict[str, str]
 
 
@@ -31,7 +32,8 @@ class Answer:
     """An answer of squeue.
 
     Attributes:
-        rows: Rows by job name. Of two jobs with one name, the one that has not ended counts.
+        rows: Rows by job name, of array jobs by `row_name`. Of two jobs with one name, the one that has not ended
+            counts.
         doubt: Why a job without a row may still be in the queue.
     """
 
@@ -57,17 +59,34 @@ def parse_queue(text: str, beside: str = "") -> Answer:
         doubt = "squeue's answer was cut at %.60r" % lines.pop()
     for line in lines:
         cells = line.split("|", len(_FIELDS) - 1)
-        if len(cells) != len(_FIELDS) or not cells[0].strip().isdigit():
+        job_id = _JOB_ID.fullmatch(cells[0].strip())
+        if len(cells) != len(_FIELDS) or job_id is None:
             doubt = "squeue's answer has a line that is not a job: %.60r" % line
             continue
         row = dict(zip(_FIELDS, (cell.strip() for cell in cells)))
         row["state"] = _state_word(row["state"])
+        if job_id.group(1) is not None:
+            row["name"] = row_name(row["name"], int(job_id.group(1)))
         before = rows.get(row["name"])
         if before is None or _is_over(before) or not _is_over(row):
             rows[row["name"]] = row
     if doubt is not None and text.strip() and not rows:
         raise EngineError(doubt)
     return Answer(rows, doubt)
+
+
+def row_name(name: str, index: int) -> str:
+    """Return the name under which one job of an array is found: all of them share the array's name."""
+    return "%s_%d" % (name, index)
+
+
+def find_array(answer: Answer, name: str) -> Optional[str]:
+    """Return the id of the array with this name, by any job of it; None if the answer has none."""
+    for row in answer.rows.values():
+        base, _, index = row["id"].partition("_")
+        if index and row["name"] == row_name(name, int(index)):
+            return base
+    return None
 
 
 def parse_job(text: str, handed: Handed) -> Optional[Row]:
@@ -77,21 +96,35 @@ def parse_job(text: str, handed: Handed) -> Optional[Row]:
         EngineError: The output shows no job.
     """
     found = dict(word.split("=", 1) for word in text.split() if "=" in word)
-    if found.get("JobId") != handed.job_id or not found.get("JobState"):
+    shown = found.get("JobId")
+    index = handed.job_id.partition("_")[2]
+    if index:
+        # Jobs of an array that wait are one record, whose `ArrayTaskId` is a list such as `3-11%3`.
+        tasks = found.get("ArrayTaskId", "")
+        is_shown = tasks == index or (tasks != "" and not tasks.isdigit())
+        shown = "%s_%s" % (found.get("ArrayJobId"), index) if is_shown else None
+    if shown != handed.job_id or not found.get("JobState"):
         raise EngineError("scontrol show job %s said %.200r" % (handed.job_id, text.strip()))
-    if found.get("JobName") != handed.name:
+    if found.get("JobName") != handed.queued_as:
         return None
     cells = (handed.job_id, found["JobState"], found.get("Reason", ""), found.get("NodeList", ""), handed.name)
     row = dict(zip(_FIELDS, (("" if cell == "(null)" else cell) for cell in cells)))
     return dict(row, state=_state_word(row["state"]))
 
 
-def parse_accounting(text: str, name: str) -> Optional[Row]:
-    """Return the last record of a job in sacct's output. A requeued job has several; the first one says PREEMPTED."""
+def parse_accounting(text: str, name: str, index: Optional[int] = None) -> Optional[Row]:
+    """Return the last record of a job in sacct's output. A requeued job has several; the first one says PREEMPTED.
+
+    Args:
+        text: sacct's output.
+        name: The job's name, or its array's.
+        index: Of a job in an array; None for any job of this name.
+    """
     found = None
     for line in text.splitlines():
         cells = line.split("|", len(_SACCT_FIELDS) - 1)
-        if len(cells) == len(_SACCT_FIELDS) and cells[-1].strip() == name:
+        is_meant = index is None or cells[0].strip().endswith("_%d" % index)
+        if len(cells) == len(_SACCT_FIELDS) and cells[-1].strip() == name and is_meant:
             found = dict(zip(_SACCT_FIELDS, (cell.strip() for cell in cells)))
             found["state"] = _state_word(found["state"])
     return found

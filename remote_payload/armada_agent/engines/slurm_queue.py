@@ -13,6 +13,7 @@ from armada_agent.foundation import files
 _LONGEST_BACKOFF_S = 300.0
 _LOOK_S = 12.0  # a client waits twenty seconds for this host, and also asks about other runs
 SECOND_S = 4.0
+_ARRAY_SIZE = 1001
 
 
 class Queue:
@@ -91,7 +92,8 @@ class Queue:
 
 
 def ask(timeout_s: float = 45.0) -> Answer:
-    argv = ["squeue", "--noheader", "--states=all", "--user=%d" % os.getuid(), "--format=%A|%T|%r|%N|%j"]
+    # %i is `100_3` for a job of an array; --array shows those that wait one by one.
+    argv = ["squeue", "--noheader", "--array", "--states=all", "--user=%d" % os.getuid(), "--format=%i|%T|%r|%N|%j"]
     return slurm_answers.parse_queue(*slurm_controller.ask(argv, timeout_s))
 
 
@@ -110,24 +112,44 @@ def ask_job(handed: Handed) -> Optional[Row]:
     return slurm_answers.parse_job(said, handed)
 
 
-def ask_accounting(name: str, since: float, timeout_s: float = 45.0) -> Optional[Dict[str, str]]:
-    """Query the accounting database. Return a row, an empty dict if it has no such job, or None if there is no database."""
+def ask_accounting(
+    name: str, since: float, timeout_s: float = 45.0, index: Optional[int] = None
+) -> Optional[Dict[str, str]]:
+    """Query the accounting database. Return a row, an empty dict if it has no such job, or None if there is no database.
+
+    Args:
+        name: The job's name, or its array's.
+        since: Unix time from which to search.
+        timeout_s: The time limit.
+        index: Of a job in an array; None for any job of this name.
+    """
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(max(0.0, since - 60)))
     argv = ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", "--name=" + name]
     try:
         said = engine.run_tool(
-            argv + ["--starttime=" + start, "--format=JobIDRaw,State,ExitCode,Start,NodeList,JobName"],
+            argv + ["--starttime=" + start, "--format=JobID,State,ExitCode,Start,NodeList,JobName"],
             timeout_s=timeout_s,
         )
     except EngineError:
         return None
-    return slurm_answers.parse_accounting(said, name) or {}
+    return slurm_answers.parse_accounting(said, name, index) or {}
 
 
 def forgotten_after() -> float:
     """Return for how many seconds slurmctld remembers ended jobs; the minimum if its configuration is unreadable."""
+    return float(_read_setting("MinJobAge") or 0)
+
+
+def largest_array() -> int:
+    """Return how many jobs an array may have; Slurm's default if its configuration is unreadable."""
+    found = _read_setting("MaxArraySize")
+    return _ARRAY_SIZE if found is None else max(1, found)
+
+
+def _read_setting(name: str) -> Optional[int]:
     try:
-        match = re.search(r"^MinJobAge\s*=\s*(\d+)", engine.run_tool(["scontrol", "show", "config"]), re.MULTILINE)
+        said = engine.run_tool(["scontrol", "show", "config"])
     except EngineError:
-        return 0.0
-    return float(match.group(1)) if match else 0.0
+        return None
+    match = re.search(r"^%s\s*=\s*(\d+)" % name, said, re.MULTILINE)
+    return int(match.group(1)) if match else None
