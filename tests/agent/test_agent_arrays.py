@@ -161,6 +161,19 @@ def test_an_array_that_slurm_may_have_forgotten_is_not_submitted_again(
     assert job(host, cells[1]) == "100_1"
 
 
+def test_an_array_of_which_nothing_is_known_keeps_no_other_cells_waiting(
+    begin: Callable[[], Conversation], programs: Programs
+) -> None:
+    host, cells = begin(), names(4)
+    programs.say("sbatch", TIMED_OUT, code=1)
+    with pytest.raises(Refused):
+        start(host, cells[:2])
+    (host.root / "sweeps" / "grid-1" / "arrays" / "1" / "array.json").write_text("{")
+    programs.say("sbatch", "101\n")
+    start(host, cells[2:])
+    assert [job(host, each) for each in cells] == [None, None, "101_0", "101_1"]
+
+
 @pytest.mark.parametrize("left", ["array.json", "claims", "asked.json", "job.json"])
 def test_a_hand_over_killed_at_any_step_is_completed_by_tending(
     begin: Callable[[], Conversation], programs: Programs, left: str

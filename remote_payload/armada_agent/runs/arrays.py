@@ -53,16 +53,35 @@ def hand_over(sweep: SweepPaths, asked: Sequence[Asked], parallel: Optional[int]
     files.make_folders(sweep.folder)
     with files.locked(sweep.arrays_lock) as lock:
         os.chmod(sweep.folder, 0o700)
+        open_ones: Dict[int, AgentError] = {}
         for number in sweep.arrays():
-            _complete(sweep, number, lock)
+            try:
+                _complete(sweep, number, lock)
+            except AgentError as error:
+                open_ones[number] = error  # it says nothing about cells that are not in it
         outcomes: Dict[str, str] = {}
         new: List[Asked] = []
         for run_ids, job_files in asked:
             words = {run_id: _standing(sweep, run_id) for run_id in run_ids}
             outcomes.update((run_id, word) for run_id, word in words.items() if word != "new")
             new += _divide(sweep, [run_id for run_id in run_ids if words[run_id] == "new"], job_files)
+        for run_id in (each for each, word in outcomes.items() if word == "already" and open_ones):
+            _refuse_open(sweep, run_id, open_ones)
         made = _submit_all(sweep, new, parallel, lock, outcomes)
     return {"outcomes": outcomes, "arrays": made}
+
+
+def _refuse_open(sweep: SweepPaths, run_id: str, open_ones: Dict[int, AgentError]) -> None:
+    """Raise the error of the array of which a run is part, if it is unknown whether the batch system has that array."""
+    paths = RunPaths(sweep.root, run_id)
+    if os.path.exists(paths.submission(1, "job.json")):
+        return
+    try:
+        place = engines.Handed(paths, 1).place
+    except files.UnreadableError as error:
+        raise AgentError("outcome_unknown", "run %s: %s" % (run_id, error), _SAFE)
+    if place is not None and place.number in open_ones:
+        raise open_ones[place.number]
 
 
 def _submit_all(
