@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import moments
+from tests.chance import dice
 from tests.commands import array_slurm
 from tests.conftest import Armada, eventually
 
@@ -110,3 +114,25 @@ def test_two_hundred_cells_are_one_submission(armada: Armada, slurm: Path) -> No
     armada.run("sweep", "exp.yaml", "--host", "local", "--grid", f"env.X={values}", "--parallel", "8", "--yes")
     (line,) = calls(slurm)
     assert "--array=0-199%8" in line
+
+
+@pytest.mark.fault("kill -9 of `armada sweep` on a cluster", "the same command again; one array, each cell starts once")
+def test_a_sweep_killed_at_any_point_and_repeated_is_one_array(armada: Armada, slurm: Path) -> None:
+    chance = dice(11)
+    (armada.folder / "go").touch()
+    for number in (1, 2, 3):
+        step = moments.of_a_launch(armada)[number]
+        armada.command("sh", "-c", GO.format(armada.folder), env={"X": "0"}, name=f"cut-{number}")
+        words = ["sweep", "exp.yaml", "--host", "local", "--grid", f"env.X={number}a,{number}b"]
+        launch = armada.start(*words)
+        moments.end_after(launch, step, launch.kill, chance)
+        _, err = launch.communicate()
+        assert launch.returncode in (0, -signal.SIGKILL), err
+        if launch.returncode != 0:
+            armada.json(*words)
+        own = {run["sweep"] for run in armada.json("ps", "--cached") if run["name"].startswith(f"cut-{number} ")}
+        for name in own:
+            eventually(functools.partial(lambda each: states(armada, each) == ["succeeded"] * 2, name))
+            assert sum(f"--job-name=armada.{name}.array" in line for line in calls(slurm)) == 1
+        told = [mark for mark in marks(armada) if mark.startswith(f"+{number}")]
+        assert sorted(told) == sorted([f"+{number}a", f"+{number}b"] * len(own))
