@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent.engines import array_records, htcondor_schedd, slurm_answers
-from armada_agent.engines.engine import EngineError, Handed, Place
-from armada_agent.paths import RunPaths
+from armada_agent.engines import array_records, htcondor, htcondor_schedd, slurm_answers
+from armada_agent.engines.engine import EngineError, Handed, HandedArray, Place, read_place
+from armada_agent.foundation import files
+from armada_agent.paths import RunPaths, SweepPaths
 
 from tests.agent.conversation import Conversation, Refused, spec_of
 from tests.agent.test_agent_slurm import SETTINGS, Programs
@@ -364,3 +365,30 @@ def test_jobs_that_htcondor_adds_later_wait_and_one_question_answers_for_all(
     kept.write_text(json.dumps({**json.loads(kept.read_text()), "at": 1.0}))
     (tmp_path / "said").write_text("")  # somebody removed the whole array
     assert not htcondor_schedd.is_to_come(job_of(11))
+
+
+def test_the_last_stopped_cell_takes_the_whole_array_from_htcondor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "condor_rm").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\necho not found; exit 1\n')
+    (tmp_path / "condor_rm").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    cells = names(2)
+    array_records.write(HandedArray(SweepPaths(str(tmp_path), "grid-1"), 1, cells, 1, None), {"job.sub": ""})
+    for run_id in cells:
+        Path(RunPaths(str(tmp_path), run_id).folder).mkdir(parents=True)
+        Path(RunPaths(str(tmp_path), run_id).spec).write_text("{}")
+    for index, run_id in enumerate(cells):
+        paths = RunPaths(str(tmp_path), run_id)
+        told = {"job_id": f"33.{index}", "time": 1.0, "array": Place("grid-1", 1, index).as_json()}
+        Path(paths.stop).write_text(json.dumps({"time": 1.0, "grace_s": 1.0, "submission": 1}))
+        htcondor.cancel(Handed(paths, 1, told), {}, 1.0)
+    assert (tmp_path / "calls").read_text().split() == ["33.0", "33.1", "33"]
+
+
+@pytest.mark.parametrize(
+    "told", [3, [], {}, {"sweep": "../x", "number": 1, "index": 0}, {"sweep": "a", "number": True, "index": 0}]
+)
+def test_a_damaged_place_is_an_unreadable_record(told: object) -> None:
+    with pytest.raises(files.UnreadableError):
+        read_place(told)

@@ -10,8 +10,11 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from armada_agent.engines import engine
 from armada_agent.engines.engine import EngineError, HandedArray
+from armada_agent.errors import AgentError
 from armada_agent.foundation import files
-from armada_agent.paths import SweepPaths, checked_run_id
+from armada_agent.paths import RunPaths, SweepPaths, checked_run_id, newest
+from armada_agent.records.ending import ENDED
+from armada_agent.records.stop_request import concerns, read_stop_request
 
 _LIMIT = 1024 * 1024
 
@@ -31,7 +34,10 @@ def read(sweep: SweepPaths, number: int) -> Optional[HandedArray]:
     is_limit = limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit > 0)
     if not is_limit or not isinstance(after, (str, type(None))):
         raise files.UnreadableError("array.json is damaged")
-    return HandedArray(sweep, number, [checked_run_id(each) for each in cells], limit, after)
+    try:
+        return HandedArray(sweep, number, [checked_run_id(each) for each in cells], limit, after)
+    except AgentError as error:
+        raise files.UnreadableError("array.json is damaged: %s" % error)
 
 
 def write(array: HandedArray, job_files: Dict[str, str]) -> None:
@@ -54,6 +60,24 @@ def forget(array: HandedArray) -> None:
     """Take a decision back: the batch system refused the array."""
     for name in ("array.json", "asked.json"):
         files.remove(array.file(name))
+
+
+def is_all_stopped(sweep: SweepPaths, number: int) -> bool:
+    """Return whether no run of an array needs its job there any more: each was stopped, has ended, or was submitted again."""
+    try:
+        array = read(sweep, number)
+        return array is not None and all(_is_stopped(RunPaths(sweep.root, run_id)) for run_id in array.run_ids)
+    except files.UnreadableError:
+        return False
+
+
+def _is_stopped(paths: RunPaths) -> bool:
+    if not os.path.isfile(paths.spec) or (newest(paths.submissions()) or 0) > 1:
+        return True
+    stop_request = read_stop_request(paths)
+    if stop_request is not None and concerns(stop_request, 1):
+        return True
+    return (files.read_json(paths.state) or {}).get("state") in ENDED
 
 
 def read_id(sweep: SweepPaths, number: int) -> Optional[str]:

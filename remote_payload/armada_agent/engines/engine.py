@@ -109,7 +109,10 @@ def read_place(told: Any) -> Place:
     numbers = [each for each in (number, index) if isinstance(each, int) and not isinstance(each, bool)]
     if not isinstance(sweep, str) or len(numbers) != 2 or numbers[0] < 1 or numbers[1] < 0:
         raise files.UnreadableError("its place in an array is damaged: %.100r" % (told,))
-    return Place(sweep, *numbers)
+    try:
+        return Place(sweep, *numbers)
+    except AgentError as error:
+        raise files.UnreadableError("its place in an array is damaged: %s" % error)
 
 
 class HandedArray:

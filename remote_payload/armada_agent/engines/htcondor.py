@@ -6,9 +6,9 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from armada_agent.engines import engine, htcondor_log, htcondor_schedd, job_activity
+from armada_agent.engines import array_records, engine, htcondor_log, htcondor_schedd, job_activity
 from armada_agent.engines.engine import EngineError, Handed, HandedArray, scheduler_status
-from armada_agent.paths import RunPaths
+from armada_agent.paths import RunPaths, SweepPaths
 from armada_agent.verdicts import liveness
 
 POLL_S = 2.0
@@ -221,11 +221,20 @@ def _ask_second(handed: Handed) -> Dict[str, Any]:
 def cancel(handed: Handed, _status: Dict[str, Any], _grace_s: float) -> None:
     """Remove a job from the queue. Its supervisor gets a signal and the submit file's vacate time to stop the training.
 
+    A job that its array puts into the queue later cannot be removed alone; with the last run of the array, all are.
+
     Raises:
         EngineError: The schedd does not answer.
     """
+    _remove(handed.job_id)
+    place = handed.place
+    if place is not None and array_records.is_all_stopped(SweepPaths(handed.paths.root, place.sweep), place.number):
+        _remove(handed.job_id.partition(".")[0])
+
+
+def _remove(job_id: str) -> None:
     try:
-        engine.run_tool(["condor_rm", handed.job_id], timeout_s=htcondor_schedd.PATIENCE_S)
+        engine.run_tool(["condor_rm", job_id], timeout_s=htcondor_schedd.PATIENCE_S)
     except EngineError as error:
         if "not found" not in error.message and "Couldn't find" not in error.message:
             raise

@@ -131,12 +131,17 @@ def tend(sweep: SweepPaths) -> Optional[int]:
     try:
         setup_lines.apply()
         for number in numbers:
-            _complete(sweep, number, lock, nobody_waits=True)
-    except AgentError as error:
-        say("%s: %s" % (sweep.sweep, error))
+            _try_to_complete(sweep, number, lock)
     finally:
         os.close(lock)
     return _count_open(sweep, numbers)
+
+
+def _try_to_complete(sweep: SweepPaths, number: int, lock: int) -> None:
+    try:
+        _complete(sweep, number, lock, nobody_waits=True)
+    except (AgentError, OSError) as error:
+        say("%s: array %d: %s" % (sweep.sweep, number, error))
 
 
 def _count_open(sweep: SweepPaths, numbers: Sequence[int]) -> int:
@@ -145,11 +150,10 @@ def _count_open(sweep: SweepPaths, numbers: Sequence[int]) -> int:
     for number in numbers:
         try:
             array = array_records.read(sweep, number)
+            if array is not None and files.read_json(array.file("done.json")) is None:
+                total += len(array.run_ids)
         except files.UnreadableError as error:
             say("%s: array %d: %s" % (sweep.sweep, number, error))
-            continue
-        if array is not None and files.read_json(array.file("done.json")) is None:
-            total += len(array.run_ids)
     return total
 
 
