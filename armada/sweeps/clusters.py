@@ -49,7 +49,7 @@ def room_of(queue: ClusterQueue, host: Host, gpus: int, cpus: int) -> int:
         cpus: Of one cell; it counts for cells without GPUs.
     """
     partition = host.slurm.partition if host.slurm is not None else None
-    parts = [part for part in queue.partitions if partition in (None, part.name)]
+    parts = [part for part in queue.partitions if not partition or part.name in partition.split(",")]
     rooms = [part.gpus // gpus if gpus else part.cpus // max(1, cpus) for part in parts]
     # Partitions of Slurm share nodes; machines of HTCondor do not.
     room = sum(rooms) if host.scheduler == "htcondor" else max(rooms, default=0)
