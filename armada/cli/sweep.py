@@ -370,7 +370,7 @@ def _say_plan(reporter: Reporter, asked: Asked, plan: SweepPlan) -> None:
     from armada.sweeps.standing import others_waiting
     from armada.units import counted
 
-    shares = [f"{len(each.plans)} on {name}, {each.parallel} at once" for name, each in plan.shares.items()]
+    shares = [f"{len(each.plans)} on {name}, {each.at_once}" for name, each in plan.shares.items()]
     reporter.stage("plan", f"{counted(len(asked.cells), 'cell')}: {'; '.join(shares)}")
     for name, why in plan.left_out.items():
         reporter.stage("", f"⚠ {name} takes no part: {why}")

@@ -57,6 +57,14 @@ class Identity(Message):
     start_time: Text
 
 
+class ArrayPlace(Message):
+    """Which job of an array runs a cell of a sweep: the number of the array in its sweep, and the job's index in it."""
+
+    sweep: Unsaid[Line] = None
+    number: Unsaid[Positive] = None
+    index: Unsaid[Count] = None
+
+
 class Job(Message):
     """What runs a submission: armada's own supervisor (`direct`), or a batch system's job."""
 
@@ -76,6 +84,7 @@ class Job(Message):
     guardian: Annotated[UnsaidOrNull[Identity], MAY_MISS] = None
     job_id: Annotated[Unsaid[Line], MAY_MISS] = None
     name: Annotated[Unsaid[Line], MAY_MISS] = None
+    array: Annotated[UnsaidOrNull[ArrayPlace], MAY_MISS] = None
 
 
 class Heartbeat(Message):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from armada.provision.exclusive_lock import exclusive_lock
 from armada.provision.sent_environment import source_session
 from armada.rpc.client import Call
 from armada.store import runs
+from armada.sweeps.clusters import make_arrays
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -24,13 +26,29 @@ if TYPE_CHECKING:
 
     from armada.foundation.progress import Progress
     from armada.launch.plans.plan import Plan
+    from armada.protocol.sweeps import SweepArray, TakenArray, TakenCells
     from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.sweeps.planning import HostShare
 
 CELLS_PER_REQUEST = 500
+_SUBMIT_S = 180.0
+"""A batch system may take this long to take cells."""
 _PATIENCE_S = 60.0
 _PER_CELL_S = 0.5
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a host took.
+
+    Attributes:
+        cells: How many; one that was stopped meanwhile does not count.
+        arrays: Those that a batch system has now.
+    """
+
+    cells: int = 0
+    arrays: tuple[TakenArray, ...] = ()
 
 
 def provision_share(database: Database, share: HostShare, progress: Progress) -> HostShare:
@@ -84,11 +102,10 @@ def _like(plan: Plan, before: Plan, after: Plan) -> Plan:
     return dataclasses.replace(plan, spec=spec)
 
 
-def hand_over(database: Database, sweep: str, share: HostShare) -> int:
+def hand_over(database: Database, sweep: str, share: HostShare) -> Taken:
     """Have a host take its cells: one request for up to 500 of them. Repeating it starts nothing twice.
 
-    Returns:
-        How many cells the host has taken; one that was stopped meanwhile does not count.
+    A batch system gets all cells with the last request, so that no part of them is submitted alone.
 
     Raises:
         OutcomeUnknown: The host may have them or not; they are recorded as `unknown`.
@@ -96,41 +113,60 @@ def hand_over(database: Database, sweep: str, share: HostShare) -> int:
     """
     session = share.session
     wanted = [plan for plan in share.plans if not runs.find(database, plan.run_id).ended]
-    taken = 0
+    is_batch = session.host.batch is not None
+    taken = Taken()
     for start in range(0, len(wanted), CELLS_PER_REQUEST):
         plans = wanted[start : start + CELLS_PER_REQUEST]
-        run_ids = [plan.run_id for plan in plans]
+        is_last = start + CELLS_PER_REQUEST >= len(wanted)
+        concerned = wanted if is_batch else plans
+        arrays = make_arrays(session, wanted) if is_batch and is_last else None
         try:
             answer = session.call(
-                _request(session, sweep, share, plans), timeout_s=_PATIENCE_S + _PER_CELL_S * len(plans)
+                _request(session, sweep, share, plans, arrays),
+                timeout_s=_PATIENCE_S + _PER_CELL_S * len(concerned) + (_SUBMIT_S if is_batch else 0.0),
             )
         except (OutcomeUnknown, UnexpectedAnswer, HostUnreachable) as error:
+            left = [plan.run_id for plan in (wanted if is_batch else wanted[start:])]
             reason = "link_lost" if isinstance(error, HostUnreachable) else "outcome_unknown"
-            _set_all(database, [plan.run_id for plan in wanted[start:]], "unknown", reason, error.message)
+            _set_all(database, left, "unknown", reason, error.message)
             raise OutcomeUnknown(
-                f"it is unknown whether {counted(len(run_ids), 'cell')} of {sweep} started ({error.message})",
+                f"it is unknown whether {counted(len(concerned), 'cell')} of {sweep} started ({error.message})",
                 hint=f"armada sweep show {sweep} finds out; nothing is started twice",
                 host=share.host,
             ) from error
         except ArmadaError as error:
-            _set_all(database, [plan.run_id for plan in wanted[start:]], "failed", "submit_refused", error.message)
+            left = [plan.run_id for plan in (wanted if is_batch else wanted[start:])]
+            _set_all(database, left, "failed", "submit_refused", error.message)
             raise
-        outcomes = {cell.run_id: cell.outcome for cell in answer.cells}
-        stopped = [run_id for run_id in run_ids if runs.find(database, run_id).ended]
-        _set_all(
-            database,
-            [each for each in run_ids if each not in stopped and outcomes.get(each) != "cancelled"],
-            "submitted",
-        )
-        taken += len(run_ids) - len(stopped)
-        if stopped:
-            # Their stop found no records of them on the host.
-            calls = [Call.of(request_of(database, runs.find(database, each), None), 60.0) for each in stopped]
-            session.call_all(calls)
+        if is_last or not is_batch:
+            taken.arrays += answer.arrays
+            taken.cells += _record_taken(database, session, [plan.run_id for plan in concerned], answer)
     return taken
 
 
-def _request(session: HostSession, sweep: str, share: HostShare, plans: Sequence[Plan]) -> StartSweep:
+def _record_taken(database: Database, session: HostSession, run_ids: Sequence[str], answer: TakenCells) -> int:
+    """Record cells as submitted, and stop on the host those that were stopped meanwhile. Return how many it has."""
+    outcomes = {cell.run_id: cell.outcome for cell in answer.cells}
+    stopped = [run_id for run_id in run_ids if runs.find(database, run_id).ended]
+    _set_all(
+        database,
+        [each for each in run_ids if each not in stopped and outcomes.get(each) != "cancelled"],
+        "submitted",
+    )
+    if stopped:
+        # Their stop found no records of them on the host.
+        calls = [Call.of(request_of(database, runs.find(database, each), None), 60.0) for each in stopped]
+        session.call_all(calls)
+    return len(run_ids) - len(stopped)
+
+
+def _request(
+    session: HostSession,
+    sweep: str,
+    share: HostShare,
+    plans: Sequence[Plan],
+    arrays: Sequence[SweepArray] | None,
+) -> StartSweep:
     names = {name for plan in plans for name in plan.experiment.secrets}
     return StartSweep(
         sweep=sweep,
@@ -138,6 +174,7 @@ def _request(session: HostSession, sweep: str, share: HostShare, plans: Sequence
         cells=tuple(SweepCell(run_id=plan.run_id, spec=plan.spec, files=plan.files) for plan in plans),
         secrets={name: os.environ[name] for name in sorted(names)},
         home=asking_home(session),
+        arrays=tuple(arrays) if arrays is not None else None,
     )
 
 

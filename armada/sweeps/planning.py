@@ -15,6 +15,7 @@ from armada.launch.plans.task import Order
 from armada.launch.start import asking_home
 from armada.protocol.spec import SweepSection
 from armada.provision.content import hashing_once
+from armada.sweeps.clusters import NO_LIMIT, ask_room, refuse_impossible
 from armada.sweeps.dealing import deal, room_for, share
 from armada.units import counted
 
@@ -74,6 +75,11 @@ class HostShare:
     def host(self) -> str:
         return self.session.host.name
 
+    @property
+    def at_once(self) -> str:
+        """Say how many cells run at once."""
+        return f"{self.parallel} at once" if self.parallel != NO_LIMIT else "as many at once as its queue allows"
+
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
@@ -117,12 +123,12 @@ def _plan_sweep(asked: Asked, say: Callable[[str], None], already: Mapping[str, 
     left_out: dict[str, str] = {}
     failures: list[HostUnreachable] = []
     for name, session in asked.sessions.items():
-        if session.host.batch is not None:
-            hint = "name hosts without a batch system, or launch the cells one by one"
-            raise PreflightRefused(f"sweeps on {session.host.scheduler} are not supported yet", hint=hint, host=name)
         say(name)
         try:
             first = _plan(asked, session, asked.cells[0])
+            if session.host.batch is not None:
+                rooms[name] = ask_room(session, first) if len(asked.sessions) > 1 else 1
+                continue
         except HostUnreachable as error:
             failures.append(error)
             left_out[name] = error.message
@@ -131,8 +137,11 @@ def _plan_sweep(asked: Asked, say: Callable[[str], None], already: Mapping[str, 
     if not rooms:
         raise failures[0]
     shared = share(asked.parallel, rooms)
+    dealt_by = dict(shared)
+    if asked.parallel is None:
+        shared |= dict.fromkeys((name for name in shared if asked.sessions[name].host.batch is not None), NO_LIMIT)
     left_out |= {name: "there is nothing to do for it at once" for name in rooms if name not in shared}
-    hosts = deal(len(asked.cells), shared, already)
+    hosts = deal(len(asked.cells), dealt_by, already)
     dealt = {name: [cell for cell, host in zip(asked.cells, hosts, strict=True) if host == name] for name in shared}
     return SweepPlan(
         {name: plan_share(asked, name, cells, shared[name]) for name, cells in dealt.items() if cells}, left_out
@@ -157,6 +166,8 @@ def plan_share(asked: Asked, host: str, cells: Sequence[Cell], parallel: int) ->
             others = counted(len(cells) - 1, "other cell")
             error.message = f"cell {cell.number} ({cell.label}): {error.message} ({others} on this host)"
             raise
+    if session.host.batch is not None:
+        refuse_impossible(session, plans, parallel)
     return HostShare(session, parallel, plans)
 
 

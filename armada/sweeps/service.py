@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown, ProvisionFailed
+from armada.foundation.sanitize import sanitize_line
 from armada.launch.reconcile import YOUNG_S
 from armada.launch.service import Caller
 from armada.launch.start import asking_home, record_plan
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from armada.foundation.progress import Progress
     from armada.launch.plans.plan import Plan
+    from armada.protocol.sweeps import TakenArray
     from armada.store.database import Database
     from armada.store.running_operations import OperationProgress
     from armada.store.runs import Run
@@ -279,8 +281,20 @@ def _hand_over(asked: Asked, share: HostShare, outcome: Outcome, progress: Progr
     except ArmadaError as error:
         outcome.failed[share.host] = error
     else:
-        outcome.taken[share.host] = outcome.taken.get(share.host, 0) + taken
-        progress.stage("submit", f"{counted(taken, 'cell')} on {share.host}, {share.parallel} at once")
+        outcome.taken[share.host] = outcome.taken.get(share.host, 0) + taken.cells
+        arrays = f" ({_arrays(share, taken.arrays)})" if taken.arrays else ""
+        progress.stage("submit", f"{counted(taken.cells, 'cell')} on {share.host}, {share.at_once}{arrays}")
+
+
+def _arrays(share: HostShare, arrays: Sequence[TakenArray]) -> str:
+    """Name the arrays of a batch system, and say how many jobs of each run at once where the limit had to be divided."""
+    named = [
+        each.job_id + (f" with {each.cells} cells, {each.limit} at once" if len(arrays) > 1 and each.limit else "")
+        for each in arrays
+    ]
+    return sanitize_line(
+        f"{share.session.host.scheduler} {'arrays' if len(arrays) > 1 else 'array'} {', '.join(named)}", 300
+    )
 
 
 def _moved(share: HostShare, error: ArmadaError, others: dict[str, HostShare]) -> str:

@@ -117,6 +117,15 @@ class SweepPaths:
         self.log = os.path.join(self.folder, "dispatcher.log")
         self.edit_lock = os.path.join(self.folder, ".edit.lock")
         self.dispatcher_lock = os.path.join(self.folder, ".dispatcher.lock")
+        self.arrays_lock = os.path.join(self.folder, ".arrays.lock")
+        self._arrays = os.path.join(self.folder, "arrays")
+
+    def arrays(self) -> List[int]:
+        """List the numbers of the arrays in which a batch system got cells, or is to get them."""
+        return _numbers(self._arrays)
+
+    def array(self, number: int, name: str = "") -> str:
+        return os.path.join(self._arrays, str(number), name)
 
 
 def locks_folder(root: str) -> str:

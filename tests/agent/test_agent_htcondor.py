@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from armada_agent.engines import htcondor
+from armada_agent.engines import htcondor, htcondor_log
 
 SUBMITTED = (
     "000 (003.000.000) 2026-11-20 16:25:34 Job submitted from host: <127.0.0.1:9618?addrs=127.0.0.1-9618>\n...\n"
@@ -56,7 +56,7 @@ LOST = (
     ],
 )
 def test_events_tell_the_state(log: str, state: str, reason: str | None) -> None:
-    seen = htcondor.follow({}, log)
+    seen = htcondor_log.follow({}, log)
     assert (seen["state"], seen["reason"], seen["job_id"]) == (state, reason, "003.000")
 
 
@@ -64,17 +64,19 @@ def test_a_log_read_in_pieces_says_the_same() -> None:
     pieces = [SUBMITTED, EXECUTING, SIZE, EVICTED, EXECUTING, TERMINATED]
     seen: dict[str, Any] = {}
     for piece in pieces:
-        seen = htcondor.follow(seen, piece)
-    assert seen == htcondor.follow({}, "".join(pieces))
+        seen = htcondor_log.follow(seen, piece)
+    assert seen == htcondor_log.follow({}, "".join(pieces))
 
 
 def test_a_job_that_its_supervisor_put_back_has_lost_no_worker() -> None:
-    assert "lost its worker" in htcondor.follow({}, SUBMITTED + EXECUTING + EVICTED)["message"]
-    assert htcondor.follow({}, SUBMITTED + EXECUTING + REQUEUED)["message"] is None  # its supervisor's own words stand
+    assert "lost its worker" in htcondor_log.follow({}, SUBMITTED + EXECUTING + EVICTED)["message"]
+    assert (
+        htcondor_log.follow({}, SUBMITTED + EXECUTING + REQUEUED)["message"] is None
+    )  # its supervisor's own words stand
 
 
 def test_a_hold_says_what_to_do() -> None:
-    message = htcondor.follow({}, SUBMITTED + OUT_OF_TIME)["message"]
+    message = htcondor_log.follow({}, SUBMITTED + OUT_OF_TIME)["message"]
     assert "continues from its last checkpoint" in message
     assert "condor_release 003.000" in message
 

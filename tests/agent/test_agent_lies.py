@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from armada_agent.engines import engine, job_activity, slurm
+from armada_agent.engines import engine, job_activity, slurm, slurm_answers
 from armada_agent.engines.engine import Handed
 from armada_agent.paths import RunPaths
 
@@ -185,8 +185,8 @@ def test_of_many_missing_jobs_each_look_asks_for_one_by_its_id(cluster: DoubtedJ
 
 def test_a_text_without_any_job_is_no_answer() -> None:
     with pytest.raises(engine.EngineError, match="Unable to contact"):
-        slurm.parse_queue(SILENT)
-    assert slurm.parse_queue("").doubt is None
-    assert slurm.parse_queue("", SILENT).doubt is not None
-    cut = slurm.parse_queue(OTHERS + MINE.format("RUNNING").rstrip("\n")[:-3])
+        slurm_answers.parse_queue(SILENT)
+    assert slurm_answers.parse_queue("").doubt is None
+    assert slurm_answers.parse_queue("", SILENT).doubt is not None
+    cut = slurm_answers.parse_queue(OTHERS + MINE.format("RUNNING").rstrip("\n")[:-3])
     assert (list(cut.rows), cut.doubt is None) == (["armada.b-1.1", "my notebook"], False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent.engines import slurm, slurm_nodes
+from armada_agent.engines import slurm_answers, slurm_nodes
 
 from tests.agent.conversation import Conversation, Refused, spec_of
 from tests.waiting import eventually
@@ -36,7 +36,7 @@ exit $(cat {folder}/{name}.code)
 
 
 def test_lines_of_squeue_become_rows() -> None:
-    answer = slurm.parse_queue(QUEUE)
+    answer = slurm_answers.parse_queue(QUEUE)
     assert {name: row["state"] for name, row in answer.rows.items()} == {
         "armada.a-1.1": "CANCELLED",
         "armada.b-1.1": "PENDING",
@@ -50,15 +50,15 @@ def test_lines_of_squeue_become_rows() -> None:
 
 def test_of_two_jobs_of_one_name_the_living_one_counts() -> None:
     ended, waiting = "3|CANCELLED|None|n|x\n", "9|PENDING|Priority||x\n"
-    assert slurm.parse_queue(ended + waiting).rows["x"]["id"] == "9"
-    assert slurm.parse_queue(waiting + ended).rows["x"]["id"] == "9"
+    assert slurm_answers.parse_queue(ended + waiting).rows["x"]["id"] == "9"
+    assert slurm_answers.parse_queue(waiting + ended).rows["x"]["id"] == "9"
 
 
 def test_the_last_record_of_a_requeued_job_counts() -> None:
-    found = slurm.parse_accounting(SACCT, "armada.a-1.1")
+    found = slurm_answers.parse_accounting(SACCT, "armada.a-1.1")
     assert found is not None
     assert (found["state"], found["node"]) == ("COMPLETED", "node2")
-    assert slurm.parse_accounting(SACCT, "armada.z-1.1") is None
+    assert slurm_answers.parse_accounting(SACCT, "armada.z-1.1") is None
 
 
 @pytest.mark.parametrize(
@@ -297,8 +297,8 @@ def test_a_stop_while_the_controller_is_down_is_recorded_and_says_so(
 
 
 def test_a_job_whose_dependency_failed_is_not_said_to_wait() -> None:
-    assert "never starts: stop it" in str(slurm._words("DependencyNeverSatisfied"))  # noqa: SLF001
-    assert slurm._words("Dependency") == "waiting for another job"  # noqa: SLF001
+    assert "never starts: stop it" in str(slurm_answers.explain_reason("DependencyNeverSatisfied"))
+    assert slurm_answers.explain_reason("Dependency") == "waiting for another job"
 
 
 @pytest.mark.parametrize(
@@ -309,12 +309,12 @@ def test_a_job_that_waits_again_says_that_its_node_failed(
 ) -> None:
     monkeypatch.setenv("PATH", f"{programs.folder}:{os.environ['PATH']}")
     programs.say("sinfo", nodes)
-    ran = slurm.parse_queue("11|RUNNING|None|n1|x\n12|RUNNING|None|--all;n[1-2]|y\n").rows
-    waits = slurm.parse_queue("11|PENDING|BeginTime||x\n12|PENDING|BeginTime||y\n").rows
+    ran = slurm_answers.parse_queue("11|RUNNING|None|n1|x\n12|RUNNING|None|--all;n[1-2]|y\n").rows
+    waits = slurm_answers.parse_queue("11|PENDING|BeginTime||x\n12|PENDING|BeginTime||y\n").rows
     slurm_nodes.note_failed(ran, waits)
     assert (waits["x"].get("failed"), waits["y"].get("failed")) == (failed, None)
     programs.say("sinfo", "n1|idle\n")
-    later = slurm.parse_queue("11|PENDING|BeginTime||x\n").rows
+    later = slurm_answers.parse_queue("11|PENDING|BeginTime||x\n").rows
     slurm_nodes.note_failed(waits, later)
     assert later["x"].get("failed") == failed
     assert programs.calls("sinfo") == 1

@@ -49,8 +49,9 @@ MODULES = (
     Module(
         f"{_AGENT}/engines/htcondor.py",
         _LIES,
-        frozenset({"look", "_judge_dates", "_find_missing", "_ask_second", "cancel", "read"}),
+        frozenset({"look", "_judge_dates", "_find_missing", "_ask_second", "cancel"}),
     ),
+    Module(f"{_AGENT}/engines/htcondor_log.py", _LIES, frozenset({"read"})),
     Module(
         f"{_AGENT}/supervisor/batch.py",
         ("tests/agent/test_agent_batch_ends.py", "tests/agent/test_agent_time_limit.py"),

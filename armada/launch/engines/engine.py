@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from armada.protocol.spec import Spec
     from armada.rpc.session import HostSession
 
+_ANY_RUN = "check"
 _LONGEST_WAIT_S = 366 * 86_400.0
 
 
@@ -33,15 +34,17 @@ class Engine:
     Attributes:
         file: The rendered file that the batch system is asked about before a launch.
         render: Returns the files to submit, by names relative to the run's folder.
+        render_array: Returns the files to submit for an array of runs that request the same. They name none of them.
     """
 
     file: str
     render: Callable[[JobRequest, Host], dict[str, str]]
+    render_array: Callable[[JobRequest, Host], dict[str, str]]
 
 
 ENGINES: dict[str, Engine] = {
-    "slurm": Engine("launch/job.sbatch", slurm.job_files),
-    "htcondor": Engine("launch/job.sub", htcondor.job_files),
+    "slurm": Engine("launch/job.sbatch", slurm.job_files, slurm.array_files),
+    "htcondor": Engine("launch/job.sub", htcondor.job_files, htcondor.array_files),
 }
 """Engines by a host's `scheduler`. For `direct`, the agent starts the supervisor itself and nothing is rendered."""
 
@@ -72,7 +75,22 @@ def job_files(
     engine = ENGINES.get(host.scheduler)
     if engine is None:
         return {}
-    request = job_request(
+    return engine.render(_request(host, paths, profile, experiment, spec), host)
+
+
+def array_files(
+    host: Host, paths: HostPaths, profile: Profile | None, experiment: Experiment, spec: Spec
+) -> dict[str, str]:
+    """Render the files to submit for an array of which this run is one. Runs with equal files fit into one array.
+
+    Raises:
+        PreflightRefused: As `job_files`.
+    """
+    return ENGINES[host.scheduler].render_array(_request(host, paths, profile, experiment, spec), host)
+
+
+def _request(host: Host, paths: HostPaths, profile: Profile | None, experiment: Experiment, spec: Spec) -> JobRequest:
+    return job_request(
         host,
         paths,
         profile,
@@ -83,16 +101,19 @@ def job_files(
         grace_s=experiment.stop_grace_s,
         agent_sha=build()[1],
     )
-    return engine.render(request, host)
 
 
-def ask_scheduler(session: HostSession, files: dict[str, str]) -> SchedulerAnswer:
-    """Ask the batch system whether the job could ever run, and what it would wait for."""
+def ask_scheduler(session: HostSession, files: dict[str, str], run_id: str) -> SchedulerAnswer:
+    """Ask the batch system whether the job could ever run, and what it would wait for.
+
+    The question names no run, so that cells of a sweep which request the same ask the same.
+    """
     host = session.host
     engine = ENGINES.get(host.scheduler)
     if engine is None or host.scheduler == "direct":
         return SchedulerAnswer()
-    opinion = session.call(CheckJob(scheduler=host.scheduler, file=files[engine.file]), timeout_s=120.0)
+    question = files[engine.file].replace(run_id, _ANY_RUN)
+    opinion = session.call(CheckJob(scheduler=host.scheduler, file=question), timeout_s=120.0)
     refusal, wait = (sanitize_line(text, 900) if text is not None else None for text in (opinion.refusal, opinion.wait))
     starts_in_s = opinion.starts_in_s
     known = starts_in_s is not None and 0 <= starts_in_s < _LONGEST_WAIT_S

@@ -30,10 +30,44 @@ def render(request: JobRequest, settings: HtcondorSettings) -> dict[str, str]:
     can read submit files and job ads. condor_submit's command line may give the submission's number; the default is the
     first.
     """
-    folder = request.folder
     name = f"{request.name}.$(armada_submission)"
+    text = "if ! defined armada_submission\n  armada_submission = 1\nendif\n"
+    text += _lines(request, settings, str(request.folder), name, name) + "queue\n"
+    shell = _shell(request)[0]
+    script = f"#!{shell}\narmada_job=$1 armada_submission=${{2:-1}}\n{request.prologue}"
+    script += f'exec {request.command} --submission "$armada_submission" --job "$armada_job"\n'
+    return {"launch/job.sub": text, "launch/job.sh": script}
+
+
+def array_files(request: JobRequest, host: Host) -> dict[str, str]:
+    """Render the submit file of an array, whose runs request the same. The file names none of them.
+
+    Each job starts its run's own script. condor_submit's command line names the array; it reads the runs from cells.txt
+    in its working folder.
+    """
+    folder, name = f"{request.folder.parent}/$(armada_run)", "armada.$(armada_run).1"
+    text = "armada_submission = 1\n"
+    text += _lines(request, host.htcondor or HtcondorSettings(), folder, name, "$(armada_array)")
+    text += 'My.ArmadaArray = "$(armada_array)"\nqueue armada_run from cells.txt\n'
+    return {"job.sub": text}
+
+
+def _shell(request: JobRequest) -> tuple[str, str]:
     # Only login shells have module commands.
-    shell, login = ("/bin/bash", "-l ") if request.setup else ("/bin/sh", "")
+    return ("/bin/bash", "-l ") if request.setup else ("/bin/sh", "")
+
+
+def _lines(request: JobRequest, settings: HtcondorSettings, folder: str, name: str, batch: str) -> str:
+    """Write the lines of a submit file before `queue`.
+
+    Args:
+        request: The run's request.
+        settings: The host's.
+        folder: The run's folder.
+        name: The submission's name.
+        batch: The name under which condor_q shows it.
+    """
+    shell, login = _shell(request)
     lines: list[tuple[str, object]] = [
         ("universe", settings.universe),
         *([(f"{settings.universe}_image", settings.image)] if settings.image else []),
@@ -45,7 +79,7 @@ def render(request: JobRequest, settings: HtcondorSettings) -> dict[str, str]:
         ("log", f"{folder}/submissions/$(armada_submission)/job.log"),
         ("output", f"{folder}/scheduler.log"),
         ("error", f"{folder}/scheduler.log"),
-        ("batch_name", name),
+        ("batch_name", batch),
         ("My.ArmadaSubmission", f'"{name}"'),
         ("request_cpus", request.cpus),
         ("request_memory", f"{request.memory_or_guess_mib}MB"),
@@ -71,9 +105,5 @@ def render(request: JobRequest, settings: HtcondorSettings) -> dict[str, str]:
         )
         if value
     ]
-    text = "if ! defined armada_submission\n  armada_submission = 1\nendif\n"
-    text += "".join(f"{name} = {value}\n" for name, value in lines)
-    text += "".join(f"{line}\n" for line in settings.lines) + "queue\n"
-    script = f"#!{shell}\narmada_job=$1 armada_submission=${{2:-1}}\n{request.prologue}"
-    script += f'exec {request.command} --submission "$armada_submission" --job "$armada_job"\n'
-    return {"launch/job.sub": text, "launch/job.sh": script}
+    text = "".join(f"{name} = {value}\n" for name, value in lines)
+    return text + "".join(f"{line}\n" for line in settings.lines)

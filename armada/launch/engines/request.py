@@ -34,7 +34,7 @@ class JobRequest:
     Attributes:
         name: The name of its submissions, each followed by its number; unique in the queue.
         folder: The run's folder on the shared file system.
-        command: What a worker runs, quoted for a shell; the submission's number and the job's own id are appended.
+        program: The supervisor and its root, quoted for a shell; the run is appended.
         memory_mib: None for the site's default; the same applies to `disk_mib` and `time_s`.
         grace_s: How long before its end a job is warned, so that it can finish its last checkpoint, in seconds.
         gpu_memory_mib: The least memory that each GPU must have.
@@ -42,7 +42,7 @@ class JobRequest:
 
     name: str
     folder: PurePosixPath
-    command: str
+    program: str
     gpus: int
     cpus: int
     processes: int
@@ -52,6 +52,11 @@ class JobRequest:
     grace_s: float
     gpu_memory_mib: int | None
     setup: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """What a worker runs, quoted for a shell; the submission's number and the job's own id are appended."""
+        return f"{self.program} --run {shlex.quote(self.folder.name)}"
 
     @property
     def memory_or_guess_mib(self) -> int:
@@ -97,11 +102,11 @@ def job_request(
     batch = host.batch
     if batch is None:
         raise PreflightRefused("a job file needs a scheduler, and this host has none", host=host.name)
-    words = ["python3", "-I", f"{root}/agent/{agent_sha}.pyz", "supervise", "--root", root, "--run", run_id]
+    words = ["python3", "-I", f"{root}/agent/{agent_sha}.pyz", "supervise", "--root", root]
     return JobRequest(
         name=f"armada.{run_id}",
         folder=paths.run(run_id),
-        command=shlex.join(words),
+        program=shlex.join(words),
         gpus=gpus,
         cpus=resources.cpus or (gpus * batch.cpus_per_gpu if gpus else processes),
         processes=processes,

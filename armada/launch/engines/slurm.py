@@ -28,11 +28,36 @@ def render(request: JobRequest, settings: SlurmSettings) -> dict[str, str]:
     to one log, because a requeued job runs the script again. Its argument is the submission's number; the default is
     the first.
     """
-    options: list[tuple[str, object]] = [
+    own: list[tuple[str, object]] = [
         ("job-name", f"{request.name}.1"),
         ("comment", f"{request.name}.1"),
         ("chdir", request.folder),
         ("output", f"{request.folder}/scheduler.log"),
+    ]
+    words = f'exec {request.command} --submission "$armada_submission" --job "$SLURM_JOB_ID"\n'
+    return {"launch/job.sbatch": _script(own, request, settings, "armada_submission=${1:-1}\n", words)}
+
+
+def array_files(request: JobRequest, host: Host) -> dict[str, str]:
+    """Render the job script of an array, whose runs request the same. The script names none of them.
+
+    sbatch's command line names the array and its folder, where line `n + 1` of cells.txt is the run of job `n`.
+    """
+    before = (
+        'armada_run=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" cells.txt)\n'
+        f'[ -n "$armada_run" ] && cd "{request.folder.parent}/$armada_run" || '
+        "{ echo 'armada: the run of this job is not there'; exit 91; }\n"
+    )
+    words = f'exec {request.program} --run "$armada_run" --submission 1'
+    words += ' --job "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"\n'
+    return {"job.sbatch": _script([], request, host.slurm or SlurmSettings(), before, words)}
+
+
+def _script(
+    own: list[tuple[str, object]], request: JobRequest, settings: SlurmSettings, before: str, words: str
+) -> str:
+    options: list[tuple[str, object]] = [
+        *own,
         ("open-mode", "append"),
         ("nodes", 1),
         ("ntasks", 1),
@@ -62,8 +87,7 @@ def render(request: JobRequest, settings: SlurmSettings) -> dict[str, str]:
     head += "#SBATCH --requeue\n" + "".join(f"{line}\n" for line in settings.lines)
     # Only login shells have module commands.
     shell = "#!/bin/bash -l\n" if request.setup else "#!/bin/bash\n"
-    words = f'exec {request.command} --submission "$armada_submission" --job "$SLURM_JOB_ID"\n'
-    return {"launch/job.sbatch": f"{shell}{head}armada_submission=${{1:-1}}\n{request.prologue}{words}"}
+    return f"{shell}{head}{before}{request.prologue}{words}"
 
 
 def _warning_s(request: JobRequest) -> int:

@@ -120,7 +120,7 @@ def make_plan(task: Task[Any], *, run_id: str | None = None, launch_key: str | N
     left_behind = find_left_behind(task.settings, snapshot, given)
     subject = _subject(task, place, parts, missing, gpus=gpus, processes=processes)
     subject = dataclasses.replace(
-        subject, scheduler=ask_scheduler(session, files), files=staged.found, left_behind=left_behind
+        subject, scheduler=ask_scheduler(session, files, spec.run_id), files=staged.found, left_behind=left_behind
     )
     return Plan(
         run_id=place.run_id,

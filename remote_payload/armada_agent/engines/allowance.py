@@ -2,7 +2,7 @@
 
 import os
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from armada_agent.engines import engine
 from armada_agent.engines.engine import EngineError
@@ -35,6 +35,16 @@ def note_before(paths: RunPaths, submission: int, settings: Dict[str, Any]) -> N
     record = paths.submission(submission, "quota.json")
     if isinstance(argv, list) and argv and not os.path.exists(record):
         files.write_json(record, {"command": argv, "before": _look(argv), "after": None})
+
+
+def note_before_all(all_paths: Sequence[RunPaths], settings: Dict[str, Any]) -> None:
+    """Record the rest of the allowance before the first submissions of many runs. The site is asked once for all of them."""
+    argv = settings.get("quota")
+    missing = [paths for paths in all_paths if not os.path.exists(paths.submission(1, "quota.json"))]
+    if isinstance(argv, list) and argv and missing:
+        before = _look(argv)
+        for paths in missing:
+            files.write_json(paths.submission(1, "quota.json"), {"command": argv, "before": before, "after": None})
 
 
 def lacks_after(paths: RunPaths, submission: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from armada_agent.errors import AgentError
 from armada_agent.foundation import exchange, files
 from armada_agent.host import setup_lines
-from armada_agent.paths import RunPaths
+from armada_agent.paths import RunPaths, SweepPaths, checked_run_id
 from armada_agent.verdicts.liveness import WORDS
 
 NAMES = ("slurm", "htcondor")
@@ -74,13 +74,80 @@ def scheduler_status(
     }
 
 
+class Place:
+    """A submission's place in an array of jobs: the cells of a sweep that a batch system got at once.
+
+    Attributes:
+        sweep: The sweep's id.
+        number: The array's number, which is unique in its sweep.
+        index: Of the submission, from 0.
+    """
+
+    def __init__(self, sweep: str, number: int, index: int) -> None:
+        self.sweep = checked_run_id(sweep)
+        self.number = number
+        self.index = index
+        self.name = array_name(sweep, number)
+
+    def as_json(self) -> Dict[str, Any]:
+        return {"sweep": self.sweep, "number": self.number, "index": self.index}
+
+
+def array_name(sweep: str, number: int) -> str:
+    """Return an array's name in the queue, which is unique there: a run's number is digits only."""
+    return "armada.%s.array%d" % (sweep, number)
+
+
+def read_place(told: Any) -> Place:
+    """Parse what `Place.as_json` returned.
+
+    Raises:
+        files.UnreadableError: It is damaged.
+    """
+    found = told if isinstance(told, dict) else {}
+    sweep, number, index = found.get("sweep"), found.get("number"), found.get("index")
+    numbers = [each for each in (number, index) if isinstance(each, int) and not isinstance(each, bool)]
+    if not isinstance(sweep, str) or len(numbers) != 2 or numbers[0] < 1 or numbers[1] < 0:
+        raise files.UnreadableError("its place in an array is damaged: %.100r" % (told,))
+    try:
+        return Place(sweep, *numbers)
+    except AgentError as error:
+        raise files.UnreadableError("its place in an array is damaged: %s" % error)
+
+
+class HandedArray:
+    """Submissions that a batch system has, or may have, as one array of jobs.
+
+    Attributes:
+        paths: The sweep's files.
+        number: The array's number in its sweep.
+        name: Its name in the queue, which is unique there.
+        run_ids: The runs, in the order of their indexes.
+        limit: How many of them run at once; None: as many as the batch system starts.
+        after: The batch system's id of an array that must have ended before; None for none.
+    """
+
+    def __init__(
+        self, paths: SweepPaths, number: int, run_ids: List[str], limit: Optional[int], after: Optional[str]
+    ) -> None:
+        self.paths = paths
+        self.number = number
+        self.name = array_name(paths.sweep, number)
+        self.run_ids = run_ids
+        self.limit = limit
+        self.after = after
+
+    def file(self, name: str = "") -> str:
+        return self.paths.array(self.number, name)
+
+
 class Handed:
     """A submission that a batch system has, or may have.
 
     Attributes:
         paths: The run's files.
         number: The submission's number.
-        name: Its name in the queue, which is unique there.
+        name: Its own name, which is unique.
         job_id: The batch system's own number of the job; empty while unknown.
         handed_at: When the batch system accepted it, unix time; 0 while unknown.
     """
@@ -92,6 +159,24 @@ class Handed:
         self.job_id = str((job or {}).get("job_id", ""))
         handed_at = (job or {}).get("time")
         self.handed_at = float(handed_at) if isinstance(handed_at, (int, float)) else 0.0
+        self._told = (job or {}).get("array")
+        self._is_recorded = job is not None
+
+    @property
+    def place(self) -> Optional[Place]:
+        """The submission's place in an array of jobs; None if it is a job of its own.
+
+        Raises:
+            files.UnreadableError: The record of it is damaged.
+        """
+        told = self._told if self._is_recorded else files.read_json(self.file("array.json"))
+        return None if told is None else read_place(told)
+
+    @property
+    def queued_as(self) -> str:
+        """The job's name in the queue, which all jobs of an array share."""
+        place = self.place
+        return self.name if place is None else place.name
 
     def file(self, name: str) -> str:
         return self.paths.submission(self.number, name)

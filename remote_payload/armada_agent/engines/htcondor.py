@@ -6,38 +6,18 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from armada_agent.engines import engine, job_activity
-from armada_agent.engines.engine import EngineError, Handed, scheduler_status
-from armada_agent.foundation import files
+from armada_agent.engines import array_records, engine, htcondor_log, htcondor_schedd, job_activity
+from armada_agent.engines.engine import EngineError, Handed, HandedArray, scheduler_status
+from armada_agent.paths import RunPaths, SweepPaths
 from armada_agent.verdicts import liveness
 
 POLL_S = 2.0
 REQUEUE_EXIT_CODE = 85  # the default of HTCondor's own self-checkpointing jobs
-_HEAD = re.compile(r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (.*)$")
-_CODE = re.compile(r"^\s*Code (\d+) Subcode")
-_HOLDS = {
-    1: "held by hand (condor_hold)",
-    3: "held by a policy of the submit file",
-    4: "a job cannot run as this user there; ask the pool's administrators",
-    6: "its command could not be started on the worker",
-    7: "its output files could not be written",
-    12: "the worker could not fetch its input; the file system may not be shared",
-    13: "its output could not be brought back; the file system may not be shared",
-    14: "its folder is missing on the worker; `root` must be on the shared file system",
-    21: "its worker's starter was refused",
-    26: "held by a policy of the pool",
-    34: "it used more memory than it asked for; raise `resources.memory`",
-    35: "its container could not be started",
-    46: "it reached `allowed_job_duration`",
-    47: "it ran for its time limit; once released, it continues from its last checkpoint",
-}
 _TAKEN = ("Owner", "Drained", "Claimed", "Matched", "Preempting")
-_MEMORY_HOLD, _TIME_HOLD = 34, 47
 _ENDS = {"3": "removed", "4": "ended_silently"}
 _DOUBTFUL = "its event log says that it runs, but the dates of its files do not show that it writes"
-_LAST_BYTES = 256  # longer than one event, so its timestamps make it unique in any log
+_LARGEST_ARRAY = 10000
 _SECOND_S = 4.0  # a client waits twenty seconds for this host
-_SCHEDD_S = 10.0  # each program waits 20 s for a schedd that does not answer
 _STATUS = {
     "1": (engine.PENDING, "idle"),
     "2": (engine.RUNNING, "running"),
@@ -57,10 +37,51 @@ def submit(handed: Handed, lock: int) -> str:
     """
     argv = ["condor_submit", "-terse", "armada_submission=%d" % handed.number, handed.job_file("job.sub")]
     said = engine.run_tool(argv, timeout_s=120.0, inherit=[lock], cwd=handed.paths.folder)
+    return "%s.%s" % _read_id(said)
+
+
+def submit_many(array: HandedArray, lock: int) -> str:
+    """Submit an array: one job for each of its runs, at most `limit` in the queue at once.
+
+    Returns:
+        The array's id, a cluster.
+    """
+    argv = ["condor_submit", "-terse", "armada_array=" + array.name]
+    if array.limit is not None and array.limit < len(array.run_ids):
+        argv += ["max_materialize=%d" % array.limit]
+    return _read_id(engine.run_tool(argv + [array.file("job.sub")], timeout_s=120.0, inherit=[lock], cwd=array.file()))[
+        0
+    ]
+
+
+def largest_array() -> int:
+    """Return how many jobs an array may have."""
+    return _LARGEST_ARRAY
+
+
+def job_in_array(array_id: str, index: int) -> str:
+    """Return the id of one job of an array."""
+    return "%s.%d" % (array_id, index)
+
+
+def look_up_many(array: HandedArray) -> Optional[str]:
+    """Find an array whose answer was lost. Return None if it was never submitted.
+
+    Raises:
+        EngineError: The schedd does not answer.
+    """
+    for run_id in array.run_ids:
+        logged = htcondor_log.Log(Handed(RunPaths(array.paths.root, run_id), 1)).read()
+        if logged.get("job_id"):
+            return str(logged["job_id"]).partition(".")[0].lstrip("0")
+    return htcondor_schedd.find_array(array.name)
+
+
+def _read_id(said: str) -> Tuple[str, str]:
     match = re.search(r"^(\d+)\.(\d+) - ", said, re.MULTILINE)
     if match is None:
         raise EngineError("condor_submit said %.200r instead of a job id" % said)
-    return "%s.%s" % match.groups()
+    return match.group(1), match.group(2)
 
 
 def look_up(handed: Handed) -> Optional[str]:
@@ -69,11 +90,11 @@ def look_up(handed: Handed) -> Optional[str]:
     Raises:
         EngineError: The schedd does not answer.
     """
-    logged = _Log(handed).read()
+    logged = htcondor_log.Log(handed).read()
     if logged.get("job_id"):
         return str(logged["job_id"])
     constraint = 'ArmadaSubmission == "%s"' % handed.name
-    words = _ask_schedd(["-constraint", constraint, "-autoformat", "ClusterId", "ProcId"]).split()
+    words = htcondor_schedd.ask(["-constraint", constraint, "-autoformat", "ClusterId", "ProcId"]).split()
     return "%s.%s" % (words[0], words[1]) if len(words) >= 2 else None
 
 
@@ -83,8 +104,16 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     Reading the log costs the pool nothing, so it has no polling interval. The queue is asked only if the log is
     missing, empty or unreadable, or if it reports a running job whose files no longer change.
     """
-    log = _Log(handed)
+    log = htcondor_log.Log(handed)
     seen = log.read()
+    if seen.get("state") is None and htcondor_schedd.is_to_come(handed):
+        job_activity.forget(handed)
+        return scheduler_status(
+            engine.PENDING,
+            time.time(),
+            detail="not in the queue yet",
+            message="it waits for its turn in its array, of which only some jobs run at once",
+        )
     if log.error is None and seen.get("state") is None:
         log.error = "its event log has no entry for it: %s" % handed.file("job.log")
     wrote = job_activity.last_word(handed.paths, handed.number)
@@ -192,11 +221,20 @@ def _ask_second(handed: Handed) -> Dict[str, Any]:
 def cancel(handed: Handed, _status: Dict[str, Any], _grace_s: float) -> None:
     """Remove a job from the queue. Its supervisor gets a signal and the submit file's vacate time to stop the training.
 
+    A job that its array puts into the queue later cannot be removed alone; with the last run of the array, all are.
+
     Raises:
         EngineError: The schedd does not answer.
     """
+    _remove(handed.job_id)
+    place = handed.place
+    if place is not None and array_records.is_all_stopped(SweepPaths(handed.paths.root, place.sweep), place.number):
+        _remove(handed.job_id.partition(".")[0])
+
+
+def _remove(job_id: str) -> None:
     try:
-        engine.run_tool(["condor_rm", handed.job_id], timeout_s=_SCHEDD_S)
+        engine.run_tool(["condor_rm", job_id], timeout_s=htcondor_schedd.PATIENCE_S)
     except EngineError as error:
         if "not found" not in error.message and "Couldn't find" not in error.message:
             raise
@@ -217,7 +255,7 @@ def check(text: str) -> Dict[str, Any]:
         EngineError: Why the job could never run.
     """
     try:
-        _ask_schedd(["-totals"])  # the checks below ask no schedd, which may be down
+        htcondor_schedd.ask(["-totals"])  # the checks below ask no schedd, which may be down
     except EngineError as error:
         if error.missing:
             raise
@@ -267,7 +305,7 @@ def _check_gpu_memory(wanted: Dict[str, str], slots: List[Dict[str, Any]]) -> No
 
 def explain(handed: Handed) -> str:
     """Return why a job waits."""
-    _ask_schedd(["-totals"])  # the analysis takes long in a large pool
+    htcondor_schedd.ask(["-totals"])  # the analysis takes long in a large pool
     return engine.run_tool(["condor_q", "-better-analyze", handed.job_id]).strip()
 
 
@@ -311,124 +349,6 @@ def parse_totals(text: str) -> List[Dict[str, int]]:
     return found
 
 
-def follow(seen: Dict[str, Any], text: str, job_id: str = "") -> Dict[str, Any]:
-    """Update a job's state with more lines of its event log.
-
-    Args:
-        seen: What an earlier call returned; empty at first.
-        text: Whole events, each ended by a line of three dots.
-        job_id: The job whose events count; empty if its id is not known yet.
-    """
-    seen = dict(seen)
-    for event in text.split("\n...\n"):
-        lines = event.strip("\n").splitlines()
-        head = _HEAD.match(lines[0]) if lines else None
-        if head is not None and (not job_id or is_same_job(job_id, "%s.%s" % head.group(2, 3))):
-            _take_event(seen, int(head.group(1)), "%s.%s" % head.group(2, 3), head.group(4), lines[1:])
-    return seen
-
-
-def is_same_job(one: str, other: str) -> bool:
-    """Return whether two of HTCondor's spellings, such as `3.0` and `003.000`, mean the same job."""
-    return [part.lstrip("0") for part in one.split(".")] == [part.lstrip("0") for part in other.split(".")]
-
-
-def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, body: List[str]) -> None:
-    words = body[0].strip() if body else ""
-    told: Optional[Tuple[str, str, Optional[str], Optional[str]]] = None
-    if number == 0:
-        seen["job_id"] = job_id
-        told = (engine.PENDING, "submitted", None, None)
-    elif number == 1:
-        name = next((line.partition(":")[2].strip() for line in body if line.strip().startswith("SlotName:")), None)
-        seen["node"] = name or headline.rpartition(" ")[2]
-        told = (engine.RUNNING, "executing", None, None)
-    elif number in (10, 11, 22, 23):
-        # The text of the other events is only counts and names.
-        detail = {10: "suspended", 22: "disconnected"}.get(number, "executing")
-        told = (engine.RUNNING, detail, None, words or None if number in (10, 22) else None)
-    elif number in (4, 7, 24):
-        detail = {4: "evicted", 7: "shadow exception", 24: "reconnect failed"}[number]
-        reason = "node_failure" if number == 24 else None
-        told = (engine.PENDING, detail, reason, "lost its worker (%s); waits for another" % detail)
-        if number == 4 and "terminated and was requeued" in words:
-            told = (engine.PENDING, "requeued", None, None)  # by its supervisor, whose own records say why
-    elif number == 5:
-        told = (engine.ENDED, "terminated", "ended_silently", words)
-    elif number == 9:
-        told = (engine.ENDED, "removed", "removed", words)
-    elif number == 12:
-        code = next((int(match.group(1)) for match in map(_CODE.match, body) if match), 0)
-        reason = {_MEMORY_HOLD: "out_of_memory", _TIME_HOLD: "time_limit"}.get(code)
-        why = _HOLDS.get(code, "held")
-        told = (
-            engine.HELD,
-            "hold code %d" % code,
-            reason,
-            "%s: %s; `condor_release %s` releases it" % (why, words, job_id),
-        )
-    elif number == 13:
-        told = (engine.PENDING, "released", None, None)
-    if told is not None:
-        seen["state"], seen["detail"], seen["reason"], seen["message"] = told
-        if told[0] not in (engine.RUNNING, engine.ENDED):
-            seen["node"] = None
-
-
-class _Log:
-    """One submission's event log; each read continues where the last one ended."""
-
-    def __init__(self, handed: Handed) -> None:
-        self.path = handed.file("job.log")
-        self._kept_path = handed.file("watch.json")
-        self._job_id = handed.job_id
-        self.error: Optional[str] = None
-
-    def read(self) -> Dict[str, Any]:
-        try:
-            kept = files.read_json(self._kept_path) or {}
-        except files.UnreadableError:
-            kept = {}
-        offset, seen, inode = kept.get("offset"), kept.get("seen"), kept.get("inode")
-        last = kept["last"] if isinstance(kept.get("last"), str) else ""  # an older armada recorded none
-        if not isinstance(offset, int) or offset < 0 or not isinstance(seen, dict) or not _is_status(seen):
-            offset, seen, last = 0, {}, ""  # the record is damaged: read the log from its beginning
-        try:
-            with files.open_regular(self.path) as stream:
-                status = os.fstat(stream.fileno())
-                stream.seek(max(0, offset - len(last)))
-                is_as_read = stream.read(len(last)).decode("latin-1") == last
-                if status.st_size < offset or inode not in (None, status.st_ino) or not is_as_read:
-                    offset, seen = (
-                        0,
-                        {},
-                    )  # truncated, another file, or overwritten: read its present content from the beginning
-                    files.keep_json(self._kept_path, {"offset": 0, "seen": {}})
-                stream.seek(offset)
-                block = stream.read()
-        except FileNotFoundError:
-            if seen or self._job_id:
-                self.error = "its event log is not there: %s" % self.path
-            return dict(seen)
-        except OSError as error:
-            self.error = str(error)
-            return dict(seen)
-        end = block.rfind(b"\n...\n") + 5
-        if end < 5:
-            return dict(seen)
-        seen = dict(follow(seen, block[:end].decode("utf-8", "replace"), self._job_id), at=time.time())
-        last = block[:end][-_LAST_BYTES:].decode("latin-1")
-        files.keep_json(self._kept_path, {"offset": offset + end, "seen": seen, "inode": status.st_ino, "last": last})
-        return seen
-
-
-def _is_status(seen: Dict[str, Any]) -> bool:
-    texts = [seen.get(name) for name in ("job_id", "detail", "reason", "message", "node")]
-    is_word = seen.get("state") in (None,) + liveness.WORDS
-    is_time = isinstance(seen.get("at"), (int, float, type(None)))
-    return is_word and is_time and all(isinstance(text, (str, type(None))) for text in texts)
-
-
 def _read_slots() -> List[Dict[str, Any]]:
     attributes = (
         "Machine,SlotType,State,Cpus,GPUs,TotalSlotCpus,TotalSlotGPUs,HasDocker,HasContainer,GPUs_GlobalMemoryMb"
@@ -445,24 +365,9 @@ def _read_slots() -> List[Dict[str, Any]]:
 
 def _read_totals() -> Tuple[Dict[str, int], Dict[str, int]]:
     """Count the user's jobs and all jobs. In a pool with one user, condor_q prints the same line twice."""
-    own = parse_totals(_ask_schedd(["-totals"]))
-    totals = parse_totals(_ask_schedd(["-allusers", "-totals"]))
+    own = parse_totals(htcondor_schedd.ask(["-totals"]))
+    totals = parse_totals(htcondor_schedd.ask(["-allusers", "-totals"]))
     return (own[0] if own else {}), (totals[-1] if totals else {})
-
-
-def _ask_schedd(options: List[str]) -> str:
-    """Ask the queue for totals only, which a schedd that is up answers quickly.
-
-    Raises:
-        EngineError: The schedd does not answer.
-    """
-    try:
-        return engine.run_tool(["condor_q"] + options, timeout_s=_SCHEDD_S)
-    except EngineError as error:
-        if error.missing:
-            raise
-        words = error.message.partition("Extra Info:")[0].strip()  # what follows explains HTCondor's settings
-        raise EngineError("HTCondor's queue (the schedd) does not answer: " + words)
 
 
 def _number(value: Any) -> int:

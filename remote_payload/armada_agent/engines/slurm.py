@@ -7,38 +7,17 @@ a hundred times more. One squeue answers for all runs of a host, and all clients
 import os
 import re
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Optional
 
-from armada_agent.engines import engine, job_activity, slurm_controller, slurm_nodes
-from armada_agent.engines.engine import EngineError, Handed, scheduler_status
+from armada_agent.engines import engine, job_activity, slurm_answers, slurm_controller, slurm_nodes, slurm_queue
+from armada_agent.engines.engine import EngineError, Handed, HandedArray, scheduler_status
 from armada_agent.foundation import files
 from armada_agent.host import job_variables, setup_lines
+from armada_agent.paths import RunPaths
 from armada_agent.verdicts import liveness
 
 POLL_S = 15.0
 _MAY_CHANGE = "Required node not available|Requested node configuration is not available|Requested nodes are busy"
-_LONGEST_BACKOFF_S = 300.0
-_LOOK_S = 12.0  # a client waits twenty seconds for this host, and also asks about other runs
-_SECOND_S = 4.0
-_FIELDS = ("id", "state", "reason", "node", "name")
-_SACCT_FIELDS = ("id", "state", "exit", "start", "node", "name")
-_PENDING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "RESV_DEL_HOLD")
-_HELD = ("REQUEUE_HOLD", "SPECIAL_EXIT")
-_RUNNING = ("RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT")
-_HOLD_REASONS = ("JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_requeued_held")
-_REASONS = {
-    "TIMEOUT": "time_limit",
-    "DEADLINE": "time_limit",
-    "NODE_FAIL": "node_failure",
-    "BOOT_FAIL": "node_failure",
-    "PREEMPTED": "preempted",
-    "OUT_OF_MEMORY": "out_of_memory",
-    "CANCELLED": "removed",
-    "REVOKED": "removed",
-    "COMPLETED": "ended_silently",
-    "FAILED": "ended_silently",
-}
-Row = Dict[str, str]
 
 
 def submit(handed: Handed, lock: int) -> str:
@@ -56,6 +35,40 @@ def submit(handed: Handed, lock: int) -> str:
         cwd=handed.paths.folder,
         given=job_variables.of_submission(handed.paths, setup_lines.exported()),  # the job inherits it
     )
+    return _read_id(said)
+
+
+def submit_many(array: HandedArray, lock: int) -> str:
+    """Submit an array: one job for each of its runs, at most `limit` at once.
+
+    Returns:
+        The array's id.
+    """
+    slurm_controller.require_up()
+    folder = array.file()
+    throttle = "" if array.limit is None or array.limit >= len(array.run_ids) else "%%%d" % array.limit
+    argv = ["sbatch", "--parsable", "--job-name=" + array.name, "--comment=" + array.name, "--chdir=" + folder]
+    argv += ["--array=0-%d%s" % (len(array.run_ids) - 1, throttle), "--output=%s%%a/scheduler.log" % folder]
+    argv += ["--dependency=afterany:" + array.after] if array.after else []
+    exported = setup_lines.exported()
+    given = [job_variables.of_submission(RunPaths(array.paths.root, each), exported) for each in array.run_ids]
+    said, _ = engine.run_tool_aloud(
+        argv + [array.file("job.sbatch")], timeout_s=120.0, inherit=[lock], cwd=folder, given=given[0]
+    )
+    return _read_id(said)
+
+
+def largest_array() -> int:
+    """Return how many jobs an array may have."""
+    return slurm_queue.largest_array()
+
+
+def job_in_array(array_id: str, index: int) -> str:
+    """Return the id of one job of an array."""
+    return "%s_%d" % (array_id, index)
+
+
+def _read_id(said: str) -> str:
     match = re.match(r"(\d+)", said.strip().splitlines()[-1] if said.strip() else "")
     if match is None:
         raise EngineError("sbatch said %.200r instead of a job id" % said)
@@ -68,20 +81,36 @@ def look_up(handed: Handed) -> Optional[str]:
     Raises:
         EngineError: It is impossible to know, for now or for good.
     """
-    answer = _ask_queue()
+    answer = slurm_queue.ask()
     row = answer.rows.get(handed.name)
-    if row is not None:
-        return row["id"]
+    return row["id"] if row is not None else _look_further(answer, handed.name, handed.file("asked.json"))
+
+
+def look_up_many(array: HandedArray) -> Optional[str]:
+    """Find an array whose answer was lost. Return None if it was never submitted.
+
+    Raises:
+        EngineError: It is impossible to know, for now or for good.
+    """
+    answer = slurm_queue.ask()
+    found = slurm_answers.find_array(answer, array.name)
+    if found is None:
+        found = _look_further(answer, array.name, array.file("asked.json"))
+    return found and found.partition("_")[0]
+
+
+def _look_further(answer: slurm_answers.Answer, name: str, asked: str) -> Optional[str]:
+    """Find a job that is not in the queue, of which Slurm was asked at the time in the file `asked`."""
     if answer.doubt is not None:
         raise EngineError(answer.doubt)
     try:
-        asked_at = (files.read_json(handed.file("asked.json")) or {}).get("time")
+        asked_at = (files.read_json(asked) or {}).get("time")
     except files.UnreadableError:
         asked_at = None
     begun = float(asked_at) if isinstance(asked_at, (int, float)) else 0.0  # damaged: treat as long ago
-    if time.time() - begun < _forgotten_after():
+    if time.time() - begun < slurm_queue.forgotten_after():
         return None
-    recorded = _ask_accounting(handed.name, begun)
+    recorded = slurm_queue.ask_accounting(name, begun)
     if recorded is None:
         raise EngineError(
             "Slurm forgets jobs that have ended, and there is no accounting database to show whether there was one"
@@ -97,17 +126,17 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         poll_s: The shortest interval between two squeue calls.
         clock: This machine's clock, in seconds since its boot.
     """
-    queue = _Queue(handed.paths.root, poll_s)
+    queue = slurm_queue.Queue(handed.paths.root, poll_s)
     if queue.looked_at is None:
         return scheduler_status(engine.UNKNOWN, None, error=queue.error)
-    row = queue.rows.get(handed.name)
+    row = queue.rows.get(_row_name(handed))
     # A hand-over in the future happened before the clock was set back; it would look newer than the answer for hours.
     if row is None and queue.looked_at < handed.handed_at <= time.time():
         return scheduler_status(engine.PENDING, queue.looked_at, message="submitted after the last query of the queue")
     said = (
         scheduler_status(liveness.MISSING, queue.looked_at, detail="no such job")
         if row is None
-        else _status_of(row, queue)
+        else slurm_answers.status_of(row, queue.looked_at)
     )
     said["error"] = queue.error or said["error"]
     wrote = job_activity.last_word(handed.paths, handed.number)
@@ -130,6 +159,11 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         words = "not in the queue's last answer" + ("; %s" % queue.doubt if queue.doubt else "")
         return dict(said, state=engine.UNKNOWN, message=words)
     return job_activity.correct(said, believed, "Slurm", memory, wrote)
+
+
+def _row_name(handed: Handed) -> str:
+    place = handed.place
+    return handed.name if place is None else slurm_answers.row_name(place.name, place.index)
 
 
 def cancel(handed: Handed, status: Dict[str, Any], grace_s: float) -> None:
@@ -198,7 +232,8 @@ def explain(handed: Handed) -> str:
     expected, _ = slurm_controller.ask(["squeue", "--noheader", "--start", "--jobs=" + job_id, "--format=%S|%r"])
     start, _, reason = expected.strip().partition("|")
     described = engine.run_tool(["scontrol", "--oneliner", "show", "job", job_id]).strip()
-    head = "reason: %s%s\n" % (reason or "none", " (%s)" % _words(reason) if _words(reason) else "")
+    why = slurm_answers.explain_reason(reason)
+    head = "reason: %s%s\n" % (reason or "none", " (%s)" % why if why else "")
     if start not in ("", "N/A"):
         head += "expected to start: %s\n" % start
     return head + "\n".join(word for word in described.split(" ") if "=" in word)
@@ -214,227 +249,7 @@ def describe_queue() -> Dict[str, Any]:
     return {"partitions": sorted(partitions.values(), key=lambda p: str(p["name"])), "mine": mine, "others": others}
 
 
-class Answer:
-    """An answer of squeue.
-
-    Attributes:
-        rows: Rows by job name. Of two jobs with one name, the one that has not ended counts.
-        doubt: Why a job without a row may still be in the queue.
-    """
-
-    def __init__(self, rows: Dict[str, Row], doubt: Optional[str]) -> None:
-        self.rows = rows
-        self.doubt = doubt
-
-
-def parse_queue(text: str, beside: str = "") -> Answer:
-    """Parse squeue's lines. A row always counts; a missing row counts only if the answer is complete.
-
-    Args:
-        text: squeue's stdout.
-        beside: squeue's stderr, at exit code 0.
-
-    Raises:
-        EngineError: squeue printed something, but no row.
-    """
-    rows: Dict[str, Row] = {}
-    doubt = "squeue said: %.200s" % beside.strip() if beside.strip() else None
-    lines = text.splitlines()
-    if text and not text.endswith("\n"):
-        doubt = "squeue's answer was cut at %.60r" % lines.pop()
-    for line in lines:
-        cells = line.split("|", len(_FIELDS) - 1)
-        if len(cells) != len(_FIELDS) or not cells[0].strip().isdigit():
-            doubt = "squeue's answer has a line that is not a job: %.60r" % line
-            continue
-        row = dict(zip(_FIELDS, (cell.strip() for cell in cells)))
-        row["state"] = _state_word(row["state"])
-        before = rows.get(row["name"])
-        if before is None or _is_over(before) or not _is_over(row):
-            rows[row["name"]] = row
-    if doubt is not None and text.strip() and not rows:
-        raise EngineError(doubt)
-    return Answer(rows, doubt)
-
-
-def parse_job(text: str, handed: Handed) -> Optional[Row]:
-    """Parse `scontrol show job` of an id. Return None if the id is another job's: a restored controller reuses ids.
-
-    Raises:
-        EngineError: The output shows no job.
-    """
-    found = dict(word.split("=", 1) for word in text.split() if "=" in word)
-    if found.get("JobId") != handed.job_id or not found.get("JobState"):
-        raise EngineError("scontrol show job %s said %.200r" % (handed.job_id, text.strip()))
-    if found.get("JobName") != handed.name:
-        return None
-    cells = (handed.job_id, found["JobState"], found.get("Reason", ""), found.get("NodeList", ""), handed.name)
-    row = dict(zip(_FIELDS, (("" if cell == "(null)" else cell) for cell in cells)))
-    return dict(row, state=_state_word(row["state"]))
-
-
-def parse_accounting(text: str, name: str) -> Optional[Row]:
-    """Return the last record of a job in sacct's output. A requeued job has several; the first one says PREEMPTED."""
-    found = None
-    for line in text.splitlines():
-        cells = line.split("|", len(_SACCT_FIELDS) - 1)
-        if len(cells) == len(_SACCT_FIELDS) and cells[-1].strip() == name:
-            found = dict(zip(_SACCT_FIELDS, (cell.strip() for cell in cells)))
-            found["state"] = _state_word(found["state"])
-    return found
-
-
-def _is_row(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in ("state", "reason", "node"))
-
-
-def _is_over(row: Row) -> bool:
-    return row["state"] in _REASONS
-
-
-def _state_word(text: str) -> str:
-    return re.split(r"[ ,+]", text, maxsplit=1)[0]  # `CANCELLED by 1001`
-
-
-def _ask_queue(timeout_s: float = 45.0) -> Answer:
-    argv = ["squeue", "--noheader", "--states=all", "--user=%d" % os.getuid(), "--format=%A|%T|%r|%N|%j"]
-    return parse_queue(*slurm_controller.ask(argv, timeout_s))
-
-
-def _ask_job(handed: Handed) -> Optional[Row]:
-    """Query a job by its id, which no site's filter hides. Return None if there is no such job.
-
-    Raises:
-        EngineError: scontrol does not answer, or answers something else.
-    """
-    try:
-        said = engine.run_tool(["scontrol", "--oneliner", "show", "job", handed.job_id], timeout_s=_SECOND_S)
-    except EngineError as error:
-        if "invalid job id" in error.message.lower():
-            return None
-        raise
-    return parse_job(said, handed)
-
-
-def _ask_accounting(name: str, since: float, timeout_s: float = 45.0) -> Optional[Dict[str, str]]:
-    """Query the accounting database. Return a row, an empty dict if it has no such job, or None if there is no database."""
-    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(max(0.0, since - 60)))
-    argv = ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", "--name=" + name]
-    try:
-        said = engine.run_tool(
-            argv + ["--starttime=" + start, "--format=JobIDRaw,State,ExitCode,Start,NodeList,JobName"],
-            timeout_s=timeout_s,
-        )
-    except EngineError:
-        return None
-    return parse_accounting(said, name) or {}
-
-
-def _forgotten_after() -> float:
-    """Return for how many seconds slurmctld remembers ended jobs; the minimum if its configuration is unreadable."""
-    try:
-        match = re.search(r"^MinJobAge\s*=\s*(\d+)", engine.run_tool(["scontrol", "show", "config"]), re.MULTILINE)
-    except EngineError:
-        return 0.0
-    return float(match.group(1)) if match else 0.0
-
-
-class _Queue:
-    """The last answer of squeue. All clients of this host share it through a file.
-
-    Attributes:
-        rows: Rows by job name.
-        looked_at: Unix time of the answer; None before the first one.
-        error: Why there is no newer answer.
-        doubt: Why a job without a row may still be in the queue.
-    """
-
-    def __init__(self, root: str, poll_s: float) -> None:
-        folder = os.path.join(root, "schedulers")
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        self._file = os.path.join(folder, "squeue.json")
-        self._poll_s = poll_s
-        self.rows: Dict[str, Row] = {}
-        self.looked_at: Optional[float] = None
-        self.error: Optional[str] = None
-        self.doubt: Optional[str] = None
-        self._next_at = 0.0
-        self._failures = 0
-        self._failed_at: Optional[float] = None
-        self._load()
-        if self._is_due():
-            lock = files.lock(os.path.join(folder, ".squeue.lock"), timeout_s=5.0 if self.looked_at is None else 0.0)
-            if lock is not None:
-                try:
-                    self._load()
-                    if self._is_due():
-                        self._refresh()
-                finally:
-                    os.close(lock)
-
-    def _is_due(self) -> bool:
-        # A next poll far in the future was written before the clock was set back.
-        return not 0 <= self._next_at - time.time() <= max(_LONGEST_BACKOFF_S, self._poll_s)
-
-    def _load(self) -> None:
-        try:
-            kept = files.read_json(self._file) or {}
-        except files.UnreadableError:
-            return  # cut short by a crash; the next poll replaces it
-        rows, failures, doubt = kept.get("rows"), kept.get("failures"), kept.get("doubt")
-        looked_at, next_at, error = kept.get("looked_at"), kept.get("next_at"), kept.get("error")
-        if (
-            kept.get("format") == 1
-            and isinstance(rows, dict)
-            and all(map(_is_row, rows.values()))
-            and isinstance(looked_at, (int, float, type(None)))
-            and isinstance(next_at, (int, float))
-            and isinstance(failures, int)
-            and all(isinstance(text, (str, type(None))) for text in (error, doubt))
-        ):
-            self.rows, self.looked_at, self.error, self.doubt = rows, looked_at, error, doubt
-            self._next_at, self._failures = float(next_at), failures
-
-    def _refresh(self) -> None:
-        now = time.time()
-        try:
-            answer = _ask_queue(_LOOK_S)
-        except EngineError as error:
-            self._failures, self._failed_at = self._failures + 1, time.time()
-            self.error = error.message
-            pause_s = max(self._poll_s * 2 ** min(self._failures, 10), self._failed_at - now)  # no command waits twice
-            self._next_at = self._failed_at + min(_LONGEST_BACKOFF_S, pause_s)
-        else:
-            slurm_nodes.note_failed(self.rows, answer.rows)
-            self.rows, self.doubt, self.looked_at = answer.rows, answer.doubt, now
-            self._failures, self.error, self._failed_at = 0, None, None
-            self._next_at = now + self._poll_s
-        kept = {"format": 1, "rows": self.rows, "looked_at": self.looked_at, "error": self.error, "doubt": self.doubt}
-        kept.update(next_at=self._next_at, failures=self._failures, failed_at=self._failed_at)
-        files.keep_json(self._file, kept)
-
-
-def _status_of(row: Row, queue: "_Queue") -> Dict[str, Any]:
-    """Convert a row to a status. A state that armada does not know becomes `unknown`."""
-    state, reason = row["state"], row["reason"]
-    base: Dict[str, Any] = {"seen_at": queue.looked_at, "detail": state, "node": row["node"]}
-    if state in _HELD or (state in _PENDING and reason in _HOLD_REASONS):
-        return scheduler_status(engine.HELD, message=_hold_message(reason), **base)
-    if state in _PENDING:
-        if isinstance(row.get("failed"), str):
-            words = "its node %s failed; %s" % (row["failed"], _words(reason) or "it waits for another")
-            return scheduler_status(engine.PENDING, reason="node_failure", message=words, **base)
-        return scheduler_status(engine.PENDING, message=_words(reason), **base)
-    if state in _RUNNING:
-        return scheduler_status(engine.RUNNING, **base)
-    if state == "COMPLETING":
-        return scheduler_status(engine.ENDING, **base)
-    if state in _REASONS:
-        return scheduler_status(engine.ENDED, reason=_REASONS[state], message=_words(reason), **base)
-    return scheduler_status(engine.UNKNOWN, error="Slurm says “%.60s”, which this armada does not know" % state, **base)
-
-
-def _find_missing(handed: Handed, queue: "_Queue", memory: job_activity.Memory) -> Dict[str, Any]:
+def _find_missing(handed: Handed, queue: slurm_queue.Queue, memory: job_activity.Memory) -> Dict[str, Any]:
     """Find out what happened to a job that has no row in repeated answers and shows no sign of life."""
     second = memory.ask_second(handed.paths.root, lambda: _ask_second(handed))
     if second is None:
@@ -445,10 +260,10 @@ def _find_missing(handed: Handed, queue: "_Queue", memory: job_activity.Memory) 
         words = "not in the queue's last answer, and its id cannot be asked for: %s" % second["error"]
         return scheduler_status(engine.UNKNOWN, queue.looked_at, error=words)
     row: Any = second.get("row")
-    if _is_row(row):
-        return _status_of(row, queue)
+    if slurm_answers.is_row(row):
+        return slurm_answers.status_of(row, queue.looked_at)
     recorded: Any = second.get("recorded")
-    kind = _status_of(recorded, queue) if _is_row(recorded) else None
+    kind = slurm_answers.status_of(recorded, queue.looked_at) if slurm_answers.is_row(recorded) else None
     believed = liveness.confirm(memory.lasted_s, queue.doubt is None, kind["state"] if kind else None)
     if believed == engine.ENDED and kind is not None:
         return kind
@@ -460,38 +275,13 @@ def _find_missing(handed: Handed, queue: "_Queue", memory: job_activity.Memory) 
 
 def _ask_second(handed: Handed) -> Dict[str, Any]:
     try:
-        row = _ask_job(handed)
+        row = slurm_queue.ask_job(handed)
     except EngineError as error:
         return {"error": error.message[:500]}
     if row is not None:
         return {"row": row}
-    recorded = _ask_accounting(handed.name, handed.handed_at, _SECOND_S)
+    place = handed.place
+    recorded = slurm_queue.ask_accounting(
+        handed.queued_as, handed.handed_at, slurm_queue.SECOND_S, None if place is None else place.index
+    )
     return {"recorded": dict(recorded, reason="") if recorded else None}
-
-
-def _hold_message(reason: str) -> str:
-    who = {"JobHeldAdmin": "held by an administrator", "JobHoldMaxRequeue": "held after too many requeues"}
-    return "%s; `scontrol release` releases it" % who.get(reason, "held")
-
-
-_WAITING: List[Tuple[str, str]] = [
-    ("Priority", "other jobs come first"),
-    ("Resources", "waiting for nodes to become free"),
-    ("BeginTime", "its start time is not reached: a requeued job waits two minutes"),
-    ("DependencyNeverSatisfied", "a job that it depends on failed, so it never starts: stop it"),
-    ("Dependency", "waiting for another job"),
-    ("QOS", "a limit of its quality of service is reached"),
-    ("Assoc", "a limit of its account is reached"),
-    ("PartitionTimeLimit", "it asks for more time than the partition gives"),
-    ("PartitionNodeLimit", "it asks for more nodes than the partition has"),
-    ("ReqNodeNotAvail", "the nodes it needs are down or reserved"),
-    ("NodeDown", "a node it needs is down"),
-    ("Licenses", "waiting for a license"),
-]
-
-
-def _words(reason: str) -> Optional[str]:
-    for start, words in _WAITING:
-        if reason.startswith(start):
-            return words
-    return reason if reason not in ("", "None") else None

@@ -2,7 +2,7 @@
 
 import re
 import time
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from armada_agent.engines import engine
 
@@ -56,10 +56,10 @@ def parse_start(said: str) -> Optional[float]:
         return None
 
 
-def find_failed_under(job_id: str, log: str) -> Optional[str]:
+def find_failed_under(job_ids: Sequence[str], log: str) -> Optional[str]:
     """Find the node that failed under a job, from slurmstepd's last lines in the job's log. Return None if it wrote no such line."""
     found = re.findall(r"\*\*\* JOB (\S+) ON (\S+) CANCELLED AT \S+ DUE TO ([A-Z ]+)", log)
-    own = [(node, why) for name, node, why in found if name == job_id]
+    own = [(node, why) for name, node, why in found if name in job_ids]
     return own[-1][0][:80] if own and own[-1][1].startswith("NODE FAIL") else None
 
 

@@ -6,14 +6,14 @@ import os
 import time
 from typing import Any, Dict, Optional
 
-from armada_agent.engines import allowance
+from armada_agent.engines import allowance, array_records
 from armada_agent.engines import engine as engines
 from armada_agent.engines.engine import EngineError
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files, parameters, process_identity
 from armada_agent.foundation.session import Call
 from armada_agent.host import detached, job_variables, roots, setup_lines
-from armada_agent.paths import RunPaths, newest
+from armada_agent.paths import RunPaths, SweepPaths, newest
 from armada_agent.records.place import is_gone
 from armada_agent.records.stop_request import concerns, read_stop_request
 from armada_agent.runs import leftover_processes, work_data
@@ -67,8 +67,12 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         return {"outcome": "started", "job": _await_job(paths, number)}
 
 
-def claim_first(paths: RunPaths) -> str:
-    """Claim a run's first submission durably and start nothing: the dispatcher of its sweep starts it.
+def claim_first(paths: RunPaths, place: Optional[engines.Place] = None) -> str:
+    """Claim a run's first submission durably and start nothing: the dispatcher of its sweep, or an array of jobs, does.
+
+    Args:
+        paths: The run's files.
+        place: Its place in an array of jobs, if it has one.
 
     Returns:
         `claimed`; `already`, if an earlier request did so; `cancelled`, if a stop of the run was requested before.
@@ -83,8 +87,43 @@ def claim_first(paths: RunPaths) -> str:
         stop_request = read_stop_request(paths)
         if stop_request is not None and concerns(stop_request, 1):
             return "cancelled"
+        if place is not None:
+            files.make_folders(paths.submission(1))
+            files.write_json(paths.submission(1, "array.json"), place.as_json())
         _claim(paths, 1)
         return "claimed"
+
+
+def standing_of_first(paths: RunPaths) -> Optional[str]:
+    """Return `already` if a run's first submission was claimed, `cancelled` if a stop was requested before, else None."""
+    if os.path.exists(paths.submission(1, "claim.json")):
+        return "already"
+    stop_request = read_stop_request(paths)
+    return "cancelled" if stop_request is not None and concerns(stop_request, 1) else None
+
+
+def release_first(paths: RunPaths, place: engines.Place) -> None:
+    """Take the claim of a first submission back: the batch system refused its array."""
+    with contextlib.suppress(files.UnreadableError):
+        if files.read_json(paths.submission(1, "array.json")) != place.as_json():
+            return  # somebody else claimed it
+    for name in ("claim.json", "array.json"):
+        files.remove(paths.submission(1, name))
+    with contextlib.suppress(OSError):  # it contains something that the user may want to read
+        os.rmdir(paths.submission(1))
+
+
+def record_job(handed: engines.Handed, kind: str, job_id: str, place: Optional[engines.Place]) -> Dict[str, Any]:
+    """Write down which job of a batch system a submission is, unless that was done."""
+    job = {"submission": handed.number, "scheduler": kind, "job_id": job_id, "name": handed.name, "time": time.time()}
+    files.link_json(handed.file("job.json"), job if place is None else dict(job, array=place.as_json()))
+    return _job(handed.paths, handed.number) or job
+
+
+def end_refused(paths: RunPaths, message: str) -> None:
+    """Write that a claimed first submission failed before it started: the batch system refused it while nobody waited."""
+    if not Evidence(paths).has_ended:
+        _end_unstarted(paths, 1, "failed", "never_started", message)
 
 
 def conclude_unstarted(paths: RunPaths, submission: int, reason: str, message: str) -> bool:
@@ -200,6 +239,10 @@ def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> D
     kind = settings.get("kind")
     engine = engines.find(kind)
     job_id = _look_up(handed, str(kind))
+    place = _place_of(handed)
+    if job_id is None and place is not None:
+        message = "%s is part of the array %s, which is being handed over" % (handed.paths.run_id, place.name)
+        raise AgentError("outcome_unknown", message, "armada sweep show %s completes it" % place.sweep)
     if job_id is None:
         allowance.note_before(handed.paths, handed.number, settings)
         # From here until job.json exists, only the batch system knows whether there is a job.
@@ -215,7 +258,20 @@ def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> D
                     os.rmdir(os.path.dirname(handed.file("claim.json")))
                 raise engines.as_agent_error(error)
             raise AgentError("outcome_unknown", error.message, _SAFE)
-    return _record_job(handed, str(kind), str(job_id))
+    return record_job(handed, str(kind), str(job_id), place)
+
+
+def _place_of(handed: engines.Handed) -> Optional[engines.Place]:
+    """Return a submission's place in an array.
+
+    Raises:
+        AgentError: `outcome_unknown`: the record is damaged.
+    """
+    try:
+        return handed.place
+    except files.UnreadableError as error:
+        message = "it is unknown which job of an array runs %s: %s" % (handed.paths.run_id, error)
+        raise AgentError("outcome_unknown", message, _SAFE)
 
 
 def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
@@ -227,13 +283,17 @@ def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
         raise AgentError("outcome_unknown", message % (handed.paths.run_id, error), _SAFE)
     if taken is not None:
         return str(taken.get("job_id"))
-    if not os.path.exists(handed.file("asked.json")):
+    place = _place_of(handed)
+    if place is None and not os.path.exists(handed.file("asked.json")):
         return None
     try:
+        if place is not None:
+            array_id = array_records.find_id(SweepPaths(handed.paths.root, place.sweep), place.number, kind)
+            return array_id and engines.find(kind).job_in_array(array_id, place.index)
         found: Optional[str] = engines.find(kind).look_up(handed)
-    except EngineError as error:
+    except (EngineError, files.UnreadableError) as error:
         message = "it is unknown whether %s already has %s: %s"
-        raise AgentError("outcome_unknown", message % (kind, handed.paths.run_id, error.message), _SAFE)
+        raise AgentError("outcome_unknown", message % (kind, handed.paths.run_id, error), _SAFE)
     return found
 
 
@@ -245,13 +305,7 @@ def _find_lost_job(handed: engines.Handed) -> None:
     kind = str(settings.get("kind"))
     job_id = _look_up(handed, kind)
     if job_id is not None:
-        _record_job(handed, kind, job_id)
-
-
-def _record_job(handed: engines.Handed, kind: str, job_id: str) -> Dict[str, Any]:
-    job = {"submission": handed.number, "scheduler": kind, "job_id": job_id, "name": handed.name, "time": time.time()}
-    files.link_json(handed.file("job.json"), job)
-    return _job(handed.paths, handed.number) or job
+        record_job(handed, kind, job_id, _place_of(handed))
 
 
 def explain(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:

@@ -1,18 +1,21 @@
 """Take many runs in one request: the cells of a sweep. Each is created as `run.create` does, and claimed; a dispatcher starts them."""
 
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import detached, setup_lines
-from armada_agent.paths import RunPaths, SweepPaths
-from armada_agent.runs import dispatcher, folders, submissions
+from armada_agent.paths import RunPaths, SweepPaths, checked_run_id
+from armada_agent.runs import arrays, dispatcher, folders, submissions
 
 _MOST_CELLS = 1000
 _MOST_SWEEPS = 200
+_MOST_IN_ARRAYS = 10000
+_JOB_FILE = re.compile(r"job\.[a-z]{2,8}")
 _THREADS = 8
 """Durable files wait for the disk, which takes several requests at once."""
 
@@ -20,20 +23,28 @@ _THREADS = 8
 def start(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Create the cells of a sweep, claim them and start the sweep's dispatcher. Repeating the request changes nothing.
 
-    Nothing is claimed before every cell is created, so nothing starts if one is refused.
+    Nothing is claimed before every cell is created, so nothing starts if one is refused. A batch system gets the cells
+    as arrays; a request with cells and without `arrays` only creates them, because more are to follow.
 
     Raises:
-        AgentError: The errors of `run.create`; `outcome_unknown`: some cells are claimed and some are not.
+        AgentError: The errors of `run.create`; `outcome_unknown`: some cells are claimed and some are not; those of
+            `arrays.hand_over`.
     """
     sweep = SweepPaths(call.root, params.get("sweep"))
     parallel = parameters.integer(params, "parallel", default=1, least=1)
     asked = _read_cells(params)
+    job_arrays = _read_arrays(params)
+    batch = {isinstance(cell["spec"].get("scheduler"), dict) for cell in asked} or {True}
+    if batch != {bool(job_arrays)} and batch != {True}:
+        raise AgentError("bad_request", "`arrays` are for cells of a batch system, and for nothing else")
     submissions.require_linux()
     setup_lines.apply()  # before anything is claimed, because a line may fail
     shared = {name: params[name] for name in ("secrets", "home") if params.get(name) is not None}
     with ThreadPoolExecutor(max_workers=_THREADS) as pool:
         list(pool.map(lambda cell: folders.create(call, dict(cell, **shared)), asked))
     run_ids = [cell["run_id"] for cell in asked]
+    if batch == {True}:
+        return _hand_over(sweep, run_ids, job_arrays, parallel if params.get("parallel") is not None else None)
     _write_plan(sweep, run_ids, parallel)
     try:
         with ThreadPoolExecutor(max_workers=_THREADS) as pool:
@@ -43,6 +54,19 @@ def start(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         message = "not all cells of %s could be claimed: %s" % (sweep.sweep, error)
         raise AgentError("outcome_unknown", message, "it is safe to run the command again; nothing is started twice")
     return {"cells": [{"run_id": each, "outcome": word} for each, word in zip(run_ids, outcomes)]}
+
+
+def _hand_over(
+    sweep: SweepPaths, run_ids: List[str], job_arrays: List[arrays.Asked], parallel: Optional[int]
+) -> Dict[str, Any]:
+    if not job_arrays:
+        return {"cells": [{"run_id": each, "outcome": "created"} for each in run_ids], "arrays": []}
+    done = arrays.hand_over(sweep, job_arrays, parallel)
+    outcomes: Dict[str, str] = done["outcomes"]
+    return {
+        "cells": [{"run_id": each, "outcome": word} for each, word in outcomes.items()],
+        "arrays": done["arrays"],
+    }
 
 
 def tend(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -57,6 +81,10 @@ def tend(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     answers: List[Dict[str, Any]] = []
     for name in asked:
         sweep = SweepPaths(call.root, name)
+        open_cells = arrays.tend(sweep)
+        if open_cells is not None:
+            answers.append({"sweep": sweep.sweep, "waiting": open_cells})
+            continue
         try:
             plan = dispatcher.read_plan(sweep)
         except files.UnreadableError as error:
@@ -80,9 +108,25 @@ def _read_cells(params: Dict[str, Any]) -> List[Dict[str, Any]]:
     for cell in asked:
         if not isinstance(cell, dict):
             raise AgentError("bad_request", "each of `cells` must be an object")
-        if parameters.mapping(cell, "spec").get("scheduler") is not None:
-            raise AgentError("unsupported", "cells of a batch system are not handed over like this")
+        parameters.mapping(cell, "spec")
     return [{"run_id": cell.get("run_id"), "spec": cell["spec"], "files": cell.get("files") or {}} for cell in asked]
+
+
+def _read_arrays(params: Dict[str, Any]) -> List[arrays.Asked]:
+    asked = parameters.sequence(params, "arrays") if params.get("arrays") is not None else []
+    found: List[arrays.Asked] = []
+    for each in asked:
+        if not isinstance(each, dict):
+            raise AgentError("bad_request", "each of `arrays` must be an object")
+        run_ids = [checked_run_id(run_id) for run_id in parameters.sequence(each, "cells")]
+        job_files = parameters.texts(each, "files")
+        if not all(_JOB_FILE.fullmatch(name) for name in job_files):
+            raise AgentError("bad_request", "%.200r are not files of an array" % sorted(job_files))
+        found.append((run_ids, job_files))
+    listed = [run_id for run_ids, _ in found for run_id in run_ids]
+    if len(set(listed)) < len(listed) or len(listed) > _MOST_IN_ARRAYS:
+        raise AgentError("bad_request", "a cell is in two of `arrays`, or they have more than %d" % _MOST_IN_ARRAYS)
+    return found
 
 
 def _write_plan(sweep: SweepPaths, run_ids: List[str], parallel: int) -> None:

@@ -15,7 +15,7 @@ from typing import IO, Any, Dict, List, Mapping, Optional, cast
 
 from armada_agent.engines import engine as engines
 from armada_agent.errors import AgentError
-from armada_agent.foundation import parameters
+from armada_agent.foundation import files, parameters
 from armada_agent.paths import RunPaths
 from armada_agent.runs.observation import Evidence
 
@@ -62,7 +62,7 @@ def enter(asked: Dict[str, Any], paths: RunPaths) -> Optional[int]:
         sys.stderr.write("armada: %s; this is the login node\n" % absence)
         return None
     kind = str((evidence.settings or {}).get("kind"))
-    job_id = evidence.handed.job_id
+    job_id = _read_job_id(evidence)
     if not _JOB_ID.fullmatch(job_id):
         raise AgentError("scheduler", "the job of %s has no id that can be used: %.60r" % (paths.run_id, job_id))
     worker: Dict[str, Any] = asked["worker"]
@@ -77,6 +77,15 @@ def enter(asked: Dict[str, Any], paths: RunPaths) -> Optional[int]:
         raise AgentError("scheduler", message + "; --login-node runs the program here")
     except RefusedError as error:
         raise AgentError("scheduler", _explain_refusal(argv[0], job_id, str(error)))
+
+
+def _read_job_id(evidence: Evidence) -> str:
+    """Return the id that a job's tools take. Slurm's srun takes no id such as `100_3`, only the number which that job has."""
+    handed = evidence.handed
+    if handed.place is None or "_" not in handed.job_id:
+        return handed.job_id
+    taken = files.read_json(handed.file("taken.json")) or {}
+    return str(taken.get("raw_id"))
 
 
 def explain_absence(evidence: Evidence) -> Optional[str]:

@@ -116,7 +116,9 @@ class BatchSupervisor(Supervisor):
             return self._budget.ending(self._paths.run_id)
         if self._is_near_limit or self._limit.is_reached:  # SIGTERM may follow at the limit itself
             return Ending(REQUEUED, requeue.TIME_LIMIT)
-        node = slurm_nodes.find_failed_under(self._job_id, self._scheduler_words())
+        # Slurm has a number of its own for each job of an array, and uses it in its messages.
+        names = (self._job_id, os.environ.get("SLURM_JOB_ID", self._job_id))
+        node = slurm_nodes.find_failed_under(names, self._scheduler_words())
         if node is not None:
             return Ending(REQUEUED, _NODE_FAILURE, "its node %s failed, according to Slurm" % node)
         return Ending(REQUEUED, _PREEMPTED, "the scheduler took its node away (%s)" % signal_name(self._terminated_by))
@@ -232,7 +234,7 @@ def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:
         say("submission %d of %s was never claimed" % (submission, run_id))
         return 1
     taken = paths.submission(submission, "taken.json")
-    if not files.link_json(taken, {"job_id": job_id, "time": time.time()}):
+    if not files.link_json(taken, {"job_id": job_id, "time": time.time(), "raw_id": os.environ.get("SLURM_JOB_ID")}):
         before = files.read_json(taken) or {}
         if before.get("job_id") != job_id:
             say(

@@ -191,3 +191,23 @@ def test_workers_of_a_cluster_have_no_internet_unless_told(
     scheduler: str, internet: bool | None, expected: bool
 ) -> None:
     assert Host(name="h", ssh="h", scheduler=scheduler, internet=internet).has_internet is expected  # type: ignore[arg-type]
+
+
+def test_the_script_of_an_array_names_no_run_and_equal_requests_are_one_array(home: HomePaths) -> None:
+    cluster = host("slurm", **SLURM)
+    script = job_slurm.array_files(request(cluster, home, gpus=4), cluster)["job.sbatch"]
+    assert "run-1" not in script
+    assert not {"job-name", "chdir", "output", "comment"} & set(options(script))
+    assert options(script)["gres"] == "gpu:4"
+    assert script.index('cd "/scratch/me/runs/$armada_run"') < script.index("module load cuda/12.4")
+    assert script.endswith('--submission 1 --job "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"\n')
+    assert script != job_slurm.array_files(request(cluster, home, gpus=2), cluster)["job.sbatch"]
+
+
+def test_the_submit_file_of_an_array_names_no_run(home: HomePaths) -> None:
+    cluster = host("htcondor", requirements="HasGlidein", lines=["+Project = 1"])
+    (text,) = job_htcondor.array_files(request(cluster, home), cluster).values()
+    assert "run-1" not in text
+    assert text.endswith('My.ArmadaArray = "$(armada_array)"\nqueue armada_run from cells.txt\n')
+    assert 'My.ArmadaSubmission = "armada.$(armada_run).1"\n' in text
+    assert "log = /scratch/me/runs/$(armada_run)/submissions/$(armada_submission)/job.log\n" in text
