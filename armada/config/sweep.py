@@ -15,11 +15,14 @@ from armada.costs.price import parse_money
 Count = Annotated[int, Field(ge=1, lt=2**31)]
 
 _KEY = re.compile(r"[^\s.]+(\.[^\s.]+)*")
+_LARGEST_WHOLE = 2**63
+_LARGEST = 1e300
+"""The logarithm of a larger number may have a power that is no number."""
 _NOT_SWEPT = ("task", "sweep", "name")
 
 
 class Interval(Settings):
-    """An interval to draw numbers from. With two whole numbers as ends, whole numbers are drawn."""
+    """An interval to draw numbers from. Whole numbers as ends draw whole numbers, unless the setting takes fractions."""
 
     min: int | float
     """The least value."""
@@ -30,6 +33,9 @@ class Interval(Settings):
 
     @model_validator(mode="after")
     def _is_an_interval(self) -> Self:
+        for key, end in (("min", self.min), ("max", self.max)):
+            if not abs(end) < (_LARGEST_WHOLE if isinstance(end, int) else _LARGEST):
+                raise problem("is too large to draw from", key=key)
         if not self.min < self.max:
             raise problem(f"must be more than `min`, {self.min}", key="max")
         if self.scale == "log" and self.min <= 0:
@@ -38,7 +44,7 @@ class Interval(Settings):
 
     @property
     def is_whole(self) -> bool:
-        """Whether only whole numbers are drawn."""
+        """Whether both ends are written as whole numbers."""
         return isinstance(self.min, int) and isinstance(self.max, int)
 
 

@@ -171,7 +171,8 @@ def _one_problem(
     errors: list[ErrorDetails],
     given: Mapping[str, Any],
 ) -> _Problem:
-    first = errors[0]
+    # Of a union's members, the one that says in its own words what is wrong took the value for its own.
+    first = next((error for error in errors if error["type"] == PROBLEM), errors[0])
     name = f"`{dotted(location)}`" if location else "it"
     match first["type"]:
         case "extra_forbidden":

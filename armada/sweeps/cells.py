@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import json
@@ -31,6 +32,9 @@ _DIGITS = 6
 """Significant digits of numbers that are drawn, so that what is shown is what is used."""
 
 _TRIES = 100
+
+_LONG_OPTION = 120
+"""Characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +90,12 @@ def read_draft(path: Path, words: Words) -> Draft:
     document = read_document(path.expanduser())
     for text in words.overrides:
         apply_override(document, text)
-    for text in words.grid:
-        apply_choices(document, text, "--grid", ("sweep", "grid"))
-    for text in words.space:
-        apply_choices(document, text, "--space", ("sweep", "random", "space"))
+    for option, texts, above in (
+        ("--grid", words.grid, ("sweep", "grid")),
+        ("--space", words.space, ("sweep", "random", "space")),
+    ):
+        for text in _each_key_once(option, texts):
+            apply_choices(document, text, option, above)
     if words.random is not None:
         put_value(document, "sweep.random.n", words.random, _option("--random", words.random))
     if words.seed is not None:
@@ -104,6 +110,15 @@ def read_draft(path: Path, words: Words) -> Draft:
     if not draft.count:
         raise _nothing(document)
     return draft
+
+
+def _each_key_once(option: str, texts: Sequence[str]) -> Iterator[str]:
+    seen = set[str]()
+    for text in texts:
+        if (key := text.partition("=")[0].strip()) in seen:
+            raise _option(option, text).error(f"`{key}` has values already", f"give all of them in one {option}")
+        seen.add(key)
+        yield text
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +153,15 @@ def expand(draft: Draft, known: Known | None = None) -> list[Cell]:
     known = known or Known()
     seen = {identity(values) for values in known.done}
     found: list[tuple[Mapping[str, Any], Mapping[str, Place]]] = []
-    for values, places in _all_values(draft):
+    base = _without_sweep(draft.document)
+    for values, places in _all_values(draft, base):
         if (own := identity(values)) not in seen:
             seen.add(own)
             found.append((values, places))
     labels = label_all([values for values, _ in found])
     new = itertools.count(known.last + 1)
     return [
-        Cell(number, values, label, _experiment(draft.document, values, places))
+        Cell(number, values, label, _experiment(base, values, places))
         for (values, places), label in zip(found, labels, strict=True)
         for number in (known.pending.get(identity(values)) or next(new),)
     ]
@@ -175,14 +191,29 @@ def _word(value: Any) -> str:
 
 
 def _experiment(document: Document, values: Mapping[str, Any], places: Mapping[str, Place]) -> Experiment:
-    data = {key: copy.deepcopy(value) for key, value in document.data.items() if key != "sweep"}
-    own = replace(document, data=data, keys=dict(document.keys), values=dict(document.values))
+    own = replace(document, data=copy.deepcopy(document.data), keys=dict(document.keys), values=dict(document.values))
     for key, value in values.items():
-        put_value(own, key, copy.deepcopy(value), places[key])
+        put_value(own, key, copy.deepcopy(value), _own_place(places[key], key, value))
     return experiment_of(own)
 
 
-def _all_values(draft: Draft) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Place]]]:
+def _own_place(place: Place, key: str, value: Any) -> Place:
+    """A long option is named by the value that is meant: each cell keeps its places as text."""
+    is_long = place.override is not None and len(place.override) > _LONG_OPTION
+    return replace(place, override=f"{key}={shown(value)}") if is_long else place
+
+
+def _without_sweep(document: Document) -> Document:
+    """The same document without `sweep:`, which has a place for each value of each key and is of no use to a cell."""
+    keys, values = (
+        {location: place for location, place in places.items() if location[:1] != ("sweep",)}
+        for places in (document.keys, document.values)
+    )
+    data = {key: value for key, value in document.data.items() if key != "sweep"}
+    return replace(document, data=data, keys=keys, values=values)
+
+
+def _all_values(draft: Draft, base: Document) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Place]]]:
     document, sweep = draft.document, draft.sweep
     for index, cell in enumerate(sweep.cells):
         yield cell, {key: document.value_place(("sweep", "cells", index, key)) for key in cell}
@@ -198,17 +229,37 @@ def _all_values(draft: Draft) -> Iterator[tuple[Mapping[str, Any], Mapping[str, 
             raise document.key_place(("sweep", "random")).error(
                 "`sweep.random` has no `space` to draw from", "--space train.learning_rate='{min: 1e-6, max: 1e-4}'"
             )
-        for values in _draw(document, sweep):
+        space = {key: _fitted(base, key, choices, places[key]) for key, choices in sweep.random.space.items()}
+        for values in _draw(document, sweep, space):
             yield values, places
 
 
-def _draw(document: Document, sweep: Sweep) -> Iterator[Mapping[str, Any]]:
+def _fitted(base: Document, key: str, choices: Any, place: Place) -> Any:
+    """Values to draw from: an interval whose ends are written without fractions has them if its setting has them."""
+    if not isinstance(choices, Interval) or not choices.is_whole:
+        return choices
+    found: Any = None
+    # What does not fit is said where cells are made, with all of their values.
+    with contextlib.suppress(ConfigError, AttributeError, LookupError, ValueError):
+        found = _experiment(base, {key: choices.min}, {key: place})
+        for part in key.split("."):
+            found = found[int(part)] if isinstance(found, tuple) else _below(found, part)
+    if not isinstance(found, float):
+        return choices
+    return choices.model_copy(update={"min": float(choices.min), "max": float(choices.max)})
+
+
+def _below(found: Any, part: str) -> Any:
+    return found[part] if isinstance(found, dict) else getattr(found, part)
+
+
+def _draw(document: Document, sweep: Sweep, space: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     drawn, grid = sweep.random, sweep.grid
     if drawn is None:
         return
     dice = random.Random(drawn.seed)  # noqa: S311 - which settings are tried is no secret
     taken = {identity(cell) for cell in sweep.cells}
-    size = _size(drawn.space)
+    size = _size(space)
     if size is not None and drawn.n > size:
         raise document.key_place(("sweep", "random", "n")).error(
             f"`sweep.random.n` is {drawn.n:,}, but its space has only {counted(size, 'combination')}",
@@ -216,7 +267,7 @@ def _draw(document: Document, sweep: Sweep) -> Iterator[Mapping[str, Any]]:
         )
     made = 0
     for _ in range(drawn.n * _TRIES):
-        values = {key: _one(choices, dice) for key, choices in drawn.space.items()}
+        values = {key: _one(choices, dice) for key, choices in space.items()}
         own = identity(values)
         if own in taken or (set(values) == set(grid) and all(values[key] in grid[key] for key in grid)):
             continue

@@ -68,6 +68,20 @@ def test_drawn_numbers_stay_inside_their_interval_and_are_what_is_shown(tmp_path
     assert 50 < sum(value < 0.1 for value in values) < 150
 
 
+def test_whole_ends_draw_fractions_of_a_setting_that_has_them(tmp_path: Path) -> None:
+    space = ("stop_grace_s={min: 0, max: 5}", "env.LR={min: 0, max: 5}", "retries={min: 0, max: 5}")
+    cells = cells_of(tmp_path, "", Words(space=space, random=20))
+    assert any(cell.values["stop_grace_s"] % 1 for cell in cells)
+    assert {type(cell.values[key]) for cell in cells for key in ("env.LR", "retries")} == {int}
+
+
+def test_a_cell_keeps_no_places_of_the_other_cells(tmp_path: Path) -> None:
+    cells = cells_of(tmp_path, "sweep: {grid: {env.B: [1, 2]}}\n", Words(grid=[f"env.A={list(range(300))}"]))
+    places = cells[300].experiment.places
+    assert not any(key.startswith("sweep") for key in places)
+    assert (cells[300].label, places["env.A"]) == ("B=2 A=0", "--grid env.A=0")
+
+
 def test_options_replace_a_key_of_the_file_and_keep_the_others(tmp_path: Path) -> None:
     cells = cells_of(tmp_path, "sweep: {grid: {env.A: [1, 2], env.B: [3]}}\n", Words(grid=["env.A=7"]))
     assert [cell.label for cell in cells] == ["A=7 B=3"]
@@ -95,6 +109,11 @@ def test_options_replace_a_key_of_the_file_and_keep_the_others(tmp_path: Path) -
         ("", Words(random=5, space=["env.A=1,2"]), "is 5, but its space has only 2 combinations"),
         ("", Words(random=5, space=["env.A={min: 2, max: 1}"]), "must be more than `min`, 2"),
         ("", Words(random=5, space=["env.A={min: 0, max: 1, scale: log}"]), "must be more than 0 with `scale: log`"),
+        ("", Words(random=5, space=[f"env.A={{min: 1, max: 1{'0' * 400}, scale: log}}"]), "max` is too large to draw"),
+        ("", Words(random=5, space=["env.A={min: 1, max: 1.7e308, scale: log}"]), "max` is too large to draw"),
+        ("", Words(random=5, space=["env.A={min: 1, max: .inf}"]), "a finite number, not inf"),
+        ("", Words(grid=["env.A=1", "env.B=1", "env.A=2"]), "--grid env.A=2: `env.A` has values already"),
+        ("", Words(random=1, space=["env.A=1", "env.A=2"]), "--space env.A=2: `env.A` has values already"),
         ("sweep: {grid: {env.A: [1]}, stop: {target: 3}}\n", Words(), "needs `metric`"),
     ],
 )
