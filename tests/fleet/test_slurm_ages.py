@@ -47,6 +47,19 @@ def test_what_could_never_run_is_refused(cluster: Cluster) -> None:
     assert "ARM012" in cluster.launch("--set", "resources.cpus=99", rc=3)
 
 
+@pytest.mark.takes_long("a batch system starts two rounds of jobs")
+def test_a_sweep_is_an_array_of_which_one_cell_can_be_stopped(cluster: Cluster) -> None:
+    shell_job(cluster.armada, "echo ready; [ $X != 2 ] || sleep 600", env={"X": "0"})
+    words = ["sweep", "exp.yaml", "--host", cluster.host, "--grid", "env.X=1,2,3", "--parallel", "2"]
+    sweep = cluster.armada.json(*words)["sweep"]
+    cluster.says(f"{sweep}-002", "ready")
+    assert cluster.armada.run("stop", f"{sweep}-002", "--grace", "5").returncode == 0
+    states = {
+        cell: cluster.becomes(f"{sweep}-00{cell}", "succeeded", "failed", "cancelled")["state"] for cell in (1, 2, 3)
+    }
+    assert states == {1: "succeeded", 2: "cancelled", 3: "succeeded"}
+
+
 @pytest.mark.takes_long("Slurm must forget the job, and its silence is believed only after it persisted")
 def test_a_job_that_ended_unseen_without_a_word_is_told_by_accounting_or_said_to_be_gone(cluster: Cluster) -> None:
     shell_job(cluster.armada, "echo ready; sleep 600")
