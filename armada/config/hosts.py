@@ -9,6 +9,7 @@ hosts:
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,13 +18,14 @@ from pydantic import AfterValidator, Field, PlainSerializer, model_validator
 from armada.config.documents import Document, read_document, shown
 from armada.config.prices import PriceSince, check_order, listed_prices, plain_prices
 from armada.config.provision_tasks import ProvisionTask
-from armada.config.schedulers import BatchSettings, HtcondorSettings, Line, SlurmSettings
+from armada.config.schedulers import BatchSettings, Duration, HtcondorSettings, Line, SlurmSettings
 from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, problem, shaped
 from armada.config.sync import Rate, bytes_per_s
 from armada.config.validation import validate
 from armada.costs.price import MOST, Price
 from armada.costs.tariff import Tariff
 from armada.paths import HomePaths
+from armada.units import duration_s
 
 PROJECT_FILE = "armada.yaml"
 LOCAL = "local"
@@ -54,6 +56,24 @@ def _root(root: str) -> str:
     if not root.startswith(("/", "~/")):
         raise problem(f"must be absolute or begin with `~/`, not {shown(root)}")
     return root
+
+
+def _is_idle_time(value: str) -> str:
+    if not 60 <= duration_s(value) <= 30 * 86_400:
+        raise problem(f"{shown(value)} is not between 1m and 30d")
+    return value
+
+
+def _is_command(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise problem(
+            f"{shown(text)} is not a command: {error}", hint="stop_command: vastai stop instance 123"
+        ) from None
+    if not words or "\0" in text or "\n" in text:
+        raise problem("must be one command on one line", hint="for several: sh -c '…; …'")
+    return text
 
 
 class Host(Settings):
@@ -111,6 +131,10 @@ class Host(Settings):
     """What an hour costs: `12.40 EUR` for the box, `2.50 EUR per gpu`, or a list of `{price: …, since: 2026-06-01}`."""
     price_per_hour: Annotated[float, Field(ge=0, le=MOST)] | None = None
     """The same as one number: what an hour of the whole box costs, in dollars."""
+    stop_when_idle: Annotated[Duration, AfterValidator(_is_idle_time)] | None = None
+    """`30m`: after so long without a run, and if nothing would be lost, the daemon runs `stop_command`."""
+    stop_command: Annotated[FilledText, AfterValidator(_is_command)] | None = None
+    """Your own command that stops the host, run at home without a shell: `vastai stop instance 123`."""
     transport: Literal["fabric", "openssh"] = "fabric"
     """`openssh`: one connection of armada's own, kept open by OpenSSH and used by everything."""
     reuse_only: bool = False
@@ -201,6 +225,22 @@ class Host(Settings):
                 if call.file is not None and not call.file.resolve().is_relative_to(folder):
                     hint = f"put it into the project, or name it in your hosts.yaml: {call.file.resolve()}"
                     raise problem(f"{call.file} is outside of the project", key="provision", hint=hint)
+        return self
+
+    @model_validator(mode="after")
+    def _stops_when_idle(self) -> Host:
+        if (self.stop_when_idle is None) != (self.stop_command is None):
+            key, other = (
+                ("stop_when_idle", "stop_command") if self.stop_command is None else ("stop_command", "stop_when_idle")
+            )
+            raise problem(f"needs `{other}`", key=key)
+        if self.stop_command is None:
+            return self
+        if self.origin is not None and self.origin.name == PROJECT_FILE:
+            # A project's file comes with a project, and this runs at home.
+            raise problem("is for your own hosts.yaml, not for a project's file", key="stop_command")
+        if self.local or self.scheduler != "direct":
+            raise problem("is for a box that you rent, not for this machine or a batch system", key="stop_command")
         return self
 
     @model_validator(mode="after")

@@ -90,7 +90,7 @@ def test_a_page_is_an_object_with_json(capsys: pytest.CaptureFixture[str], topic
         (["expriment"], "did you mean armada help experiment?"),
         (["exit-code"], "did you mean armada help exit-codes?"),
         (["evaluate"], "armada help lists the commands"),
-        (["cost"], "armada help lists the commands"),
+        (["quantize"], "armada help lists the commands"),
         (["experiment", "sfd"], "armada help experiment sft | script | command"),
         (["experiment", "sft", "train"], "armada help experiment sft | script | command"),
         (["states", "running"], "armada help states"),
