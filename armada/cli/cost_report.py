@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from armada.cli.context import Context
+    from armada.costs.allowance import Allowance
     from armada.costs.report import Use
     from armada.store.runs import Run
 
@@ -50,6 +51,15 @@ class SweepCost:
 
 
 @dataclass(frozen=True, slots=True)
+class AllowanceUse:
+    """What the runs of this home used of an allowance."""
+
+    host: str
+    granted: Allowance
+    used: float
+
+
+@dataclass(frozen=True, slots=True)
 class CostReport:
     """Everything; `notes` say what is assumed or not known."""
 
@@ -60,6 +70,7 @@ class CostReport:
     total: Amounts
     week: Amounts
     notes: tuple[str, ...]
+    allowances: tuple[AllowanceUse, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """As `--json` prints it. Amounts are by currency; null is not known."""
@@ -83,6 +94,13 @@ class CostReport:
             ],
             "total": self.total.as_json(),
             "week": self.week.as_json(),
+            "allowances": [
+                {
+                    "host": each.host, "hours": each.granted.hours, "unit": each.granted.unit, "since": each.granted.since,
+                    "used": each.used, "share": each.used / each.granted.hours,
+                }
+                for each in self.allowances
+            ],
             "notes": list(self.notes),
         }  # fmt: skip
 
@@ -146,7 +164,24 @@ def gather_costs(context: Context, *, hosts: Sequence[str], run_id: str | None, 
         total(each.whole for each in whole),
         total(each.whole for each in recent),
         tuple(_notes(found, by_run, known)),
+        tuple(_allowances(context, used, hosts, now)),
     )
+
+
+def _allowances(
+    context: Context, used: dict[str, list[Use]], wanted: Sequence[str], now: float
+) -> Iterator[AllowanceUse]:
+    from armada.config.prices import allowance_of
+    from armada.errors import ConfigError
+
+    try:
+        hosts = context.hosts()
+    except ConfigError:
+        return  # other commands say what is wrong
+    for name, host in hosts.items():
+        if host.allowance is not None and (not wanted or name in wanted):
+            granted = allowance_of(host.allowance)
+            yield AllowanceUse(name, granted, granted.used(used.get(name, []), now))
 
 
 def _recorded(context: Context, run: Run) -> Tariff | None:

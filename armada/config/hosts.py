@@ -16,12 +16,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, PlainSerializer, model_validator
 
 from armada.config.documents import Document, read_document, shown
-from armada.config.prices import PriceSince, check_order, listed_prices, plain_prices
+from armada.config.prices import PriceSince, check_order, checked_allowance, listed_prices, plain_prices
 from armada.config.provision_tasks import ProvisionTask
 from armada.config.schedulers import BatchSettings, Duration, HtcondorSettings, Line, SlurmSettings
 from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, problem, shaped
 from armada.config.sync import Rate, bytes_per_s
 from armada.config.validation import validate
+from armada.costs.allowance import PATTERN as ALLOWANCE
 from armada.costs.price import MOST, Price
 from armada.costs.tariff import Tariff
 from armada.paths import HomePaths
@@ -125,6 +126,8 @@ class Host(Settings):
     """A host that builds the environments and sends them: for one that reaches no package index."""
     quota: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
     """The site's own command that says how much of an allowance is left: `[saldo, -b]`."""
+    allowance: Annotated[FilledText, AfterValidator(checked_allowance)] | None = None
+    """Hours that you were granted on a cluster: `5000 gpu-hours`, `800 node-hours since 2026-01-01`."""
     identity: FilePath | None = None
     """A private key to log in with; by default ssh's own choice."""
     price: Annotated[tuple[PriceSince, ...], Field(strict=False), PlainSerializer(plain_prices, return_type=Any)] = ()
@@ -173,6 +176,14 @@ class Host(Settings):
 
     @model_validator(mode="before")
     @classmethod
+    def _quota_is_a_command(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("quota"), str) and ALLOWANCE.fullmatch(data["quota"].strip()):
+            hint = f"allowance: {data['quota'].strip()}"
+            raise problem("is the site's own command, such as [saldo, -b]", key="quota", hint=hint)
+        return data
+
+    @model_validator(mode="before")
+    @classmethod
     def _one_price_is_a_list(cls, data: Any) -> Any:
         if not isinstance(data, dict) or "price" not in data:
             return data
@@ -212,6 +223,8 @@ class Host(Settings):
                 raise problem(f"universe {self.htcondor.universe} needs an `image`", key="htcondor")
             if not container and self.htcondor.image is not None:
                 raise problem("`image` needs `universe: docker` or `container`", key="htcondor")
+        if self.allowance and self.scheduler == "direct":
+            raise problem("is used on hosts with `scheduler: slurm` or `htcondor`", key="allowance")
         if self.quota and self.scheduler == "direct":
             raise problem("is used on hosts with `scheduler: slurm` or `htcondor`", key="quota")
         return self
