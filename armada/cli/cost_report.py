@@ -13,11 +13,13 @@ from armada.store import hosts as host_records
 from armada.store import runs
 from armada.store.queries.uses import read_use
 from armada.units import counted
+from armada.verdicts.idle import stopping_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from armada.cli.context import Context
+    from armada.costs.allowance import Allowance
     from armada.costs.report import Use
     from armada.store.runs import Run
 
@@ -49,6 +51,15 @@ class SweepCost:
 
 
 @dataclass(frozen=True, slots=True)
+class AllowanceUse:
+    """What the runs of this home used of an allowance."""
+
+    host: str
+    granted: Allowance
+    used: float
+
+
+@dataclass(frozen=True, slots=True)
 class CostReport:
     """Everything; `notes` say what is assumed or not known."""
 
@@ -59,6 +70,7 @@ class CostReport:
     total: Amounts
     week: Amounts
     notes: tuple[str, ...]
+    allowances: tuple[AllowanceUse, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """As `--json` prints it. Amounts are by currency; null is not known."""
@@ -82,6 +94,13 @@ class CostReport:
             ],
             "total": self.total.as_json(),
             "week": self.week.as_json(),
+            "allowances": [
+                {
+                    "host": each.host, "hours": each.granted.hours, "unit": each.granted.unit, "since": each.granted.since,
+                    "used": each.used, "share": each.used / each.granted.hours,
+                }
+                for each in self.allowances
+            ],
             "notes": list(self.notes),
         }  # fmt: skip
 
@@ -124,12 +143,16 @@ def gather_costs(context: Context, *, hosts: Sequence[str], run_id: str | None, 
         seen = record.first_seen_at if record is not None and name in tariffs else None
         released = record.released_at if record is not None else None
         rented = (seen, released if released is not None else now)
+        stopping = stopping_of(record.stopping if record is not None else None)
+        stopped = stopping.away
+        if stopping.state == "gone" and stopping.asked_at is not None:
+            stopped = (*stopped, (stopping.asked_at, now))
         if name not in tariffs:
             rented = (None, max((end for use in used[name] for _, end in use.spans), default=now))
-        whole.append(cost_of_host(name, known.get(name), used[name], rented, (0.0, now)))
-        recent.append(cost_of_host(name, known.get(name), used[name], rented, (now - WEEK_S, now)))
+        whole.append(cost_of_host(name, known.get(name), used[name], rented, (0.0, now), stopped))
+        recent.append(cost_of_host(name, known.get(name), used[name], rented, (now - WEEK_S, now), stopped))
         for begin, end in _weeks(now, weeks):
-            one = cost_of_host(name, known.get(name), used[name], rented, (begin, end))
+            one = cost_of_host(name, known.get(name), used[name], rented, (begin, end), stopped)
             if one.whole.is_known and any(one.whole.by_currency.values()):
                 by_week.append(one)
     listed = [run for run in found if run_id in (None, run.run_id)]
@@ -141,7 +164,24 @@ def gather_costs(context: Context, *, hosts: Sequence[str], run_id: str | None, 
         total(each.whole for each in whole),
         total(each.whole for each in recent),
         tuple(_notes(found, by_run, known)),
+        tuple(_allowances(context, used, hosts, now)),
     )
+
+
+def _allowances(
+    context: Context, used: dict[str, list[Use]], wanted: Sequence[str], now: float
+) -> Iterator[AllowanceUse]:
+    from armada.config.prices import allowance_of
+    from armada.errors import ConfigError
+
+    try:
+        hosts = context.hosts()
+    except ConfigError:
+        return  # other commands say what is wrong
+    for name, host in hosts.items():
+        if host.allowance is not None and (not wanted or name in wanted):
+            granted = allowance_of(host.allowance)
+            yield AllowanceUse(name, granted, granted.used(used.get(name, []), now))
 
 
 def _recorded(context: Context, run: Run) -> Tariff | None:

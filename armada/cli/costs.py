@@ -64,6 +64,8 @@ def _costs(options: argparse.Namespace) -> int:
         sys.stdout.write(_as_csv(report, view))
         return 0
     _print(report, view)
+    for each in report.allowances:
+        print(f"{each.host}: {each.granted.text(each.used)} used by this home's runs")
     for note in report.notes:
         print(f"({sanitize_line(note, 300)})")
     return 0

@@ -30,6 +30,8 @@ _UNSET = {
     "root": "root",
     "price": "price_per_hour",
     "scheduler": "scheduler",
+    "stop-when-idle": "stop_when_idle",
+    "stop-command": "stop_command",
     "transport": "transport",
     "environments-from": "environments_from",
     "reuse-only": "reuse_only",
@@ -181,6 +183,17 @@ def _report(context: Context, host: Host, options: argparse.Namespace) -> int:
     return code
 
 
+def _say_stop(host: Host, changed: set[str], stream: TextIO) -> None:
+    """Say when the stop command is run, where that has changed."""
+    if host.stop_command is None or not changed & {"stop_when_idle", "stop_command"}:
+        return
+    words = " ".join(shlex.quote(word) for word in shlex.split(host.stop_command))
+    stream.write(
+        f"{host.name}: idle for {host.stop_when_idle}, and if `armada hosts release {host.name}` says that nothing is lost, "
+        f"the daemon (armada daemon start) runs here: {words}\n"
+    )
+
+
 def _set(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
 
@@ -210,6 +223,7 @@ def _set(options: argparse.Namespace) -> int:
         keys = carry_out(context, change, settings, options, stream, again)
         if keys is not None:
             stream.write(f"next: armada hosts check {known.name}\n")
+    _say_stop(change.after, set(change.keys), stream)
     if options.json:
         print_json(
             {

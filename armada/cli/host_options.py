@@ -41,6 +41,14 @@ def add_settings(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
         "--price", metavar="PER_HOUR", help="Price per hour: 12.40 (dollars), '12.40 EUR', '2.50 EUR per gpu'"
     )
     parser.add_argument(
+        "--stop-when-idle", metavar="SPAN", help="With --stop-command: idle for so long (30m), the daemon runs that"
+    )
+    parser.add_argument(
+        "--stop-command",
+        metavar="COMMAND",
+        help="Your own command that stops the host, run here, without a shell, once `hosts release` says that nothing is lost",
+    )
+    parser.add_argument(
         "--scheduler",
         choices=SCHEDULERS,
         help="What starts runs there: armada itself (direct), Slurm or HTCondor" + default("direct"),
@@ -90,6 +98,8 @@ def given_settings(options: argparse.Namespace, target: str | None, home: HomePa
         "scheduler": options.scheduler,
         "environments_from": source,
         **_given_price(options.price),
+        "stop_when_idle": options.stop_when_idle,
+        "stop_command": options.stop_command,
         "transport": options.transport,
         "reuse_only": options.reuse_only,
     }

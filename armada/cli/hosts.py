@@ -13,6 +13,7 @@ from armada.cli.disks import room
 from armada.cli.options import add_host_name
 from armada.cli.printing import print_json
 from armada.errors import NotFound
+from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def _ls(options: argparse.Namespace) -> int:
     from armada.cli.cost_report import gather_costs
     from armada.cli.table import table
     from armada.store import hosts as records
+    from armada.verdicts.idle import stopping_of
 
     context = Context()
     found = context.hosts()
@@ -88,6 +90,13 @@ def _ls(options: argparse.Namespace) -> int:
         paid = [costs[row[0]].whole.text() if row[0] in costs else "" for row in rows]
         header, rows = (*header, "COST"), [(*row, cost or "—") for row, cost in zip(rows, paid, strict=True)]
     print(table(header, rows))
+    for host in found.values():
+        stopping = stopping_of(record.stopping if (record := records.find(context.database, host.name)) else None)
+        if stopping.said and host.stop_command is not None:
+            later = max(0.0, stopping.next_try_at - time.time())
+            print(
+                f"{host.name}: {sanitize_line(stopping.said, 300)}" + (f"; next try in {span(later)}" if later else "")
+            )
     return 0
 
 

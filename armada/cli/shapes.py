@@ -158,6 +158,7 @@ SHAPES: Fields = {
             "unknown_s": NUM, "per_hour": OBJ_, "forecast": OBJ_, "assumed": BOOL,
         }],
         "sweeps": [{"sweep": STR, "runs": INT, "gpu_hours": NUM, "costs": OBJ_}], "total": OBJ_, "week": OBJ_, "notes": [STR],
+        "allowances": [{"host": STR, "hours": NUM, "unit": STR, "since": NUM_, "used": NUM, "share": NUM}],
     },
     "compare": {
         **_FORMAT, "metrics": [STR], "settings": [{"key": STR, "values": ["any"]}],

@@ -9,21 +9,24 @@ hosts:
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, PlainSerializer, model_validator
 
 from armada.config.documents import Document, read_document, shown
-from armada.config.prices import PriceSince, check_order, listed_prices, plain_prices
+from armada.config.prices import PriceSince, check_order, checked_allowance, listed_prices, plain_prices
 from armada.config.provision_tasks import ProvisionTask
-from armada.config.schedulers import BatchSettings, HtcondorSettings, Line, SlurmSettings
+from armada.config.schedulers import BatchSettings, Duration, HtcondorSettings, Line, SlurmSettings
 from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, problem, shaped
 from armada.config.sync import Rate, bytes_per_s
 from armada.config.validation import validate
+from armada.costs.allowance import PATTERN as ALLOWANCE
 from armada.costs.price import MOST, Price
 from armada.costs.tariff import Tariff
 from armada.paths import HomePaths
+from armada.units import duration_s
 
 PROJECT_FILE = "armada.yaml"
 LOCAL = "local"
@@ -54,6 +57,24 @@ def _root(root: str) -> str:
     if not root.startswith(("/", "~/")):
         raise problem(f"must be absolute or begin with `~/`, not {shown(root)}")
     return root
+
+
+def _is_idle_time(value: str) -> str:
+    if not 60 <= duration_s(value) <= 30 * 86_400:
+        raise problem(f"{shown(value)} is not between 1m and 30d")
+    return value
+
+
+def _is_command(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise problem(
+            f"{shown(text)} is not a command: {error}", hint="stop_command: vastai stop instance 123"
+        ) from None
+    if not words or "\0" in text or "\n" in text:
+        raise problem("must be one command on one line", hint="for several: sh -c '…; …'")
+    return text
 
 
 class Host(Settings):
@@ -105,12 +126,18 @@ class Host(Settings):
     """A host that builds the environments and sends them: for one that reaches no package index."""
     quota: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
     """The site's own command that says how much of an allowance is left: `[saldo, -b]`."""
+    allowance: Annotated[FilledText, AfterValidator(checked_allowance)] | None = None
+    """Hours that you were granted on a cluster: `5000 gpu-hours`, `800 node-hours since 2026-01-01`."""
     identity: FilePath | None = None
     """A private key to log in with; by default ssh's own choice."""
     price: Annotated[tuple[PriceSince, ...], Field(strict=False), PlainSerializer(plain_prices, return_type=Any)] = ()
     """What an hour costs: `12.40 EUR` for the box, `2.50 EUR per gpu`, or a list of `{price: …, since: 2026-06-01}`."""
     price_per_hour: Annotated[float, Field(ge=0, le=MOST)] | None = None
     """The same as one number: what an hour of the whole box costs, in dollars."""
+    stop_when_idle: Annotated[Duration, AfterValidator(_is_idle_time)] | None = None
+    """`30m`: after so long without a run, and if nothing would be lost, the daemon runs `stop_command`."""
+    stop_command: Annotated[FilledText, AfterValidator(_is_command)] | None = None
+    """Your own command that stops the host, run at home without a shell: `vastai stop instance 123`."""
     transport: Literal["fabric", "openssh"] = "fabric"
     """`openssh`: one connection of armada's own, kept open by OpenSSH and used by everything."""
     reuse_only: bool = False
@@ -145,6 +172,14 @@ class Host(Settings):
     def _local_needs_no_saying(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("name") == LOCAL and "local" not in data and data.get("ssh") is None:
             return {**data, "local": True}
+        return data
+
+    @model_validator(mode="before")
+    @classmethod
+    def _quota_is_a_command(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("quota"), str) and ALLOWANCE.fullmatch(data["quota"].strip()):
+            hint = f"allowance: {data['quota'].strip()}"
+            raise problem("is the site's own command, such as [saldo, -b]", key="quota", hint=hint)
         return data
 
     @model_validator(mode="before")
@@ -188,6 +223,8 @@ class Host(Settings):
                 raise problem(f"universe {self.htcondor.universe} needs an `image`", key="htcondor")
             if not container and self.htcondor.image is not None:
                 raise problem("`image` needs `universe: docker` or `container`", key="htcondor")
+        if self.allowance and self.scheduler == "direct":
+            raise problem("is used on hosts with `scheduler: slurm` or `htcondor`", key="allowance")
         if self.quota and self.scheduler == "direct":
             raise problem("is used on hosts with `scheduler: slurm` or `htcondor`", key="quota")
         return self
@@ -206,6 +243,22 @@ class Host(Settings):
                 if call.file is not None and not call.file.resolve().is_relative_to(folder):
                     hint = f"put it into the project, or name it in your hosts.yaml: {call.file.resolve()}"
                     raise problem(f"{call.file} is outside of the project", key="provision", hint=hint)
+        return self
+
+    @model_validator(mode="after")
+    def _stops_when_idle(self) -> Host:
+        if (self.stop_when_idle is None) != (self.stop_command is None):
+            key, other = (
+                ("stop_when_idle", "stop_command") if self.stop_command is None else ("stop_command", "stop_when_idle")
+            )
+            raise problem(f"needs `{other}`", key=key)
+        if self.stop_command is None:
+            return self
+        if self.origin is not None and self.origin.name == PROJECT_FILE:
+            # A project's file comes with a project, and this runs at home.
+            raise problem("is for your own hosts.yaml, not for a project's file", key="stop_command")
+        if self.local or self.scheduler != "direct":
+            raise problem("is for a box that you rent, not for this machine or a batch system", key="stop_command")
         return self
 
     @model_validator(mode="after")

@@ -9,6 +9,8 @@ from pydantic import AfterValidator
 
 from armada.config.documents import shown
 from armada.config.settings import FilledText, Settings, problem
+from armada.costs.allowance import PATTERN as ALLOWANCE
+from armada.costs.allowance import Allowance, Unit
 from armada.costs.price import Price, parse_price
 
 _EXAMPLE = "price: 12.40 EUR, or 2.50 EUR per gpu"
@@ -40,6 +42,25 @@ def moment_of(text: str) -> float:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError):
         raise problem(f"{shown(text)} is not a date such as 2026-06-01 or 2026-06-01T08:00") from None
+
+
+def allowance_of(text: str) -> Allowance:
+    """Read an allowance: `5000 gpu-hours`, `800 node-hours since 2026-01-01`.
+
+    Raises:
+        PydanticCustomError: It is none.
+    """
+    found = ALLOWANCE.fullmatch(text.strip())
+    if found is None or not float(found[1]):
+        raise problem(f"{shown(text)} is not an allowance such as 5000 gpu-hours, or 800 node-hours since 2026-01-01")
+    unit: Unit = "gpu-hours" if found[2] == "gpu" else "node-hours"
+    return Allowance(float(found[1]), unit, moment_of(found[3]) if found[3] else None)
+
+
+def checked_allowance(text: str) -> str:
+    """Check that a text is an allowance."""
+    allowance_of(text)
+    return text
 
 
 class PriceSince(Settings):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.costs.amounts import Amounts, total
-from armada.costs.tariff import Span, Tariff, lasted_s, merged, within
+from armada.costs.tariff import Span, Tariff, lasted_s, merged, within, without
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,12 @@ class HostCost:
 
 
 def cost_of_host(
-    host: str, tariff: Tariff | None, used: Sequence[Use], rented: tuple[float | None, float], window: Span
+    host: str,
+    tariff: Tariff | None,
+    used: Sequence[Use],
+    rented: tuple[float | None, float],
+    window: Span,
+    stopped: Sequence[Span] = (),
 ) -> HostCost:
     """Compute what a host cost.
 
@@ -78,6 +83,7 @@ def cost_of_host(
         used: All runs of the host.
         rented: Since when (None: not known, so from its first run) and until when it counts, in unix time.
         window: What of it counts.
+        stopped: When it was stopped meanwhile.
     """
     starts = [span[0] for use in used for span in use.spans]
     first = min([*starts, *([rented[0]] if rented[0] is not None else [])], default=None)
@@ -87,7 +93,7 @@ def cost_of_host(
     node_hours = sum(lasted_s(spans) for _, spans in inside) / 3600
     until = max(window[0], min(window[1], rented[1]))
     since = None if first is None else min(max(first, window[0]), until)
-    rent = within([(first, max(rented[1], first))], *window) if first is not None else []
+    rent = within(without([(first, max(rented[1], first))], stopped), *window) if first is not None else []
     tariff = tariff or Tariff(())
     runs = tariff.cost_together(inside)
     if not tariff.is_box:

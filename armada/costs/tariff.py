@@ -162,6 +162,15 @@ def within(spans: Iterable[Span], since: float, until: float) -> list[Span]:
     return [(max(start, since), min(end, until)) for start, end in spans if end > since and start < until]
 
 
+def without(spans: Iterable[Span], gaps: Iterable[Span]) -> list[Span]:
+    """Return spans without the parts that lie in gaps."""
+    found = merged(spans)
+    for begin, end in merged(gaps):
+        parts = [part for start, until in found for part in ((start, min(until, begin)), (max(start, end), until))]
+        found = [(start, until) for start, until in parts if until > start]
+    return found
+
+
 def lasted_s(spans: Iterable[Span]) -> float:
     """Return the seconds that spans cover."""
     return math.fsum(end - start for start, end in merged(spans))

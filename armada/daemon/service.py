@@ -20,10 +20,12 @@ from armada.daemon.watcher import Watcher, watchable_ids
 from armada.errors import Conflict, StoreDamaged
 from armada.foundation import process_identity
 from armada.notifications.messenger import Messenger
+from armada.store import hosts as host_records
 from armada.store import notifications, run_sync, running_operations, runs
 from armada.store.database import Database, explain
 from armada.sync.runs.sync_host import sync_host
 from armada.units import span
+from armada.verdicts.idle import stopping_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -272,8 +274,23 @@ class Daemon:
             home = run.ended and run.run_id in synced and synced[run.run_id].final_done
             if run.host in hosts and not lost and not home:
                 return run.run_id
+        for name, host in hosts.items():
+            if host.stop_when_idle is not None and (left := self._may_stop(database, name, now)):
+                return left
         waiting = [each for each in notifications.waiting(database) if now - each.created_at < GIVEN_UP_S]
         return "a notification" if waiting else None
+
+    def _may_stop(self, database: Database, name: str, now: float) -> str | None:
+        """Return a host that is to be stopped when it is idle, unless it has not answered for a long time."""
+        record = host_records.find(database, name)
+        seen_at = record.observed_at if record is not None else None
+        if (
+            seen_at is None
+            or now - seen_at > GIVEN_UP_S
+            or stopping_of(record.stopping if record else None).state == "gone"
+        ):
+            return None
+        return name
 
     def _slept(self, now: float) -> bool:
         """Whether the machine slept: the wall clock advanced, but the monotonic clock stood still."""

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from armada.config.hosts import load_hosts
+from armada.daemon.idle_stop import IdleStop
 from armada.errors import ArmadaError, HostUnreachable, UnexpectedAnswer
 from armada.foundation.backoff import Backoff, jitter_roll
 from armada.foundation.sanitize import sanitize_line
@@ -99,6 +100,7 @@ class Watcher:
         self._queue: ClusterQueue | None = None
         self._queue_look: threading.Thread | None = None
         self._retries = Retries(self._session)
+        self._idle_stop = IdleStop(host, home, now=now)
         self._tending = Tending(self._session, lambda: load_hosts(self._home))
         board.add(host.name)
         self._thread = threading.Thread(target=self._work, name=f"watch {host.name}", daemon=True)
@@ -152,10 +154,17 @@ class Watcher:
             going = any(not run.ended for run in active)  # a guessed end is revised soon enough
             wait_s = active_wait_s(self._home, self._now()) if going else IDLE_S
             self._failures = 0
+            self._note_idle(database)
             former = self._board.saw(name, self._now(), self._now() + wait_s)
             if former is not None and former.state != "ok":
                 log.info("%s: answers", name)
         return wait_s
+
+    def _note_idle(self, database: Database) -> None:
+        try:
+            self._idle_stop.answered(database)
+        except ArmadaError as error:  # says nothing about the host and its runs
+            log.warning("%s: its idleness: %s", self.host.name, sanitize_line(error.message))
 
     def _ask(self, database: Database, active: list[Run]) -> None:
         """Query the host in one round trip: runs every time, the load of its GPUs every 10 s, its other facts every minute."""
@@ -210,6 +219,7 @@ class Watcher:
         self._asked_at.pop("facts", None)  # the next facts clear its mark in the store
         wait_s = wait_after_failure_s(self._failures, jitter_roll())
         host_records.mark_unreachable(database, name, why)
+        self._idle_stop.silent(database)
         former = self._board.failed(name, sanitize_line(why), self._now() + wait_s)
         if former is None or former.state != "unreachable":
             log.warning(

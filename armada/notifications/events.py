@@ -14,6 +14,7 @@ from armada.store import hosts as host_records
 from armada.units import amount, span
 from armada.verdicts.again import resumes_from, resuming_words
 from armada.verdicts.guesses import WATCHED_S
+from armada.verdicts.idle import stopping_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -77,6 +78,7 @@ def find_events(
         *_spent_budgets(database, recent, tariffs or {}, now),
         *_failing_syncs(database, recent, now, sync_failing_s),
         *_full_disks(database, recent, now, disk_full_s),
+        *_stopped_hosts(database, now),
     ]
     return [event for event in found if now - event.at < YOUNG_S]
 
@@ -171,6 +173,21 @@ def _spent_budgets(database: Database, recent: list[Run], tariffs: Mapping[str, 
             f"{sanitize_line(run.name, 80)}: budget reached",
             body,
             reached_at,
+        )
+
+
+def _stopped_hosts(database: Database, now: float) -> Iterator[Event]:
+    """Say once for each idleness that a stop command worked, failed or was not run."""
+    for record in host_records.every(database):
+        found = stopping_of(record.stopping)
+        if found.state not in ("refused", "failed", "gone"):
+            continue
+        what = {"refused": "not stopped", "failed": "its stop command failed", "gone": "stopped"}[found.state]
+        later = f"; next try in {span(max(0.0, found.next_try_at - now))}" if found.state != "gone" else ""
+        body = f"{record.name}: {sanitize_line(found.said, 300)}{later}"
+        at = found.asked_at if found.asked_at is not None else now
+        yield Event(
+            f"{record.name}:stop:{int(found.since or 0)}:{found.state}", "host_stop", f"{record.name}: {what}", body, at
         )
 
 

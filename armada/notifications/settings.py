@@ -2,7 +2,7 @@
 
 urls: ["ntfy://my-topic", "mailto://me:secret@example.org"]
 desktop: true
-on: [run_finished, run_failed, run_resumed, run_stalled, sync_failing, disk_soon_full, budget_reached]
+on: [run_finished, run_failed, run_resumed, run_stalled, sync_failing, disk_soon_full, budget_reached, host_stop]
 sync_failing_hours: 2
 disk_full_hours: 12
 """
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
 
 Kind = Literal[
-    "run_finished", "run_failed", "run_resumed", "run_stalled", "sync_failing", "disk_soon_full", "budget_reached"
+    "run_finished",
+    "run_failed",
+    "run_resumed",
+    "run_stalled",
+    "sync_failing",
+    "disk_soon_full",
+    "budget_reached",
+    "host_stop",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

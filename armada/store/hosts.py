@@ -100,6 +100,12 @@ def mark_released(database: Database, name: str, moment: float | None) -> None:
         )
 
 
+def record_stopping(database: Database, name: str, stopping: Mapping[str, object]) -> None:
+    """Record what became of a host's stop command."""
+    with database.transaction() as connection:
+        connection.execute("UPDATE hosts SET stopping = ? WHERE name = ?", (json.dumps(stopping), name))
+
+
 def find(database: Database, name: str) -> HostRecord | None:
     row = database.connection.execute("SELECT * FROM hosts WHERE name = ?", (name,)).fetchone()
     if row is None:

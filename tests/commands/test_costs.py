@@ -155,3 +155,39 @@ def test_what_is_no_price_is_refused(armada: Armada, words: list[str], said: str
 def test_a_host_with_a_wrong_file_costs_nothing_known_in_ps(armada: Armada, home: HomePaths) -> None:
     home.hosts_file.write_text("hosts: {box: {ssh: x, price: [}}\n")
     assert armada.json("ps", "--cached", "--all")[-1]["costs"] is None
+
+
+def test_a_cluster_shows_the_hours_and_the_share_of_what_was_granted(
+    armada: Armada, home: HomePaths, now: float
+) -> None:
+    home.hosts_file.write_text(
+        "hosts:\n  big: {ssh: 'me@127.0.0.1:1', scheduler: slurm, allowance: 100 gpu-hours}\n"
+        "  old: {ssh: 'me@127.0.0.1:1', scheduler: slurm, price: 2 EUR per gpu, allowance: 10 node-hours since 2001-01-01}\n"
+    )
+    add_run(home, "d-dddddd", "big", now - 8 * HOUR, now - 3 * HOUR, (0, 1, 2, 3))
+    add_run(home, "e-eeeeee", "old", now - 8 * HOUR, now - 3 * HOUR, (0, 1))
+    told = armada.json("costs", "--host", "big", "--host", "old")
+    assert [(each["host"], each["unit"], each["used"], each["share"]) for each in told["allowances"]] == [
+        ("big", "gpu-hours", pytest.approx(20), pytest.approx(0.2)),
+        ("old", "node-hours", pytest.approx(5), pytest.approx(0.5)),
+    ]
+    assert told["hosts"][1]["costs"] == {"EUR": pytest.approx(20)}
+    assert told["hosts"][1]["idle"] is None
+    assert "big: 20.0 of 100 gpu-hours (20.0 %)" in armada.run("costs").stdout
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("scheduler: slurm, allowance: many", "is not an allowance"),
+        ("scheduler: slurm, allowance: 0 gpu-hours", "is not an allowance"),
+        ("scheduler: slurm, allowance: 5 gpu-hours since soon", "is not a date"),
+        ("allowance: 5 gpu-hours", "scheduler: slurm"),
+        ("scheduler: slurm, quota: 5000 gpu-hours", "allowance: 5000 gpu-hours"),
+    ],
+)
+def test_what_is_no_allowance_is_refused(armada: Armada, home: HomePaths, entry: str, said: str) -> None:
+    home.hosts_file.write_text(f"hosts: {{big: {{ssh: 'me@127.0.0.1:1', {entry}}}}}\n")
+    done = armada.run("hosts", "ls")
+    assert done.returncode == 2
+    assert said in done.stderr
