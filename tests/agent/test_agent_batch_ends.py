@@ -12,7 +12,7 @@ from tests.agent.batch_worker import NO_RESUME, RESUME, SAVING, Worker, told
 from tests.waiting import WITHIN_S, eventually
 
 MakeWorker = Callable[[str], Worker]
-WAITING = "touch up-$ARMADA_ATTEMPT; until [ -e end-$ARMADA_ATTEMPT ]; do sleep 0.05; done; exit 3"
+WAITING = "touch up-$ARMADA_ATTEMPT; until [ -e end-$ARMADA_ATTEMPT ]; do sleep 0.05; done; test -s end-$ARMADA_ATTEMPT || exit 3"
 STOP = '{"time": 1, "grace_s": 5.0, "submission": 1}'
 
 
@@ -20,11 +20,14 @@ def up(there: Worker, run_id: str, attempt: int = 1) -> None:
     eventually((there.host.folder(run_id) / f"work/up-{attempt}").exists)
 
 
-def test_a_run_that_was_never_handed_over_is_not_begun(worker: MakeWorker) -> None:
+def test_a_run_that_was_never_handed_over_is_not_begun(worker: MakeWorker, capfd: pytest.CaptureFixture[str]) -> None:
     there = worker("slurm")
+    there.claim("e-0", 1)  # without a plan
     assert there.begin("e-0").wait(WITHIN_S) == 1
+    assert "submission 1 of e-0 was never claimed" in capfd.readouterr().err
     there.hand_over("e-1", "true", watch=NO_RESUME)
     assert there.begin("e-1", submission=2).wait(WITHIN_S) == 1
+    assert "submission 2 of e-1 was never claimed" in capfd.readouterr().err
     assert list((there.host.folder("e-1") / "attempts").iterdir()) == []
 
 
@@ -47,10 +50,10 @@ def test_a_later_submission_counts_from_its_claim(worker: MakeWorker) -> None:
     assert told(there, "e-3") == ("succeeded", None)
 
 
-@pytest.mark.parametrize("end", ["by itself", "asked by a person"])
+@pytest.mark.parametrize("end", ["by itself", "well", "asked by a person"])
 def test_whatever_ends_a_former_attempt_says_nothing_of_the_run(worker: MakeWorker, end: str) -> None:
     there = worker("slurm")
-    there.fence_s = 3600.0 if end == "by itself" else 0.0
+    there.fence_s = 0.0 if end == "asked by a person" else 3600.0
     there.hand_over("e-4", WAITING, watch=NO_RESUME, scheduler={"max_retries": 1})
     former = there.begin("e-4")
     up(there, "e-4")
@@ -59,13 +62,13 @@ def test_whatever_ends_a_former_attempt_says_nothing_of_the_run(worker: MakeWork
     up(there, "e-4", 2)
     eventually(lambda: told(there, "e-4")[0] == "running")
     before = there.read("e-4", "state.json")
-    if end == "by itself":
-        (there.host.folder("e-4") / "work/end-1").touch()
-    else:
+    if end == "asked by a person":
         (there.host.folder("e-4") / "stop.json").write_text(STOP)
+    else:
+        (there.host.folder("e-4") / "work/end-1").write_text("well" if end == "well" else "")
     former.send_signal(signal.SIGCONT)
     assert former.wait(WITHIN_S) == 1
-    if end == "by itself":
+    if end != "asked by a person":
         assert there.read("e-4", "state.json") == before
         assert there.calls == []
 

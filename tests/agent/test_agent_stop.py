@@ -190,6 +190,24 @@ def test_an_end_written_before_the_supervisor_died_is_kept(this_host: Host) -> N
     eventually(lambda: this_host.look("lost-3")["evidence"]["processes"] == 0)
 
 
+def test_the_end_of_an_earlier_submission_is_not_that_of_one_whose_supervisor_died_before_its_job(
+    this_host: Host,
+) -> None:
+    this_host.launch("again-1", "sh", "-c", "exit 3")
+    this_host.await_end("again-1")
+    eventually(lambda: this_host.look("again-1")["evidence"]["supervisor"] == "dead")
+    folder = this_host.folder("again-1")
+    exit_before = (folder / "attempts/1/exit.json").read_text()
+    (folder / "submissions/2").mkdir()
+    for name in ("claim.json", "job.json"):
+        told = json.loads((folder / "submissions/1" / name).read_text())
+        (folder / "submissions/2" / name).write_text(json.dumps({**told, "submission": 2}))
+    this_host.call("run.stop", run_id="again-1", grace_s=0)
+    state = this_host.await_state("again-1", "cancelled", "failed", submission=2)
+    assert (state["state"], state["reason"]) == ("cancelled", "killed_by_user")
+    assert (folder / "attempts/1/exit.json").read_text() == exit_before
+
+
 def test_a_supervisor_told_to_end_ends_its_job_first(this_host: Host) -> None:
     this_host.launch("term-1", "sleep", "1000", stop_grace_s=1.0)
     this_host.await_state("term-1", "running")

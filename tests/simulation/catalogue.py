@@ -108,6 +108,9 @@ FOUND_WITH_SLURM = {
 }
 
 FOUND_WITH_HTCONDOR = {
+    "stopped after its supervisor was killed before its job began, and resumed": (
+        "launch join break_off:1:1 look start_job watch stop resume look:1"
+    ),
     "its log is deleted, and its job dies": "launch start_job kill_supervisor lie:1:0 truth watch",
     "its clock is set back, and a job that its schedd forgot dies": "launch start_job forget_job set_clock:1 kill_supervisor",
     "its clock is set back between its last signs of life, and a job that its schedd forgot dies": (

@@ -30,7 +30,10 @@ def clear(root: str, run_id: str, submission: int) -> int:
         return 0  # a supervisor is alive, or another process like this one is at work
     spec = _read(paths.spec)  # processes must be ended even if the plan is unreadable
     attempt = newest(paths.attempts()) or 0
-    leader = (_read(paths.attempt(attempt, "run.json"))).get("process")
+    begun = _read(paths.attempt(attempt, "run.json"))
+    leader = begun.get("process")
+    if isinstance(begun.get("submission"), int) and begun["submission"] < submission:
+        attempt = 0  # this submission began none: the end of an earlier one is not its end
     journal = _resume(paths, submission, attempt)
 
     silent_at = silent_since(paths)

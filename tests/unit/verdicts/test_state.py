@@ -226,6 +226,31 @@ def test_evidence_decides_the_state(seen: dict[str, Any], expected: tuple[str, s
     assert (verdict.state, verdict.reason) == expected
 
 
+KILLED = {"number": 1, "run": None, "exit": {"state": "cancelled", "reason": "killed_by_user"}}
+STOPPED = {"state": "cancelled", "reason": "killed_by_user", "attempt": 1, "seq": 2, "submission": 1}
+
+
+@pytest.mark.parametrize(
+    ("attempt", "written", "state_of"),
+    [
+        (KILLED, STOPPED, "queued"),
+        (KILLED, {**STOPPED, "attempt": 2}, "queued"),
+        ({**KILLED, "number": 2}, STOPPED, "cancelled"),
+        (KILLED, {**STOPPED, "submission": 2}, "cancelled"),
+        (KILLED, None, "cancelled"),
+        ({**KILLED, "run": {"attempt": 1, "submission": 1}}, None, "queued"),
+        ({**KILLED, "run": {"attempt": 1, "submission": 2}}, STOPPED, "cancelled"),
+    ],
+)
+def test_the_end_of_an_attempt_whose_record_is_missing_is_not_the_end_of_a_later_submission(
+    attempt: dict[str, Any], written: dict[str, Any] | None, state_of: str
+) -> None:
+    resumed = {**BATCH, "number": 2, "job": {"submission": 2, "scheduler": "htcondor"}}
+    waiting = {"state": "pending", "detail": "submitted"}
+    told = observed(submission=resumed, supervisor="alive", scheduler=waiting, attempt=attempt, state=written)
+    assert decide(told).state == state_of
+
+
 AT_LIMIT = {
     **QUEUED,
     "reason": "time_limit",
