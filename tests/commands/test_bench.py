@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import jsonschema
@@ -103,3 +104,40 @@ def test_a_host_alone_is_measured_in_one_process(armada: Armada) -> None:
         done = armada.run(*words)
         assert done.returncode in {2, 7}, done.stderr
         assert message in done.stderr
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "bench"
+
+
+@pytest.mark.parametrize(
+    ("name", "profile", "grid", "batches"),
+    [
+        (
+            "two-gpus",
+            "rtx3090-2x",
+            ("resources.gpus=1,2", "train.micro_batch_size=1,2,4,8"),
+            [(1, 1), (2, 1), (4, 1), (8, 1), (1, 2), (2, 2), (4, 2), (8, 2)],
+        ),
+        (
+            "two-gpus",
+            "a6000-8x",
+            ("resources.gpus=1,2,4,8", "train.micro_batch_size=2"),
+            [(2, n) for n in (1, 2, 4, 8)],
+        ),
+        ("models", "a100-80gb-8x", ("model=Qwen/Qwen2.5-0.5B-Instruct,Qwen/Qwen2.5-7B-Instruct",), [(1, 8), (1, 8)]),
+    ],
+)
+def test_the_examples_are_tables_that_people_time_by_hand(
+    armada: Armada, name: str, profile: str, grid: tuple[str, ...], batches: list[tuple[int, int]]
+) -> None:
+    """On a machine without GPUs all checks but that of the GPUs pass."""
+    words = [word for each in grid for word in ("--grid", each)]
+    planned = armada.run(
+        "bench", str(EXAMPLES / f"{name}.yaml"), "--host", "local", "--profile", profile, *words, "--dry-run", "--json"
+    )
+    assert planned.returncode == 3
+    plan = json.loads(planned.stdout)
+    cells = [cell["training"]["batch"] for cell in plan["spec"]["training"]["bench"]["cells"]]
+    assert [(cell["micro"], cell["processes"]) for cell in cells] == batches
+    assert {cell["global"] for cell in cells} == {16}
+    assert [check["code"] for check in plan["checks"] if check["outcome"] == "fail"] == ["ARM001"]

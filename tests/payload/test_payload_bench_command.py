@@ -53,6 +53,26 @@ def test_a_bench_measures_shows_and_applies(
     assert validated.returncode == 0, validated.stdout
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "grid", "cells"),
+    [
+        ("two-gpus", ("resources.processes=1,2", "train.micro_batch_size=4,8"), 4),
+        ("models", ("model.tiny.layers=2,6",), 2),
+    ],
+)
+def test_the_examples_are_measured_on_a_machine_without_gpus(
+    armada: Armada, payload_python: Interpreter, name: str, grid: tuple[str, ...], cells: int
+) -> None:
+    prepare_environment(armada, payload_python.path)
+    example = Path(__file__).parents[2] / "examples" / "bench" / f"{name}.yaml"
+    words = [word for each in grid for word in ("--grid", each)]
+    shown = armada.json(
+        "bench", str(example), "--host", "local", "--no-daemon", "--seconds", "0.1", "--steps", "3", *words
+    )
+    assert [cell["status"] for cell in shown["cells"]] == ["measured"] * cells
+
+
 @pytest.mark.takes_long("torch is imported, and each figure is measured for a second")
 def test_a_machine_is_measured_and_judged(armada: Armada, payload_python: Interpreter) -> None:
     prepare_environment(armada, payload_python.path)
