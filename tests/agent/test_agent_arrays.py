@@ -254,6 +254,35 @@ def test_one_cell_is_cancelled_by_its_own_id(begin: Callable[[], Conversation], 
     assert argv(programs, "scancel") == [["100_2"], ["--batch", "--signal=TERM", "100_0"]]
 
 
+def test_a_job_of_an_array_that_has_ended_already_can_be_stopped(
+    begin: Callable[[], Conversation], programs: Programs
+) -> None:
+    host, cells = begin(), names(3)
+    start(host, cells)
+    programs.say("squeue", QUEUE)
+    programs.say("scancel", "", code=229)  # as Slurm 22.05 does, without a word
+    assert host.call("run.stop", run_id=cells[0], grace_s=5)["outcome"] == "stopping"
+    programs.say("scancel", "", code=1)
+    with pytest.raises(Refused, match="exit code 1"):
+        host.call("run.stop", run_id=cells[0], grace_s=5)
+
+
+def test_jobs_that_somebody_cancelled_while_they_waited_are_one_row(
+    begin: Callable[[], Conversation], programs: Programs
+) -> None:
+    host, cells = begin(), names(3)
+    programs.say("sbatch", TIMED_OUT, code=1)
+    with pytest.raises(Refused):
+        start(host, cells)
+    programs.say(
+        "squeue", "100|CANCELLED|JobArrayTaskLimit||armada.grid-1.array1\n"
+    )  # recorded from 20.11, 22.05, 24.11
+    start(host, cells)
+    assert job(host, cells[2]) == "100_2"
+    # The word of Slurm alone is believed after a while, as for every job.
+    assert {look(host, each)["scheduler"]["detail"] for each in cells} == {"CANCELLED"}
+
+
 def test_a_cell_is_submitted_again_as_a_job_of_its_own(begin: Callable[[], Conversation], programs: Programs) -> None:
     host, cells = begin(), names(2)
     start(host, cells)

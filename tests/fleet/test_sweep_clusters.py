@@ -164,3 +164,36 @@ def test_a_sweep_killed_while_it_is_handed_over_and_repeated_is_one_array(cluste
 def own_sweeps(cluster: Cluster, name: str) -> set[str]:
     found = cluster.armada.json("ps", "--cached")
     return {run["sweep"] for run in found if run["name"].startswith(f"{name} ")}
+
+
+def test_an_array_whose_answer_was_lost_is_found_and_its_workers_can_be_entered(cluster: Cluster) -> None:
+    name = f"lost-{cluster.engine}"
+    sweep = sweep_of(cluster, "sleep 600", "--grid", "env.X=1,2,3", "--parallel", "1", name=name)
+    eventually(lambda: "+1" in marks(cluster, name), within_s=60)
+    there = f"{ROOT}/sweeps/{sweep}/arrays/1"
+    records = f"{ROOT}/runs/{sweep}-*/submissions/1/job.json"
+    before = cluster.shell(f"cat {there}/job.json")
+    # HTCondor's log of the first cell would name the array, too.
+    logs = f"{ROOT}/runs/{sweep}-*/submissions/1/job.log"
+    cluster.shell(f"rm {there}/job.json {there}/done.json {records}; rm -f {logs}")
+    assert cluster.armada.run("sweep", "show", sweep).returncode == 0
+    assert json.loads(cluster.shell(f"cat {there}/job.json"))["job_id"] == json.loads(before)["job_id"]
+    assert len(cluster.shell(f"ls {records}").split()) == 3
+    assert len(arrays(cluster, sweep)) == 1
+    entered = cluster.armada.run("exec", f"{sweep}-001", "--", "sh", "-c", "echo on $X")
+    assert (entered.returncode, entered.stdout) == (0, "on 1\n"), entered.stderr
+    waiting = cluster.look(f"{sweep}-003")
+    assert (waiting["state"], cluster.engine in waiting["because"]) == ("queued", True), waiting
+    assert cluster.armada.run("sweep", "stop", sweep, "--grace", "1").returncode == 0
+    assert [cell["state"] for cell in cells(cluster, sweep)] == ["cancelled"] * 3
+    eventually(lambda: not living(cluster, sweep), within_s=60)
+
+
+def living(cluster: Cluster, sweep: str) -> list[str]:
+    """What the queue still has of a sweep, also what is to come."""
+    if cluster.engine == "slurm":
+        said = cluster.shell("squeue --noheader --format='%i %j'")
+        return [line for line in said.splitlines() if f".{sweep}." in line]
+    return cluster.shell(
+        f"condor_q -factory -constraint 'ArmadaArray == \"armada.{sweep}.array1\"' -af ClusterId"
+    ).split()

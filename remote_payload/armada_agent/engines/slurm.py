@@ -17,6 +17,8 @@ from armada_agent.paths import RunPaths
 from armada_agent.verdicts import liveness
 
 POLL_S = 15.0
+# scancel exits silently with the low byte of its error 2021, ESLURM_ALREADY_DONE, about a job of an array.
+_IS_OVER = ("Invalid job id", "already", "exit code %d" % (2021 & 255))
 _MAY_CHANGE = "Required node not available|Requested node configuration is not available|Requested nodes are busy"
 
 
@@ -129,7 +131,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     queue = slurm_queue.Queue(handed.paths.root, poll_s)
     if queue.looked_at is None:
         return scheduler_status(engine.UNKNOWN, None, error=queue.error)
-    row = queue.rows.get(_row_name(handed))
+    row = _find_row(handed, queue)
     # A hand-over in the future happened before the clock was set back; it would look newer than the answer for hours.
     if row is None and queue.looked_at < handed.handed_at <= time.time():
         return scheduler_status(engine.PENDING, queue.looked_at, message="submitted after the last query of the queue")
@@ -161,9 +163,14 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     return job_activity.correct(said, believed, "Slurm", memory, wrote)
 
 
-def _row_name(handed: Handed) -> str:
+def _find_row(handed: Handed, queue: slurm_queue.Queue) -> Optional[slurm_answers.Row]:
     place = handed.place
-    return handed.name if place is None else slurm_answers.row_name(place.name, place.index)
+    if place is None:
+        return queue.rows.get(handed.name)
+    # All jobs of an array that were cancelled while they waited are one row, which names none of them.
+    whole = queue.rows.get(place.name)
+    row = queue.rows.get(slurm_answers.row_name(place.name, place.index))
+    return whole if row is None and whole is not None and slurm_answers.is_over(whole) else row
 
 
 def cancel(handed: Handed, status: Dict[str, Any], grace_s: float) -> None:
@@ -179,7 +186,7 @@ def cancel(handed: Handed, status: Dict[str, Any], grace_s: float) -> None:
     try:
         slurm_controller.ask(argv)
     except EngineError as error:
-        if "Invalid job id" not in error.message and "already" not in error.message:
+        if not any(word in error.message for word in _IS_OVER):
             raise
 
 

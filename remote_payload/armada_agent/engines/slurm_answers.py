@@ -68,7 +68,7 @@ def parse_queue(text: str, beside: str = "") -> Answer:
         if job_id.group(1) is not None:
             row["name"] = row_name(row["name"], int(job_id.group(1)))
         before = rows.get(row["name"])
-        if before is None or _is_over(before) or not _is_over(row):
+        if before is None or is_over(before) or not is_over(row):
             rows[row["name"]] = row
     if doubt is not None and text.strip() and not rows:
         raise EngineError(doubt)
@@ -84,7 +84,7 @@ def find_array(answer: Answer, name: str) -> Optional[str]:
     """Return the id of the array with this name, by any job of it; None if the answer has none."""
     for row in answer.rows.values():
         base, _, index = row["id"].partition("_")
-        if index and row["name"] == row_name(name, int(index)):
+        if row["name"] == (row_name(name, int(index)) if index else name):
             return base
     return None
 
@@ -135,7 +135,8 @@ def is_row(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in ("state", "reason", "node"))
 
 
-def _is_over(row: Row) -> bool:
+def is_over(row: Row) -> bool:
+    """Return whether a row shows a job that has ended."""
     return row["state"] in _REASONS
 
 
