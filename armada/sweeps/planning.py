@@ -78,7 +78,8 @@ class HostShare:
     @property
     def at_once(self) -> str:
         """Say how many cells run at once."""
-        return f"{self.parallel} at once" if self.parallel != NO_LIMIT else "as many at once as its queue allows"
+        is_open = self.session.host.batch is not None and self.parallel >= NO_LIMIT
+        return "as many at once as its queue allows" if is_open else f"{self.parallel} at once"
 
 
 @dataclass(frozen=True, slots=True)

@@ -421,3 +421,36 @@ def test_the_last_stopped_cell_takes_the_whole_array_from_htcondor(
 def test_a_damaged_place_is_an_unreadable_record(told: object) -> None:
     with pytest.raises(files.UnreadableError):
         read_place(told)
+
+
+def test_two_homes_that_hand_over_the_same_cells_at_once_submit_one_array(
+    begin: Callable[[], Conversation], programs: Programs
+) -> None:
+    cells = names(4)
+    asked = {
+        "sweep": "grid-1",
+        "parallel": 2,
+        "cells": [{"run_id": each, "spec": spec_of(each, "true", scheduler=SETTINGS), "files": {}} for each in cells],
+        "arrays": [{"cells": cells, "files": {"job.sbatch": "#!/bin/sh\n"}}],
+    }
+    flights = [(host, host.ask("sweep.start", asked)) for host in (begin(), begin())]
+    outcomes = [{cell["outcome"] for cell in host.answer(number)["cells"]} for host, number in flights]
+    assert sorted(map(sorted, outcomes)) == [["already"], ["claimed"]]
+    assert programs.calls("sbatch") == 1
+
+
+def test_the_allowance_is_asked_for_once_for_all_cells(
+    begin: Callable[[], Conversation], programs: Programs, tmp_path: Path
+) -> None:
+    quota = tmp_path / "quota"
+    quota.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho 500 h left\n")
+    quota.chmod(0o755)
+    host, cells = begin(), names(3)
+    settings = {**SETTINGS, "quota": [str(quota)]}
+    asked = [{"run_id": each, "spec": spec_of(each, "true", scheduler=settings), "files": {}} for each in cells]
+    host.call(
+        "sweep.start", sweep="grid-1", parallel=1, cells=asked, arrays=[{"cells": cells, "files": {"job.sbatch": ""}}]
+    )
+    assert (tmp_path / "asked").read_text().split() == ["asked"]
+    left = [host.call("run.quota", run_id=each)["before"]["text"] for each in cells]
+    assert left == ["500 h left"] * 3
