@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from armada.costs.amounts import Amounts
-    from armada.costs.tariff import Tariff
+    from armada.costs.tariff import Span, Tariff
     from armada.filters.keys import Value, Vocabulary
     from armada.provision.state import EnvironmentState
     from armada.store.checkpoints import Checkpoint
@@ -50,6 +50,8 @@ class RunRow:
     kept: Kept
     trouble: str | None
     tariff: Tariff | None
+    earlier: tuple[Span, ...] = ()
+    """When its earlier attempts ran."""
 
     @property
     def id(self) -> str:
@@ -65,7 +67,9 @@ class RunRow:
         """Return what it cost since it began, its share of the box; None if no price is known, or it has not begun."""
         if self.tariff is None or self.run.started_at is None:
             return None
-        found = self.tariff.cost_of_run(len(self.run.gpus), [(self.run.started_at, self.run.ended_at or now)])
+        found = self.tariff.cost_of_run(
+            len(self.run.gpus), [*self.earlier, (self.run.started_at, self.run.ended_at or now)]
+        )
         return found if found.is_known else None
 
     def rate(self, now: float) -> tuple[float, str] | None:
