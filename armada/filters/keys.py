@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from armada.costs.tariff import ran
 from armada.verdicts.states import STATES
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ class Subject:
         run = self.run
         if self.tariff is None or run.started_at is None:
             return None
-        return self.tariff.cost_of_run(len(run.gpus), [*self.earlier, (run.started_at, run.ended_at or self.now)])
+        return self.tariff.cost_of_run(
+            len(run.gpus), [*self.earlier, ran(run.started_at, run.ended_at, run.created_at, self.now)]
+        )
 
     @property
     def cost(self) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from armada.costs.tariff import ran
 from armada.filters.keys import NO_WORDS
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class RunRow:
         if self.tariff is None or self.run.started_at is None:
             return None
         found = self.tariff.cost_of_run(
-            len(self.run.gpus), [*self.earlier, (self.run.started_at, self.run.ended_at or now)]
+            len(self.run.gpus), [*self.earlier, ran(self.run.started_at, self.run.ended_at, self.run.created_at, now)]
         )
         return found if found.is_known else None
 
