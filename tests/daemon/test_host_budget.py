@@ -6,8 +6,10 @@ import time
 
 import pytest
 
-from armada.config.hosts import Host
+from armada.config.hosts import Host, load_hosts
 from armada.daemon.host_budget import EVERY_S, HostBudget
+from armada.daemon.host_status import HostStatusRegistry
+from armada.daemon.watcher import Watcher
 from armada.monitor.observe import observe
 from armada.paths import HomePaths
 from armada.rpc.session import HostSession
@@ -60,6 +62,17 @@ def test_runs_of_a_host_whose_budget_is_spent_are_stopped_and_none_begins(
     assert "and its budget is 100.00 EUR; nothing was started" in refused.stderr
     home.hosts_file.write_text(ENTRY.format(1000))
     assert armada.run("launch", "--host", "local", armada.command("true"), "--follow").returncode == 0
+
+
+def test_a_watcher_stops_them(armada: Armada, home: HomePaths, database: Database) -> None:
+    home.hosts_file.write_text(ENTRY.format(100))
+    run = armada.json("launch", "--host", "local", armada.command("sh", "-c", SLEEPS, stop_grace_s=30))
+    rent(database, 11)
+    watcher = Watcher(load_hosts(home)["local"], home, HostStatusRegistry())
+    watcher.look(database)
+    watcher.close()
+    armada.await_end(run["run_id"])
+    assert armada.json("show", run["run_id"])["reason"] == "budget"
 
 
 @pytest.mark.parametrize(
