@@ -13,7 +13,7 @@ from armada.store import hosts as host_records
 from armada.store import runs
 from armada.store.queries.uses import read_use
 from armada.units import counted
-from armada.verdicts.idle import stopping_of
+from armada.verdicts.idle import stopped_spans, stopping_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -143,10 +143,7 @@ def gather_costs(context: Context, *, hosts: Sequence[str], run_id: str | None, 
         seen = record.first_seen_at if record is not None and name in tariffs else None
         released = record.released_at if record is not None else None
         rented = (seen, released if released is not None else now)
-        stopping = stopping_of(record.stopping if record is not None else None)
-        stopped = stopping.away
-        if stopping.state == "gone" and stopping.asked_at is not None:
-            stopped = (*stopped, (stopping.asked_at, now))
+        stopped = stopped_spans(stopping_of(record.stopping if record is not None else None), now)
         if name not in tariffs:
             rented = (None, max((end for use in used[name] for _, end in use.spans), default=now))
         whole.append(cost_of_host(name, known.get(name), used[name], rented, (0.0, now), stopped))

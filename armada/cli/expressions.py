@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from armada.cli.context import Context
-    from armada.costs.tariff import Tariff
+    from armada.costs.tariff import Span, Tariff
     from armada.filters.keys import Key
     from armada.store.queries.facts import Value
     from armada.store.runs import Run
@@ -74,9 +74,22 @@ class RunFacts:
         troubles = self._troubles(runs) if names & {"trouble", "is"} else {}
         nothing: dict[str, Value] = {}
         return [
-            Subject(run, self._now, tariffs.get(run.host), troubles.get(run.run_id), found.get(run.run_id, nothing))
+            Subject(
+                run,
+                self._now,
+                tariffs.get(run.host),
+                troubles.get(run.run_id),
+                found.get(run.run_id, nothing),
+                self._earlier(run) if tariffs else (),
+            )
             for run in runs
         ]
+
+    def _earlier(self, run: Run) -> Sequence[Span]:
+        from armada.store.queries.uses import read_use
+
+        resumed = run.attempt > 1 or run.submission > 1
+        return read_use(self._context.database, run, self._now).spans[:-1] if resumed else ()
 
     def _facts(self, runs: Sequence[Run], keys: Sequence[Key]) -> Mapping[str, Mapping[str, Value]]:
         from armada.store.queries import facts

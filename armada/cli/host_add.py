@@ -30,6 +30,7 @@ _UNSET = {
     "root": "root",
     "price": "price_per_hour",
     "scheduler": "scheduler",
+    "budget": "budget",
     "stop-when-idle": "stop_when_idle",
     "stop-command": "stop_command",
     "transport": "transport",

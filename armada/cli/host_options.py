@@ -41,6 +41,9 @@ def add_settings(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
         "--price", metavar="PER_HOUR", help="Price per hour: 12.40 (dollars), '12.40 EUR', '2.50 EUR per gpu'"
     )
     parser.add_argument(
+        "--budget", metavar="MONEY", help="What the host may cost, '100 EUR': then its runs are stopped"
+    )
+    parser.add_argument(
         "--stop-when-idle", metavar="SPAN", help="With --stop-command: idle for so long (30m), the daemon runs that"
     )
     parser.add_argument(
@@ -98,6 +101,7 @@ def given_settings(options: argparse.Namespace, target: str | None, home: HomePa
         "scheduler": options.scheduler,
         "environments_from": source,
         **_given_price(options.price),
+        "budget": options.budget,
         "stop_when_idle": options.stop_when_idle,
         "stop_command": options.stop_command,
         "transport": options.transport,

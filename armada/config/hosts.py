@@ -16,14 +16,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, PlainSerializer, model_validator
 
 from armada.config.documents import Document, read_document, shown
-from armada.config.prices import PriceSince, check_order, checked_allowance, listed_prices, plain_prices
+from armada.config.prices import PriceSince, check_order, checked_allowance, checked_money, listed_prices, plain_prices
 from armada.config.provision_tasks import ProvisionTask
 from armada.config.schedulers import BatchSettings, Duration, HtcondorSettings, Line, SlurmSettings
 from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, problem, shaped
 from armada.config.sync import Rate, bytes_per_s
 from armada.config.validation import validate
 from armada.costs.allowance import PATTERN as ALLOWANCE
-from armada.costs.price import MOST, Price
+from armada.costs.price import MOST, Price, parse_money
 from armada.costs.tariff import Tariff
 from armada.paths import HomePaths
 from armada.units import duration_s
@@ -134,6 +134,8 @@ class Host(Settings):
     """What an hour costs: `12.40 EUR` for the box, `2.50 EUR per gpu`, or a list of `{price: …, since: 2026-06-01}`."""
     price_per_hour: Annotated[float, Field(ge=0, le=MOST)] | None = None
     """The same as one number: what an hour of the whole box costs, in dollars."""
+    budget: Annotated[FilledText, AfterValidator(checked_money)] | None = None
+    """What the host may cost since it is rented: `100 EUR`. Then its runs are stopped, which save before, and none begins."""
     stop_when_idle: Annotated[Duration, AfterValidator(_is_idle_time)] | None = None
     """`30m`: after so long without a run, and if nothing would be lost, the daemon runs `stop_command`."""
     stop_command: Annotated[FilledText, AfterValidator(_is_command)] | None = None
@@ -195,6 +197,8 @@ class Host(Settings):
     def _one_price_at_a_time(self) -> Host:
         if self.price and self.price_per_hour is not None:
             raise problem("says the same as `price`: keep one of them", key="price_per_hour")
+        if self.budget is not None and parse_money(self.budget)[1] not in {price.currency for price in self.prices}:
+            raise problem("needs a `price` in the same currency", key="budget", hint=f"price: …; budget: {self.budget}")
         check_order(self.price)
         return self
 

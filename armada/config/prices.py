@@ -11,7 +11,7 @@ from armada.config.documents import shown
 from armada.config.settings import FilledText, Settings, problem
 from armada.costs.allowance import PATTERN as ALLOWANCE
 from armada.costs.allowance import Allowance, Unit
-from armada.costs.price import Price, parse_price
+from armada.costs.price import Price, parse_money, parse_price
 
 _EXAMPLE = "price: 12.40 EUR, or 2.50 EUR per gpu"
 
@@ -42,6 +42,17 @@ def moment_of(text: str) -> float:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError):
         raise problem(f"{shown(text)} is not a date such as 2026-06-01 or 2026-06-01T08:00") from None
+
+
+def checked_money(text: str) -> str:
+    """Check that a text is an amount of money that is not zero."""
+    try:
+        amount, _ = parse_money(text)
+    except ValueError as error:
+        raise problem(str(error), hint="budget: 100 EUR") from None
+    if not amount:
+        raise problem("must be more than 0")
+    return text
 
 
 def allowance_of(text: str) -> Allowance:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Span: TypeAlias = tuple[float, float]
 """From and until, in unix time."""
 
+_DAY_S = 86_400.0
+
 Rate: TypeAlias = Callable[[Price, int], float | None]
 """What an hour costs at a price, for so many GPUs; None if that is not known."""
 
@@ -160,6 +162,27 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 def within(spans: Iterable[Span], since: float, until: float) -> list[Span]:
     """Return the parts of spans that lie in a window."""
     return [(max(start, since), min(end, until)) for start, end in spans if end > since and start < until]
+
+
+def ran(started_at: float, ended_at: float | None, created_at: float, now: float) -> Span:
+    """Return when a run's newest attempt ran, as its host says, where that is possible.
+
+    A host's clock may be years off. A start more than a day before the launch or in the future counts as the launch, with
+    the time between start and end as the host says it, if there was so much; an end in the future counts as now.
+
+    Args:
+        started_at: By the host's clock.
+        ended_at: By the host's clock; None: it runs.
+        created_at: When home launched it.
+        now: By home's clock.
+    """
+    start = started_at
+    if not created_at - _DAY_S <= started_at <= now + _DAY_S:
+        start = created_at
+        lasted = ended_at - started_at if ended_at is not None else -1.0
+        ended_at = start + lasted if 0 <= lasted <= max(0.0, now - created_at) + _DAY_S else None
+    end = ended_at if ended_at is not None and ended_at <= now + _DAY_S else now
+    return (start, max(start, end))
 
 
 def without(spans: Iterable[Span], gaps: Iterable[Span]) -> list[Span]:

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from armada.config.hosts import load_hosts
+from armada.daemon.host_budget import HostBudget
 from armada.daemon.idle_stop import IdleStop
 from armada.errors import ArmadaError, HostUnreachable, UnexpectedAnswer
 from armada.foundation.backoff import Backoff, jitter_roll
@@ -101,6 +102,7 @@ class Watcher:
         self._queue_look: threading.Thread | None = None
         self._retries = Retries(self._session)
         self._idle_stop = IdleStop(host, home, now=now)
+        self._budget = HostBudget(self._session)
         self._tending = Tending(self._session, lambda: load_hosts(self._home))
         board.add(host.name)
         self._thread = threading.Thread(target=self._work, name=f"watch {host.name}", daemon=True)
@@ -142,6 +144,7 @@ class Watcher:
             if self._retries.look(database, self._now()):
                 active = watchable(database, name)
             self._tending.look(database, self._now())
+            self._budget.look(database, self._now())
         except ArmadaError as error:
             wait_s = self._failed(database, error.message)
         except Exception as error:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from armada.costs.tariff import ran
 from armada.verdicts.states import STATES
 
 if TYPE_CHECKING:
     from armada.costs.amounts import Amounts
-    from armada.costs.tariff import Tariff
+    from armada.costs.tariff import Span, Tariff
     from armada.filters.values import Kind
     from armada.store.runs import Run
 
@@ -31,6 +32,7 @@ class Subject:
         tariff: What its host costs; None if that is not known.
         trouble: Why it needs the user; None if it does not.
         facts: Settings and metrics by `Key.name`, as far as they were asked for.
+        earlier: When its earlier attempts ran, for what it cost.
     """
 
     run: Run
@@ -38,6 +40,7 @@ class Subject:
     tariff: Tariff | None = None
     trouble: str | None = None
     facts: Mapping[str, Value] = field(default_factory=dict)
+    earlier: Sequence[Span] = ()
 
     @property
     def lasted_s(self) -> float | None:
@@ -51,7 +54,9 @@ class Subject:
         run = self.run
         if self.tariff is None or run.started_at is None:
             return None
-        return self.tariff.cost_of_run(len(run.gpus), [(run.started_at, run.ended_at or self.now)])
+        return self.tariff.cost_of_run(
+            len(run.gpus), [*self.earlier, ran(run.started_at, run.ended_at, run.created_at, self.now)]
+        )
 
     @property
     def cost(self) -> float | None:

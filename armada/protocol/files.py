@@ -161,6 +161,7 @@ class StopRequest(Message):
     time: UnixTime
     grace_s: Seconds
     submission: Count | None
+    budget: Annotated[Text | None, MAY_MISS] = None
 
 
 class Claim(Message):

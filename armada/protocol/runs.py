@@ -96,7 +96,7 @@ class StopRun(Request[Stopping]):
     """Stop a run.
 
     `root` is the id of the root where the run was created. If the run's folder is missing from that same root, its
-    processes are ended.
+    processes are ended. `budget`: which budget is spent, where that is why; a person's stop has none.
     """
 
     method = "run.stop"
@@ -104,6 +104,7 @@ class StopRun(Request[Stopping]):
     run_id: RunId
     grace_s: Seconds
     root: Annotated[str | None, MAY_MISS] = None
+    budget: Annotated[Text | None, MAY_MISS] = None
 
 
 class Done(Message):

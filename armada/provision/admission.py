@@ -14,6 +14,7 @@ from armada.errors import Conflict
 from armada.foundation.sanitize import sanitize_line
 from armada.store import operations as records
 from armada.store import runs
+from armada.store.queries.host_costs import why_over_budget
 from armada.store.running_operations import is_alive
 from armada.units import counted
 
@@ -91,6 +92,12 @@ def admit(database: Database, home: HomePaths, project: Path, host: Host) -> Non
         raise Conflict(
             "it was changed in hosts.yaml a moment ago; nothing was started",
             hint="run the command again",
+            host=host.name,
+        )
+    if why := why_over_budget(database, now, time.time()):
+        raise Conflict(
+            f"{why}; nothing was started",
+            hint=f"armada hosts set {host.name} --budget MONEY, or --unset budget",
             host=host.name,
         )
     refuse_while_clearing(database, host.name)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Mapping
 
     from armada.store.database import Database
@@ -92,12 +93,24 @@ def mark_unreachable(database: Database, name: str, why: str) -> None:
 
 
 def mark_released(database: Database, name: str, moment: float | None) -> None:
-    """Mark a host as released, so that it is left alone; None clears the mark."""
+    """Mark a host as released, so that it is left alone; None clears the mark, and keeps for how long it was nobody's."""
     with database.transaction() as connection:
+        if moment is None:
+            _note_away(connection, name)
         connection.execute(
             "INSERT INTO hosts (name, released_at) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET released_at = excluded.released_at",
             (name, moment),
         )
+
+
+def _note_away(connection: sqlite3.Connection, name: str) -> None:
+    """Add the time since a host was released to the times for which it is not paid."""
+    row = connection.execute("SELECT released_at, stopping FROM hosts WHERE name = ?", (name,)).fetchone()
+    if row is None or row["released_at"] is None:
+        return
+    told = json.loads(row["stopping"]) if row["stopping"] else {}
+    told["away"] = [*(told.get("away") or []), [row["released_at"], time.time()]]
+    connection.execute("UPDATE hosts SET stopping = ? WHERE name = ?", (json.dumps(told), name))
 
 
 def record_stopping(database: Database, name: str, stopping: Mapping[str, object]) -> None:

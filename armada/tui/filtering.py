@@ -35,7 +35,7 @@ AGAIN_S = 30.0
 
 def subject_of(row: RunRow, facts: Facts, now: float) -> Subject:
     """Return a row as filters and columns ask it."""
-    return Subject(row.run, now, row.tariff, row.trouble, facts.get(row.run.run_id, {}))
+    return Subject(row.run, now, row.tariff, row.trouble, facts.get(row.run.run_id, {}), row.earlier)
 
 
 class Query:

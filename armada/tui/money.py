@@ -6,18 +6,27 @@ from typing import TYPE_CHECKING
 
 from armada.costs.amounts import Amounts, total
 from armada.costs.report import WEEK_S
-from armada.costs.tariff import within
+from armada.costs.tariff import ran, within
 from armada.tui.snapshot import Money
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from armada.costs.tariff import Span, Tariff
     from armada.tui.snapshot import RunRow
 
 
-def reckon(rows: Iterable[RunRow], tariffs: Mapping[str, Tariff], now: float) -> Money | None:
-    """Sum up the costs so far; None if no host has a price that is not zero."""
+def reckon(
+    rows: Iterable[RunRow], tariffs: Mapping[str, Tariff], now: float, off: Collection[str] = ()
+) -> Money | None:
+    """Sum up the costs so far; None if no host has a price that is not zero.
+
+    Args:
+        rows: All runs.
+        tariffs: What hosts cost.
+        now: Unix time.
+        off: Hosts that nobody pays for now.
+    """
     if not any(price.amount for tariff in tariffs.values() for price in tariff.prices):
         return None
     used: dict[str, list[tuple[int, list[Span]]]] = {name: [] for name in tariffs}
@@ -28,7 +37,7 @@ def reckon(rows: Iterable[RunRow], tariffs: Mapping[str, Tariff], now: float) ->
             continue
         if not run.ended:
             active.setdefault(run.host, []).append(len(run.gpus))
-        if spans := within([(run.started_at, run.ended_at or now)], now - WEEK_S, now):
+        if spans := within([*row.earlier, ran(run.started_at, run.ended_at, run.created_at, now)], now - WEEK_S, now):
             used[run.host].append((len(run.gpus), spans))
     busy: list[Amounts] = []
     idle: list[Amounts] = []
@@ -36,7 +45,8 @@ def reckon(rows: Iterable[RunRow], tariffs: Mapping[str, Tariff], now: float) ->
     for name, tariff in tariffs.items():
         if tariff.is_box:
             whole = _per_hour(tariff, now)
-            (busy if name in active else idle).append(whole)
+            if name in active or name not in off:
+                (busy if name in active else idle).append(whole)
             week.append(tariff.cost_of_box(span for _, spans in used[name] for span in spans))
         else:  # nobody pays for a cluster that runs nothing
             rates = [rate for held in active.get(name, ()) if (rate := tariff.run_rate(held, now)) is not None]

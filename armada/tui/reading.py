@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from armada.foundation.sanitize import sanitize_line
 from armada.store.queries import run_detail, run_list
 from armada.store.queries.run_list import Values
+from armada.store.queries.uses import read_use
 from armada.store.runs import Run
 from armada.tui.snapshot import RECENT_S, Counts, Kept, RunDetail, RunRow
 
@@ -130,7 +131,10 @@ class RunReader:
         run = run_list.as_run(values)
         calm_at = (run.ended_at or run.created_at) + RECENT_S
         words = trouble(run, failing, urgent=now < calm_at)
-        row = RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, words, tariffs.get(run.host))
+        tariff = tariffs.get(run.host)
+        resumed = tariff is not None and (run.attempt > 1 or run.submission > 1)
+        earlier = read_use(self._database, run, now).spans[:-1] if resumed else ()
+        row = RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, words, tariff, earlier)
         self._known[run_id] = _Known(values, kept, failing, row)
         self._calming.pop(run_id, None)
         if run.state == "failed" and now < calm_at:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from armada.costs.tariff import ran
 from armada.filters.keys import NO_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from armada.costs.amounts import Amounts
-    from armada.costs.tariff import Tariff
+    from armada.costs.tariff import Span, Tariff
     from armada.filters.keys import Value, Vocabulary
     from armada.provision.state import EnvironmentState
     from armada.store.checkpoints import Checkpoint
@@ -50,6 +51,8 @@ class RunRow:
     kept: Kept
     trouble: str | None
     tariff: Tariff | None
+    earlier: tuple[Span, ...] = ()
+    """When its earlier attempts ran."""
 
     @property
     def id(self) -> str:
@@ -65,7 +68,9 @@ class RunRow:
         """Return what it cost since it began, its share of the box; None if no price is known, or it has not begun."""
         if self.tariff is None or self.run.started_at is None:
             return None
-        found = self.tariff.cost_of_run(len(self.run.gpus), [(self.run.started_at, self.run.ended_at or now)])
+        found = self.tariff.cost_of_run(
+            len(self.run.gpus), [*self.earlier, ran(self.run.started_at, self.run.ended_at, self.run.created_at, now)]
+        )
         return found if found.is_known else None
 
     def rate(self, now: float) -> tuple[float, str] | None:

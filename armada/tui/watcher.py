@@ -187,13 +187,17 @@ class Watcher:
     def _read(self, database: Database, reader: RunReader) -> None:
         """Read what every screen draws."""
         from armada.store import operations, transfers
-        from armada.store.queries.tariffs import read_tariffs
+        from armada.store.queries.tariffs import read_tariffs, switched_off
 
         now = time.time()
         tariffs = read_tariffs(database, self._hosts)
         rows = reader.read(tariffs)
         if reader.changed is None or self._money[1] != tariffs or now - self._money[0] > BESIDES_EVERY_S:
-            self._money = (now, tariffs, reckon(rows, tariffs, now))  # of all runs: 5 ms with 10,000 of them
+            self._money = (
+                now,
+                tariffs,
+                reckon(rows, tariffs, now, switched_off(database)),
+            )  # of all runs: 5 ms with 10,000 of them
         self._last = Snapshot(
             now,
             rows,

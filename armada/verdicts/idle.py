@@ -107,6 +107,13 @@ def stopping_of(told: Mapping[str, object] | None) -> Stopping:
     return Stopping(**{**known, "away": spans})  # type: ignore[arg-type]  # of our own store
 
 
+def stopped_spans(stopping: Stopping, now: float) -> tuple[tuple[float, float], ...]:
+    """Return when a host was stopped, until now if it still is."""
+    if stopping.state != "gone" or stopping.asked_at is None:
+        return stopping.away
+    return (*stopping.away, (stopping.asked_at, max(now, stopping.asked_at)))
+
+
 def why_wait(idle: Idleness, stopping: Stopping, limit_s: float, now: float) -> str | None:
     """Return why the stop command is not run now; None if it is to be run, once `release` says yes.
 

@@ -138,3 +138,30 @@ def test_a_person_who_stops_the_run_meanwhile_is_believed(worker: Callable[[str]
     (there.host.folder("b-3") / "stop.json").write_text(json.dumps({"grace_s": 5.0, "submission": 1, "time": 1.0}))
     there.begin("b-3").wait(WITHIN_S)
     assert told(there, "b-3") == ("cancelled", "killed_by_user")
+
+
+@pytest.mark.parametrize("kind", ["slurm", "htcondor"])
+def test_a_stop_because_the_hosts_budget_is_spent_is_no_persons_stop(
+    worker: Callable[[str], Worker], kind: str
+) -> None:
+    there = worker(kind)
+    there.hand_over("b-4", SAVING, watch=RESUME)
+    supervisor = there.begin("b-4")
+    eventually((there.host.folder("b-4") / "work/up-1").exists)
+    why = "box has cost 101.00 EUR, and its budget is 100.00 EUR"
+    request = {"grace_s": 60.0, "submission": 1, "time": 1.0, "budget": why}
+    (there.host.folder("b-4") / "stop.json").write_text(json.dumps(request))
+    supervisor.wait(WITHIN_S)
+    assert told(there, "b-4") == ("failed", "budget")
+    assert there.read("b-4", "state.json")["message"] == why
+    assert there.exit_of("b-4", 1)["exit_code"] == 85
+
+
+@pytest.mark.parametrize("budget", [None, "", 5, ["x"]])
+def test_any_other_stop_is_a_persons(worker: Callable[[str], Worker], budget: Any) -> None:
+    there = worker("slurm")
+    there.hand_over("b-5", SAVING, watch=RESUME)
+    request = {"grace_s": 5.0, "submission": 1, "time": 1.0, "budget": budget}
+    (there.host.folder("b-5") / "stop.json").write_text(json.dumps(request))
+    there.begin("b-5").wait(WITHIN_S)
+    assert told(there, "b-5") == ("cancelled", "killed_by_user")

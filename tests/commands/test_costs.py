@@ -191,3 +191,69 @@ def test_what_is_no_allowance_is_refused(armada: Armada, home: HomePaths, entry:
     done = armada.run("hosts", "ls")
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_earlier_attempts_count_and_the_time_after_a_release_does_not(
+    armada: Armada, home: HomePaths, now: float
+) -> None:
+    run_id = "f-ffffff"
+    with Database(home.store) as database:
+        runs.insert(database, run_id=run_id, name="q", host="box", task="sft", experiment=None, spec={})
+        for attempt, state, at in ((1, "running", 3), (1, "unknown", 4), (2, "running", 1)):
+            runs.record(database, run_id, Verdict(state, None, None, attempt, at), observed_at=now)
+        with database.transaction() as connection:
+            moments = [now - hours * HOUR for hours in (6, 5, 4, 2)]
+            rows = connection.execute(
+                "SELECT rowid FROM transitions WHERE run_id = ? ORDER BY rowid", (run_id,)
+            ).fetchall()
+            for row, moment in zip(rows, moments, strict=True):
+                connection.execute("UPDATE transitions SET time = ? WHERE rowid = ?", (moment, row["rowid"]))
+            connection.execute(
+                "UPDATE runs SET state = 'succeeded', gpus = '[0, 1]', started_at = ?, ended_at = ? WHERE run_id = ?",
+                (now - 2 * HOUR, now - HOUR, run_id),
+            )
+        hosts.mark_released(database, "box", now - 0.5 * HOUR)
+    listed = {each["run_id"]: each["costs"] for each in armada.json("ps", "--cached", "--all")}
+    assert listed[run_id] == {"EUR": pytest.approx(8)}
+    assert "8.00 EUR" in armada.run("ps", run_id, "--cached", "--columns", "id,cost").stdout
+    assert armada.json("costs", "--host", "box")["hosts"][0]["costs"]["EUR"] == pytest.approx(76, rel=1e-2)
+    with Database(home.store) as database:
+        hosts.mark_released(database, "box", None)
+    assert armada.json("costs", "--host", "box")["hosts"][0]["costs"]["EUR"] == pytest.approx(76, rel=1e-2)
+
+
+SAVES = "trap 'echo $ARMADA_ATTEMPT >> kept; exit 0' TERM; while :; do sleep 0.05; done"
+
+
+def test_a_run_is_stopped_at_its_budget_and_a_resume_grants_it_once_more(armada: Armada) -> None:
+    experiment = armada.command("sh", "-c", SAVES, budget={"hours": 0.0003}, stop_grace_s=30)
+    looked = armada.run("launch", "--host", "local", experiment, "--dry-run")
+    assert "ARM024" in looked.stdout
+    assert "stopping alone may take `stop_grace_s`" in looked.stdout
+    assert "stopped after 1 s: 0.0003 h" in looked.stdout
+    done = armada.run("launch", "--host", "local", experiment, "--follow")
+    assert done.returncode == 6, done.stderr
+    (run,) = armada.json("ps")
+    assert (run["state"], run["reason"]) == ("failed", "budget")
+    assert run["message"].startswith("its budget of 0.0003 h is spent: it ran for ")
+    assert f"`armada resume {run['run_id']}` grants the same once more" in run["message"]
+    assert armada.run("resume", run["run_id"], "--follow").returncode == 6
+    (run,) = armada.json("ps")
+    assert (run["reason"], run["submission"]) == ("budget", 2)
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        ({"cost": "20 EUR"}, "no price of local is known"),
+        ({"cost": "20 euros"}, "is not an amount of money"),
+        ({}, "needs `cost` or `hours`"),
+        ({"money": 5}, "did you mean `budget.cost`?"),
+        ("20 EUR", "budget"),
+    ],
+)
+def test_a_budget_that_cannot_be_kept_starts_nothing(armada: Armada, budget: object, said: str) -> None:
+    done = armada.run("launch", "--host", "local", armada.command("true", budget=budget))
+    assert done.returncode in (2, 3)
+    assert said in done.stderr
+    assert armada.json("ps") == []

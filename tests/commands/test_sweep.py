@@ -202,7 +202,7 @@ def test_a_large_sweep_asks_with_hours_and_money(armada: Armada) -> None:
     nobody = armada.run("sweep", experiment, "--host", "box", *two)
     assert nobody.returncode == 2
     assert (
-        "it takes 400 h and costs 4,800.00. Launch it? Nobody is there to be asked, so nothing was launched"
+        "it takes 400 h and costs $4,800. Launch it? Nobody is there to be asked, so nothing was launched"
         in nobody.stderr
     )
     with Typist(armada, "sweep", experiment, "--host", "box", *two) as person:

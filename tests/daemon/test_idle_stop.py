@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from armada.config.hosts import Host
+from armada.daemon.host_status import HostStatusRegistry
 from armada.daemon.idle_stop import IdleStop, run_command, why_busy
+from armada.daemon.watcher import Watcher
 from armada.notifications.events import find_events
 from armada.paths import HomePaths
 from armada.protocol.facts import AskFacts
@@ -20,7 +22,7 @@ from armada.store.database import Database
 from armada.store.running_operations import operation
 from armada.verdicts.idle import BELIEVED_S, Stopping, stopping_of
 from armada.verdicts.states import Verdict
-from tests.conftest import Armada
+from tests.conftest import Armada, eventually
 
 START = 1_700_000_000.0
 
@@ -107,6 +109,28 @@ def test_the_command_is_run_once_the_host_was_idle_and_a_host_that_goes_is_gone(
     assert box.idle(29).state == ""
     assert box.idle(2).state == "asked"
     assert len(ran(armada)) == 2
+
+
+def test_a_watcher_notes_idleness_while_the_host_answers(
+    armada: Armada, home: HomePaths, database: Database, stop: Callable[[str], Stop]
+) -> None:
+    box = stop(noting(armada))
+    watcher = Watcher(box.host, home, HostStatusRegistry(), now=box.clock)
+    for _ in range(32):
+        watcher.look(database)
+        box.clock.now += 60
+    eventually(lambda: box.record.state == "asked")
+    watcher.close()
+    assert len(ran(armada)) == 1
+    gone = box.host.model_copy(update={"name": "gone", "local": False, "ssh": "nobody@127.0.0.1:1"})
+    hosts.record_facts(database, "gone", {})
+    hosts.record_stopping(database, "gone", Stopping("asked", START, asked_at=START).as_json())
+    silent = Watcher(gone, home, HostStatusRegistry(), now=box.clock)
+    silent.look(database)
+    silent.close()
+    found = hosts.find(database, "gone")
+    assert found is not None
+    assert stopping_of(found.stopping).state == "gone"
 
 
 def test_a_command_that_fails_is_told_and_tried_again_and_again_later(

@@ -19,6 +19,13 @@ def gpu_counts(database: Database) -> dict[str, int]:
     return {row["name"]: row["gpus"] for row in database.connection.execute(query) if row["gpus"]}
 
 
+def switched_off(database: Database) -> frozenset[str]:
+    """Return the hosts that were released, or stopped by their stop command: nobody pays for them now."""
+    query = """SELECT name FROM hosts WHERE released_at IS NOT NULL
+               OR (json_valid(stopping) AND json_extract(stopping, '$.state') = 'gone')"""
+    return frozenset(row["name"] for row in database.connection.execute(query))
+
+
 def read_tariffs(database: Database, hosts: Mapping[str, Host]) -> dict[str, Tariff]:
     """Return what hosts cost, by name; those without a price are left out."""
     counts = gpu_counts(database)

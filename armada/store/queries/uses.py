@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.costs.report import Use
+from armada.costs.tariff import ran
 from armada.store import transitions
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def ran_spans(run: Run, seen: Sequence[tuple[float, str, str | None, str | None]
     if run.started_at is None:
         return ()
     end = run.ended_at if run.ended and run.ended_at is not None else (run.observed_at or now if run.ended else now)
-    newest = (run.started_at, max(run.started_at, end))
+    newest = ran(run.started_at, end, run.created_at, now)
     if run.attempt <= 1 and run.submission <= 1:
         return (newest,)
     earlier: list[Span] = []

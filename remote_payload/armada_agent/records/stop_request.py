@@ -4,6 +4,7 @@ from typing import Any, Dict, Optional
 
 from armada_agent.foundation import files
 from armada_agent.paths import RunPaths
+from armada_agent.records.ending import Ending
 
 
 def read_stop_request(paths: RunPaths) -> Optional[Dict[str, Any]]:
@@ -12,6 +13,14 @@ def read_stop_request(paths: RunPaths) -> Optional[Dict[str, Any]]:
         return files.read_json(paths.stop)
     except files.UnreadableError:
         return {}
+
+
+def ending_of(stop_request: Dict[str, Any], has_started: bool) -> Ending:
+    """Return the end of a run that was stopped: by a person, or because its host's budget is spent."""
+    budget = stop_request.get("budget")
+    if isinstance(budget, str) and budget:
+        return Ending("failed", "budget", budget[:500])
+    return Ending("cancelled", "killed_by_user", None if has_started else "cancelled before it started")
 
 
 def concerns(stop_request: Dict[str, Any], submission: int) -> bool:

@@ -169,7 +169,10 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     number = evidence.submission_number
     if evidence.has_ended and (evidence.supervisor == "alive" or not evidence.processes()):
         return {"outcome": "already_ended", "submission": number}
-    files.write_json(paths.stop, {"time": time.time(), "grace_s": grace_s, "submission": number})
+    request = {"time": time.time(), "grace_s": grace_s, "submission": number}
+    if parameters.is_text(params.get("budget")):
+        request["budget"] = params["budget"]
+    files.write_json(paths.stop, request)
     # A supervisor that starts from now on reads the stop request. Only one that started before must be found.
     evidence = Evidence(paths)
     if number is not None and evidence.submission_number != number:

@@ -18,6 +18,7 @@ from armada_agent.host.gpu_tickets import Holding
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import ENDED, Ending
 from armada_agent.records.journal import Journal
+from armada_agent.records.stop_request import ending_of
 from armada_agent.supervisor import progress
 from armada_agent.supervisor.job import StartError
 from armada_agent.supervisor.supervise import Supervisor
@@ -110,8 +111,7 @@ class BatchSupervisor(Supervisor):
         if self._is_outdated():
             return Ending(REQUEUED, "superseded", "a later attempt is running")
         if self._is_cancelled():
-            started = bool(self._attempt)
-            return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
+            return ending_of(self._persons_stop_request() or {}, bool(self._attempt))
         if self._budget.is_reached:
             return self._budget.ending(self._paths.run_id)
         if self._is_near_limit or self._limit.is_reached:  # SIGTERM may follow at the limit itself

@@ -19,7 +19,7 @@ from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import Ending
 from armada_agent.records.journal import Journal
-from armada_agent.records.stop_request import concerns, read_stop_request
+from armada_agent.records.stop_request import concerns, ending_of, read_stop_request
 from armada_agent.supervisor import enclosure, guardian, job, post_mortem, used_data
 from armada_agent.supervisor.budget import Budget
 from armada_agent.supervisor.job import StartError
@@ -199,8 +199,7 @@ class Supervisor:
             return Ending("failed", "terminated", message)
         if self._limit.is_reached and self._persons_stop_request() is None:
             return Ending("failed", requeue.TIME_LIMIT)
-        started = bool(self._attempt)
-        return Ending("cancelled", "killed_by_user", None if started else "cancelled before it started")
+        return ending_of(self._persons_stop_request() or {}, bool(self._attempt))
 
     def _enclose(self) -> None:
         """Have the job's image, if the job runs in a container, before GPUs are taken."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from armada.costs.amounts import Amounts, total
 from armada.costs.price import Price
 from armada.costs.report import Use, cost_of_host, forecast
-from armada.costs.tariff import Tariff, lasted_s, merged
+from armada.costs.tariff import Tariff, lasted_s, merged, ran
 
 HOUR = 3600.0
 BOX = Tariff((Price(8.0, "EUR"),), gpus=8)
@@ -115,6 +115,26 @@ def test_the_forecast_adds_the_time_left_at_the_price_of_now() -> None:
     for eta in (None, math.nan, math.inf, -1.0, 1e300):
         assert forecast(BOX, use, eta, HOUR) is None
     assert forecast(None, use, 1.0, HOUR) is None
+
+
+@pytest.mark.parametrize(
+    ("started", "ended", "span"),
+    [
+        (1000.0, None, (1000.0, 9000.0)),
+        (1000.0, 5000.0, (1000.0, 5000.0)),
+        (5000.0, 1000.0, (5000.0, 5000.0)),
+        (0.0 - 1e6, None, (900.0, 9000.0)),
+        (2.5e11, None, (900.0, 9000.0)),
+        (2.5e11, 2.5e11 + 50, (900.0, 950.0)),
+        (-1e9, 5000.0, (900.0, 9000.0)),
+        (1000.0, 2.5e11, (1000.0, 9000.0)),
+        (9100.0, 9200.0, (9100.0, 9200.0)),
+    ],
+)
+def test_a_host_whose_clock_is_years_off_costs_no_fortune(
+    started: float, ended: float | None, span: tuple[float, float]
+) -> None:
+    assert ran(started, ended, 900.0, 9000.0) == span
 
 
 @pytest.mark.parametrize(("spans", "seconds"), [([], 0), ([(0, 2), (1, 3)], 3), ([(0, 1), (2, 3)], 2), ([(3, 1)], 0)])

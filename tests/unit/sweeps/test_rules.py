@@ -65,9 +65,9 @@ def test_time_and_money_end_a_sweep(database: Database) -> None:
 
 def test_an_hour_that_cells_share_is_paid_once_and_each_host_has_its_price(database: Database) -> None:
     found = [
-        run_of(database, 1, state="succeeded", started_at=0.0, ended_at=3600.0),
-        run_of(database, 2, state="failed", started_at=1800.0, ended_at=3600.0),
-        run_of(database, 3, host="b", started_at=0.0),
+        run_of(database, 1, state="succeeded", created_at=0.0, started_at=0.0, ended_at=3600.0),
+        run_of(database, 2, state="failed", created_at=0.0, started_at=1800.0, ended_at=3600.0),
+        run_of(database, 3, host="b", created_at=0.0, started_at=0.0),
         run_of(database, 4, host="c"),
     ]
     uses = read_uses(database, found, 7200.0)

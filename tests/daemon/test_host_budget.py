@@ -1,0 +1,91 @@
+"""The budget of a host: the daemon stops its runs, which save before, and nothing begins there."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from armada.config.hosts import Host, load_hosts
+from armada.daemon.host_budget import EVERY_S, HostBudget
+from armada.daemon.host_status import HostStatusRegistry
+from armada.daemon.watcher import Watcher
+from armada.monitor.observe import observe
+from armada.paths import HomePaths
+from armada.rpc.session import HostSession
+from armada.store import runs
+from armada.store.database import Database
+from armada.store.queries.host_costs import why_over_budget
+from tests.conftest import Armada, eventually
+
+HOUR = 3600.0
+ENTRY = "hosts:\n  local: {{local: true, price: 10 EUR, budget: {} EUR}}\n"
+SLEEPS = "trap 'echo saved > kept; exit 0' TERM; while :; do sleep 0.05; done"
+
+
+def rent(database: Database, hours: float) -> None:
+    with database.transaction() as connection:
+        connection.execute(
+            "INSERT INTO hosts (name, first_seen_at) VALUES ('local', ?) ON CONFLICT (name) DO UPDATE SET first_seen_at = ?",
+            (time.time() - hours * HOUR,) * 2,
+        )
+
+
+def test_runs_of_a_host_whose_budget_is_spent_are_stopped_and_none_begins(
+    armada: Armada, home: HomePaths, database: Database
+) -> None:
+    home.hosts_file.write_text(ENTRY.format(100))
+    run = armada.json("launch", "--host", "local", armada.command("sh", "-c", SLEEPS, stop_grace_s=30))
+    host = Host(name="local", local=True, price=[{"price": "10 EUR"}], budget="100 EUR")  # type: ignore[arg-type]  # as a file has it
+    with HostSession(host, home) as session:
+        eventually(
+            lambda: (
+                observe(database, session, runs.every(database)) is not None
+                and bool(runs.every(database)[0].started_at)
+            )
+        )
+        budget = HostBudget(session)
+        rent(database, 9)
+        budget.look(database, time.time())
+        assert why_over_budget(database, host, time.time()) is None
+        rent(database, 11)
+        budget.look(database, time.time())  # too soon: nothing is looked at
+        assert not (home.local_root / "runs" / run["run_id"] / "stop.json").exists()
+        budget.look(database, time.time() + EVERY_S + 1)
+        armada.await_end(run["run_id"])
+    ended = armada.json("show", run["run_id"])
+    assert (ended["state"], ended["reason"]) == ("failed", "budget")
+    assert ended["message"].startswith("local has cost 110.")
+    assert (home.local_root / "runs" / run["run_id"] / "work/kept").read_text() == "saved\n"
+    refused = armada.run("launch", "--host", "local", armada.command("true"))
+    assert refused.returncode == 8
+    assert "and its budget is 100.00 EUR; nothing was started" in refused.stderr
+    home.hosts_file.write_text(ENTRY.format(1000))
+    assert armada.run("launch", "--host", "local", armada.command("true"), "--follow").returncode == 0
+
+
+def test_a_watcher_stops_them(armada: Armada, home: HomePaths, database: Database) -> None:
+    home.hosts_file.write_text(ENTRY.format(100))
+    run = armada.json("launch", "--host", "local", armada.command("sh", "-c", SLEEPS, stop_grace_s=30))
+    rent(database, 11)
+    watcher = Watcher(load_hosts(home)["local"], home, HostStatusRegistry())
+    watcher.look(database)
+    watcher.close()
+    armada.await_end(run["run_id"])
+    assert armada.json("show", run["run_id"])["reason"] == "budget"
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("budget: 100 EUR", "needs a `price` in the same currency"),
+        ("price: 3 USD, budget: 100 EUR", "needs a `price` in the same currency"),
+        ("price: 3 EUR, budget: much", "is not an amount of money"),
+        ("price: 3 EUR, budget: 0 EUR", "must be more than 0"),
+    ],
+)
+def test_a_budget_that_cannot_be_kept_is_refused(armada: Armada, home: HomePaths, entry: str, said: str) -> None:
+    home.hosts_file.write_text(f"hosts: {{box: {{ssh: 'me@127.0.0.1:1', {entry}}}}}\n")
+    done = armada.run("hosts", "ls")
+    assert done.returncode == 2
+    assert said in done.stderr
