@@ -28,9 +28,10 @@ codes; `EXIT_CODES` says what each means.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import ClassVar
 
 EXIT_CODES: dict[int, str] = {
     0: "done",
@@ -91,9 +92,17 @@ class ConfigError(ArmadaError):
 
     exit_code = 2
 
+    may_quote: ClassVar[Callable[[Path | str], bool]] = staticmethod(lambda _: True)
+    """Whether a message may have in it what is written in a file; `armada mcp` hides what an assistant need not read."""
+
     def __init__(
         self, message: str, *, path: Path | str | None = None, line: int | None = None, hint: str | None = None
     ) -> None:
+        if path is not None and line is not None and not type(self).may_quote(path):
+            message, hint = (
+                "this line is wrong; its text is not shown to an assistant",
+                "ask the user to run the command",
+            )
         super().__init__(message, hint=hint)
         self.path = path
         self.line = line

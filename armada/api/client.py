@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from armada.api.opening import Opened, open_home
 from armada.api.values import Metrics, Point, ReleaseCheck, ReleaseItem, Run
-from armada.errors import Conflict, HostUnreachable, NotFound, OutcomeUnknown, RunFailed, UsageError
+from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, RunFailed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from armada.store.runs import Run as StoredRun
 
 _LOG_LINES = 100_000
+_OPERATIONS = 1_000_000
 
 
 class Armada:
@@ -123,8 +124,7 @@ class Armada:
         from armada.foundation.sanitize import OutputText
         from armada.protocol.runs import ReadLog
 
-        if not 1 <= lines <= _LOG_LINES:
-            raise UsageError(f"lines={lines} is not a number from 1 to {_LOG_LINES:,}")
+        _check_count("lines", lines, 1, _LOG_LINES)
         with self._open(writes=True) as opened:
             found = opened.run(run)
             with opened.session_about(found, 20.0) as session:
@@ -177,14 +177,19 @@ class Armada:
         """Return the newest operations first: launches, stops and other long-running commands, with what asked for them.
 
         Args:
-            limit: How many at most.
+            limit: How many at most; below 0 is none.
+
+        Raises:
+            UsageError: `limit` is not a whole number up to 1,000,000.
         """
         from armada.api.conversion import operation_of
         from armada.store import operations
         from armada.store.running_operations import is_alive
 
+        wanted = max(0, limit) if type(limit) is int else limit
+        _check_count("limit", wanted, 0, _OPERATIONS)
         with self._open() as opened:
-            found = operations.recent(opened.database, max(0, limit))
+            found = operations.recent(opened.database, wanted)
             return [operation_of(each, is_alive=is_alive(each)) for each in found]
 
     def plan(
@@ -241,6 +246,7 @@ class Armada:
             HostUnreachable: The host does not answer.
             ProvisionFailed: Code, data, model or environment could not be put there.
             Conflict: Another armada carried out the same launch meanwhile.
+            UsageError: The experiment has a `sweep`.
         """
         from armada.api.conversion import run_of
         from armada.foundation.progress import NullProgress
@@ -250,6 +256,9 @@ class Armada:
         overrides = _words(changes, "changes")
         with self._open(writes=True) as opened:
             asked = _read(experiment, overrides)
+            if asked.sweep is not None:
+                hint = f"armada sweep {experiment} launches all of its cells; changes=['sweep=null'] launches it without them"
+                raise UsageError(f"{asked.name} has a `sweep`, so it is more than one run", hint=hint)
             options = [("--name", name), ("--profile", profile), *(("--set", each) for each in overrides)]
             words = [word for flag, value in options if value is not None for word in (flag, value)]
             argv = ["armada", "launch", "--host", host, str(experiment), *words]
@@ -285,12 +294,20 @@ class Armada:
         from armada.api.conversion import run_of
         from armada.monitor.follow import goes_on
 
+        if timeout_s is not None and not timeout_s >= 0:
+            raise UsageError(f"timeout_s={timeout_s!r} is not a number of seconds")
         until = time.monotonic() + timeout_s if timeout_s is not None else None
-        with self._open(writes=True) as opened:
-            stored = opened.run(run)
-            if not stored.is_settled(time.time()):
-                with opened.session_about(stored, 20.0) as session:
-                    stored = _follow(opened.database, session, stored, until, changed)
+        own = _Told(changed)
+        try:
+            with self._open(writes=True) as opened:
+                stored = opened.run(run)
+                if not stored.is_settled(time.time()):
+                    with opened.session_about(stored, 20.0) as session:
+                        stored = _follow(opened.database, session, stored, until, own)
+        except ArmadaError:
+            if own.failure is not None:
+                raise own.failure from None
+            raise
         last = run_of(stored)
         if not check or last.state == "succeeded" or goes_on(stored, time.time()):
             return last
@@ -385,8 +402,25 @@ class Armada:
         return ReleaseCheck(host, not losses(items), told)
 
 
+class _Told:
+    """Calls the caller's function, and keeps its OSError, which is not about this machine's home."""
+
+    def __init__(self, changed: Callable[[Run], None] | None) -> None:
+        self._changed = changed
+        self.failure: OSError | None = None
+
+    def __call__(self, run: Run) -> None:
+        if self._changed is None:
+            return
+        try:
+            self._changed(run)
+        except OSError as error:
+            self.failure = error
+            raise
+
+
 def _follow(
-    database: Database, session: HostSession, run: StoredRun, until: float | None, changed: Callable[[Run], None] | None
+    database: Database, session: HostSession, run: StoredRun, until: float | None, changed: Callable[[Run], None]
 ) -> StoredRun:
     """Look about once a second until a run has ended for good; resume it where its `retries` allow. Return its last state.
 
@@ -395,7 +429,7 @@ def _follow(
         session: With the run's host.
         run: The run.
         until: When to give up, by the monotonic clock; None for never.
-        changed: Called with the run after every look that found a change; may be None.
+        changed: Called with the run after every look that found a change.
     """
     from armada.api.conversion import run_of
     from armada.launch.retry import Retries
@@ -407,7 +441,7 @@ def _follow(
     while True:
         for now in follow(database, session, run.run_id):
             told = run_of(now)
-            if changed is not None and told != seen:
+            if told != seen:
                 changed(told)
             seen = told
             if until is not None and time.monotonic() >= until:
@@ -417,6 +451,11 @@ def _follow(
         run = runs.find(database, run.run_id)
         if not goes_on(run, time.time()):
             return run
+
+
+def _check_count(name: str, value: int, least: int, most: int) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise UsageError(f"{name}={value!r} is not a number from {least} to {most:,}")
 
 
 def _words(given: Iterable[str], what: str) -> Sequence[str]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.errors import ConfigError, NotFound, UsageError
+from armada.errors import ArmadaError, ConfigError, NotFound, UsageError
+from armada.foundation.sanitize import sanitize_line
 from armada.paths import HomePaths
 
 if TYPE_CHECKING:
@@ -74,7 +75,10 @@ class Opened:
 
         if run == "":
             raise UsageError("the id of the run is empty")
-        return runs.find(self.database, run if isinstance(run, str) else run.run_id)
+        run_id = run if isinstance(run, str) else getattr(run, "run_id", None)
+        if not isinstance(run_id, str):
+            raise UsageError(f"{run!r} is neither a run nor the id of one")
+        return runs.find(self.database, run_id)
 
     def session(self, name: str, patience_s: float, *, looks: bool = False) -> HostSession:
         """Open a session with a configured host.
@@ -129,6 +133,7 @@ def open_home(base: Path | None, project: Path | None, *, writes: bool) -> Itera
 
     Raises:
         ConfigError: The store cannot be read, or the call writes and home is read-only.
+        ArmadaError: This machine's disk or the rights of its files refuse it.
     """
     import sqlite3
 
@@ -137,10 +142,10 @@ def open_home(base: Path | None, project: Path | None, *, writes: bool) -> Itera
     from armada.store.read_only import is_read_only, open_copy
 
     home = HomePaths(base / "config", base / "state") if base is not None else HomePaths.from_environment()
-    read_only = is_read_only(home.store)
-    if read_only and writes:
-        raise ConfigError("this home is not writable, and this call writes to it", path=home.state)
     try:
+        read_only = is_read_only(home.store)
+        if read_only and writes:
+            raise ConfigError("this home is not writable, and this call writes to it", path=home.state)
         if not read_only:
             home.make()
             with contextlib.suppress(OSError):
@@ -152,3 +157,9 @@ def open_home(base: Path | None, project: Path | None, *, writes: bool) -> Itera
         if explained is None:
             raise
         raise explained from error
+    except OSError as error:
+        if isinstance(error, ArmadaError):  # a host that does not answer
+            raise
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        hint = "check whether this machine's disk is full or a folder is read-only"
+        raise ArmadaError(sanitize_line(what, 2000), hint=hint) from error

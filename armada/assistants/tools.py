@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.assistants.commands import ACTING_S, READING_S, run_command
+from armada.assistants.confinement import confine
 from armada.errors import UsageError
 
 if TYPE_CHECKING:
@@ -104,25 +105,26 @@ def plan(experiment: str, hosts: list[str] | None = None, changes: list[str] | N
     """Plan an experiment on hosts, side by side: whether it fits, hours, cost, checks. Nothing is sent or started.
 
     Args:
-        experiment: Path of the experiment file (YAML).
+        experiment: Path of the experiment file (YAML or JSON) in the folder where you work.
         hosts: Names of hosts; none for all.
         changes: Settings to override, such as `train.learning_rate=1e-5`.
     """
     named = [f"--host={name}" for name in hosts or []]
-    return run_command("plan", [*named, *_changes(changes)], [experiment], timeout_s=READING_S)
+    path = confine(experiment, changes or ())
+    return run_command("plan", [*named, *_changes(changes)], [path], timeout_s=READING_S)
 
 
 def launch(experiment: str, host: str, changes: list[str] | None = None, name: str | None = None) -> object:
     """Start an experiment on a host. It uses the host's GPUs and may cost money.
 
     Args:
-        experiment: Path of the experiment file (YAML).
+        experiment: Path of the experiment file (YAML or JSON) in the folder where you work.
         host: Name of the host.
         changes: Settings to override, such as `train.learning_rate=1e-5`.
         name: Name of the run instead of the experiment's.
     """
     options = [f"--host={host}", *_changes(changes), *([f"--name={name}"] if name else [])]
-    return run_command("launch", options, [experiment], timeout_s=ACTING_S)
+    return run_command("launch", options, [confine(experiment, changes or ())], timeout_s=ACTING_S)
 
 
 def stop(run: str) -> object:

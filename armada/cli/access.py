@@ -153,7 +153,7 @@ def _asked(
     context: Context, host: Host, run: Run | None, words: list[str], *, worker: bool, terminal: bool
 ) -> dict[str, object]:
     """Return what the agent's `runs.shell` is told. With `worker`, a cluster's run is entered on the worker of its job."""
-    asked = asked_of(context, host, run) | {"argv": words}
+    asked = asked_of(context, host, run) | {"argv": words, "waits": not terminal and not host.local}
     if worker and run is not None and host.batch is not None:
         asked["worker"] = {"setup": [*host.setup, *host.batch.setup], "terminal": terminal}
     return asked

@@ -38,6 +38,8 @@ def check_outputs(options: argparse.Namespace, home: HomePaths) -> None:
     for word in (options.csv, options.chart):
         if word is not None and word != "-" and not Path(word).expanduser().absolute().parent.is_dir():
             raise UsageError(f"there is no folder for {word}", hint=f"mkdir -p {Path(word).parent}")
+        if word is not None and word != "-" and Path(word).expanduser().is_dir():
+            raise UsageError(f"{word} is a folder", hint="name a file in it")
     if options.chart is not None:
         suffix = Path(options.chart).suffix.lower()
         if suffix not in _CHARTS:
@@ -102,9 +104,9 @@ def _apply(context: Context, run: Run, best: Result | None, name: str) -> dict[s
 
 
 def _write(name: str, content: bytes) -> None:
-    from armada.foundation.atomic_write import write_atomically
+    from armada.foundation.atomic_write import write_named_file
 
-    write_atomically(Path(name).expanduser(), content, mode=0o666)
+    write_named_file(Path(name).expanduser(), content)
 
 
 def _png(drawn: str | None) -> bytes:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import importlib
 import itertools
+import os
 import re
 import sqlite3
 import sys
@@ -156,6 +157,10 @@ def run(arguments: Sequence[str]) -> int:
             # A terminal without UTF-8 shows the nearest sign that it has. Python writes UTF-8 also in the locale C (PEP 540).
             plain = stream.isatty() and not ascii_text.is_utf8_terminal()
             stream.reconfigure(encoding="ascii" if plain else None, errors=ascii_text.ERRORS)
+    if os.environ.get("ARMADA_BY") == "mcp":
+        from armada.assistants.confinement import quote_own_files_only
+
+        quote_own_files_only()
     try:
         if list(arguments[:1]) == ["sweep"]:
             from armada.cli.sweep import with_verb

@@ -50,8 +50,8 @@ def check_new_file(word: str, option: str, home: HomePaths, *, force: bool) -> P
     if os.path.lexists(path):
         if not force:
             raise _taken(path)
-        if not path.is_file() and not path.is_symlink():
-            raise Conflict(f"{shown} is neither a file nor a link", hint="name another file")
+        if path.exists() and not path.is_file():
+            raise Conflict(f"{shown} is not a file", hint="name another file")
     return path
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +59,23 @@ def test_words_are_literal(armada: Armada, text: str) -> None:
     done = armada.run("exec", "local", "--", sys.executable, "-c", "import sys; print(repr(sys.argv[1]))", text)
     assert done.stdout == f"{text!r}\n", done.stderr
     assert not [path for path in armada.folder.rglob("x") if path.name == "x"]
+
+
+def test_words_that_are_not_utf8_arrive_as_they_are(box: Armada, server: SshServer) -> None:
+    (server.bin / "python3").symlink_to(Path(sys.executable).resolve())  # other tests need a box without
+    show = "import os, sys; print([os.fsencode(word) for word in sys.argv[1:]])"
+    for host in ("local", "box"):
+        done = box.run("exec", host, "--", sys.executable, "-c", show, os.fsdecode(b"a\xffb"), os.fsdecode(b"\xff"))
+        assert done.stdout == f"{[b'a' + bytes([255]) + b'b', bytes([255])]}\n", done.stderr
+
+
+def test_on_another_machine_too_a_signal_is_128_and_its_number(box: Armada, server: SshServer) -> None:
+    (server.bin / "python3").symlink_to(Path(sys.executable).resolve())  # other tests need a box without
+    killed = box.run("exec", "box", "--", "sh", "-c", "kill -KILL $$")
+    assert (killed.returncode, killed.stderr) == (128 + 9, "")
+    assert box.run("exec", "box", "--", "sh", "-c", "exit 7").returncode == 7
+    missing = box.run("exec", "box", "--", "no-such-program")
+    assert (missing.returncode, missing.stderr) == (127, "armada: no-such-program is not on this host\n")
 
 
 def test_it_ends_as_the_command_ends(armada: Armada) -> None:

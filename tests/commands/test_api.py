@@ -11,12 +11,14 @@ import pytest
 
 from armada.api import (
     Armada,
+    ArmadaError,
     ConfigError,
     Conflict,
     Metrics,
     NotFound,
     Point,
     PreflightRefused,
+    Run,
     RunFailed,
     UsageError,
 )
@@ -162,9 +164,44 @@ def test_what_is_wrong_is_said(armada: Commands, fleet: Armada) -> None:
     for wrong in (0, -1, 10**9):
         with pytest.raises(UsageError):
             fleet.log("x", lines=wrong)
+    for limit in (10**30, True, "1"):
+        with pytest.raises(UsageError, match="limit="):
+            fleet.history(limit=limit)  # type: ignore[arg-type]  # the same
+    with pytest.raises(UsageError, match="lines=True"):
+        fleet.log("x", lines=True)
+    with pytest.raises(UsageError, match="None is neither a run"):
+        fleet.run(None)  # type: ignore[arg-type]  # the same
+    with pytest.raises(UsageError, match="timeout_s=nan"):
+        fleet.wait("x", timeout_s=math.nan)
     for grace in (-1.0, math.nan, math.inf):
         with pytest.raises(UsageError):
             fleet.stop("x", grace_s=grace)
+
+
+@pytest.mark.parametrize("home", ["/proc/x", "/etc/passwd"])
+def test_a_home_that_this_machine_refuses_is_an_error_with_a_sentence(home: str) -> None:
+    with pytest.raises(ArmadaError, match=home):
+        Armada(home=home).runs()
+
+
+def test_an_experiment_with_a_sweep_is_not_launched_as_one_run(armada: Commands, fleet: Armada) -> None:
+    experiment = armada.command("true", sweep={"grid": {"env.X": [1, 2]}})
+    with pytest.raises(UsageError, match="has a `sweep`") as caught:
+        fleet.launch(experiment, host="local")
+    assert "changes=['sweep=null']" in str(caught.value.hint)
+    assert fleet.runs() == []
+    assert fleet.launch(experiment, host="local", changes=["sweep=null"]).run_id
+
+
+def test_an_error_of_the_callers_own_function_is_not_explained_as_homes(armada: Commands, fleet: Armada) -> None:
+    run = fleet.launch(armada.command("sleep", "600"), host="local")
+
+    def broken(_: Run) -> None:
+        raise FileNotFoundError("mine")
+
+    with pytest.raises(FileNotFoundError, match="mine"):
+        fleet.wait(run, changed=broken)
+    fleet.stop(run, grace_s=1)
 
 
 def test_another_homes_run_is_not_stopped(armada: Commands, fleet: Armada) -> None:

@@ -122,6 +122,81 @@ def test_what_is_not_allowed_or_wrong_fails_and_starts_nothing(armada: Armada) -
         assert operations.recent(database) == []
 
 
+def test_an_argument_that_a_tool_does_not_have_is_refused_and_starts_nothing(armada: Armada) -> None:
+    experiment = armada.command("true")
+    answers = Assistant(armada, "--allow", "launch").call(
+        ("runs", {"filter": "lr>1"}),
+        ("hosts", {"name\u200b": 1}),
+        ("launch", {"experiment": experiment, "host": "local", "dry_run": True}),
+    )
+    told = [data_of(text) for _, text in answers]
+    assert [(failed, each["exit_code"]) for (failed, _), each in zip(answers, told, strict=True)] == [(True, 2)] * 3
+    assert told[0] == {"error": "runs has no argument 'filter'", "hint": "known: where, limit", "exit_code": 2}
+    assert told[1]["hint"] == "known: none"
+    assert recorded(armada) == []
+
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("experiment", "changes"),
+    [
+        ("/etc/passwd", []),
+        ("../outside.yaml", []),
+        ("~/outside.yaml", []),
+        ("link.yaml", []),
+        ("secret.env", []),
+        ("e\0.yaml", []),
+        ("exp.yaml", ["environment.requirements=../outside.yaml"]),
+        ("exp.yaml", ["environment={requirements: ../outside.yaml}"]),
+        ("exp.yaml", ["files={x: ~/.netrc}"]),
+        ("exp.yaml", ["data.train=[{path: /etc/passwd}]"]),
+        ("exp.yaml", ["code=/etc"]),
+        ("exp.yaml", ["environment.requirements=link.yaml"]),
+        ("quickstart", ["code=/etc"]),
+    ],
+)
+def test_an_assistant_plans_only_what_is_in_its_folder(armada: Armada, experiment: str, changes: list[str]) -> None:
+    armada.command("true", name="exp")
+    outside = armada.folder.parent / "outside.yaml"
+    outside.write_text(f"{SECRET} here\n")
+    (armada.folder / "secret.env").write_text(f"KEY={SECRET}\n")
+    (armada.folder / "link.yaml").symlink_to(outside)
+    asked = {"experiment": experiment, "changes": changes}
+    answers = Assistant(armada, "--allow", "launch").call(
+        ("plan", {**asked, "hosts": ["local"]}), ("launch", {**asked, "host": "local"})
+    )
+    for failed, text in answers:
+        told = data_of(text)
+        assert (failed, told["exit_code"]) == (True, 2), told
+        assert "armada mcp" in told["error"]
+        assert SECRET not in text
+    assert recorded(armada) == []
+
+
+@pytest.mark.parametrize("name", ["secret.env", "pyproject.toml", "requirements.txt"])
+def test_an_error_in_another_file_names_the_line_and_does_not_quote_it(armada: Armada, name: str) -> None:
+    experiment = armada.command("true", environment={"requirements": name})
+    (armada.folder / name).write_text(f"KEY={SECRET}\n")
+    ((failed, text),) = Assistant(armada).call(("plan", {"experiment": experiment, "hosts": ["local"]}))
+    told = data_of(text)
+    assert (failed, told["exit_code"]) == (True, 2)
+    assert f"{name}:1: this line is wrong" in told["error"]
+    assert SECRET not in text
+    assert SECRET in armada.run("plan", experiment, "--host", "local").stderr or name == "pyproject.toml"
+
+
+def test_changes_may_name_paths_on_the_host_and_files_of_the_folder(armada: Armada) -> None:
+    experiment = armada.command("true")
+    (armada.folder / "here.txt").write_text("x")
+    changes = ["env.DATA=/scratch/x", "command=[/bin/true]", "files={x: here.txt, y: 'host:/etc/hostname'}"]
+    ((failed, text),) = Assistant(armada).call(
+        ("plan", {"experiment": experiment, "hosts": ["local"], "changes": changes})
+    )
+    assert not failed, text
+
+
 @pytest.mark.parametrize("names", ["rm", "", "launch,rm", "ps"])
 def test_only_tools_that_act_can_be_allowed(armada: Armada, names: str) -> None:
     done = armada.run("mcp", "--allow", names)

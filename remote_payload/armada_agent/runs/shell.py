@@ -6,6 +6,7 @@ user's shell is not part of the job.
 
 import os
 import shlex
+import signal
 import sys
 from typing import Any, Dict, List, Mapping, Optional, cast
 
@@ -30,7 +31,8 @@ def enter(asked: Dict[str, Any]) -> int:
     Args:
         asked: `root`, `run_id` (None: no run), `argv` (empty: the user's login shell), `setup` (the host's shell
             lines). `worker`: the program runs on the worker of the run's job, if it has one now (`worker_shell.enter`).
-            `on_worker`: this is that worker.
+            `on_worker`: this is that worker. `waits`: this process stays as the program's parent, because ssh does not
+            tell which signal ended the process that it started.
 
     Returns:
         An exit code, only if the program could not be started, or ran on a worker. An error is on standard error.
@@ -42,7 +44,9 @@ def enter(asked: Dict[str, Any]) -> int:
 
 
 def _enter(asked: Dict[str, Any]) -> int:
-    argv = [word for word in asked.get("argv", []) if parameters.is_text(word)]
+    argv = parameters.sequence(asked, "argv")
+    if not all(isinstance(word, str) for word in argv):
+        raise AgentError("bad_request", "`argv` must be a list of texts")
     setup_lines.use(asked.get("setup"))
     setup_lines.apply()
     if asked.get("run_id") is None:
@@ -66,7 +70,29 @@ def _enter(asked: Dict[str, Any]) -> int:
     except OSError as error:
         return _refuse("%s: %s" % (folder, error.strerror), REFUSED)
     program = argv or [shell]
+    if asked.get("waits") is True:
+        child = os.fork()
+        if child:
+            return _wait(child)
+    code = _become(program, environment)
+    if asked.get("waits") is True:
+        sys.stderr.flush()
+        os._exit(code)  # the parent returns it
+    return code
+
+
+def _wait(child: int) -> int:
+    """Wait until the program has ended. Return its exit code; 128 plus the signal's number if a signal ended it."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)  # they are for the program
+    status = os.waitpid(child, 0)[1]
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _become(program: List[str], environment: Dict[str, str]) -> int:
+    """Replace this process by the program. Return an exit code only if it could not be started."""
     try:
+        # A word that is not UTF-8 arrives with its bytes as surrogates.
         os.execvpe(  # noqa: S606 - the user requested this program
             program[0],
             cast("List[str]", [os.fsencode(word) for word in program]),
