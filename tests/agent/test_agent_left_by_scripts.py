@@ -16,7 +16,7 @@ import pytest
 from armada_agent.foundation import files
 from armada_agent.host import processes
 from armada_agent.outbox import orphans
-from armada_agent.outbox.checkpoint_watch import CheckpointWatch
+from armada_agent.outbox.checkpoint_watch import CheckpointWatch, find_resumable
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
@@ -313,3 +313,43 @@ def test_a_last_look_waits_for_who_settles_what_was_left(run: RunPaths, monkeypa
         assert run.announced() == []
     last.join()
     assert finished(run) == [2]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "saved", "resumed"), [("out/step-*", "out/step-7/w", ""), ("*.ckpt", "7.ckpt", "/7.ckpt")]
+)
+def test_the_next_attempt_goes_on_from_a_checkpoint_that_nobody_noted(
+    tmp_path: Path, pattern: str, saved: str, resumed: str
+) -> None:
+    """Its supervisor was killed between announcing and noting it, and the job cleared it away."""
+    run = RunPaths(str(tmp_path), "run-2")
+    for folder in (run.work, run.outbox):
+        Path(folder).mkdir(parents=True)
+    settings = {"pattern": pattern, "quiet_s": 0.0}
+    Path(run.spec).write_text(json.dumps(spec_of("run-2", "true", watch={"checkpoints": settings, "resume": []})))
+    file = Path(run.work, saved)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("w")
+    taker = CheckpointWatch(run, settings, Journal(run, 1))
+    before = Path(run.checkpoint_watch)
+    taker.begin()
+    file.write_text("another")
+    record = before.read_text()
+    taker.finish(is_trusted=True)
+    before.write_text(record)
+    Outbox(run, {"keep": 9, "disk_floor_bytes": 0}, Journal(run, 1)).look()
+    file.unlink()
+    (digest,) = run.checkpoints()
+    assert find_resumable(run) == (f"{run.outbox}/{digest}{resumed}", 7)
+    Path(run.spec).write_text("{")
+    assert find_resumable(run) == (f"{run.outbox}/{digest}", 7)
+
+
+def test_an_unnoted_checkpoint_of_a_lower_step_is_not_the_newest(run: RunPaths) -> None:
+    save(run, 2)
+    orphans.finish(run.root, run.run_id, 1)
+    record = Path(run.checkpoint_watch).read_text()
+    Path(run.checkpoint_watch).write_text(json.dumps({**json.loads(record), "taken": []}))
+    save(run, 3)
+    orphans.finish(run.root, run.run_id, 1)
+    assert find_resumable(run) == (f"{run.work}/out/step-3", 3)

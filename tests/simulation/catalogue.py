@@ -57,6 +57,9 @@ FOUND_WITH_SCRIPTS = {
     "a script clears away what its supervisor had not found yet": "launch:1 save save kill_supervisor power_cut resume",
     "its supervisor is killed between taking a checkpoint and noting that": "launch:1 break_off:1:2 save save tick end:2:1 resume",
     "a power cut takes what its host knew of a home": "launch:0:2 save save tick join launch:3 meanwhile_save:1:1 sync:2:1 tear:2:3",
+    "its supervisor is killed before it notes a checkpoint, which is then hashed without it": (
+        "launch:1 save break_off:1 tick save finish sync tear:3 resume"
+    ),
     "all of a script is home, says a sync, and another home's stop takes what it had left": (
         "launch:3 save copy_home:2:1 end:0:3 kill_supervisor:0:3 meanwhile_stop:1:3 copy_home:2:3 sync:3:2"
     ),

@@ -46,19 +46,20 @@ class SimSlurm(BatchSystem):
     # What it says.
 
     def remember(self) -> None:
-        self.old = self._listed()
+        """What it says while it clears a node is left out: an end that is said for longer than a minute is one."""
+        self.old = self._listed(is_clearing=False)
 
     def believed_after_s(self) -> float | None:
         return ALIVE_S if self.lie == "over" else SILENT_S
 
-    def _listed(self) -> str:
+    def _listed(self, *, is_clearing: bool = True) -> str:
         now = self.cluster.world.clock
         shown = [
             job
             for job in self.jobs
             if not job.forgotten and (job.ended_at is None or now - job.ended_at < _REMEMBERS_S)
         ]
-        return "".join(_row(job, self._shown(job)) for job in shown)
+        return "".join(_row(job, self._shown(job) if is_clearing else job.state) for job in shown)
 
     def _shown(self, job: BatchJob) -> str:
         clears = job.state == "PENDING" and self.cluster.world.clock < job.cleared_at

@@ -179,6 +179,10 @@ class Teller:
         if chosen := any_of(living, one):
             chosen.die()
 
+    def do_finish(self, _one: int, two: int) -> None:
+        """From now on, processes that finish checkpoints without a supervisor get to run."""
+        self._host(two).finishes = True
+
     # Programs and clocks.
 
     def do_break_off(self, one: int, two: int) -> None:
@@ -326,7 +330,7 @@ class Teller:
 
 WEIGHTS = {
     "launch": 3, "look": 5, "sync": 8, "stop": 1, "resume": 2, "retry": 3, "release": 4, "join": 1, "forget": 1,
-    "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1,
+    "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1, "finish": 1,
     "power_cut": 1, "tear": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "snapshot_host": 1, "restore_host": 1,
     "lose_run": 1, "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,
     "break_off": 3, "set_clock": 1, "set_home_clock": 1,
