@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armada.cli.asking import confirm
 from armada.cli.experiment import experiment_file
 from armada.cli.options import add_profile, seconds
-from armada.errors import UsageError
+from armada.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -208,6 +209,7 @@ def _extend(options: argparse.Namespace) -> int:
     from armada.store import runs, sweeps
     from armada.sweeps.cells import read_draft
     from armada.sweeps.planning import Asked
+    from armada.sweeps.rules import settings_of, why_no_more
     from armada.sweeps.service import extend_sweep
     from armada.sweeps.standing import cells_of
 
@@ -216,7 +218,14 @@ def _extend(options: argparse.Namespace) -> int:
     _refuse_repeated(options.host)
     path, draft_words = _former_words(record, options)
     draft = read_draft(path, draft_words)
-    known = _known(record, cells_of(context.database, record.name))
+    settings = settings_of(record)
+    there = cells_of(context.database, record.name, settings.metric, settings.goal)
+    if (why := why_no_more(record, there, time.time())) is not None:
+        raise Conflict(
+            f"cells that are added to {record.name} would be stopped at once: {why}",
+            hint="launch another sweep, with another `sweep.stop`",
+        )
+    known = _known(record, there)
     found = runs.of_sweep(context.database, record.name)
     names = options.host or sorted({run.host for run in found})
     # What an interrupted extension left is asked for where it may be.

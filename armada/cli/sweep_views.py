@@ -145,6 +145,7 @@ def retry(context: Context, options: argparse.Namespace) -> int:
     """Resume the failed cells of a sweep that are worth it.
 
     Raises:
+        UsageError: No failed cell has a reason that `--reason` names.
         ArmadaError: A host did not answer; cells of the other hosts are resumed all the same.
     """
     from armada.cli.daemon import start_for_launch
@@ -157,6 +158,12 @@ def retry(context: Context, options: argparse.Namespace) -> int:
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     _observe(context, record.name)
     failed = [run for run in newest_runs(runs.of_sweep(context.database, record.name)) if run.state == "failed"]
+    there = sorted({run.reason or "unknown" for run in failed})
+    if failed and (strange := [each for each in options.reason if each not in there]):
+        raise UsageError(
+            f"no failed cell of {record.name} has the reason {sanitize_line(strange[0], 100)!r}",
+            hint=f"reasons there are: {', '.join(map(sanitize_line, there))}",
+        )
     done = Retried()
     errors: list[ArmadaError] = []
     for host in sorted({run.host for run in failed}):

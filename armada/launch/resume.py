@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UnexpectedAnswer, UsageError
+from armada.foundation.sanitize import sanitize_line
 from armada.monitor.observe import observe
 from armada.protocol.recorded import recorded_spec
 from armada.protocol.runs import SubmitRun
 from armada.provision.exclusive_lock import exclusive_lock
 from armada.store import hosts as host_records
-from armada.store import run_sync, runs
+from armada.store import run_sync, runs, sweeps
 from armada.verdicts.state import NOT_ON_HOST
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ def resume_run(
 def _resume(database: Database, session: HostSession, run: Run, *, unattended: bool) -> Run:
     observe(database, session, [run])
     run = runs.find(database, run.run_id)
-    _refuse(run)
+    _refuse(database, run)
     submission = run.submission + 1
     if unattended:
         request = SubmitRun(run_id=run.run_id, submission=submission, keep_secrets=True)
@@ -97,21 +99,28 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
         if isinstance(error, NotFound):
             raise NotFound(
                 f"{run.host} has no files of {run.run_id}: it never reached the host, or was deleted there",
-                hint=f"launch its experiment again: {_launch_again(run)}",
+                hint=f"launch its experiment again: {_launch_again(database, run)}",
             ) from error
         raise
     observe(database, session, [runs.find(database, run.run_id)])
     return runs.find(database, run.run_id)
 
 
-def _launch_again(run: Run) -> str:
-    """Return the command that launches the run's experiment again."""
+def _launch_again(database: Database, run: Run) -> str:
+    """Return the command that launches the run's experiment again; for a cell of a sweep, with its values."""
     verb = run.task if run.task in {"prepare", "bench"} else "launch"
-    return f"armada {verb} --host {run.host} {shlex.quote(run.experiment) if run.experiment else 'FILE'}"
+    words = f"armada {verb} --host {run.host} {shlex.quote(run.experiment) if run.experiment else 'FILE'}"
+    told = recorded_spec(runs.spec(database, run.run_id)).sweep
+    if run.sweep is None or told is None:
+        return words
+    before = sweeps.find(database, run.sweep).settings.get("overrides")
+    changes = [*(str(each) for each in (before if isinstance(before, list) else [])), "sweep=null"]
+    changes += [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in (told.values or {}).items()]
+    return sanitize_line(f"{words} {shlex.join(word for each in changes for word in ('--set', each))}", 2000)
 
 
-def _refuse(run: Run) -> None:
-    again = f"to run it once more: {_launch_again(run)}"
+def _refuse(database: Database, run: Run) -> None:
+    again = f"to run it once more: {_launch_again(database, run)}"
     if run.state == "succeeded":
         weights = f"to continue from its weights: a new experiment with `start_from: {run.run_id}`"
         raise Conflict(f"{run.run_id} is done: it succeeded", hint=weights if run.task == "sft" else again)

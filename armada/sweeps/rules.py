@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -50,3 +51,11 @@ def why_stop(record: SweepRecord, cells: Sequence[CellStanding], cost: Amounts |
             if amount >= limit and currency in (None, each):
                 return f"it has cost {money(amount, each)}, and may cost {money(limit, each)}"
     return None
+
+
+def why_no_more(record: SweepRecord, cells: Sequence[CellStanding], now: float) -> str | None:
+    """Return why cells that are added now would be stopped at once; None if they would not. Its money is judged later."""
+    settings = settings_of(record)
+    rule = settings.stop.model_copy(update={"cost": None})
+    kept = settings.model_copy(update={"stop": rule}).model_dump(mode="json")
+    return why_stop(dataclasses.replace(record, settings={**record.settings, "sweep": kept}), cells, {}, now)

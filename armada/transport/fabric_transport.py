@@ -61,7 +61,7 @@ class Link:
         threading.Thread(target=self._watch, name=f"watch of {host}", daemon=True).start()
 
     def lost(self) -> LinkLost:
-        reason = self._lost_because or str(self.transport.saved_exception or "the host closed the connection")
+        reason = self._lost_because or str(self.transport.saved_exception or "") or "the host closed the connection"
         return LinkLost(f"the connection was lost: {reason}", hint=RUNS_GO_ON, host=self.host)
 
     def close(self) -> None:

@@ -140,7 +140,7 @@ def test_a_run_whose_folder_is_gone_is_said_to_be(armada: Armada) -> None:
     assert "work: No such file or directory" in refused.stderr
 
 
-@pytest.mark.parametrize("port", ["0", "99999", "a", "80:", "80:a", "1:2:3", "-1", "80:70000"])
+@pytest.mark.parametrize("port", ["0", "99999", "a", "80:", "80:a", "1:2:3", "-1", "80:70000", "٣٣"])
 def test_what_is_no_port_is_2(armada: Armada, port: str) -> None:
     refused = armada.run("forward", "local", "--", port)
     assert refused.returncode == 2

@@ -181,6 +181,10 @@ def test_a_sweep_stops_when_a_cell_reaches_the_target(armada: Armada) -> None:
     assert {cell["state"] for cell in found} == {"cancelled"}
     said = armada.run("sweep", "show", sweep, "--cached").stdout
     assert f"stopped: {sweep}-001 reached loss 0.2, and the target is 0.3" in said
+    more = armada.run("sweep", "extend", sweep, "--grid", "env.X=4")
+    assert more.returncode == 8
+    assert f"would be stopped at once: {sweep}-001 reached loss 0.2" in more.stderr
+    assert len(armada.json("ps", "--all", "--cached")) == 3
 
 
 def test_a_large_sweep_asks_with_hours_and_money(armada: Armada) -> None:

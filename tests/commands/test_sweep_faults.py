@@ -148,6 +148,9 @@ def test_extending_an_interrupted_sweep_leaves_its_launch_to_be_continued(
         assert here.run(*words) == 130
     (sweep,) = {run["sweep"] for run in armada.json("ps", "--cached")}
     assert cells(armada, sweep)[0]["reason"] == "not_on_host"
+    alone = armada.run("resume", f"{sweep}-001")
+    assert alone.returncode == 8
+    assert "--set sweep=null --set env.X=1" in alone.stderr
     assert armada.run("sweep", "extend", sweep, "--grid", "env.X=3").returncode == 0
     told = armada.run("sweep", "show", sweep).stdout
     assert "its launch was interrupted" in told
@@ -230,6 +233,10 @@ def test_only_cells_that_were_lost_are_retried_and_others_when_their_reason_is_n
     check(told, "sweep retry")
     assert told["resumed"] == [f"{sweep}-001"]
     assert told["left"] == {f"{sweep}-002": "exit_1: it would fail again"}
+    strange = armada.run("sweep", "retry", sweep, "--reason", "nosuch")
+    assert strange.returncode == 2
+    assert "has the reason 'nosuch'" in strange.stderr
+    assert "reasons there are: exit_1" in strange.stderr
     assert armada.json("sweep", "retry", sweep, "--reason", "exit_1")["resumed"] == [f"{sweep}-002"]
     assert {cell["state"] for cell in await_ends(armada, sweep)} == {"succeeded"}
     assert "0 cells resumed" in armada.run("sweep", "retry", sweep).stdout
