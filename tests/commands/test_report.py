@@ -168,7 +168,8 @@ def test_force_keeps_the_mode_of_the_file_that_it_replaces(home: Armada, words: 
     assert home.run(*words, "--force").returncode == 0
     written = home.folder / "mine"
     assert len(written.read_text()) > 100
-    assert written.lstat().st_mode & 0o777 == 0o600
+    assert written.is_symlink() == linked
+    assert file.lstat().st_mode & 0o777 == 0o600
 
 
 def test_a_dash_prints_the_report(home: Armada) -> None:
