@@ -32,6 +32,8 @@ sys.path.insert(0, asked["agent"])
 from armada_agent.runs.{module} import {function}
 sys.exit({function}(asked))
 """
+_WAITING = START_PYTHON.removesuffix("exec")
+"""sh waits for the program: ssh says 255 for one that a signal ended, and sh says 128 plus the signal's number."""
 SSH_FAILED = 255
 
 
@@ -70,7 +72,11 @@ class SshWay:
         return self.config.parent  # ssh passes a -F with a space in it unquoted to the ssh of its jump hosts
 
     def arguments(self, program: str | None, options: Sequence[str] = ()) -> list[str]:
-        command = [] if program is None else [f"sh -c '{START_PYTHON} python3 -c \"{_RUN_HEX}\" {program}'"]
+        command = (
+            []
+            if program is None
+            else [f"sh -c 'trap : INT QUIT; {_WAITING} python3 -c \"{_RUN_HEX}\" {program}; exit $?'"]
+        )
         return ["ssh", "-F", self.config.name, *options, self.alias, *command]
 
 
