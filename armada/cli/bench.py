@@ -78,10 +78,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     parser.add_argument("--no-daemon", action="store_true", help="Do not start the daemon, which watches the bench")
     parser.add_argument("--show", metavar="RUN", help="Show the rows of a bench; asks no host and measures nothing")
-    parser.add_argument("--csv", metavar="FILE", help="Write the rows as CSV; `-` prints them")
+    parser.add_argument("--csv", metavar="FILE", help="New file for the rows, as CSV; `-` prints them")
     parser.add_argument(
-        "--chart", metavar="FILE", help="Draw the rows as FILE.svg, or FILE.png if cairosvg is installed"
+        "--chart", metavar="FILE", help="New file for a chart: FILE.svg, or FILE.png if cairosvg is installed"
     )
+    parser.add_argument("--force", action="store_true", help="With --csv or --chart: replace the file if it exists")
     parser.add_argument(
         "--apply", metavar="PROFILE", help="Write the fastest cell's settings into this profile of yours"
     )

@@ -29,23 +29,22 @@ def check_outputs(options: argparse.Namespace, home: HomePaths) -> None:
 
     Raises:
         UsageError: A file's folder is not there, its name says no format, or what draws it is missing.
-        Conflict: The profile cannot be changed.
+        Conflict: The profile cannot be changed, or there is a file of that name.
     """
+    from armada.compare.new_file import check_new_file
     from armada.launch.bench.apply import check_profile
 
     if options.csv == "-" and options.json:
         raise UsageError("--csv - and --json both print to stdout", hint="--csv FILE")
-    for word in (options.csv, options.chart):
-        if word is not None and word != "-" and not Path(word).expanduser().absolute().parent.is_dir():
-            raise UsageError(f"there is no folder for {word}", hint=f"mkdir -p {Path(word).parent}")
-        if word is not None and word != "-" and Path(word).expanduser().is_dir():
-            raise UsageError(f"{word} is a folder", hint="name a file in it")
+    if options.csv not in (None, "-"):
+        check_new_file(options.csv, "--csv", home, force=options.force)
     if options.chart is not None:
         suffix = Path(options.chart).suffix.lower()
         if suffix not in _CHARTS:
             raise UsageError(f"--chart {options.chart} must end in .svg or .png", hint=f"--chart {options.chart}.svg")
         if suffix == ".png":
             _png(None)
+        check_new_file(options.chart, "--chart", home, force=options.force)
     if options.apply is not None:
         check_profile(options.apply, home)
 
@@ -70,10 +69,11 @@ def show_results(context: Context, run: Run, options: argparse.Namespace) -> int
     elif options.csv is not None:
         text = io.StringIO()
         write_csv(results, text)
-        _write(options.csv, text.getvalue().encode())
+        _write(context, options.csv, "--csv", text.getvalue().encode(), force=options.force)
     if options.chart is not None:
         drawn = svg(results, f"{run.name} on {run.host}")
-        _write(options.chart, _png(drawn) if options.chart.lower().endswith(".png") else drawn.encode())
+        image = _png(drawn) if options.chart.lower().endswith(".png") else drawn.encode()
+        _write(context, options.chart, "--chart", image, force=options.force)
     if applied is not None and not options.json and options.csv != "-":
         words = ", ".join(f"{key} {value}" for key, value in applied["settings"].items())  # type: ignore[attr-defined]
         print(f"\n{applied['file']}: {words}")
@@ -103,10 +103,11 @@ def _apply(context: Context, run: Run, best: Result | None, name: str) -> dict[s
     return {"profile": name, "file": str(path), "cell": best.number, "settings": settings}
 
 
-def _write(name: str, content: bytes) -> None:
-    from armada.foundation.atomic_write import write_named_file
+def _write(context: Context, name: str, option: str, content: bytes, *, force: bool) -> None:
+    from armada.compare.new_file import check_new_file, new_file
 
-    write_named_file(Path(name).expanduser(), content)
+    with new_file(check_new_file(name, option, context.home, force=force), force=force) as temporary:
+        temporary.write_bytes(content)
 
 
 def _png(drawn: str | None) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,23 +43,6 @@ def write_atomically(
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content.encode() if isinstance(content, str) else content)
-
-
-def write_named_file(path: Path, content: bytes) -> None:
-    """Write a file that the user named. A file is replaced and keeps its mode, a link its target; a device or pipe is written to.
-
-    Raises:
-        OSError: The disk refuses the file, or it is a folder.
-    """
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        mode = stat.S_IFREG | 0o666
-    if stat.S_ISREG(mode):
-        write_atomically(path.resolve(), content, mode=stat.S_IMODE(mode))
-    else:
-        with path.open("wb") as stream:
-            stream.write(content)
 
 
 @contextlib.contextmanager

@@ -70,6 +70,8 @@ def test_a_plan_has_a_measurement_for_each_cell_and_nothing_else(armada: Armada,
         (("--detach", "--csv", "rows.csv"), 2, "there are no rows yet"),
         (("--chart", "rows.gif"), 2, "must end in .svg or .png"),
         (("--csv", "no/such/folder/rows.csv"), 2, "there is no folder"),
+        (("--csv", "speed.yaml"), 8, "exists already"),
+        (("--chart", "taken.svg"), 8, "exists already"),
         (("--apply", "cpu"), 8, "is a bundled profile"),
         (("--show", "x"), 2, "--show takes a run and no experiment"),
     ],
@@ -77,6 +79,7 @@ def test_a_plan_has_a_measurement_for_each_cell_and_nothing_else(armada: Armada,
 def test_what_cannot_be_measured_is_refused_before_anything_starts(
     armada: Armada, experiment: str, words: tuple[str, ...], code: int, message: str
 ) -> None:
+    (armada.folder / "taken.svg").write_text("mine")
     done = armada.run("bench", experiment, "--host", "local", *words)
     assert message in done.stderr
     assert done.returncode == code

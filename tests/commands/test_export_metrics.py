@@ -81,12 +81,14 @@ def test_a_file_that_exists_stays_unless_forced(home: Armada) -> None:
     assert [path.name for path in home.folder.iterdir() if path.name.endswith(".tmp")] == []
 
 
-def test_a_link_is_not_followed(home: Armada) -> None:
+def test_a_link_counts_as_its_target(home: Armada) -> None:
     (home.folder / "precious").write_text("mine")
     (home.folder / "m.csv").symlink_to("precious")
     assert home.run("export", "one", "--csv", "m.csv").returncode == 8
-    assert home.run("export", "one", "--csv", "m.csv", "--force").returncode == 0
     assert (home.folder / "precious").read_text() == "mine"
+    assert home.run("export", "one", "--csv", "m.csv", "--force").returncode == 0
+    assert (home.folder / "m.csv").readlink() == Path("precious")
+    assert len(table(home.folder / "precious")) == 6
 
 
 @pytest.mark.parametrize(

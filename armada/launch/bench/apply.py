@@ -88,5 +88,5 @@ def apply_best(best: Result, name: str, base: str | None, home: HomePaths) -> tu
         draft = Path(folder) / path.name
         draft.write_text(text, encoding="utf-8")
         load_profile_file(draft, home)
-    write_atomically(path, text)
+    write_atomically(path.resolve(), text)  # a link to somebody's dotfiles stays a link
     return path, found

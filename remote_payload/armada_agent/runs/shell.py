@@ -44,9 +44,7 @@ def enter(asked: Dict[str, Any]) -> int:
 
 
 def _enter(asked: Dict[str, Any]) -> int:
-    argv = parameters.sequence(asked, "argv")
-    if not all(isinstance(word, str) for word in argv):
-        raise AgentError("bad_request", "`argv` must be a list of texts")
+    argv = _words(asked.get("argv", []))
     setup_lines.use(asked.get("setup"))
     setup_lines.apply()
     if asked.get("run_id") is None:
@@ -95,7 +93,7 @@ def _become(program: List[str], environment: Dict[str, str]) -> int:
         # A word that is not UTF-8 arrives with its bytes as surrogates.
         os.execvpe(  # noqa: S606 - the user requested this program
             program[0],
-            cast("List[str]", [os.fsencode(word) for word in program]),
+            cast("List[str]", [word.encode("utf-8", "surrogateescape") for word in program]),
             cast("Dict[str, str]", {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}),
         )
     except FileNotFoundError:
@@ -104,6 +102,18 @@ def _become(program: List[str], environment: Dict[str, str]) -> int:
         return _refuse("%s may not be executed" % program[0], NOT_EXECUTABLE)
     except (OSError, ValueError) as error:
         return _refuse("%s could not be started: %s" % (program[0], error), NOT_EXECUTABLE)
+
+
+def _words(given: Any) -> List[str]:
+    """Return the words of a command. Bytes that are not UTF-8 are surrogate escapes in them, as in `sys.argv` at home.
+
+    Raises:
+        AgentError: `bad_request`: a word cannot be an argument; without it the others would shift.
+    """
+    for word in given:
+        if not isinstance(word, str) or not parameters.is_text(word.encode("utf-8", "replace").decode("utf-8")):
+            raise AgentError("bad_request", "the command has a word that cannot be an argument: %r" % (word,))
+    return list(given)
 
 
 def _container_words(paths: RunPaths, argv: List[str], environment: Dict[str, str]) -> Optional[List[str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from armada.foundation.atomic_write import replacing, write_atomically, write_if_changed, write_named_file
+from armada.foundation.atomic_write import replacing, write_atomically, write_if_changed
 
 
 def names(folder: Path) -> list[str]:
@@ -103,33 +103,3 @@ def test_a_file_is_left_alone_that_is_right_already(tmp_path: Path) -> None:
     path.chmod(0o644)
     write_if_changed(path, "text")
     assert mode(path) == 0o600
-
-
-def test_a_file_that_the_user_named_keeps_its_mode_and_a_link_its_target(tmp_path: Path) -> None:
-    (tmp_path / "rows").write_text("old")
-    (tmp_path / "rows").chmod(0o600)
-    (tmp_path / "link").symlink_to("rows")
-    write_named_file(tmp_path / "link", b"new")
-    assert (tmp_path / "link").is_symlink()
-    assert ((tmp_path / "rows").read_text(), mode(tmp_path / "rows")) == ("new", 0o600)
-    write_named_file(tmp_path / "more", b"new")
-    assert names(tmp_path) == ["link", "more", "rows"]
-
-
-def test_a_pipe_that_the_user_named_is_written_to_and_stays(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("pipe")
-    for name in ("pipe", "link"):
-        reader = os.open(tmp_path / name, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            write_named_file(tmp_path / name, b"rows")
-            assert os.read(reader, 10) == b"rows"
-        finally:
-            os.close(reader)
-    assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
-    assert (tmp_path / "link").is_symlink()
-
-
-def test_a_folder_that_the_user_named_stays(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError):
-        write_named_file(tmp_path, b"rows")
