@@ -56,7 +56,7 @@ def parse_ports(text: str) -> Port:
     Raises:
         UsageError: The text is neither.
     """
-    found = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", text)
+    found = re.fullmatch(r"([0-9]{1,5})(?::([0-9]{1,5}))?", text)
     numbers = [int(number) for number in found.groups() if number] if found else []
     if not numbers or not all(0 < number <= _MOST_PORT for number in numbers):
         raise UsageError(f"{text!r} is not a port", hint="write PORT or PORT:LOCAL, such as 6006 or 6006:8006")
