@@ -172,6 +172,10 @@ def _forward(options: argparse.Namespace) -> int:
     from armada.transport.forwarding import forward, parse_ports
 
     ports = [parse_ports(text) for text in options.ports]
+    for place, port in enumerate(ports):
+        if port.local in [other.local for other in ports[:place]]:
+            what = f"port {port.local} of this machine is given twice"
+            raise UsageError(what, hint=f"PORT:LOCAL chooses another one: {port.remote}:{port.local % 65535 + 1}")
     context = Context()
     host, run = find_place(context, options.place)
     machine = host.name
