@@ -52,7 +52,7 @@ _CELL: Fields = {
 }  # fmt: skip
 _SWEEP: Fields = {
     **_FORMAT, "sweep": STR, "title": STR, "experiment": STR_, "state": STR, "why": STR_, "created_at": NUM, "metric": STR_,
-    "goal": STR, "cells": [_CELL], "costs": OBJ_,
+    "goal": STR, "cells": [_CELL], "costs": OBJ_, "search": OBJ_,
 }  # fmt: skip
 
 _CHECKPOINT: Fields = {

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.config.hosts import Host
+    from armada.config.sweep import SearchCells
     from armada.rpc.session import HostSession
     from armada.store.sweeps import SweepRecord
     from armada.sweeps.cells import Cell, Draft, Known, Words
@@ -103,6 +104,8 @@ def _add_cells(parser: argparse.ArgumentParser) -> None:
     grid = "Vary a setting: every combination of the values is a cell; repeatable"
     parser.add_argument("--grid", action="append", default=[], metavar="a.b=1,2", help=grid)
     parser.add_argument("--random", type=_count, metavar="N", help="Draw N cells from the space")
+    search = "Try N cells: Optuna chooses each by the `metric` of former ones, from the space"
+    parser.add_argument("--search", type=_count, metavar="N", help=search)
     space = "Values to draw from: a list, or {min: 1e-6, max: 1e-4, scale: log}; repeatable"
     parser.add_argument("--space", action="append", default=[], metavar="a.b=1,2", help=space)
     parser.add_argument("--seed", type=int, metavar="N", help="Draw other cells than with seed 0")
@@ -163,7 +166,7 @@ def _words(options: argparse.Namespace) -> Words:
     from armada.sweeps.cells import Words
 
     overrides = [*options.overrides, *([f"resources.gpus={options.gpus}"] if options.gpus else [])]
-    return Words(overrides, options.grid, options.space, options.random, options.seed)
+    return Words(overrides, options.grid, options.space, options.random, options.seed, options.search)
 
 
 def _launch(options: argparse.Namespace) -> int:
@@ -172,6 +175,8 @@ def _launch(options: argparse.Namespace) -> int:
     from armada.paths import new_run_id
     from armada.sweeps.cells import read_draft
     from armada.sweeps.planning import Asked
+    from armada.sweeps.search import search_in
+    from armada.sweeps.searched import settings_for
     from armada.sweeps.service import launch_sweep
 
     path = experiment_file(options.experiment)
@@ -181,7 +186,8 @@ def _launch(options: argparse.Namespace) -> int:
     draft = read_draft(path, _words(options))
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     parallel = options.parallel or draft.sweep.parallel
-    cells = _confirmed(context, draft, hosts, parallel, options)
+    search = search_in(draft, parallel)
+    cells = _confirmed(context, draft, hosts, parallel, options, search=search)
     title = options.name or cells[0].experiment.name
     with contextlib.ExitStack() as closing:
         sessions = {host.name: closing.enter_context(context.session(host.name)) for host in hosts}
@@ -195,8 +201,10 @@ def _launch(options: argparse.Namespace) -> int:
             database=context.database,
             profile=options.profile,
             parallel=parallel,
-            settings=_settings(draft, options, parallel),
+            settings=_settings(draft, options, parallel) | (settings_for(draft, search) if search else {}),
         )
+        if search is not None:
+            reporter.stage("search", f"{search.trials} trials, {len(cells)} at once; others follow as these end")
         if options.dry_run:
             return _dry_run(asked, reporter, as_json=options.json)
         outcome = launch_sweep(asked, _caller(reporter), lambda plan: _say_plan(reporter, asked, plan))
@@ -210,11 +218,16 @@ def _extend(options: argparse.Namespace) -> int:
     from armada.sweeps.cells import read_draft
     from armada.sweeps.planning import Asked
     from armada.sweeps.rules import settings_of, why_no_more
+    from armada.sweeps.searched import search_of
     from armada.sweeps.service import extend_sweep
     from armada.sweeps.standing import cells_of
 
     context = Context()
     record = sweeps.find(context.database, options.sweep)
+    if options.search is not None or search_of(record) is not None:
+        from armada.cli.sweep_search import extend_search
+
+        return extend_search(context, record, options)
     _refuse_repeated(options.host)
     path, draft_words = _former_words(record, options)
     draft = read_draft(path, draft_words)
@@ -306,6 +319,7 @@ def _confirmed(
     parallel: int | None,
     options: argparse.Namespace,
     known: Known | None = None,
+    search: SearchCells | None = None,
 ) -> list[Cell]:
     """Expand the cells, after a person has agreed to a large number of them.
 
@@ -315,16 +329,18 @@ def _confirmed(
     from armada.store.queries.tariffs import gpu_counts
     from armada.sweeps.cells import MOST_CELLS, expand
     from armada.sweeps.estimate import ASK_ABOVE, estimate, question
+    from armada.sweeps.search import first_cells
 
     if draft.count > ASK_ABOVE and not options.dry_run:
         counts = gpu_counts(context.database)
-        found = estimate(draft.count, hosts, parallel or _room(context, hosts), _time_limit_s(draft), counts)
+        at_once = parallel or (search.at_once if search is not None else None) or _room(context, hosts)
+        found = estimate(draft.count, hosts, at_once, _time_limit_s(draft), counts)
         words = question(str(draft.document.data.get("name") or "this sweep"), found)
         if draft.count > MOST_CELLS:
             raise UsageError(f"{words} A sweep has at most {MOST_CELLS:,} cells", hint=_fewer(draft))
         if not options.yes:
             confirm(f"{words} Launch it?", nothing="nothing was launched")
-    cells = expand(draft, known)
+    cells = expand(draft, known) if search is None else first_cells(draft, search)
     if not cells:
         raise UsageError("all of these cells are in the sweep already", hint="--seed N draws others")
     return cells
@@ -361,7 +377,8 @@ def _time_limit_s(draft: Draft) -> float | None:
 
 def _settings(draft: Draft, options: argparse.Namespace, parallel: int | None) -> dict[str, object]:
     return {
-        "sweep": draft.sweep.model_dump(mode="json"),
+        # The search has a place of its own: former releases refuse a `sweep` with a key that they do not know.
+        "sweep": draft.sweep.model_dump(mode="json", exclude={"search"}, exclude_defaults=True),
         "parallel": parallel,
         "profile": options.profile,
         "overrides": [*options.overrides, *([f"resources.gpus={options.gpus}"] if options.gpus else [])],

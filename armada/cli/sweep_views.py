@@ -16,6 +16,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.store import runs, sweeps
 from armada.sweeps.counts import count_states, newest_runs
 from armada.sweeps.rules import settings_of
+from armada.sweeps.searched import search_standing
 from armada.sweeps.standing import cells_of, cost_so_far, metric_names, ranked
 from armada.sweeps.unfinished import interrupted_commands, is_interrupted
 from armada.units import counted
@@ -42,7 +43,7 @@ def show(context: Context, options: argparse.Namespace) -> int:
     settings = settings_of(record)
     cells = cells_of(context.database, record.name, settings.metric, settings.goal)
     if options.json:
-        print_json(_summary(record, cells, sweep_cost(context, record.name)))
+        print_json(_summary(context, record, cells))
         return 0
     _print_head(context, record, cells)
     now = time.time()
@@ -132,7 +133,7 @@ def stop(context: Context, options: argparse.Namespace) -> int:
     found = newest_runs(runs.of_sweep(context.database, record.name))
     if options.json and not errors:
         record = sweeps.find(context.database, record.name)
-        print_json(_summary(record, cells_of(context.database, record.name), sweep_cost(context, record.name)))
+        print_json(_summary(context, record, cells_of(context.database, record.name)))
     elif not options.json:
         reporter.line(f"{record.name}: {count_states(found)}")
     if errors:
@@ -218,7 +219,9 @@ def _tend(context: Context, name: str) -> None:
     from armada.sweeps.tending import Tending
 
     hosts = context.hosts()
-    waiting = {run.host for run in runs.of_sweep(context.database, name) if not run.ended and not run.unreachable_since}
+    found = runs.of_sweep(context.database, name)
+    goes_on = any(each.name == name for each in sweeps.searches(context.database))  # its next trials may be due
+    waiting = {run.host for run in found if (goes_on or not run.ended) and not run.unreachable_since}
     for host in sorted(waiting & set(hosts)):
         with contextlib.suppress(ArmadaError), context.session(host, patience_s=0) as session:
             Tending(session, lambda: hosts).look(context.database)
@@ -238,11 +241,17 @@ def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStand
 
     found = [cell.run for cell in cells]
     parts = [counted(len(cells), "cell"), count_states(found)]
+    search = search_standing(context.database, record)
+    parts = [search.words, *parts] if search is not None else parts
     cost = sweep_cost(context, record.name)
     parts += [f"cost so far {cost.text()}"] if cost is not None and cost.is_known else []
     print(f"{record.name} · {' · '.join(parts)}")
     if record.state == "stopped" and record.why:
         print(f"stopped: {sanitize_line(record.why)}")
+    if search is not None and search.note and record.state == "started":
+        print(f"⚠ no new trials: {sanitize_line(search.note, 500)}")
+    for trial in search.without_value if search is not None else ():
+        print(f"⚠ {trial.run_id} counts as failed: {trial.why}")
     if is_interrupted(record) and record.name not in being_launched(context.database):
         again = interrupted_commands(context.database, record.name) or ["the same `armada sweep` command"]
         print("⚠ its launch was interrupted. To continue it, run again:")
@@ -259,8 +268,9 @@ def _figure(cell: CellStanding) -> str:
     return "—" if cell.value is None else f"{cell.value:.6g}"
 
 
-def _summary(record: SweepRecord, cells: Sequence[CellStanding], costs: Amounts | None) -> dict[str, Any]:
-    settings = settings_of(record)
+def _summary(context: Context, record: SweepRecord, cells: Sequence[CellStanding]) -> dict[str, Any]:
+    settings, costs = settings_of(record), sweep_cost(context, record.name)
+    search = search_standing(context.database, record)
     return {
         "sweep": record.name,
         "title": record.title,
@@ -272,6 +282,7 @@ def _summary(record: SweepRecord, cells: Sequence[CellStanding], costs: Amounts 
         "goal": settings.goal,
         "cells": list(map(_cell, cells)),
         "costs": costs.as_json() if costs is not None else None,
+        "search": search.as_json() if search is not None else None,
     }
 
 

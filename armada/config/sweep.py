@@ -18,6 +18,9 @@ _KEY = re.compile(r"[^\s.]+(\.[^\s.]+)*")
 _LARGEST_WHOLE = 2**63
 _LARGEST = 1e300
 """The logarithm of a larger number may have a power that is no number."""
+MOST_AT_ONCE = 1000
+"""Trials of a search under way at once."""
+
 _NOT_SWEPT = ("task", "sweep", "name")
 
 
@@ -30,6 +33,8 @@ class Interval(Settings):
     """The largest value."""
     scale: Literal["linear", "log"] = "linear"
     """`log` draws each power of ten equally often, as learning rates want."""
+    text: bool = False
+    """Write the numbers as text. armada does so by itself where the setting is text: `env.RATE`, `arguments.2`."""
 
     @model_validator(mode="after")
     def _is_an_interval(self) -> Self:
@@ -68,6 +73,21 @@ def _check_choices(key: str, values: tuple[Any, ...]) -> None:
         seen.add(repr(value))
 
 
+def check_space(space: dict[str, Choices | Interval]) -> dict[str, Choices | Interval]:
+    """Check the settings to draw from, and their values.
+
+    Raises:
+        PydanticCustomError: There is none, or one is wrong.
+    """
+    if not space:
+        raise problem("needs at least one setting", hint="space: {train.learning_rate: {min: 1e-6, max: 1e-4}}")
+    for key, values in space.items():
+        _check_key(key)
+        if not isinstance(values, Interval):
+            _check_choices(key, values)
+    return space
+
+
 class RandomCells(Settings):
     """Cells with values drawn at random."""
 
@@ -83,13 +103,27 @@ class RandomCells(Settings):
     @field_validator("space")
     @classmethod
     def _has_keys(cls, value: dict[str, Choices | Interval]) -> dict[str, Choices | Interval]:
-        if not value:
-            raise problem("needs at least one setting", hint="space: {train.learning_rate: {min: 1e-6, max: 1e-4}}")
-        for key, values in value.items():
-            _check_key(key)
-            if not isinstance(values, Interval):
-                _check_choices(key, values)
-        return value
+        return check_space(value)
+
+
+class SearchCells(Settings):
+    """Cells that Optuna chooses one after the other, by how well former ones did."""
+
+    other_names: ClassVar[dict[str, str]] = {"n": "trials", "n_trials": "trials", "parameters": "space"}
+
+    trials: Annotated[int, Field(ge=1, le=10_000)]
+    """How many cells in all."""
+    at_once: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] | None = None
+    """How many of them are under way at once; by default `parallel`, else 4. With fewer, each is chosen by more results."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Another seed begins with other cells."""
+    space: dict[str, Choices | Interval] = Field(default_factory=dict)
+    """For each setting a list of values, or `{min: 1e-6, max: 1e-4, scale: log}`."""
+
+    @field_validator("space")
+    @classmethod
+    def _has_keys(cls, value: dict[str, Choices | Interval]) -> dict[str, Choices | Interval]:
+        return check_space(value)
 
 
 class StopRule(Settings):
@@ -133,6 +167,8 @@ class Sweep(Settings):
     """Cells with values drawn at random."""
     cells: Annotated[tuple[dict[str, Any], ...], Field(strict=False)] = ()
     """Cells one by one: `[{train.learning_rate: 1e-5, train.seed: 3}]`."""
+    search: SearchCells | None = None
+    """Instead of the others: cells that Optuna chooses by the `metric` of former ones."""
     parallel: Count | None = None
     """How many cells run at once on all hosts together; by default as many as the hosts have GPUs for."""
     metric: FilledText | None = None
@@ -164,4 +200,16 @@ class Sweep(Settings):
     def _target_has_a_metric(self) -> Self:
         if self.stop.target is not None and self.metric is None:
             raise problem("needs `metric`, what it is the target of", key="stop")
+        return self
+
+    @model_validator(mode="after")
+    def _searches_alone_and_by_a_metric(self) -> Self:
+        if self.search is None:
+            return self
+        if self.grid or self.random is not None or self.cells:
+            raise problem("cannot stand beside `grid`, `random` or `cells`", key="search", hint="sweep.search alone")
+        if self.metric is None:
+            raise problem(
+                "needs `metric`, by which cells are chosen", key="search", hint="--set sweep.metric=eval_loss"
+            )
         return self

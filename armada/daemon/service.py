@@ -21,7 +21,7 @@ from armada.errors import Conflict, StoreDamaged
 from armada.foundation import process_identity
 from armada.notifications.messenger import Messenger
 from armada.store import hosts as host_records
-from armada.store import notifications, run_sync, running_operations, runs
+from armada.store import notifications, run_sync, running_operations, runs, sweeps
 from armada.store.database import Database, explain
 from armada.sync.runs.sync_host import sync_host
 from armada.units import span
@@ -269,7 +269,10 @@ class Daemon:
         """Return what is left to watch, sync or send; None if nothing is."""
         synced = run_sync.every(database)
         hosts = self._known.read(database)
+        searches = {each.name for each in sweeps.searches(database)}
         for run in runs.recent(database, now - GIVEN_UP_S):
+            if run.sweep in searches and run.host in hosts:
+                return run.run_id  # further trials follow
             lost = run.state == "unknown" and now - (run.observed_at or run.created_at) > GIVEN_UP_S
             home = run.ended and run.run_id in synced and synced[run.run_id].final_done
             if run.host in hosts and not lost and not home:

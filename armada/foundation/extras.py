@@ -5,7 +5,7 @@ from __future__ import annotations
 DISTRIBUTION = "armada-gpu"
 """The distribution's name: `armada` on PyPI is an unrelated project. pyproject.toml has the same name."""
 
-EXTRAS = ("hub", "mcp", "notify", "pandas", "parquet", "stores", "wandb", "web")
+EXTRAS = ("hub", "mcp", "notify", "pandas", "parquet", "search", "stores", "wandb", "web")
 """The extras of that distribution, as in pyproject.toml. `docs` and `dev` are for armada's developers."""
 
 

@@ -112,13 +112,29 @@ def active_on(database: Database, host: str) -> list[str]:
     return [row["sweep"] for row in database.connection.execute(query, (host, *sorted(ENDED)))]
 
 
+def searches(database: Database) -> list[SweepRecord]:
+    """Return the searches that are neither stopped nor at their last trial, and those with cells that a host may not have."""
+    query = """SELECT sweeps.*, EXISTS (SELECT 1 FROM runs WHERE sweep = sweeps.name AND runs.state IN ('preparing', 'unknown'))
+               AS unsure FROM sweeps WHERE state = 'started' AND settings LIKE '%"search": {%' ORDER BY created_at, name"""
+    found = []
+    for row in database.connection.execute(query):
+        values = dict(row)
+        is_unsure = values.pop("unsure")
+        record = _record(values)
+        search, last = record.settings.get("search"), record.settings.get("last")
+        trials = search.get("trials") if isinstance(search, dict) else None
+        if isinstance(trials, int) and isinstance(last, int) and (last < trials or is_unsure):
+            found.append(record)
+    return found
+
+
 def has_waiting(database: Database, host: str) -> bool:
     """Whether cells wait for their start on a host."""
     query = "SELECT 1 FROM runs WHERE host = ? AND sweep IS NOT NULL AND state = 'submitted' LIMIT 1"
     return database.connection.execute(query, (host,)).fetchone() is not None
 
 
-def _record(row: sqlite3.Row) -> SweepRecord:
+def _record(row: sqlite3.Row | Mapping[str, Any]) -> SweepRecord:
     values = dict(row)
     values["settings"] = json.loads(values["settings"])
     return SweepRecord(**values)

@@ -46,6 +46,7 @@ class Words:
     space: Sequence[str] = ()
     random: int | None = None
     seed: int | None = None
+    search: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ class Draft:
         """How many cells it has at most: equal ones are counted twice. Expands nothing."""
         grid = math.prod(len(values) for values in self.sweep.grid.values()) if self.sweep.grid else 0
         drawn = self.sweep.random.n if self.sweep.random is not None else 0
-        return len(self.sweep.cells) + grid + drawn
+        searched = self.sweep.search.trials if self.sweep.search is not None else 0
+        return len(self.sweep.cells) + grid + drawn + searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +92,19 @@ def read_draft(path: Path, words: Words) -> Draft:
     document = read_document(path.expanduser())
     for text in words.overrides:
         apply_override(document, text)
+    way = "search" if words.search is not None or (words.random is None and _searches(document)) else "random"
     for option, texts, above in (
         ("--grid", words.grid, ("sweep", "grid")),
-        ("--space", words.space, ("sweep", "random", "space")),
+        ("--space", words.space, ("sweep", way, "space")),
     ):
         for text in _each_key_once(option, texts):
             apply_choices(document, text, option, above)
     if words.random is not None:
         put_value(document, "sweep.random.n", words.random, _option("--random", words.random))
+    if words.search is not None:
+        put_value(document, "sweep.search.trials", words.search, _option("--search", words.search))
     if words.seed is not None:
-        put_value(document, "sweep.random.seed", words.seed, _option("--seed", words.seed))
+        put_value(document, f"sweep.{way}.seed", words.seed, _option("--seed", words.seed))
     if not isinstance(document.data.get("sweep"), dict):
         if document.data.get("sweep") is not None:
             raise document.value_place(("sweep",)).error(
@@ -110,6 +115,11 @@ def read_draft(path: Path, words: Words) -> Draft:
     if not draft.count:
         raise _nothing(document)
     return draft
+
+
+def _searches(document: Document) -> bool:
+    sweep = document.data.get("sweep")
+    return isinstance(sweep, dict) and isinstance(sweep.get("search"), dict)
 
 
 def _each_key_once(option: str, texts: Sequence[str]) -> Iterator[str]:
@@ -154,7 +164,7 @@ def expand(draft: Draft, known: Known | None = None) -> list[Cell]:
     seen = {identity(values) for values in known.done}
     found: list[tuple[Mapping[str, Any], Mapping[str, Place]]] = []
     base = _without_sweep(draft.document)
-    for values, places in _all_values(draft, base):
+    for values, places in _all_values(draft):
         if (own := identity(values)) not in seen:
             seen.add(own)
             found.append((values, places))
@@ -165,6 +175,32 @@ def expand(draft: Draft, known: Known | None = None) -> list[Cell]:
         for (values, places), label in zip(found, labels, strict=True)
         for number in (known.pending.get(identity(values)) or next(new),)
     ]
+
+
+def draft_of_cells(document: Document, cells: Sequence[Mapping[str, Any]]) -> Draft:
+    """The same experiment with these cells instead of what its `sweep:` says."""
+    own = _without_sweep(document)
+    return Draft(own, Sweep(cells=tuple(dict(values) for values in cells)))
+
+
+def fitted_space(draft: Draft, way: str, space: Mapping[str, Any]) -> dict[str, Any]:
+    """A space whose intervals have fractions where their settings have them.
+
+    Args:
+        draft: The experiment.
+        way: `random` or `search`: where in `sweep:` the space is written.
+        space: From there.
+
+    Raises:
+        ConfigError: The space is empty.
+    """
+    document, base = draft.document, _without_sweep(draft.document)
+    if not space:
+        raise document.key_place(("sweep", way)).error(
+            f"`sweep.{way}` has no `space` to draw from", "--space train.learning_rate='{min: 1e-6, max: 1e-4}'"
+        )
+    places = {key: document.value_place(("sweep", way, "space", key)) for key in space}
+    return {key: _fitted(base, key, choices, places[key]) for key, choices in space.items()}
 
 
 def label_all(all_values: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -213,7 +249,7 @@ def _without_sweep(document: Document) -> Document:
     return replace(document, data=data, keys=keys, values=values)
 
 
-def _all_values(draft: Draft, base: Document) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Place]]]:
+def _all_values(draft: Draft) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Place]]]:
     document, sweep = draft.document, draft.sweep
     for index, cell in enumerate(sweep.cells):
         yield cell, {key: document.value_place(("sweep", "cells", index, key)) for key in cell}
@@ -225,28 +261,31 @@ def _all_values(draft: Draft, base: Document) -> Iterator[tuple[Mapping[str, Any
             yield {key: value for key, (_, value) in pairs}, places
     if sweep.random is not None:
         places = {key: document.value_place(("sweep", "random", "space", key)) for key in sweep.random.space}
-        if not sweep.random.space:
-            raise document.key_place(("sweep", "random")).error(
-                "`sweep.random` has no `space` to draw from", "--space train.learning_rate='{min: 1e-6, max: 1e-4}'"
-            )
-        space = {key: _fitted(base, key, choices, places[key]) for key, choices in sweep.random.space.items()}
+        space = fitted_space(draft, "random", sweep.random.space)
         for values in _draw(document, sweep, space):
             yield values, places
 
 
 def _fitted(base: Document, key: str, choices: Any, place: Place) -> Any:
-    """Values to draw from: an interval whose ends are written without fractions has them if its setting has them."""
-    if not isinstance(choices, Interval) or not choices.is_whole:
+    """Values to draw from: those of an interval are text or have fractions if its setting is text or has them."""
+    if not isinstance(choices, Interval):
         return choices
-    found: Any = None
-    # What does not fit is said where cells are made, with all of their values.
+    kind = _kind(base, key, choices.min, place)
+    if kind is None and _kind(base, key, str(choices.min), place) is str:
+        return choices.model_copy(update={"text": True})
+    if choices.is_whole and kind is float:
+        return choices.model_copy(update={"min": float(choices.min), "max": float(choices.max)})
+    return choices
+
+
+def _kind(base: Document, key: str, value: Any, place: Place) -> type | None:
+    """The type that a value has as this setting; None if it does not fit, which is said where cells are made."""
     with contextlib.suppress(ConfigError, AttributeError, LookupError, ValueError):
-        found = _experiment(base, {key: choices.min}, {key: place})
+        found: Any = _experiment(base, {key: value}, {key: place})
         for part in key.split("."):
             found = found[int(part)] if isinstance(found, tuple) else _below(found, part)
-    if not isinstance(found, float):
-        return choices
-    return choices.model_copy(update={"min": float(choices.min), "max": float(choices.max)})
+        return type(found)
+    return None
 
 
 def _below(found: Any, part: str) -> Any:
@@ -259,7 +298,7 @@ def _draw(document: Document, sweep: Sweep, space: Mapping[str, Any]) -> Iterato
         return
     dice = random.Random(drawn.seed)  # noqa: S311 - which settings are tried is no secret
     taken = {identity(cell) for cell in sweep.cells}
-    size = _size(space)
+    size = count_combinations(space)
     if size is not None and drawn.n > size:
         raise document.key_place(("sweep", "random", "n")).error(
             f"`sweep.random.n` is {drawn.n:,}, but its space has only {counted(size, 'combination')}",
@@ -267,7 +306,7 @@ def _draw(document: Document, sweep: Sweep, space: Mapping[str, Any]) -> Iterato
         )
     made = 0
     for _ in range(drawn.n * _TRIES):
-        values = {key: _one(choices, dice) for key, choices in space.items()}
+        values = {key: draw(choices, dice) for key, choices in space.items()}
         own = identity(values)
         if own in taken or (set(values) == set(grid) and all(values[key] in grid[key] for key in grid)):
             continue
@@ -278,8 +317,8 @@ def _draw(document: Document, sweep: Sweep, space: Mapping[str, Any]) -> Iterato
             return
 
 
-def _size(space: Mapping[str, Any]) -> int | None:
-    """How many combinations there are; None if too many to count."""
+def count_combinations(space: Mapping[str, Any]) -> int | None:
+    """How many combinations a space has; None if too many to count."""
     sizes = []
     for choices in space.values():
         if isinstance(choices, Interval) and not choices.is_whole:
@@ -288,9 +327,15 @@ def _size(space: Mapping[str, Any]) -> int | None:
     return math.prod(sizes)
 
 
-def _one(choices: Any, dice: random.Random) -> Any:
+def draw(choices: Any, dice: random.Random) -> Any:
+    """Draw a value from a list or an interval."""
     if not isinstance(choices, Interval):
         return dice.choice(choices)
+    number = _number(choices, dice)
+    return str(number) if choices.text else number
+
+
+def _number(choices: Interval, dice: random.Random) -> float:
     if choices.scale == "log":
         value = math.exp(dice.uniform(math.log(choices.min), math.log(choices.max)))
     elif choices.is_whole:
@@ -299,6 +344,11 @@ def _one(choices: Any, dice: random.Random) -> Any:
         value = dice.uniform(choices.min, choices.max)
     if choices.is_whole:
         return min(int(choices.max), max(int(choices.min), round(value)))
+    return rounded(value, choices)
+
+
+def rounded(value: float, choices: Interval) -> float:
+    """A number with as many digits as are shown, within its interval."""
     return min(float(choices.max), max(float(choices.min), float(f"{value:.{_DIGITS}g}")))
 
 

@@ -75,6 +75,7 @@ def launch_key_of(asked: Asked) -> str:
     """Hash the properties that make two launches of a sweep the same."""
     cells = [[dict(cell.values), cell.experiment.model_dump(mode="json", exclude={"sweep"})] for cell in asked.cells]
     told = [cells, sorted(asked.sessions), asked.profile, asked.title, asked.parallel]
+    told += [asked.settings["search"]] if "search" in asked.settings else []
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
@@ -154,6 +155,33 @@ def extend_sweep(asked: Asked, caller: Caller, planned: Callable[[SweepPlan], No
             for plans in plan.shares.values():
                 _record_plans(asked.database, plans.plans)
         return _carry_out(new, plan, progress, outcome)
+
+
+def hand_over_more(asked: Asked, progress: Progress) -> Outcome:
+    """Hand further cells of a search over to one host, without a person. The caller holds the sweep's lock.
+
+    What was recorded and is not on the host goes first. If the host fails before it is told of the cells, they stay
+    recorded, and the next call hands them over. A sweep that was stopped meanwhile gets none.
+
+    Raises:
+        ArmadaError: Planning refused it, or the host cannot have what the cells need; nothing of them was started.
+    """
+    numbers = {run.cell for run in runs.of_sweep(asked.database, asked.name)}
+    pending = [cell for cell in asked.cells if cell.number in numbers]
+    outcome = _continue(dataclasses.replace(asked, cells=pending), progress) if pending else Outcome(asked.name)
+    new = dataclasses.replace(asked, cells=[cell for cell in asked.cells if cell.number not in numbers])
+    if not new.cells:
+        return outcome
+    plan = plan_sweep(new, lambda host: progress.now("plan", f"asking {host}"))
+    with asked.database.transaction():
+        if sweeps.find(asked.database, asked.name).state == "stopped":
+            return outcome
+        sweeps.change_settings(asked.database, asked.name, _settings(new, plan))
+        for share in plan.shares.values():
+            _record_plans(asked.database, share.plans)
+    for share in plan.shares.values():
+        _hand_over(new, provision_share(asked.database, share, progress), outcome, progress)
+    return outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from armada.config.hosts import Host
     from armada.rpc.session import HostSession
     from armada.store.database import Database
+    from armada.sweeps.rounds import Rounds
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Tending:
         self._session = session
         self._hosts = hosts
         self._next_at = 0.0
+        self._rounds: Rounds | None = None
 
     def look(self, database: Database, now: float | None = None) -> None:
         """Look at the host's sweeps, unless that was done a moment ago.
@@ -70,11 +72,18 @@ class Tending:
     def _look(self, database: Database, now: float) -> None:
         host = self._session.host.name
         names = sweeps.active_on(database, host)
-        for name in names:
+        searches = [record.name for record in sweeps.searches(database)]
+        for name in dict.fromkeys([*names, *searches]):  # of a search all cells may have ended
             self._apply_rule(database, name, now)
         waiting = [name for name in names if sweeps.find(database, name).state != "stopped"][:_MOST]
         if waiting and sweeps.has_waiting(database, host):
             self._session.call(TendSweeps(sweeps=tuple(waiting)), timeout_s=60.0)
+        if searches:
+            if self._rounds is None:
+                from armada.sweeps.rounds import Rounds  # planning and launching, which a look seldom needs
+
+                self._rounds = Rounds(self._session)
+            self._rounds.look(database, now)
 
     def _apply_rule(self, database: Database, name: str, now: float) -> None:
         record = sweeps.find(database, name)

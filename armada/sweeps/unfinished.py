@@ -29,9 +29,10 @@ def not_handed_over(database: Database, sweep: str) -> list[Run]:
 def mark_started(database: Database, sweep: str) -> None:
     """Record that a sweep's launch is complete, unless cells are left of this or another command that was interrupted.
 
-    As long as some are left, the commands that were to hand them over continue this sweep.
+    As long as some are left, the commands that were to hand them over continue this sweep. One that was stopped
+    meanwhile stays stopped.
     """
-    if not not_handed_over(database, sweep):
+    if sweeps.find(database, sweep).state == "preparing" and not not_handed_over(database, sweep):
         sweeps.set_state(database, sweep, "started")
 
 
