@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from armada_agent.engines import engine, htcondor, slurm, slurm_controller
+from armada_agent.engines import engine, htcondor, htcondor_schedd, slurm, slurm_controller
 from armada_agent.engines.engine import EngineError, Handed
 from armada_agent.foundation import exchange
 from armada_agent.paths import RunPaths
@@ -54,7 +54,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    for module, name in ((engine, "_SOON_S"), (slurm_controller, "_PING_S"), (htcondor, "_SCHEDD_S")):
+    for module, name in ((engine, "_SOON_S"), (slurm_controller, "_PING_S"), (htcondor_schedd, "PATIENCE_S")):
         monkeypatch.setattr(module, name, 0.3)
     return Programs(folder)
 

@@ -200,9 +200,9 @@ def test_a_dead_host_delays_no_other(remote: Callable[..., Remote], fleet: Fleet
 )
 def test_a_changed_host_key_stops_a_transfer_and_is_called_that(remote: Callable[..., Remote], fleet: Fleet) -> None:
     with fleet.borrow("a100-2") as machine:
-        run = remote("a100-2")
+        run = remote("a100-2", transfer="rsync")  # a stream might need no connection beside the one that is open
         run.save(1, {"model": 1_000_000})
-        _ = run.session.paths  # logged in under the old key; the transfer's own connection sees the new one
+        _ = run.session.paths  # logged in under the old key; rsync's own connection sees the new one
         machines.rekey(machine)
         with pytest.raises(HostKeyChanged):
             run.sync()
