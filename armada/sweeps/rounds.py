@@ -22,7 +22,7 @@ from armada.sweeps.cells import Known, draft_of_cells, expand, identity
 from armada.sweeps.counts import newest_runs
 from armada.sweeps.planning import Asked
 from armada.sweeps.rules import settings_of
-from armada.sweeps.search import AT_ONCE, propose, why_give_up
+from armada.sweeps.search import AT_ONCE, free_places, propose, why_give_up
 from armada.sweeps.searched import change_search, last_number, search_of, trials_of
 from armada.sweeps.service import hand_over_more
 from armada.sweeps.unfinished import not_handed_over, was_launched
@@ -104,15 +104,9 @@ class Rounds:
             return None
         at_once = search.cells.at_once or AT_ONCE
         left = {run.run_id for run in not_handed_over(database, name) if run.host == host}
-        pending = [run for run in found if not run.is_settled(now)]
-        # Each host keeps as many cells under way as it had at first; those of cells that were removed are anybody's.
-        first = [run for run in found if (run.cell or 0) <= at_once]
-        quota = sum(run.host == host for run in first) + at_once - len(first)
-        count = min(
-            quota - sum(run.host == host for run in pending),
-            at_once - len(pending),
-            search.cells.trials - last_number(record),
-        )
+        first = [run.host for run in found if (run.cell or 0) <= at_once]
+        pending = [run.host for run in found if not run.is_settled(now)]
+        count = min(free_places(host, first, pending, at_once), search.cells.trials - last_number(record))
         if count <= 0 and not left:
             return None
         return _Due(search, trials_of(database, record, now), max(0, count), frozenset(left), at_once)

@@ -150,6 +150,19 @@ def refuse_small_space(search: SearchCells) -> None:
         )
 
 
+def free_places(host: str, first: Sequence[str], pending: Sequence[str], at_once: int) -> int:
+    """How many new trials a host may have. Each host keeps as many under way as it had at first.
+
+    Args:
+        host: Its name.
+        first: The host of each of the first trials; the places of those that were removed are anybody's.
+        pending: The host of each trial under way.
+        at_once: How many are under way at once, on all hosts together.
+    """
+    own = first.count(host) + at_once - len(first)
+    return max(0, min(own - pending.count(host), at_once - len(pending)))
+
+
 def why_give_up(trials: Sequence[Trial], at_once: int, since: int = 0) -> str | None:
     """Say why no more cells are to be tried; None if they are. A mistake would otherwise fail every cell.
 

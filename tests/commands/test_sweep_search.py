@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from armada.cli import main
+from armada.sweeps import hand_over, service
 from tests.commands.sweeping import check, starts
 from tests.conftest import Armada
 from tests.together import codes, together
@@ -46,6 +49,12 @@ def await_trials(armada: Armada, sweep: str, count: int) -> dict[str, Any]:
     return eventually(ended) or {}
 
 
+def await_cached_ends(armada: Armada, sweep: str) -> None:
+    """Wait for the end of the first trials without a look, which would hand over the next ones."""
+    for cell in armada.json("sweep", "show", sweep, "--cached")["cells"]:
+        armada.await_end(cell["run_id"])
+
+
 def test_a_search_hands_over_as_many_trials_as_ended_until_there_are_enough(armada: Armada) -> None:
     told = armada.json("sweep", quadratic(armada), "--host", "local", "--search", "7", *SPACE, "--parallel", "3")
     check(told, "sweep launch")
@@ -80,25 +89,29 @@ def test_looking_twice_at_once_hands_each_trial_over_once(armada: Armada) -> Non
 
 
 @pytest.mark.fault("kill -9 while the next trials of a search are handed over", "none is repeated or forgotten")
-def test_a_killed_round_is_continued_under_the_same_numbers(armada: Armada) -> None:
+@pytest.mark.parametrize("moment", ["provision_share", "_hand_over", "mark_taken"])
+def test_a_killed_round_is_continued_under_the_same_numbers(
+    armada: Armada, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
     sweep = armada.json("sweep", quadratic(armada), "--host", "local", "--search", "4", *SPACE, "--parallel", "2")[
         "sweep"
     ]
-    eventually(lambda: len(starts(armada)) == 2)
-
-    def recorded() -> bool:
-        cells = armada.json("sweep", "show", sweep, "--cached")["cells"]
-        return len(cells) > 2
-
-    for _ in range(3):
-        process = armada.start("sweep", "show", sweep)
-        eventually(lambda: recorded() or process.poll() is not None)  # noqa: B023 - used at once
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        if recorded():
-            break
+    await_cached_ends(armada, sweep)
+    for name, value in armada.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(armada.folder)
+    process = os.fork()
+    if process == 0:
+        where = (hand_over, "_record_taken") if moment == "mark_taken" else (service, moment)
+        setattr(*where, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        main.run(["sweep", "show", sweep])
+        os._exit(0)
+    _, status = os.waitpid(process, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    cells = armada.json("sweep", "show", sweep, "--cached")["cells"]
+    assert [cell["state"] for cell in cells[2:]] == ["preparing", "preparing"]
     found = await_trials(armada, sweep, 4)
-    assert [cell["cell"] for cell in found["cells"]] == [1, 2, 3, 4]
+    assert [cell["values"] for cell in found["cells"]] == [cell["values"] for cell in cells]
     assert Counter(Counter(starts(armada)).values()) == {1: 4}
 
 

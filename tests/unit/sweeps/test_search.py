@@ -13,7 +13,16 @@ from armada.config.sweep import SearchCells
 from armada.errors import UsageError
 from armada.store.sweeps import SweepRecord
 from armada.sweeps.cells import Words, read_draft
-from armada.sweeps.search import Trial, first_cells, load_optuna, propose, refuse_small_space, search_in, why_give_up
+from armada.sweeps.search import (
+    Trial,
+    first_cells,
+    free_places,
+    load_optuna,
+    propose,
+    refuse_small_space,
+    search_in,
+    why_give_up,
+)
 from armada.sweeps.searched import search_of as recorded_search
 from armada.sweeps.searched import settings_for
 
@@ -150,3 +159,14 @@ def test_the_first_cells_fit_their_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("told", [None, 3, {}, {"trials": "x", "experiment": {}}, {"trials": 3, "experiment": []}])
 def test_a_search_that_cannot_be_read_is_none(told: object) -> None:
     assert recorded_search(SweepRecord("x", "x", None, None, {"search": told}, "started", None, 0.0)) is None
+
+
+def test_each_host_keeps_as_many_trials_as_it_had_at_first() -> None:
+    first = ["a", "a", "b"]
+    assert free_places("a", first, ["a", "b"], 3) == 1
+    assert free_places("b", first, ["a", "b"], 3) == 0
+    assert free_places("b", first, ["a", "a"], 3) == 1
+    assert free_places("a", first, ["b"], 3) == 2  # the trial of a silent host stays under way
+    assert free_places("c", first, [], 3) == 0
+    assert free_places("b", ["b"], [], 3) == 3  # those of `a` were removed
+    assert free_places("b", ["b"], ["b", "b", "a"], 3) == 0
