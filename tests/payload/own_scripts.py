@@ -67,7 +67,9 @@ while step < 6:
         dist.barrier()
         pathlib.Path("waits").touch()
         time.sleep(600)
+dist.barrier()
 dist.destroy_process_group()
+os._exit(0)  # at the interpreter's end gloo's threads may abort the process: "terminate called without an active exception"
 """
 LOADS = "import sys; from transformers import AutoModelForCausalLM as M; print(M.from_pretrained(sys.argv[1]).config.vocab_size)"
 LOADS_WEIGHTS = "import sys, torch; print(len(torch.load(sys.argv[1] + '/weights.pt')))"
