@@ -99,17 +99,26 @@ def test_a_large_checkpoint_comes_over_one_connection_on_a_short_link_and_over_s
     assert far.is_right(place)
     assert most > 3
     assert far.leftovers() == near.leftovers() == []
-    eventually(lambda: not own_ssh())
+    eventually(no_ssh, "the end of every ssh")
 
 
 def own_ssh() -> list[int]:
+    """The ids of this process's ssh processes that live; one that ended may wait to be reaped until the next one starts."""
     lists = (path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
     found = []
     for pid in (int(pid) for pids in lists for pid in pids):
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "ssh":
+            name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+            if name == "ssh" and not rest.startswith(" Z"):
                 found.append(pid)
     return found
+
+
+def no_ssh() -> bool:
+    """Tell whether no ssh process of ours is left; what is left is in the failure's words."""
+    commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in own_ssh()]
+    print("ssh that lives:", commands)
+    return not commands
 
 
 @pytest.mark.fault(
@@ -320,7 +329,7 @@ def test_a_link_that_swallows_everything_is_noticed_and_the_transfer_goes_on_whe
         run.sync(progress=Watching(swallow))
     assert swallowed_at is not None
     record_property("seen", f"noticed after {time.monotonic() - swallowed_at:.0f} s")
-    eventually(lambda: not own_ssh())
+    eventually(no_ssh, "the end of every ssh")
     assert run.home.staging(run.run_id, digest).is_dir()
     link.toggle()
     (place,) = run.sync().published
