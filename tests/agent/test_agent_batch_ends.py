@@ -57,6 +57,7 @@ def test_whatever_ends_a_former_attempt_says_nothing_of_the_run(worker: MakeWork
     there.hand_over("e-4", WAITING, watch=NO_RESUME, scheduler={"max_retries": 1})
     former = there.begin("e-4")
     up(there, "e-4")
+    eventually(lambda: told(there, "e-4")[0] == "running")  # else it would be frozen in the middle of saying so
     former.send_signal(signal.SIGSTOP)
     there.begin("e-4")
     up(there, "e-4", 2)
