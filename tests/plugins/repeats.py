@@ -1,8 +1,8 @@
 """A test on real hosts that fails is run once more, with fresh fixtures; each repetition is named at the end of the run.
 
-pytest-rerunfailures does the repeating: only where real hosts take part, which are those of tests/fleet and, with supervisors, daemons
-and an sshd of their own, this machine as the host `local` and as a box. A repetition is no way to live with a test: the list says that
-it is a defect to be mended. Everywhere else a failure is final.
+pytest-rerunfailures does the repeating: only where real hosts take part, which are those of tests/fleet and, with supervisors,
+trainings, daemons and an sshd of their own, this machine as the host `local` and as a box. A repetition is no way to live with a test:
+the list says that it is a defect to be mended. Everywhere else a failure is final.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 _TESTS = Path(__file__).resolve().parents[1]
-_ON_HOSTS = {_TESTS / name for name in ("fleet", "commands", "daemon", "faults")}
+_ON_HOSTS = {_TESTS / name for name in ("fleet", "commands", "daemon", "faults", "agent", "payload")}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
