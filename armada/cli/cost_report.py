@@ -136,14 +136,17 @@ def gather_costs(context: Context, *, hosts: Sequence[str], run_id: str | None, 
     for run in found:
         if run.host not in known and (tariff := _recorded(context, run)) is not None:
             known[run.host] = tariff
-    whole, recent, by_week = [], [], []
+    whole, recent, by_week, silent = [], [], [], []
     for name in sorted(used):
         record = records.get(name)
         # A host that is in no file any more is nobody's cost beyond its runs.
         seen = record.first_seen_at if record is not None and name in tariffs else None
         released = record.released_at if record is not None else None
         rented = (seen, released if released is not None else now)
-        stopped = stopped_spans(stopping_of(record.stopping if record is not None else None), now)
+        stopping = stopping_of(record.stopping if record is not None else None)
+        stopped = stopped_spans(stopping, now)
+        if stopping.state == "gone":
+            silent.append(f"{name} has not answered since its stop command: it is assumed to cost nothing since then")
         if name not in tariffs:
             rented = (None, max((end for use in used[name] for _, end in use.spans), default=now))
         whole.append(cost_of_host(name, known.get(name), used[name], rented, (0.0, now), stopped))
@@ -160,7 +163,7 @@ def gather_costs(context: Context, *, hosts: Sequence[str], run_id: str | None, 
         tuple(_sweeps(found, by_run, known)),
         total(each.whole for each in whole),
         total(each.whole for each in recent),
-        tuple(_notes(found, by_run, known)),
+        (*_notes(found, by_run, known), *silent),
         tuple(_allowances(context, used, hosts, now)),
     )
 

@@ -152,12 +152,10 @@ def _opened_by(path: Path) -> int:
     """
     number = _descriptor(path)
     if number is not None:
-        try:
+        with contextlib.suppress(OSError):  # it is not open
             # Those that this program opened itself, such as its database, are not the caller's.
             if os.get_inheritable(number) and fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
                 return os.dup(number)
-        except OSError:  # it is not open
-            pass
         raise UsageError(f"nothing can be written to {path}", hint="name a file, or an open descriptor")
     descriptor = os.open(path, os.O_WRONLY | os.O_NOCTTY)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -71,6 +71,13 @@ def start(
     return host.call("sweep.start", sweep="grid-1", parallel=parallel, cells=asked, arrays=arrays, **more)
 
 
+def lose_the_answer(host: Conversation, programs: Programs, cells: list[str]) -> None:
+    """Hand cells over to a Slurm of which nobody knows afterwards whether it has them."""
+    programs.say("sbatch", TIMED_OUT, code=1)
+    with pytest.raises(Refused):
+        start(host, cells)
+
+
 def argv(programs: Programs, name: str = "sbatch") -> list[list[str]]:
     file = programs.folder / f"{name}.calls"
     return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
@@ -145,9 +152,7 @@ def test_an_array_that_slurm_may_have_forgotten_is_not_submitted_again(
     begin: Callable[[], Conversation], programs: Programs
 ) -> None:
     host, cells = begin(), names(2)
-    programs.say("sbatch", TIMED_OUT, code=1)
-    with pytest.raises(Refused):
-        start(host, cells)
+    lose_the_answer(host, programs, cells)
     asked = host.root / "sweeps" / "grid-1" / "arrays" / "1" / "asked.json"
     asked.write_text(json.dumps({"time": json.loads(asked.read_text())["time"] - 3600}))
     with pytest.raises(Refused, match="it is unknown whether slurm already has") as unknown:
@@ -166,9 +171,7 @@ def test_an_array_of_which_nothing_is_known_keeps_no_other_cells_waiting(
     begin: Callable[[], Conversation], programs: Programs
 ) -> None:
     host, cells = begin(), names(4)
-    programs.say("sbatch", TIMED_OUT, code=1)
-    with pytest.raises(Refused):
-        start(host, cells[:2])
+    lose_the_answer(host, programs, cells[:2])
     (host.root / "sweeps" / "grid-1" / "arrays" / "1" / "array.json").write_text("{")
     programs.say("sbatch", "101\n")
     start(host, cells[2:])
@@ -214,9 +217,7 @@ def test_an_array_that_is_refused_while_nobody_waits_ends_its_cells(
     begin: Callable[[], Conversation], programs: Programs
 ) -> None:
     host, cells = begin(), names(2)
-    programs.say("sbatch", TIMED_OUT, code=1)
-    with pytest.raises(Refused):
-        start(host, cells)
+    lose_the_answer(host, programs, cells)
     programs.say("sbatch", "sbatch: error: invalid partition specified: nope\n", code=1)
     assert host.call("sweep.tend", sweeps=["grid-1"])["sweeps"][0]["waiting"] == 0
     state = look(host, cells[0])["state"]
@@ -271,9 +272,7 @@ def test_jobs_that_somebody_cancelled_while_they_waited_are_one_row(
     begin: Callable[[], Conversation], programs: Programs
 ) -> None:
     host, cells = begin(), names(3)
-    programs.say("sbatch", TIMED_OUT, code=1)
-    with pytest.raises(Refused):
-        start(host, cells)
+    lose_the_answer(host, programs, cells)
     programs.say(
         "squeue", "100|CANCELLED|JobArrayTaskLimit||armada.grid-1.array1\n"
     )  # recorded from 20.11, 22.05, 24.11
@@ -322,9 +321,7 @@ def test_a_damaged_record_of_an_array_is_reported_and_never_read_as_not_submitte
     begin: Callable[[], Conversation], programs: Programs, damage: str
 ) -> None:
     host, cells = begin(), names(2)
-    programs.say("sbatch", TIMED_OUT, code=1)
-    with pytest.raises(Refused):
-        start(host, cells)
+    lose_the_answer(host, programs, cells)
     (host.root / "sweeps" / "grid-1" / "arrays" / "1" / "array.json").write_text(damage)
     with pytest.raises(Refused) as refused:
         start(host, cells)

@@ -13,6 +13,7 @@ import pytest
 from armada.paths import HomePaths
 from armada.store import hosts, runs
 from armada.store.database import Database
+from armada.verdicts.idle import Stopping
 from armada.verdicts.states import Verdict
 from tests.conftest import Armada
 
@@ -60,6 +61,16 @@ def home(armada: Armada, now: float) -> HomePaths:
     add_run(paths, "b-bbbbbb", "per", now - 3 * HOUR, now - 2 * HOUR, (0, 1, 2))
     add_run(paths, "c-cccccc", "free", now - 3 * HOUR, now - 2 * HOUR)
     return paths
+
+
+def test_a_host_that_was_stopped_is_assumed_to_cost_nothing_and_that_is_said(
+    armada: Armada, home: HomePaths, now: float
+) -> None:
+    with Database(home.store) as database:
+        hosts.record_stopping(database, "box", Stopping("gone", asked_at=now - 4 * HOUR).as_json())
+    told = armada.json("costs")
+    assert told["hosts"][0]["costs"] == {"EUR": pytest.approx(48, rel=1e-2)}
+    assert "box has not answered since its stop command: it is assumed to cost nothing since then" in told["notes"]
 
 
 @pytest.mark.usefixtures("home")

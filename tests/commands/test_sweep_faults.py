@@ -112,15 +112,17 @@ def test_cells_of_a_host_whose_answer_is_lost_are_given_to_nobody_else(
     assert sorted(starts(armada)) == ["1", "2", "3", "4"]
 
 
+def interrupted(*_: Any) -> Any:
+    """A step at which somebody presses Ctrl-C."""
+    raise KeyboardInterrupt
+
+
 def test_an_interrupted_extension_is_continued_under_the_same_numbers(
     armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = armada.json("sweep", marking(armada), "--host", "local", "--grid", "env.X=1")["sweep"]
     await_ends(armada, sweep)
     words = ["sweep", "extend", sweep, "--grid", "env.X=2,3"]
-
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
         broken.setattr(service, "provision_share", interrupted)
@@ -138,9 +140,6 @@ def test_extending_an_interrupted_sweep_leaves_its_launch_to_be_continued(
     armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["sweep", marking(armada), "--host", "local", "--grid", "env.X=1,2"]
-
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
         broken.setattr(service, "provision_share", interrupted)
@@ -168,9 +167,6 @@ def test_a_launch_that_ended_before_it_was_recorded_is_continued_after_an_extens
 ) -> None:
     words = ["sweep", marking(armada), "--host", "local", "--grid", "env.X=1,2"]
 
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as broken:
         broken.setattr(service, "mark_started", interrupted)
         assert here.run(*words) == 130
@@ -186,9 +182,6 @@ def test_an_interrupted_extension_is_left_to_itself_when_the_launch_is_repeated(
 ) -> None:
     words = ["sweep", marking(armada), "--host", "local", "--grid", "env.X=1"]
     sweep = armada.json(*words)["sweep"]
-
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
         broken.setattr(service, "provision_share", interrupted)

@@ -1,5 +1,6 @@
 """Enforce a run's budget by the supervisor's own clock: home may be away, and then nobody else stops it."""
 
+import contextlib
 import time
 from typing import Any, Callable, Dict, Optional
 
@@ -72,10 +73,8 @@ class Budget:
         if self._since is None or (not at_once and self._clock() - self._noted_at < NOTE_S) or not is_ours():
             return
         self._noted_at = self._clock()
-        try:
+        with contextlib.suppress(OSError):  # a full disk: the next note tries again
             files.write_json(self._file, {"spent_s": self.spent_s})
-        except OSError:
-            pass
 
     def ending(self, run_id: str) -> Ending:
         """Return the end of a run whose budget is spent, with what to do."""
