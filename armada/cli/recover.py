@@ -67,7 +67,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "--sizes-only",
         action="store_true",
-        help="Accept checkpoints at home by names and sizes, without reading every byte",
+        help="Recognise checkpoints at home by names and sizes; their bytes are read before anything relies on them",
     )
     parser.add_argument("--dry-run", action="store_true", help="Rebuild a copy and report the result; change nothing")
     parser.add_argument("--json", action="store_true", help="Print a JSON object")

@@ -218,6 +218,8 @@ def _say_checkpoint(run: Run, checkpoint: Checkpoint) -> None:
     trouble = f"  ({sanitize_line(checkpoint.trouble)})" if checkpoint.trouble else ""
     if checkpoint.is_good_home:
         where = f"home, verified: {checkpoint.home_path}"
+    elif checkpoint.is_unread:
+        where = f"home, not read{f', also on {run.host}' if checkpoint.on_host else ''}: {checkpoint.home_path}"
     elif checkpoint.home_path:
         where = f"damaged at home{f', also on {run.host}' if checkpoint.on_host else ''}: {checkpoint.home_path}"
     elif checkpoint.nowhere:

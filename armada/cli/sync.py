@@ -222,7 +222,9 @@ def _ls(options: argparse.Namespace) -> int:
         known = checkpoints.of_run(context.database, run.run_id)
         deleted = _deleted(known)
         home = [c for c in known if c.is_good_home and c not in deleted]
-        damaged = [c for c in known if c.home_path is not None and not c.is_good_home and c not in deleted]
+        others = [c for c in known if c.home_path is not None and not c.is_good_home and c not in deleted]
+        unread = [c for c in others if c.is_unread]
+        damaged = [c for c in others if not c.is_unread]
         waiting = [c for c in known if c.on_host and c not in home]
         moving = [
             t for t in transfers.of_run(context.database, run.run_id).values() if t.state not in ("done", "waiting")
@@ -242,7 +244,8 @@ def _ls(options: argparse.Namespace) -> int:
             lost = sum(1 for c in known if c.nowhere == checkpoints.NEVER_CAME and c.trouble != NOT_WANTED)
             condition = _planned(record, now, due_now=due_now, lost=lost, damaged=len(damaged))
         size = amount(sum(c.size_bytes for c in home))
-        kept = f"{len(home)} ({size}){f', {len(damaged)} damaged' if damaged else ''}"
+        not_read = f", {len(unread)} not read" if unread else ""
+        kept = f"{len(home)} ({size}){not_read}{f', {len(damaged)} damaged' if damaged else ''}"
         rows.append((run.run_id, run.host, kept, str(len(waiting)), last, condition))
         listed.append(
             {

@@ -120,12 +120,13 @@ class Reader:
         return TransferProgress(self._done_bytes, max(self._total_bytes, self._done_bytes), rate)
 
 
-def record(database: Database, found: Published) -> None:
-    """Record in the store that a checkpoint is at home, and which files need not be fetched again."""
+def record(database: Database, found: Published, *, is_read: bool) -> None:
+    """Record in the store that a checkpoint is at home and, if its bytes were read, which files need not be fetched again."""
     manifest = found.manifest
     if manifest is None:
         raise ValueError(f"{found.place} has no manifest")
-    files_home.record(database, [(f.sha256, found.place / f.path, f.size) for f in found.files if f.size])
+    if is_read:
+        files_home.record(database, [(f.sha256, found.place / f.path, f.size) for f in found.files if f.size])
     told = json.loads(manifest.text).get("created_at")
     created_at = float(told) if isinstance(told, int | float) else None
     checkpoints.adopt(
@@ -137,6 +138,7 @@ def record(database: Database, found: Published) -> None:
         file_count=len(manifest.files),
         created_at=created_at,
         home_path=found.place,
+        is_read=is_read,
     )
     if created_at is not None:
         runs.note_saved(database, found.run_id, manifest.step, created_at)

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 NEVER_CAME = "gone from the host before it came home"
 WAS_HOME = "was home, is no longer here, and is gone from the host"
 """The two values of `trouble` for a checkpoint that exists neither at home nor on its host."""
+UNREAD = "only its names and sizes were compared, its bytes were not read"
+"""The value of `trouble` for a folder at home that `armada recover --sizes-only` recognised: nothing relies on it yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """One checkpoint, identified by the digest of its manifest.
 
-    `home_path` is set once every byte of it was verified at home. `pinned` means that a user asked for it by name: it
-    stays at home, complete, whatever the settings say.
+    `home_path` is set once every byte of it was verified at home, or with `UNREAD` in `trouble`. `pinned` means that a
+    user asked for it by name: it stays at home, complete, whatever the settings say.
     """
 
     run_id: str
@@ -46,6 +48,11 @@ class Checkpoint:
     def is_good_home(self) -> bool:
         """Whether the copy at home was verified and no damage was found since."""
         return self.home_path is not None and self.trouble is None
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether the copy at home has the right names and sizes, and nobody read it."""
+        return self.home_path is not None and self.trouble == UNREAD
 
     @property
     def nowhere(self) -> str | None:
@@ -126,14 +133,25 @@ def adopt(
     file_count: int,
     created_at: float | None,
     home_path: Path,
+    is_read: bool = True,
 ) -> None:
-    """Record a checkpoint found at home with every byte verified, whatever was recorded of it before."""
+    """Record a checkpoint found at home, whatever was recorded of it before: verified, or `UNREAD`."""
     with database.transaction() as connection:
         connection.execute(
-            """INSERT INTO checkpoints (run_id, digest, step, size_bytes, file_count, created_at, on_host, home_path, verified_at)
-               VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?) ON CONFLICT (run_id, digest) DO UPDATE SET
-               home_path = excluded.home_path, verified_at = excluded.verified_at, trouble = NULL""",
-            (run_id, digest, step, size_bytes, file_count, created_at, places.write(database, home_path), time.time()),
+            """INSERT INTO checkpoints (run_id, digest, step, size_bytes, file_count, created_at, on_host, home_path, verified_at, trouble)
+               VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?) ON CONFLICT (run_id, digest) DO UPDATE SET
+               home_path = excluded.home_path, verified_at = excluded.verified_at, trouble = excluded.trouble""",
+            (
+                run_id,
+                digest,
+                step,
+                size_bytes,
+                file_count,
+                created_at,
+                places.write(database, home_path),
+                time.time() if is_read else None,
+                None if is_read else UNREAD,
+            ),
         )
 
 

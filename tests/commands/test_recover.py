@@ -213,6 +213,37 @@ def test_a_checkpoint_that_is_not_what_it_says_is_put_aside_and_fetched_again(
     assert spoilt.read_bytes() == b"20" * 1000
 
 
+def test_what_was_recognised_by_its_size_is_read_before_anything_relies_on_it(
+    armada: Armada, home: HomePaths, run_id: str
+) -> None:
+    armada.json("sync", "now")
+    spoilt = home.checkpoints(run_id) / "checkpoint-20" / "model.bin"
+    spoilt.chmod(0o600)
+    spoilt.write_bytes(b"X" * spoilt.stat().st_size)
+    lose(home)
+    assert len(armada.json("recover", "--sizes-only")["recognised"]) == 3
+    assert [each["verified_at"] for each in armada.json("show", run_id)["checkpoints"]] == [None] * 3
+    assert "3 not read" in armada.run("sync", "ls").stdout
+    assert armada.run("show", run_id).stdout.count("home, not read") == 3
+    armada.json("sync", "now", run_id)
+    assert spoilt.read_bytes() == b"20" * 1000
+    assert all(each["verified_at"] and each["trouble"] is None for each in armada.json("show", run_id)["checkpoints"])
+
+
+def test_verify_reads_what_was_recognised_by_its_size(armada: Armada, home: HomePaths, run_id: str) -> None:
+    armada.json("sync", "now")
+    shutil.rmtree(armada.local_runs)  # its host is gone: only verify can read it
+    lose(home)
+    armada.json("recover", "--sizes-only")
+    spoilt = home.checkpoints(run_id) / "checkpoint-20" / "model.bin"
+    spoilt.chmod(0o600)
+    spoilt.write_bytes(b"X" * spoilt.stat().st_size)
+    assert armada.run("sync", "verify", run_id, "--read-data").returncode == 7
+    troubles = [each["trouble"] for each in armada.json("show", run_id)["checkpoints"]]
+    assert [troubles[0], troubles[2]] == [None, None]
+    assert troubles[1].startswith("damaged at home")
+
+
 def test_a_dry_run_changes_nothing(armada: Armada, home: HomePaths, run_id: str) -> None:
     armada.json("sync", "now")
     lose(home)

@@ -54,6 +54,8 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
             continue
         told(file.path)
         if not is_right(place, file):
+            if checkpoint.is_unread:  # it was read now
+                checkpoints.mark_home(database, checkpoint.run_id, checkpoint.digest, place)
             doubt(database, checkpoint, file.path)
             return Proof.DAMAGED
         read.append((file.sha256, path, file.size))
@@ -65,7 +67,8 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
 
 
 def is_doubted(checkpoint: Checkpoint) -> bool:
-    return (checkpoint.trouble or "").startswith(DOUBT)
+    """Whether the copy at home was found damaged, or nobody read it."""
+    return checkpoint.is_unread or (checkpoint.trouble or "").startswith(DOUBT)
 
 
 def doubt(database: Database, checkpoint: Checkpoint, what: str) -> None:

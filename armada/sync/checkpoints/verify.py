@@ -64,6 +64,9 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
         damaged = tuple(file for file in files if not right(place, file))
         for file in damaged:
             files_home.forget(database, place / file.path)
+        if read_data and not damaged and checkpoint.is_unread:
+            files_home.record(database, [(file.sha256, place / file.path, file.size) for file in files if file.size])
+            checkpoints.mark_home(database, run_id, checkpoint.digest, place)
         found.append(Finding(checkpoint, place, damaged))
     return found
 

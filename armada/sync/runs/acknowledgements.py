@@ -15,7 +15,7 @@ from armada.protocol.homes import Settle, asking
 from armada.protocol.outbox import Acknowledge, Prune
 from armada.store import checkpoints
 from armada.sync.causes import cause_of
-from armada.sync.checkpoints.proof import prove
+from armada.sync.checkpoints.proof import is_doubted, prove
 from armada.sync.runs.report import Trouble
 from armada.sync.schedule import due
 from armada.verdicts.proof import Proof
@@ -66,6 +66,8 @@ class Acknowledger:
             if digest not in (None, checkpoint.digest) or not checkpoint.on_host or checkpoint.home_path is None:
                 continue
             if checkpoint.acknowledged_at and (digest is not None or not self._must_say_again(checkpoint)):
+                continue
+            if is_doubted(checkpoint) and prove(self._database, checkpoint) is not Proof.PROVEN:
                 continue
             if not any(told.digest == checkpoint.digest and wanted for told, wanted, _ in self._unanswered):
                 self._say(checkpoint, wanted=True)

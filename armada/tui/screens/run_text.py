@@ -172,6 +172,8 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
         transfer = moving.get(checkpoint.digest)
         if checkpoint.home_path is not None:
             where = ("damaged", "bad") if checkpoint.trouble else ("home", "good")
+            if checkpoint.is_unread:
+                where = ("home, not read", "warn")
             path = (f"  {checkpoint.home_path}", "dim")
         elif transfer is not None and transfer.state == "running" and transfer.total_bytes:
             rate = f", {amount(transfer.rate)}/s" if transfer.rate else ""
