@@ -185,10 +185,10 @@ def test_a_failed_run_is_tried_again_as_often_as_the_host_says(armada: Armada, f
     shell_job(armada, f"{COUNT}; exit 3")
     run_id = cluster.launch()
     again = cluster.becomes(run_id, "queued", "failed")
-    eventually(lambda: cluster.look(run_id)["attempt"] == 1, within_s=60)
+    eventually(lambda: cluster.look(run_id)["attempt"] == 1)
     assert again["state"] == "queued" or again["attempt"] == 2
     cluster.says(run_id, "attempt 1")
-    eventually(lambda: cluster.look(run_id)["reason"] == "exit_3", within_s=60)
+    eventually(lambda: cluster.look(run_id)["reason"] == "exit_3")
     cluster.hurry(run_id)
     run = cluster.becomes(run_id, "succeeded", "failed")
     assert (run["state"], run["reason"], run["attempt"]) == ("failed", "exit_3", 2)
@@ -211,7 +211,7 @@ def test_a_run_held_and_released_by_hand_goes_on(cluster: Cluster) -> None:
         run_id = cluster.launch()
         job = cluster.job_id(run_id)
         cluster.shell(f"scontrol hold {job}" if cluster.engine == "slurm" else f"condor_hold {job}")
-        held = eventually(lambda: (r := cluster.look(run_id))["reason"] == "held" and r, within_s=60)
+        held = eventually(lambda: (r := cluster.look(run_id))["reason"] == "held" and r)
         assert held["state"] == "queued"
         assert "release" in held["message"]
         cluster.shell(f"scontrol release {job}" if cluster.engine == "slurm" else f"condor_release {job}")

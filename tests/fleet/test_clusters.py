@@ -153,7 +153,7 @@ def test_what_a_run_used_of_its_allowance_is_kept(armada: Armada, fleet: Fleet, 
     )
     run_id = cluster.launch()
     assert cluster.becomes(run_id, "succeeded", "failed")["state"] == "succeeded"
-    quota = eventually(lambda: (q := cluster.look(run_id)["quota"])["after"] and q, within_s=60)
+    quota = eventually(lambda: (q := cluster.look(run_id)["quota"])["after"] and q)
     assert (quota["before"]["text"], quota["after"]["text"]) == ("local hours left: 1,000", "local hours left: 987.5")
     shown = armada.run("show", run_id).stdout
     assert "quota before: local hours left: 1,000" in shown

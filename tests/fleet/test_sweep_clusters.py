@@ -100,7 +100,7 @@ def test_twelve_cells_are_one_array_that_keeps_its_limit_and_those_of_a_node_tha
     script = "if [ $X = 2 ] && [ $ARMADA_ATTEMPT = 1 ]; then sleep 600; fi; sleep 1"
     sweep = sweep_of(cluster, script, "--grid", f"env.X={values}", "--parallel", "3", name=name)
     assert len(arrays(cluster, sweep)) == 1
-    eventually(lambda: "+2" in marks(cluster, name), within_s=60)
+    eventually(lambda: "+2" in marks(cluster, name))
     lost = lose_node(cluster, sweep, name, 2)
     assert 2 in lost
 
@@ -123,8 +123,8 @@ def test_cells_are_stopped_shown_and_retried_one_by_one(cluster: Cluster) -> Non
     name = f"stop-{cluster.engine}"
     script = "[ $X = 1 ] && [ ! -e again ] && touch again && exit 3; [ $X = 1 ] || sleep 600"
     sweep = sweep_of(cluster, script, "--grid", "env.X=1,2,3,4", "--parallel", "2", name=name)
-    eventually(lambda: "+2" in marks(cluster, name), within_s=60)
-    eventually(lambda: cells(cluster, sweep)[0]["state"] == "failed", within_s=60, longest_pause_s=SELDOM_S)
+    eventually(lambda: "+2" in marks(cluster, name))
+    eventually(lambda: cells(cluster, sweep)[0]["state"] == "failed", longest_pause_s=SELDOM_S)
     stopped = cluster.armada.run("sweep", "stop", sweep, "--grace", "5")
     assert stopped.returncode == 0, stopped.stderr
     assert [cell["state"] for cell in cells(cluster, sweep)] == ["failed", "cancelled", "cancelled", "cancelled"]
@@ -169,7 +169,7 @@ def own_sweeps(cluster: Cluster, name: str) -> set[str]:
 def test_an_array_whose_answer_was_lost_is_found_and_its_workers_can_be_entered(cluster: Cluster) -> None:
     name = f"lost-{cluster.engine}"
     sweep = sweep_of(cluster, "sleep 600", "--grid", "env.X=1,2,3", "--parallel", "1", name=name)
-    eventually(lambda: "+1" in marks(cluster, name), within_s=60)
+    eventually(lambda: "+1" in marks(cluster, name))
     there = f"{ROOT}/sweeps/{sweep}/arrays/1"
     records = f"{ROOT}/runs/{sweep}-*/submissions/1/job.json"
     before = cluster.shell(f"cat {there}/job.json")
@@ -186,7 +186,7 @@ def test_an_array_whose_answer_was_lost_is_found_and_its_workers_can_be_entered(
     assert (waiting["state"], cluster.engine in waiting["because"]) == ("queued", True), waiting
     assert cluster.armada.run("sweep", "stop", sweep, "--grace", "1").returncode == 0
     assert [cell["state"] for cell in cells(cluster, sweep)] == ["cancelled"] * 3
-    eventually(lambda: not living(cluster, sweep), within_s=60)
+    eventually(lambda: not living(cluster, sweep))
 
 
 def living(cluster: Cluster, sweep: str) -> list[str]:
