@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -64,6 +65,7 @@ class SimHost:
     jobs: list[Job] = field(default_factory=list)
     supervisions: list[Supervision] = field(default_factory=list)
     snapshots: list[Path] = field(default_factory=list)
+    _folders: dict[str, list[Path]] = field(default_factory=dict)
 
     def waits(self, run_id: str) -> bool:
         """Whether something will start a job of a run by itself."""
@@ -73,21 +75,25 @@ class SimHost:
         """Whether something else than armada believes that a job is no more, and starts it anew."""
         return False
 
-    @property
+    @functools.cached_property
     def root(self) -> Path:
         return self.place / "disk" / "armada"
 
-    @property
+    @functools.cached_property
     def away(self) -> Path:
         """Where the root lies while its file system is not mounted."""
         return self.place / "unmounted"
 
+    @functools.cached_property
+    def _agent(self) -> str:
+        return str(self.root / "agent")
+
     @property
     def mounted(self) -> bool:
-        return not self.away.exists()
+        return not os.path.exists(self.away)
 
     def run_folder(self, run_id: str) -> Path:
-        return self.root / "runs" / run_id
+        return self.folders(run_id)[0]
 
     def has(self, run_id: str) -> bool:
         """Whether the folder of a run is there, and not what its job made anew after that was deleted."""
@@ -95,7 +101,9 @@ class SimHost:
 
     def folders(self, run_id: str) -> list[Path]:
         """Where files of a run may lie on its disks."""
-        return [self.run_folder(run_id), self.away / "runs" / run_id]
+        if run_id not in self._folders:
+            self._folders[run_id] = [self.root / "runs" / run_id, self.away / "runs" / run_id]
+        return self._folders[run_id]
 
     @contextlib.contextmanager
     def computes(self) -> Iterator[None]:
@@ -116,7 +124,7 @@ class SimHost:
         module, name = METHODS[method].split(":")
         answer_to = getattr(importlib.import_module(f"armada_agent.{module}"), name)
         with self.computes():
-            (self.root / "agent").mkdir(parents=True, exist_ok=True)  # as the bootstrap does
+            os.makedirs(self._agent, exist_ok=True)  # as the bootstrap does
             try:
                 answer = answer_to(Call(cast("Session", _Talk(self)), 1), json.loads(json.dumps(params)))
             except AgentError as error:

@@ -36,7 +36,6 @@ class Teller:
     def __init__(self, world: World, *, scripts: bool = False) -> None:
         self.world = world
         self.scripts = scripts
-        self.run_ids: list[str] = []
         self._acting: list[SimHome | None] = []
         self._acts = 0
         world.add_home("home")
@@ -64,10 +63,10 @@ class Teller:
     # Persons and armada.
 
     def do_launch(self, one: int, two: int) -> None:
-        if len(self.run_ids) < 2:
-            run_id = f"run-{len(self.run_ids)}"
+        if len(self.world.run_ids) < 2:
+            run_id = f"run-{len(self.world.run_ids)}"
             home, host = self._home(one), self._host(two)
-            self.run_ids.append(run_id)
+            self.world.run_ids.append(run_id)
             sync: dict[str, Any] = {"keep_remote": 1 + two % 2}
             if two // 2 % 2:
                 sync["keep_home"] = {"last": 2}
@@ -104,12 +103,14 @@ class Teller:
         home, host = self._home(one), self._host(two)
 
         def retry() -> None:
-            before = {run_id: len(self.world.alive(run_id)) for run_id in self.run_ids}
+            before = {run_id: len(self.world.alive(run_id)) for run_id in self.world.run_ids}
             acts = self._acts
             home.retry(host)
             if acts != self._acts:
                 return  # somebody did something meanwhile, and may have begun it
-            again = [r for r in self.run_ids if len(self.world.alive(r)) > before[r] and r in self.world.well_done]
+            again = [
+                r for r in self.world.run_ids if len(self.world.alive(r)) > before[r] and r in self.world.well_done
+            ]
             self.world.hold(not again, f"{again} had succeeded and was run again by itself")
 
         self._act(home, retry)
@@ -237,7 +238,7 @@ class Teller:
 
     def do_lose_run(self, one: int, two: int) -> None:
         """Somebody deletes a run's folder on its host, after everything of it has ended."""
-        run_id = any_of(self.run_ids, one)
+        run_id = any_of(self.world.run_ids, one)
         if run_id and not self.world.alive(run_id) and not self.world.supervised(run_id):
             shutil.rmtree(self._host(two).run_folder(run_id), ignore_errors=True)
             self.world.forget_words()
@@ -257,7 +258,7 @@ class Teller:
             shutil.rmtree(place)
 
     def do_delete_log(self, one: int, two: int) -> None:
-        if run_id := any_of(self.run_ids, two):
+        if run_id := any_of(self.world.run_ids, two):
             (self._home(one).paths.run(run_id) / "outputs" / "output.log").unlink(missing_ok=True)
 
     def do_snapshot_home(self, one: int, _two: int) -> None:
@@ -285,7 +286,7 @@ class Teller:
 
     def _published(self, one: int, two: int) -> list[Path]:
         home = self._home(one)
-        places = [place for run_id in self.run_ids for place in home.published(run_id)]
+        places = [place for run_id in self.world.run_ids for place in home.published(run_id)]
         return [any_of(places, two)] if places else []
 
     def _looked(self, home: SimHome, run_id: str, run: Any) -> None:
