@@ -63,6 +63,9 @@ FOUND_WITH_SCRIPTS = {
     "all of a script is home, says a sync, and another home's stop takes what it had left": (
         "launch:3 save copy_home:2:1 end:0:3 kill_supervisor:0:3 meanwhile_stop:1:3 copy_home:2:3 sync:3:2"
     ),
+    "its clock is set back, a script ends well without its supervisor, and its host is restarted": (
+        "launch:3:2 save break_off:1:1 set_clock:1:3 tick:0:3 meanwhile_power_cut:2 end look:3:2 retry"
+    ),
     "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
 }
 

@@ -20,8 +20,8 @@ from armada_agent.errors import AgentError
 from armada_agent.foundation import process_identity
 from armada_agent.foundation.session import Call, Session
 from armada_agent.host import processes
+from armada_agent.outbox import inventory, orphans
 from armada_agent.outbox import listing as agent_checkpoints
-from armada_agent.outbox import orphans
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
 from armada_agent.rpc.serve import METHODS
@@ -166,6 +166,13 @@ class SimHost:
             job.die(137)
         self.supervisions.clear()
 
+    def note_new_clock(self) -> None:
+        """Living supervisors write their telemetry at the new time; of a job without one, no date says any more how long it lived."""
+        for one in self.supervisions:
+            one.note_telemetry()
+        supervised = {one.run_id for one in self.supervisions}
+        self.world.unseen |= {job.run_id for job in self.jobs if job.alive and job.run_id not in supervised}
+
     def snapshot(self) -> None:
         copy = self.place / f"snapshot-{len(self.snapshots)}"
         shutil.copytree(self.root, copy, symlinks=True)
@@ -286,6 +293,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         ),
         (process_identity, "judge", lambda recorded: current().judge(recorded)[0]),
         (job, "start", start_job),
+        (inventory, "changed_ns", lambda found: found.st_mtime_ns),  # an inode's times are the real machine's
         (Journal, "write_json", write_at_the_worlds_time),
         (processes, "sweep", lambda find, *_: current().world.end_processes(find())),
         (cleanup, "_ask", lambda *_: 0.0),

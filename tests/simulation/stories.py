@@ -193,6 +193,7 @@ class Teller:
     def do_set_clock(self, one: int, two: int) -> None:
         host = self._host(two)
         host.clock_offset, host.clock_was_set = _CLOCKS[one % len(_CLOCKS)], True
+        host.note_new_clock()
 
     def do_set_home_clock(self, one: int, _two: int) -> None:
         self.world.home_clock_offset = _CLOCKS[one % len(_CLOCKS)]

@@ -97,7 +97,8 @@ class Journal:
         """Write the exit of the current attempt, if one has begun."""
         attempt = self.state["attempt"]
         if attempt:
-            told = dict(_told(ending), attempt=attempt, ended_at=self._clock() if now is None else now)
+            told = dict(_told(ending), attempt=attempt, submission=self.state["submission"])
+            told["ended_at"] = self._clock() if now is None else now
             told.update(ending.steps)
             if ending.cause is not None and self._failed_attempt != attempt:  # it may be closed again with another end
                 self._failed_attempt = attempt
