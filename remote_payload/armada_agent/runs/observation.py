@@ -91,7 +91,15 @@ class Evidence:
     def has_ended(self) -> bool:
         """Whether the newest submission has ended. The recorded state may still be an earlier submission's."""
         state = self.state or {}
-        return state.get("state") in ENDED and state.get("submission", 0) == (self.submission_number or 0)
+        if state.get("state") in ENDED and state.get("submission", 0) == (self.submission_number or 0):
+            return True
+        return self._has_later_exit(state.get("attempt"))
+
+    def _has_later_exit(self, attempt: Any) -> bool:
+        """Return whether an attempt after that of the state has ended: the state is that of a supervisor that was frozen."""
+        exit_ = (self.attempt or {}).get("exit") or {}
+        is_later = self.attempt is not None and isinstance(attempt, int) and attempt < self.attempt["number"]
+        return is_later and exit_.get("submission") == self.submission_number and exit_.get("state") in ENDED
 
     @property
     def is_over(self) -> bool:

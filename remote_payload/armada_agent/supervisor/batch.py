@@ -97,6 +97,7 @@ class BatchSupervisor(Supervisor):
             self._looked_at = time.monotonic()
             if self._is_outdated():
                 return {"grace_s": 0}
+            self._journal.restore()
         return stop_request
 
     def _is_outdated(self) -> bool:
