@@ -55,6 +55,7 @@ class SimHost:
     place: Path
     scheduler: Scheduler = "direct"
     boot: int = 1
+    booted_at: float = 1_799_000_000.0
     reachable: bool = True
     clock_offset: float = 0.0
     clock_was_set: bool = False
@@ -157,9 +158,18 @@ class SimHost:
 
     # What happens to it.
 
+    @property
+    def up_s(self) -> float:
+        """Seconds since it was started: what its monotonic clock shows."""
+        return self.world.clock - self.booted_at
+
+    def start_anew(self) -> None:
+        self.boot += 1
+        self.booted_at = self.world.clock
+
     def power_cut(self, chance: Random | None = None) -> None:
         """Every process dies at once; the disk stays, but for what it did not have yet, where `chance` says so."""
-        self.boot += 1
+        self.start_anew()
         if chance is not None:
             self.world.written_back.tear(self.root, chance)
         for job in self.jobs:
@@ -289,7 +299,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (
             process_identity,
             "moment",
-            lambda: {"boot": f"{current().name} {current().boot}", "seconds": current().world.clock},
+            lambda: {"boot": f"{current().name} {current().boot}", "seconds": current().up_s},
         ),
         (process_identity, "judge", lambda recorded: current().judge(recorded)[0]),
         (job, "start", start_job),

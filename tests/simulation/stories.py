@@ -186,6 +186,10 @@ class Teller:
 
     # Programs and clocks.
 
+    def do_wait(self, _one: int, _two: int) -> None:
+        """Nobody does anything for ten minutes."""
+        self.world.clock += 600.0
+
     def do_break_off(self, one: int, two: int) -> None:
         """Whatever of armada's computes next is ended in the middle: a home, an agent or a supervisor."""
         self.world.break_off(1 + (4 * one + two) ** 2 // 4)
@@ -211,6 +215,7 @@ class Teller:
         # With it goes every end that no home had seen.
         self.world.well_done &= {run_id for home in self.world.homes.values() for run_id in home.succeeded()}
         self._host(two).power_cut(random.Random(one))
+        self.world.root_was_lost = True
 
     def do_cut_link(self, _one: int, two: int) -> None:
         self._host(two).reachable = False
@@ -235,6 +240,7 @@ class Teller:
             # With its disk goes every end that no home had seen.
             self.world.well_done &= {run_id for home in self.world.homes.values() for run_id in home.succeeded()}
             host.restore()
+            self.world.root_was_lost = True
             self.world.forget_words()
 
     def do_lose_run(self, one: int, two: int) -> None:

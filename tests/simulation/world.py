@@ -59,6 +59,8 @@ class World:
         self.well_done: set[str] = set()
         self.unseen: set[str] = set()  # their supervisors died after their jobs, and had not noticed
         self.keeps_last: dict[str, int] = {}
+        self.root_was_lost = False
+        """A power cut, or an older disk, may have taken the name of a root: then a run that is not there may be elsewhere."""
         self.supervisor_pid = 0
         self.home_clock_offset = 0.0
         self.written_back = WrittenBack()
@@ -175,7 +177,7 @@ class World:
     def waits(self, run_id: str) -> bool:
         return any(host.waits(run_id) for host in self.hosts.values())
 
-    def _is_anywhere(self, run_id: str) -> bool:
+    def is_anywhere(self, run_id: str) -> bool:
         return any(folder.exists() for host in self.hosts.values() for folder in host.folders(run_id))
 
     def on_hosts(self, run_id: str, *, finished: bool = False) -> set[bytes]:
@@ -291,7 +293,7 @@ class World:
         if state in ("succeeded", "failed", "cancelled"):
             self.hold(not lives, f"{home.name} says that {run_id} is {state} ({reason}), and its job runs")
             self.hold(
-                reason in GUESSED or not self.waits(run_id) or not self._is_anywhere(run_id),  # nothing there to start
+                reason in GUESSED or not self.waits(run_id) or not self.is_anywhere(run_id),  # nothing there to start
                 f"{home.name} says that {run_id} is {state} ({reason}), and its job waits to be started",
             )
         elif state in ("running", "queued", "submitted"):
@@ -323,9 +325,7 @@ class World:
                 f"the log of {run_id} is not home",
             )
             self.hold(not host.jobs_of(run_id), f"{run_id} runs on {host.name}")
-            self.hold(
-                not host.waits(run_id) or not self._is_anywhere(run_id), f"a job of {run_id} waits on {host.name}"
-            )
+            self.hold(not host.waits(run_id) or not self.is_anywhere(run_id), f"a job of {run_id} waits on {host.name}")
             for other in self.homes.values() if host.mounted else ():
                 waits = {s for s in self.owed(other) if s.run_id == run_id} if other is not home else set()
                 had = self.finished_on_hosts(run_id) | self.fetched_by(other.name)
