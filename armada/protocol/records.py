@@ -143,11 +143,12 @@ class RunRecord(Message):
 class ExitRecord(Message):
     """attempts/<n>/exit.json: how an attempt ended.
 
-    `step_before` is the step of the newest whole checkpoint before the attempt, `step` the one after it; null: there
-    was none.
+    An agent of an older armada does not name its `submission`. `step_before` is the step of the newest whole checkpoint
+    before the attempt, `step` the one after it; null: there was none.
     """
 
     attempt: Unsaid[Count] = None
+    submission: Annotated[Unsaid[Count], MAY_MISS] = None
     exit_code: UnsaidOrNull[Integer] = None
     signal: UnsaidOrNull[Integer] = None
     state: Unsaid[Annotated[str, any_word(*END_WORDS, "requeued")]] = None

@@ -81,18 +81,22 @@ def of_newest_submission(evidence: Evidence | None) -> Newest:
     seq = state.seq if state is not None else None
     if attempt is not None and _is_of_earlier(attempt, state, newest):
         attempt = attempt.model_copy(update={"run": None, "exit": None})
+    elif attempt is not None and attempt.exit is not None and _is_earlier(attempt.exit.submission, newest):
+        attempt = attempt.model_copy(update={"exit": None})
     if state is not None and _is_earlier(state.submission, newest):
         state = None
     return Newest(evidence, submission, state, attempt, number, seq)
 
 
 def _is_of_earlier(attempt: Attempt, state: State | None, newest: int | None) -> bool:
-    """Tell whether an attempt belongs to an earlier submission: by its own record, or by the state that this one wrote.
+    """Tell whether an attempt belongs to an earlier submission: by its own records, or by the state that this one wrote.
 
     A supervisor that was killed just before it started its job left no record; `stop` wrote the exit of its attempt.
     """
     if attempt.run is not None:
         return _is_earlier(attempt.run.submission, newest)
+    if attempt.exit is not None and attempt.exit.submission is not None:
+        return _is_earlier(attempt.exit.submission, newest)
     if state is None or (attempt.number or 0) > (state.attempt or 0):
         return False
     return _is_earlier(state.submission, newest)

@@ -61,13 +61,13 @@ class RunPaths:
         self.spent = self._file("spent.json")
 
     def _file(self, name: str) -> str:
-        return os.path.join(self.folder, name)
+        return "%s/%s" % (self.folder, name)
 
     def submission(self, number: int, name: str = "") -> str:
-        return os.path.join(self.folder, "submissions", str(number), name)
+        return "%s/submissions/%d/%s" % (self.folder, number, name)
 
     def attempt(self, number: int, name: str = "") -> str:
-        return os.path.join(self.folder, "attempts", str(number), name)
+        return "%s/attempts/%d/%s" % (self.folder, number, name)
 
     def submissions(self) -> List[int]:
         return _numbers(self._file("submissions"))

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from armada_agent.paths import RunPaths
+from armada_agent.records.journal import Journal
 
+from armada.verdicts.state import decide
 from tests.agent.batch_worker import NO_RESUME, RESUME, SAVING, Worker, told
+from tests.answers import observation
 from tests.waiting import WITHIN_S, eventually
 
 MakeWorker = Callable[[str], Worker]
@@ -168,3 +173,55 @@ def _is_gone(pid: int) -> bool:
 
     stat = process_identity.read_stat(pid)
     return stat is None or not stat.is_alive
+
+
+def test_a_state_that_a_frozen_former_attempt_wrote_late_is_restored(worker: MakeWorker) -> None:
+    """It had asked whether the run is its own, was frozen, and wrote when the next attempt was running."""
+    there = worker("slurm")
+    there.fence_s = 0.0
+    there.hand_over("e-20", WAITING, watch=NO_RESUME, scheduler={"max_retries": 1})
+    former = there.begin("e-20")
+    up(there, "e-20")
+    eventually(lambda: told(there, "e-20")[0] == "running")
+    late = (there.host.folder("e-20") / "state.json").read_bytes()
+    (there.host.folder("e-20") / "work/end-1").touch()
+    assert former.wait(WITHIN_S) == 1
+    later = there.begin("e-20")
+    up(there, "e-20", 2)
+    eventually(lambda: there.read("e-20", "state.json")["attempt"] == 2 and told(there, "e-20")[0] == "running")
+    for _ in range(2):
+        (there.host.folder("e-20") / ".late").write_bytes(late)
+        (there.host.folder("e-20") / ".late").rename(there.host.folder("e-20") / "state.json")
+        eventually(lambda: there.read("e-20", "state.json")["attempt"] == 2)
+    assert told(there, "e-20")[0] == "running"
+    findings = [event["message"] for event in there.host.events("e-20") if event["kind"] == "finding"]
+    assert (
+        findings.count("the supervisor of attempt 1 was frozen; it replaced the state of attempt 2, which is restored")
+        == 1
+    )
+    (there.host.folder("e-20") / "work/end-2").write_text("well")
+    assert later.wait(WITHIN_S) == 0
+    # Nobody restores it any more: the end is that which the later attempt wrote.
+    (there.host.folder("e-20") / "state.json").write_bytes(late)
+    answer = there.host.look("e-20")
+    assert answer["evidence"]["scheduler"] is None
+    assert decide(observation(answer)).state == "succeeded"
+
+
+@pytest.mark.parametrize(
+    "written", ["", "[]", "{}", '{"submission": 1, "attempt": null}', '{"submission": 2, "attempt": 1}']
+)
+def test_what_is_no_state_of_a_former_attempt_is_left(run: RunPaths, written: str) -> None:
+    journal = Journal(run, 1)
+    journal.state["attempt"] = 2
+    journal.update()
+    Path(run.state).write_text(written)
+    journal.restore()
+    assert Path(run.state).read_text() == written
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunPaths:
+    place = RunPaths(str(tmp_path), "run-1")
+    Path(place.folder).mkdir(parents=True)
+    return place

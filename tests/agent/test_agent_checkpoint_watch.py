@@ -180,7 +180,8 @@ def test_the_heartbeat_is_when_the_log_last_grew(this_host: Host) -> None:
 
 def test_a_run_cleared_after_its_supervisor_was_killed_keeps_what_was_quiet(this_host: Host) -> None:
     script = (
-        "mkdir -p out/step-4; echo w > out/step-4/w; touch -d '1 hour ago' out/step-4/w; echo ready; exec sleep 1000"
+        "mkdir -p out/step-4; echo w > out/step-4/w; touch -d '1 hour ago' out/step-4/w; ln out/step-4/w w;"
+        " echo ready; exec sleep 1000"
     )
     this_host.launch("script-9", "sh", "-c", script, watch=watch(quiet_s=600))
     eventually(lambda: "ready" in this_host.output("script-9"))

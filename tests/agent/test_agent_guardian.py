@@ -122,7 +122,8 @@ def test_what_an_earlier_attempt_left_is_settled_before_a_script_clears_it_away(
     """The supervisor dies before it has looked once; five checkpoints are old, the sixth was just written."""
     script = (
         'if [ -n "$1" ]; then echo from $1; exit 0; fi; rm -rf out; '
-        "for i in 1 2 3 4 5; do mkdir -p out/step-$i; echo w$i > out/step-$i/w; touch -d '1 hour ago' out/step-$i/w; done; "
+        "for i in 1 2 3 4 5; do mkdir -p out/step-$i; echo w$i > out/step-$i/w; touch -d '1 hour ago' out/step-$i/w;"
+        " ln out/step-$i/w $i; done; "
         "mkdir out/step-6; echo w6 > out/step-6/w; echo up; exec sleep 1000"
     )
     watched = {

@@ -29,9 +29,10 @@ from tests.waiting import eventually
 
 QUIET_S = 600
 SETTINGS = {"pattern": "out/step-*", "quiet_s": QUIET_S}
+# A file with two names is as old as its date says: the time of its inode's change is also that of a new name.
 SCRIPT = (
     'test -n "$1" && exec echo "$@";'
-    "mkdir -p out/step-4; echo four > out/step-4/w; touch -d '1 hour ago' out/step-4/w; echo ready;"
+    "mkdir -p out/step-4; echo four > out/step-4/w; touch -d '1 hour ago' out/step-4/w; ln out/step-4/w w; echo ready;"
     "until [ -e go ]; do sleep 0.05; done; mkdir out/step-5; echo maybe half > out/step-5/w; echo last word"
 )
 
@@ -114,11 +115,14 @@ def watcher(run: RunPaths) -> CheckpointWatch:
     return CheckpointWatch(run, SETTINGS, Journal(run, 1))
 
 
-def save(run: RunPaths, step: int, moment: float = 4000.0) -> Path:
+def save(run: RunPaths, step: int, moment: float = 4000.0, *, is_copied: bool = False) -> Path:
+    """Write a checkpoint with a date; `is_copied`: just now, by `cp -a`."""
     file = Path(run.work, f"out/step-{step}/w")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(str(step))
     os.utime(file, (moment, moment))
+    if not is_copied:
+        Path(run.work, f"second-name-{step}-{moment}").hardlink_to(file)
     return file
 
 
@@ -289,6 +293,26 @@ def test_a_stop_takes_nothing_that_came_with_the_code_of_a_job_that_never_began(
     this_host.call("run.stop", run_id="left-5", grace_s=0)
     this_host.await_end("left-5")
     assert 1 not in steps(this_host, "left-5")
+
+
+def test_a_copy_that_kept_its_old_dates_may_be_half_when_the_script_falls_silent(run: RunPaths) -> None:
+    """`cp -a` and `rsync -a` date what they write like its source, so a script killed within one leaves old files."""
+    save(run, 2)
+    save(run, 3, is_copied=True)
+    assert orphans.left_behind(run) == ["out/step-2"]
+    now = time.time()
+    os.utime(run.output, (now, now))
+    watcher(run).finish(is_trusted=False)
+    orphans.finish(run.root, run.run_id, 1)
+    assert finished(run) == [2]
+
+
+def test_a_checkpoint_whose_supervisor_died_while_it_linked_it_is_taken_all_the_same(run: RunPaths) -> None:
+    """The new name changed its file's inode after the script had fallen silent."""
+    file = save(run, 2, is_copied=True)
+    assert orphans.left_behind(run) == []
+    Path(run.outbox, ".part-2").hardlink_to(file)
+    assert orphans.left_behind(run) == ["out/step-2"]
 
 
 def test_a_last_look_waits_for_who_settles_what_was_left(run: RunPaths, monkeypatch: pytest.MonkeyPatch) -> None:

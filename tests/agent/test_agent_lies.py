@@ -141,6 +141,12 @@ def test_only_the_newest_attempt_of_the_submission_says_that_its_job_goes_back(
     assert job_activity.last_word(cluster.paths, 1) == wrote
 
 
+@pytest.mark.parametrize(("exit_of", "wrote"), [(1, "unbegun"), (7, "begun")])
+def test_an_exit_that_names_another_submission_is_none(cluster: DoubtedJob, exit_of: int, wrote: str) -> None:
+    cluster.say_attempt("failed", 1, exit_of)
+    assert job_activity.last_word(cluster.paths, 1) == wrote
+
+
 def test_a_job_whose_node_died_waits_once_it_is_silent(cluster: DoubtedJob) -> None:
     cluster.say("squeue", MINE.format("RUNNING"))
     cluster.live(60)

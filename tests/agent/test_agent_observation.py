@@ -7,10 +7,11 @@ import os
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from armada_agent.paths import RunPaths
-from armada_agent.runs import observation
+from armada_agent.runs import observation, supervisor_liveness
 
 from tests.agent.conversation import Host, Refused, check, spec_of
 from tests.waiting import eventually
@@ -249,3 +250,31 @@ def test_a_worker_whose_clock_is_wrong_is_silent_for_as_long_as_its_files(tmp_pa
     assert evidence["written_at"] == pytest.approx(now - 9000, abs=1)
     (Path(run.folder) / "heartbeat-0.json").unlink()
     assert observation.Evidence(run).as_json()["quiet_s"] == pytest.approx(9000, abs=120)
+
+
+@pytest.mark.parametrize(("telemetry_s", "may"), [(-7200.0, True), (-7070.0, False)])
+def test_a_script_that_outlived_its_supervisor_after_the_clock_was_set_back_may_have_succeeded(
+    tmp_path: Path, telemetry_s: float, may: bool
+) -> None:
+    """What the supervisor wrote before that is dated later than the script's last word."""
+    run = RunPaths(str(tmp_path), "a-1")
+    now = time.time()
+    said = {
+        "spec.json": (
+            spec_of("a-1", "true", watch={"checkpoints": {"pattern": "x", "quiet_s": 1.0}, "resume": []}),
+            0.0,
+        ),
+        "submissions/1/job.json": ({"submission": 1, "scheduler": "direct", "supervisor": {"boot_id": "former"}}, 0.0),
+        "state.json": ({"state": "running", "submission": 1, "attempt": 1, "started_at": now}, 0.0),
+        "attempts/1/run.json": ({"attempt": 1, "submission": 1}, 0.0),
+        "telemetry.jsonl": ({}, telemetry_s),
+        "output.log": ({}, -7060.0),
+    }
+    for name, (value, moment) in said.items():
+        path = Path(run.folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value))
+        os.utime(path, (now + moment, now + moment))
+    evidence = observation.Evidence(run)
+    with mock.patch.object(supervisor_liveness, "judge_supervisor", return_value=("dead", True)):
+        assert evidence.as_json()["may_have_succeeded"] is may

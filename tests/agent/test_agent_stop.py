@@ -190,14 +190,18 @@ def test_an_end_written_before_the_supervisor_died_is_kept(this_host: Host) -> N
     eventually(lambda: this_host.look("lost-3")["evidence"]["processes"] == 0)
 
 
+@pytest.mark.parametrize("has_start", [True, False])
 def test_the_end_of_an_earlier_submission_is_not_that_of_one_whose_supervisor_died_before_its_job(
-    this_host: Host,
+    this_host: Host, has_start: bool
 ) -> None:
     this_host.launch("again-1", "sh", "-c", "exit 3")
     this_host.await_end("again-1")
     eventually(lambda: this_host.look("again-1")["evidence"]["supervisor"] == "dead")
     folder = this_host.folder("again-1")
+    if not has_start:
+        (folder / "attempts/1/run.json").unlink()  # by a power cut
     exit_before = (folder / "attempts/1/exit.json").read_text()
+    assert json.loads(exit_before)["submission"] == 1
     (folder / "submissions/2").mkdir()
     for name in ("claim.json", "job.json"):
         told = json.loads((folder / "submissions/1" / name).read_text())

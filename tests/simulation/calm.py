@@ -42,6 +42,8 @@ def be_calm(world: World) -> None:
         _end(world, home, run_id)
     for run_id in _there(world, home):
         _bring(world, home, run_id)
+    for run_id in home.known():
+        _account_for(world, home, run_id)
     if len(world.homes) == 1:
         _let_go(world, home)
 
@@ -100,6 +102,16 @@ def _bring(world: World, home: SimHome, run_id: str) -> None:
         troubled = any(each.trouble for each in checkpoints.of_run(database, run_id))
     whole = home.is_final(run_id) or troubled or world.untaken(run_id)
     world.hold(whole, f"{run_id} has ended, and not all of it comes home: {home.why_not(run_id)}")
+
+
+def _account_for(world: World, home: SimHome, run_id: str) -> None:
+    """What a run had on its host whose folder was removed since: each checkpoint that home has heard of is here, or said to be lost."""
+    if world.is_anywhere(run_id) or world.root_was_lost or any(run_id in host.hidden for host in world.hosts.values()):
+        return
+    with world.armada_acts(home), contextlib.suppress(*EXPECTED):
+        home.sync(run_id)
+    missing = home.missing(run_id)
+    world.hold(not missing, f"the folder of {run_id} was removed, and nothing is said of step {missing}")
 
 
 def _let_go(world: World, home: SimHome) -> None:

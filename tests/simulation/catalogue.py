@@ -50,6 +50,14 @@ FOUND_BY_CHANCE = {
     "what is left of a run whose folder was half deleted": "launch:1 meanwhile_stop:2:2 sync:2:3 lose_run tear:3:1 sync:1:3",
 }
 
+# What breaks only where one condition of the core is removed; nothing of it was ever broken.
+TOLD_FOR_A_CONDITION = {
+    "a host restored twice from a snapshot is believed after its second start, too": (
+        "launch snapshot_host tick look stop tick look resume tick look restore_host wait sync restore_host look"
+    ),
+    "what a folder held that somebody removed is said": "launch save tick look end tick look lose_run",
+}
+
 # The same with scripts, whose checkpoints are found on the disk.
 FOUND_WITH_SCRIPTS = {
     "a script that had ended well is run again by itself": "launch:1 save tick kill_supervisor save end look retry",
@@ -62,6 +70,9 @@ FOUND_WITH_SCRIPTS = {
     ),
     "all of a script is home, says a sync, and another home's stop takes what it had left": (
         "launch:3 save copy_home:2:1 end:0:3 kill_supervisor:0:3 meanwhile_stop:1:3 copy_home:2:3 sync:3:2"
+    ),
+    "its clock is set back, a script ends well without its supervisor, and its host is restarted": (
+        "launch:3:2 save break_off:1:1 set_clock:1:3 tick:0:3 meanwhile_power_cut:2 end look:3:2 retry"
     ),
     "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
 }
@@ -150,7 +161,7 @@ class Telling:
 def found_once() -> dict[str, Telling]:
     """By what they broke."""
     groups: list[tuple[dict[str, str], bool, Scheduler]] = [
-        (FOUND | FOUND_BY_CHANCE, False, "direct"),
+        (FOUND | FOUND_BY_CHANCE | TOLD_FOR_A_CONDITION, False, "direct"),
         (FOUND_WITH_SCRIPTS, True, "direct"),
         (FOUND_ON_CLUSTERS, False, "slurm"),
         (FOUND_ON_CLUSTERS_WITH_SCRIPTS, True, "slurm"),

@@ -54,7 +54,7 @@ class SimCluster(SimHost):
         return False
 
     def power_cut(self, chance: Random | None = None) -> None:
-        self.boot += 1  # its disk is another machine's
+        self.start_anew()  # its disk is another machine's
 
     def processes(self) -> list[processes.Process]:
         return super().processes() if self.on_worker else []

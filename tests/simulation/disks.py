@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from tests.simulation import folders
 
 _DISK = f"{os.sep}disk{os.sep}armada{os.sep}"
 """Where the disks of hosts are; a folder outside keeps all of its names."""
@@ -19,7 +22,7 @@ _DISK = f"{os.sep}disk{os.sep}armada{os.sep}"
 class Step:
     """One change of a folder that its disk may not have yet."""
 
-    folder: Path
+    folder: str
     take_back: Callable[[], None]
 
 
@@ -40,7 +43,7 @@ class WrittenBack:
     def _fsync(self, descriptor: int) -> None:
         self._note_size(os.fstat(descriptor))
         if self._steps:
-            forced = Path(f"/proc/self/fd/{descriptor}").readlink()
+            forced = os.readlink(f"/proc/self/fd/{descriptor}")
             self._steps = [step for step in self._steps if step.folder != forced]
 
     def _note_size(self, status: os.stat_result) -> None:
@@ -67,7 +70,7 @@ class WrittenBack:
 
     def _forget_names(self, folder: Path, chance: Random) -> None:
         mine = [step for step in self._steps if _is_below(step.folder, folder)]
-        counts: dict[Path, int] = {}
+        counts: dict[str, int] = {}
         for step in mine:
             counts[step.folder] = counts.get(step.folder, 0) + 1
         lost = {name: chance.randint(0, counts[name]) if chance.random() < 0.5 else 0 for name in sorted(counts)}
@@ -86,60 +89,64 @@ class WrittenBack:
     def way_back(self, verb: str, words: tuple[Any, ...], more: dict[str, Any]) -> Step | None:
         """How a step that is about to be done would be taken back; None where no disk of a host is concerned."""
         if verb in ("rename", "replace", "link"):
-            source = _absolute(words[0], more.get("src_dir_fd"))
             path = _absolute(words[1], more.get("dst_dir_fd"))
-            take_back = path.unlink if verb == "link" else _unrename(source, path)
-        else:
-            path = _absolute(words[0], more.get("dir_fd"))
-            take_back = _undo(verb, path)
-        return Step(path.parent, take_back) if _DISK in str(path) else None
+            if _DISK not in path:
+                return None
+            source = _absolute(words[0], more.get("src_dir_fd"))
+            return Step(os.path.dirname(path), _unlink(path) if verb == "link" else _unrename(source, path))
+        path = _absolute(words[0], more.get("dir_fd"))
+        return Step(os.path.dirname(path), _undo(verb, path)) if _DISK in path else None
 
 
-def _undo(verb: str, path: Path) -> Callable[[], None]:
+def _undo(verb: str, path: str) -> Callable[[], None]:
     if verb == "mkdir":
         return lambda: shutil.rmtree(path)
     if verb == "rmdir":
-        return lambda: path.mkdir(mode=0o700)
+        return lambda: os.mkdir(path, 0o700)
     return _restorer(path)
 
 
-def _unrename(source: Path, target: Path) -> Callable[[], None]:
+def _unlink(path: str) -> Callable[[], None]:
+    return lambda: os.unlink(path)
+
+
+def _unrename(source: str, target: str) -> Callable[[], None]:
     bring_back = _restorer(target)
 
     def take_back() -> None:
-        target.rename(source)
+        os.rename(target, source)
         bring_back()
 
     return take_back
 
 
-def _restorer(path: Path) -> Callable[[], None]:
+def _restorer(path: str) -> Callable[[], None]:
     """Puts a file there again as it is now; nothing where there is none."""
     try:
-        status = path.lstat()
-        link = path.readlink() if path.is_symlink() else None
-        content = path.read_bytes() if path.is_file() and link is None else None
+        status = os.lstat(path)
     except OSError:
         return lambda: None
+    link = os.readlink(path) if stat.S_ISLNK(status.st_mode) else None
+    content = folders.read(path) if stat.S_ISREG(status.st_mode) else None
 
     def put_back() -> None:
         if link is not None:
-            path.symlink_to(link)
+            os.symlink(link, path)
         elif content is not None:
-            path.write_bytes(content)
+            Path(path).write_bytes(content)
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-            path.chmod(status.st_mode)
+            os.chmod(path, status.st_mode)
 
     return put_back
 
 
-def _absolute(path: Any, folder: int | None) -> Path:
-    name = Path(os.fsdecode(path))
-    return name if folder is None else Path(f"/proc/self/fd/{folder}").readlink() / name
+def _absolute(path: Any, folder: int | None) -> str:
+    name = os.fsdecode(path)
+    return name if folder is None else os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)
 
 
-def _is_below(folder: Path, top: Path) -> bool:
-    return folder.is_relative_to(top)
+def _is_below(folder: str, top: Path) -> bool:
+    return folder == str(top) or folder.startswith(f"{top}{os.sep}")
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -23,6 +23,7 @@ from armada.store.database import Database
 from armada.sync.context import HostContext, SyncContext
 from armada.sync.release.judge import judge_host, losses
 from armada.sync.runs.sync_run import sync_run
+from tests.simulation import folders
 from tests.simulation.cluster import job_file
 from tests.simulation.link import SimSession
 
@@ -45,22 +46,43 @@ class SimHome:
     registered: set[str] = field(default_factory=set)
     """Runs that it launched, synced or recovered since it is this home: what it has not fetched of them, nobody else may delete."""
     fetched: set[bytes] = field(default_factory=set)
+    _idle: Database | None = None
+    _checkpoints: dict[str, str] = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def paths(self) -> HomePaths:
         return HomePaths(self.place / "config", self.place / "state")
 
     @contextlib.contextmanager
     def store(self) -> Iterator[Database]:
-        with Database(self.paths.store) as database:
+        """The store, as a program of its own has it.
+
+        What a program closed well, the next one takes over: to open a store takes longer than most of what is asked of it.
+        One that is killed, or says no, leaves its connection as it is, and the next opens its own.
+        """
+        database, self._idle = self._idle or Database(self.paths.store), None
+        try:
             yield database
+        except BaseException:
+            database.close()
+            raise
+        if self._idle is None and database.state == "there":
+            self._idle = database
+        else:
+            database.close()
+
+    def close(self) -> None:
+        """Have no connection of a program that ended: the store is one file again."""
+        if self._idle is not None:
+            self._idle.close()
+            self._idle = None
 
     def session(self, host: SimHost) -> HostSession:
         return cast("HostSession", SimSession(host, self.paths))
 
     def known(self) -> list[str]:
         with self.store() as database:
-            return sorted(run.run_id for run in runs.every(database))
+            return [run_id for run_id in self.world.run_ids if runs.is_known(database, run_id)]
 
     def succeeded(self) -> list[str]:
         """The runs that it has seen to end well."""
@@ -148,19 +170,26 @@ class SimHome:
     # What happens to it.
 
     def snapshot(self) -> None:
+        self.close()
         copy = self.place.parent / f"{self.name}-backup-{len(self.snapshots)}"
         shutil.copytree(self.place, copy, symlinks=True)
         self.snapshots.append(copy)
 
     def restore(self) -> None:
+        self.close()
         shutil.rmtree(self.place)
         shutil.copytree(self.snapshots[-1], self.place, symlinks=True)
         self.registered.clear()  # it is another home now, which has yet to sync
         self.fetched.clear()
 
+    def checkpoints(self, run_id: str) -> str:
+        if run_id not in self._checkpoints:
+            self._checkpoints[run_id] = str(self.paths.checkpoints(run_id))
+        return self._checkpoints[run_id]
+
     def published(self, run_id: str) -> list[Path]:
-        folder = self.paths.checkpoints(run_id)
-        return sorted(path for path in folder.glob("*") if not path.name.startswith("."))
+        folder = self.checkpoints(run_id)
+        return [Path(folder, name) for name in sorted(folders.names(folder)) if not name.startswith(".")]
 
     def missing(self, run_id: str) -> list[int]:
         """Steps that home has heard of, does not have, and has no word about."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -19,8 +20,8 @@ from armada_agent.errors import AgentError
 from armada_agent.foundation import process_identity
 from armada_agent.foundation.session import Call, Session
 from armada_agent.host import processes
+from armada_agent.outbox import inventory, orphans
 from armada_agent.outbox import listing as agent_checkpoints
-from armada_agent.outbox import orphans
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
 from armada_agent.rpc.serve import METHODS
@@ -54,6 +55,7 @@ class SimHost:
     place: Path
     scheduler: Scheduler = "direct"
     boot: int = 1
+    booted_at: float = 1_799_000_000.0
     reachable: bool = True
     clock_offset: float = 0.0
     clock_was_set: bool = False
@@ -64,6 +66,7 @@ class SimHost:
     jobs: list[Job] = field(default_factory=list)
     supervisions: list[Supervision] = field(default_factory=list)
     snapshots: list[Path] = field(default_factory=list)
+    _folders: dict[str, list[Path]] = field(default_factory=dict)
 
     def waits(self, run_id: str) -> bool:
         """Whether something will start a job of a run by itself."""
@@ -73,21 +76,25 @@ class SimHost:
         """Whether something else than armada believes that a job is no more, and starts it anew."""
         return False
 
-    @property
+    @functools.cached_property
     def root(self) -> Path:
         return self.place / "disk" / "armada"
 
-    @property
+    @functools.cached_property
     def away(self) -> Path:
         """Where the root lies while its file system is not mounted."""
         return self.place / "unmounted"
 
+    @functools.cached_property
+    def _agent(self) -> str:
+        return str(self.root / "agent")
+
     @property
     def mounted(self) -> bool:
-        return not self.away.exists()
+        return not os.path.exists(self.away)
 
     def run_folder(self, run_id: str) -> Path:
-        return self.root / "runs" / run_id
+        return self.folders(run_id)[0]
 
     def has(self, run_id: str) -> bool:
         """Whether the folder of a run is there, and not what its job made anew after that was deleted."""
@@ -95,7 +102,9 @@ class SimHost:
 
     def folders(self, run_id: str) -> list[Path]:
         """Where files of a run may lie on its disks."""
-        return [self.run_folder(run_id), self.away / "runs" / run_id]
+        if run_id not in self._folders:
+            self._folders[run_id] = [self.root / "runs" / run_id, self.away / "runs" / run_id]
+        return self._folders[run_id]
 
     @contextlib.contextmanager
     def computes(self) -> Iterator[None]:
@@ -116,7 +125,7 @@ class SimHost:
         module, name = METHODS[method].split(":")
         answer_to = getattr(importlib.import_module(f"armada_agent.{module}"), name)
         with self.computes():
-            (self.root / "agent").mkdir(parents=True, exist_ok=True)  # as the bootstrap does
+            os.makedirs(self._agent, exist_ok=True)  # as the bootstrap does
             try:
                 answer = answer_to(Call(cast("Session", _Talk(self)), 1), json.loads(json.dumps(params)))
             except AgentError as error:
@@ -149,14 +158,30 @@ class SimHost:
 
     # What happens to it.
 
+    @property
+    def up_s(self) -> float:
+        """Seconds since it was started: what its monotonic clock shows."""
+        return self.world.clock - self.booted_at
+
+    def start_anew(self) -> None:
+        self.boot += 1
+        self.booted_at = self.world.clock
+
     def power_cut(self, chance: Random | None = None) -> None:
         """Every process dies at once; the disk stays, but for what it did not have yet, where `chance` says so."""
-        self.boot += 1
+        self.start_anew()
         if chance is not None:
             self.world.written_back.tear(self.root, chance)
         for job in self.jobs:
             job.die(137)
         self.supervisions.clear()
+
+    def note_new_clock(self) -> None:
+        """Living supervisors write their telemetry at the new time; of a job without one, no date says any more how long it lived."""
+        for one in self.supervisions:
+            one.note_telemetry()
+        supervised = {one.run_id for one in self.supervisions}
+        self.world.unseen |= {job.run_id for job in self.jobs if job.alive and job.run_id not in supervised}
 
     def snapshot(self) -> None:
         copy = self.place / f"snapshot-{len(self.snapshots)}"
@@ -274,10 +299,11 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (
             process_identity,
             "moment",
-            lambda: {"boot": f"{current().name} {current().boot}", "seconds": current().world.clock},
+            lambda: {"boot": f"{current().name} {current().boot}", "seconds": current().up_s},
         ),
         (process_identity, "judge", lambda recorded: current().judge(recorded)[0]),
         (job, "start", start_job),
+        (inventory, "changed_ns", lambda found: found.st_mtime_ns),  # an inode's times are the real machine's
         (Journal, "write_json", write_at_the_worlds_time),
         (processes, "sweep", lambda find, *_: current().world.end_processes(find())),
         (cleanup, "_ask", lambda *_: 0.0),

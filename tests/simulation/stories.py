@@ -36,7 +36,6 @@ class Teller:
     def __init__(self, world: World, *, scripts: bool = False) -> None:
         self.world = world
         self.scripts = scripts
-        self.run_ids: list[str] = []
         self._acting: list[SimHome | None] = []
         self._acts = 0
         world.add_home("home")
@@ -64,10 +63,10 @@ class Teller:
     # Persons and armada.
 
     def do_launch(self, one: int, two: int) -> None:
-        if len(self.run_ids) < 2:
-            run_id = f"run-{len(self.run_ids)}"
+        if len(self.world.run_ids) < 2:
+            run_id = f"run-{len(self.world.run_ids)}"
             home, host = self._home(one), self._host(two)
-            self.run_ids.append(run_id)
+            self.world.run_ids.append(run_id)
             sync: dict[str, Any] = {"keep_remote": 1 + two % 2}
             if two // 2 % 2:
                 sync["keep_home"] = {"last": 2}
@@ -104,12 +103,14 @@ class Teller:
         home, host = self._home(one), self._host(two)
 
         def retry() -> None:
-            before = {run_id: len(self.world.alive(run_id)) for run_id in self.run_ids}
+            before = {run_id: len(self.world.alive(run_id)) for run_id in self.world.run_ids}
             acts = self._acts
             home.retry(host)
             if acts != self._acts:
                 return  # somebody did something meanwhile, and may have begun it
-            again = [r for r in self.run_ids if len(self.world.alive(r)) > before[r] and r in self.world.well_done]
+            again = [
+                r for r in self.world.run_ids if len(self.world.alive(r)) > before[r] and r in self.world.well_done
+            ]
             self.world.hold(not again, f"{again} had succeeded and was run again by itself")
 
         self._act(home, retry)
@@ -185,6 +186,10 @@ class Teller:
 
     # Programs and clocks.
 
+    def do_wait(self, _one: int, _two: int) -> None:
+        """Nobody does anything for ten minutes."""
+        self.world.clock += 600.0
+
     def do_break_off(self, one: int, two: int) -> None:
         """Whatever of armada's computes next is ended in the middle: a home, an agent or a supervisor."""
         self.world.break_off(1 + (4 * one + two) ** 2 // 4)
@@ -192,6 +197,7 @@ class Teller:
     def do_set_clock(self, one: int, two: int) -> None:
         host = self._host(two)
         host.clock_offset, host.clock_was_set = _CLOCKS[one % len(_CLOCKS)], True
+        host.note_new_clock()
 
     def do_set_home_clock(self, one: int, _two: int) -> None:
         self.world.home_clock_offset = _CLOCKS[one % len(_CLOCKS)]
@@ -209,6 +215,7 @@ class Teller:
         # With it goes every end that no home had seen.
         self.world.well_done &= {run_id for home in self.world.homes.values() for run_id in home.succeeded()}
         self._host(two).power_cut(random.Random(one))
+        self.world.root_was_lost = True
 
     def do_cut_link(self, _one: int, two: int) -> None:
         self._host(two).reachable = False
@@ -233,11 +240,12 @@ class Teller:
             # With its disk goes every end that no home had seen.
             self.world.well_done &= {run_id for home in self.world.homes.values() for run_id in home.succeeded()}
             host.restore()
+            self.world.root_was_lost = True
             self.world.forget_words()
 
     def do_lose_run(self, one: int, two: int) -> None:
         """Somebody deletes a run's folder on its host, after everything of it has ended."""
-        run_id = any_of(self.run_ids, one)
+        run_id = any_of(self.world.run_ids, one)
         if run_id and not self.world.alive(run_id) and not self.world.supervised(run_id):
             shutil.rmtree(self._host(two).run_folder(run_id), ignore_errors=True)
             self.world.forget_words()
@@ -257,7 +265,7 @@ class Teller:
             shutil.rmtree(place)
 
     def do_delete_log(self, one: int, two: int) -> None:
-        if run_id := any_of(self.run_ids, two):
+        if run_id := any_of(self.world.run_ids, two):
             (self._home(one).paths.run(run_id) / "outputs" / "output.log").unlink(missing_ok=True)
 
     def do_snapshot_home(self, one: int, _two: int) -> None:
@@ -285,7 +293,7 @@ class Teller:
 
     def _published(self, one: int, two: int) -> list[Path]:
         home = self._home(one)
-        places = [place for run_id in self.run_ids for place in home.published(run_id)]
+        places = [place for run_id in self.world.run_ids for place in home.published(run_id)]
         return [any_of(places, two)] if places else []
 
     def _looked(self, home: SimHome, run_id: str, run: Any) -> None:

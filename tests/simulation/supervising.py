@@ -174,7 +174,7 @@ class Supervision:
         real, outbox = self._real, self._outbox
         if outbox is None or not Path(self.paths.folder).is_dir():
             return
-        write_line(Path(self.paths.telemetry), "{}", self.host.world.now())
+        self.note_telemetry()
         if self.child.poll() is not None:
             ending = real._judge(self.child.poll())  # noqa: SLF001
         elif real._stop_request() is not None:  # noqa: SLF001
@@ -191,6 +191,10 @@ class Supervision:
         outbox.look()
         real._conclude(ending)  # noqa: SLF001
         self.leave()
+
+    def note_telemetry(self) -> None:
+        if Path(self.paths.folder).is_dir():
+            write_line(Path(self.paths.telemetry), "{}", self.host.world.clock + self.host.clock_offset)
 
     def leave(self) -> None:
         self.host.supervisions.remove(self)

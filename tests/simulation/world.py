@@ -16,6 +16,7 @@ from unittest import mock
 from armada_agent.outbox import orphans
 
 from armada.launch import stop as stopping
+from tests.simulation import folders
 from tests.simulation import host as hosts
 from tests.simulation.breaking import Breaking, Killed
 from tests.simulation.cluster import SimCluster
@@ -53,10 +54,13 @@ class World:
         self.clock = 1_800_000_000.0
         self.hosts: dict[str, SimHost] = {}
         self.homes: dict[str, SimHome] = {}
+        self.run_ids: list[str] = []
         self.all_saved: list[Saved] = []
         self.well_done: set[str] = set()
         self.unseen: set[str] = set()  # their supervisors died after their jobs, and had not noticed
         self.keeps_last: dict[str, int] = {}
+        self.root_was_lost = False
+        """A power cut, or an older disk, may have taken the name of a root: then a run that is not there may be elsewhere."""
         self.supervisor_pid = 0
         self.home_clock_offset = 0.0
         self.written_back = WrittenBack()
@@ -76,6 +80,8 @@ class World:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for home in self.homes.values():
+            home.close()
         self._patches.close()
 
     def now(self) -> float:
@@ -118,6 +124,7 @@ class World:
         return self.homes[name]
 
     def copy_home(self, home: SimHome, name: str) -> SimHome:
+        home.close()
         shutil.copytree(home.place, self.folder / name, symlinks=True)
         self.homes[name] = SimHome(self, name, self.folder / name)
         return self.homes[name]
@@ -158,19 +165,19 @@ class World:
 
     def untaken(self, run_id: str) -> bool:
         """Whether its newest submission was claimed, and whoever should have taken it up was ended before: nothing of it ever lived."""
-        claims = [
-            c
+        claimed = [
+            (int(number), f"{at}/submissions/{number}")
             for host in self.hosts.values()
             for at in host.folders(run_id)
-            for c in at.glob("submissions/*/claim.json")
+            for number in folders.names(f"{at}/submissions")
+            if os.path.exists(f"{at}/submissions/{number}/claim.json")
         ]
-        newest = max(claims, key=lambda claim: int(claim.parent.name), default=None)
-        return newest is not None and not (newest.parent / "job.json").exists()
+        return bool(claimed) and not os.path.exists(f"{max(claimed)[1]}/job.json")
 
     def waits(self, run_id: str) -> bool:
         return any(host.waits(run_id) for host in self.hosts.values())
 
-    def _is_anywhere(self, run_id: str) -> bool:
+    def is_anywhere(self, run_id: str) -> bool:
         return any(folder.exists() for host in self.hosts.values() for folder in host.folders(run_id))
 
     def on_hosts(self, run_id: str, *, finished: bool = False) -> set[bytes]:
@@ -178,19 +185,22 @@ class World:
 
         Not what a job has yet to announce, or what a power cut made that again: the job's next save clears it away.
         """
-        found = set()
+        places: list[str] = []
         for host in self.hosts.values():
-            for folder in host.folders(run_id):
-                places = [place for place in (folder / "outbox").glob("*") if not place.name.startswith(".part-")]
-                if not finished:
-                    places += [*(folder / "work" / "out").glob("*"), *(folder / "left").glob("*/out/*")]
-                for place in places:
-                    if (place / "config.json").is_file() and (not finished or len(place.name) == 64):
-                        found.add(_read(place / "model.bin"))
-        return found
+            for folder in map(str, host.folders(run_id)):
+                outbox, out, left = f"{folder}/outbox", f"{folder}/work/out", f"{folder}/left"
+                if finished:
+                    places += [f"{outbox}/{name}" for name in folders.names(outbox) if len(name) == 64]
+                    continue
+                places += [f"{outbox}/{name}" for name in folders.names(outbox) if not name.startswith(".part-")]
+                places += [f"{out}/{name}" for name in folders.names(out)]
+                outs = [f"{left}/{number}/out" for number in folders.names(left)]
+                places += [f"{each}/{name}" for each in outs for name in folders.names(each)]
+        return folders.models(places)
 
     def at_home(self, home: SimHome, run_id: str) -> set[bytes]:
-        return {_read(place / "model.bin") for place in home.published(run_id) if (place / "config.json").is_file()}
+        folder = home.checkpoints(run_id)
+        return folders.models([f"{folder}/{name}" for name in folders.names(folder) if not name.startswith(".")])
 
     def surviving(self) -> set[Saved]:
         """Every checkpoint that lies whole somewhere."""
@@ -240,16 +250,18 @@ class World:
     @contextlib.contextmanager
     def armada_acts(self, home: SimHome) -> Iterator[None]:
         """Around whatever armada does of its own: no last good copy goes, nothing outside the home, nothing that another home waits for."""
-        mine = _listing(home.place)
+        # What it deletes of its own concerns those alone beside whose act it acts.
+        mine = folders.listing(str(home.place)) if self._breaking.depth else set()
         before = self.surviving()
-        others = {other.name: _listing(other.place) for other in self.homes.values() if other is not home}
+        others = {other.name: folders.listing(str(other.place)) for other in self.homes.values() if other is not home}
         owed = {other.name: self.owed(other) for other in self.homes.values() if other is not home}
         self._breaking.depth += 1
         try:
             yield
         finally:
             self._breaking.depth -= 1
-        self._gone_by_itself.setdefault(home.name, set()).update(mine - _listing(home.place))
+        if mine:
+            self._gone_by_itself.setdefault(home.name, set()).update(mine - folders.listing(str(home.place)))
         after = self.surviving()
         for run_id in home.registered:
             home.fetched |= self.at_home(home, run_id)
@@ -262,7 +274,7 @@ class World:
         lost = {saved for saved in before - after if not self._is_surplus(saved, after)}
         self.hold(not lost, f"armada destroyed the last good copy of {sorted((s.run_id, s.step) for s in lost)}")
         for name, listed in others.items():
-            gone = listed - _listing(self.homes[name].place) - self._gone_by_itself.get(name, set())
+            gone = listed - folders.listing(str(self.homes[name].place)) - self._gone_by_itself.get(name, set())
             self.hold(not gone, f"{home.name} deleted files of {name}: {sorted(gone)[:3]}")
         if not self._breaking.depth:
             self._gone_by_itself.clear()
@@ -281,7 +293,7 @@ class World:
         if state in ("succeeded", "failed", "cancelled"):
             self.hold(not lives, f"{home.name} says that {run_id} is {state} ({reason}), and its job runs")
             self.hold(
-                reason in GUESSED or not self.waits(run_id) or not self._is_anywhere(run_id),  # nothing there to start
+                reason in GUESSED or not self.waits(run_id) or not self.is_anywhere(run_id),  # nothing there to start
                 f"{home.name} says that {run_id} is {state} ({reason}), and its job waits to be started",
             )
         elif state in ("running", "queued", "submitted"):
@@ -297,25 +309,23 @@ class World:
             if run_id not in known and not host.run_folder(run_id).exists():
                 continue  # of another home, and its folder lies on a disk that is away, or was hidden by one
             there = {
-                _read(place / "model.bin")
+                folders.read(f"{folder}/outbox/{name}/model.bin")
                 for folder in host.folders(run_id)
-                for place in [*(folder / "outbox").glob("*")]
-                if len(place.name) == 64
+                for name in folders.names(f"{folder}/outbox")
+                if len(name) == 64
             }
             good = {saved.model for saved in self.all_saved if saved.run_id == run_id}
             alone = (there & good) - self.at_home(home, run_id)
             here = {s for s in self.all_saved if s.model in self.at_home(home, run_id)}
             lost = {s.step for s in self.all_saved if s.model in alone and not self._is_surplus(s, here)}
             self.hold(not lost, f"{home.name} would let {host.name} go, which alone has {lost}")
-            log = _read(host.run_folder(run_id) / "output.log")
+            log = folders.read(str(host.run_folder(run_id) / "output.log"))
             self.hold(
-                _read(home.paths.run(run_id) / "outputs" / "output.log").startswith(log),
+                folders.read(str(home.paths.run(run_id) / "outputs" / "output.log")).startswith(log),
                 f"the log of {run_id} is not home",
             )
             self.hold(not host.jobs_of(run_id), f"{run_id} runs on {host.name}")
-            self.hold(
-                not host.waits(run_id) or not self._is_anywhere(run_id), f"a job of {run_id} waits on {host.name}"
-            )
+            self.hold(not host.waits(run_id) or not self.is_anywhere(run_id), f"a job of {run_id} waits on {host.name}")
             for other in self.homes.values() if host.mounted else ():
                 waits = {s for s in self.owed(other) if s.run_id == run_id} if other is not home else set()
                 had = self.finished_on_hosts(run_id) | self.fetched_by(other.name)
@@ -334,20 +344,6 @@ class World:
         alone = self.on_hosts(run_id, finished=True) - here
         left = {s.step for s in self.all_saved if s.model in alone and not self._is_surplus(s, whole)}
         self.hold(not left, f"all of {run_id} is home, says {home.name}, and step {sorted(left)} lies on a host only")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def _listing(folder: Path) -> set[str]:
-    found: set[str] = set()
-    for at, _, names in os.walk(folder):
-        found.update(f"{at}/{name}" for name in names if not name.startswith("armada.db"))
-    return found
 
 
 def any_of(items: list[Any], number: int) -> Any:

@@ -119,6 +119,11 @@ class Mutant:
         return f"{' '.join(self.old.split())} → {self.new}"
 
     @property
+    def removes(self) -> bool:
+        """Whether the condition no longer counts; otherwise it is turned round, or its bound moves."""
+        return self.new in ("True", "False") or self.new.endswith((") or True", ") and False"))
+
+    @property
     def key(self) -> str:
         return f"{Path(self.module.path).name} {self.function}: {self.change}"
 
@@ -238,3 +243,20 @@ def breed(words: Sequence[str] = ()) -> list[Mutant]:
         breeder.visit(ast.parse(source))
         mutants += sorted(breeder.found.values(), key=lambda each: (each.begin, each.end, each.new))
     return [each for each in mutants if not words or any(word in each.name for word in words)]
+
+
+def sample(mutants: Sequence[Mutant], count: int) -> list[Mutant]:
+    """Choose mutants that remove a condition: the same ones each time, of each module alike, from all over it."""
+    groups: dict[str, list[Mutant]] = {}
+    for each in mutants:
+        if each.removes and each.key not in EQUIVALENT:
+            groups.setdefault(each.module.path, []).append(each)
+    quotas = dict.fromkeys(groups, 0)
+    while sum(quotas.values()) < min(count, sum(map(len, groups.values()))):
+        for path, group in groups.items():
+            quotas[path] += quotas[path] < len(group)
+    return [
+        group[(2 * place + 1) * len(group) // (2 * quotas[path])]
+        for path, group in groups.items()
+        for place in range(quotas[path])
+    ]

@@ -1,16 +1,20 @@
 """Change one condition of armada's decisions at a time and report which tests detect it.
 
-    python -m tests.tools.mutants [--stories N] [--jobs N] [--list] [WORD …]
+    python -m tests.tools.mutants [--stories N] [--jobs N] [--list] [--simulator-only] [--sample N] [WORD …]
 
 Each mutant gets a copy of the tree in a temporary folder. First, the stories of tests/simulation that reach its line
 are run: all that were found once, then N random ones. Then its module's unit tests run. The first failure ends the run.
 A WORD selects mutants by a part of their name, such as `proof.py` or `state.py:120`. Exit code 1: a mutant that is not
 in `EQUIVALENT` was not detected.
+
+With `--simulator-only`, no unit tests run: it measures what the simulation alone detects. `--sample N` takes at least N
+mutants that remove a condition, of each module alike, the same ones each time.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import queue
@@ -24,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.tools.mutant_list import EQUIVALENT, MODULES, ROOT, Mutant, breed
+from tests.tools.mutant_list import EQUIVALENT, MODULES, ROOT, Mutant, breed, sample
 from tests.tools.mutant_server import serve
 
 
@@ -55,12 +59,12 @@ class Copy:
         self.process.stdin.flush()
         return dict(json.loads(self.process.stdout.readline()))
 
-    def try_out(self, mutant: Mutant, stories: Sequence[int]) -> dict[str, Any]:
+    def try_out(self, mutant: Mutant, stories: Sequence[int], tests: Sequence[str]) -> dict[str, Any]:
         path = self.folder / mutant.module.path
         source = path.read_bytes()
         path.write_bytes(source[: mutant.begin] + f"({mutant.new})".encode() + source[mutant.end :])
         try:
-            return self.ask({"path": mutant.module.path, "stories": list(stories), "tests": mutant.module.tests})
+            return self.ask({"path": mutant.module.path, "stories": list(stories), "tests": list(tests)})
         finally:
             path.write_bytes(source)
 
@@ -73,8 +77,11 @@ def _choose(mutant: Mutant, mapped: dict[str, Any]) -> list[int]:
     return [number for number, reached in enumerate(mapped["reached"]) if lines & set(reached)]
 
 
-def run(mutants: Sequence[Mutant], stories: int, jobs: int, say: Callable[[str], None]) -> int:
+def run(
+    mutants: Sequence[Mutant], stories: int, jobs: int, say: Callable[[str], None], *, simulator_only: bool = False
+) -> int:
     """Test all mutants; print the outcome of each and the totals."""
+    tests_of: dict[str, tuple[str, ...]] = {m.module.path: () if simulator_only else m.module.tests for m in mutants}
     with tempfile.TemporaryDirectory(prefix="armada-mutants-") as folder:
         copies: queue.Queue[Copy] = queue.Queue()
         first = Copy(Path(folder) / "copy-0")
@@ -82,7 +89,7 @@ def run(mutants: Sequence[Mutant], stories: int, jobs: int, say: Callable[[str],
         if "reached" not in mapped:
             say(f"the stories break, or do not run, without any change: {mapped}")
             return 1
-        for tests in sorted({mutant.module.tests for mutant in mutants}):
+        for tests in sorted({tests for tests in tests_of.values() if tests}):
             if told := first.ask({"stories": [], "tests": tests}):
                 say(f"{' '.join(tests)}: fails without any change: {told}")
                 return 1
@@ -94,7 +101,7 @@ def run(mutants: Sequence[Mutant], stories: int, jobs: int, say: Callable[[str],
             reaching = _choose(mutant, mapped)
             copy = copies.get()
             try:
-                result = copy.try_out(mutant, reaching)
+                result = copy.try_out(mutant, reaching, tests_of[mutant.module.path])
             finally:
                 copies.put(copy)
             by = result.get("by", "nobody")
@@ -108,7 +115,7 @@ def run(mutants: Sequence[Mutant], stories: int, jobs: int, say: Callable[[str],
         for each in every:
             each.close()
     _sum_up(mutants, results, say)
-    return any(by == "nobody" for _, by in results)
+    return not simulator_only and any(by == "nobody" for _, by in results)
 
 
 def _sum_up(mutants: Sequence[Mutant], results: Sequence[tuple[Mutant, str]], say: Callable[[str], None]) -> None:
@@ -134,17 +141,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("words", nargs="*", metavar="WORD", help="a part of the names of those wanted; all by default")
     parser.add_argument("--stories", type=int, default=40, help="how many random stories, beside those found once (40)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at once (one for each core)")
+    parser.add_argument("--simulator-only", action="store_true", help="run no unit tests; survivors are no failure")
+    parser.add_argument("--sample", type=int, metavar="N", help="about N that remove a condition, of each module alike")
     parser.add_argument("--list", action="store_true", help="name the mutants and end")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.serve:
         return serve()
     mutants = breed(given.words)
+    if given.sample is not None:
+        mutants = sample(mutants, given.sample)
     if given.list:
         for mutant in mutants:
             print(f"{mutant.name} {mutant.key}" + (" (equivalent)" if mutant.key in EQUIVALENT else ""))
         return 0
-    return run(mutants, given.stories, given.jobs, lambda line: print(line, flush=True))
+    say = functools.partial(print, flush=True)
+    return run(mutants, given.stories, given.jobs, say, simulator_only=given.simulator_only)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from armada_agent.engines.engine import Handed, scheduler_status
 from armada_agent.foundation import files, process_identity
 from armada_agent.paths import RunPaths, list_folder, newest
+from armada_agent.records.ending import exit_of
 from armada_agent.verdicts import liveness
 from armada_agent.verdicts.requeue import REQUEUED
 
@@ -168,10 +169,11 @@ def last_word(paths: RunPaths, submission: int) -> str:
         run = files.read_json(paths.attempt(attempt, "run.json"))
     except files.UnreadableError:
         return liveness.BEGUN
-    if run is not None:
-        is_own = run.get("submission") == submission
+    if run is not None or "submission" in (exit_ or {}):
+        is_own = (run or exit_ or {}).get("submission") == submission
     if not is_own:
         return liveness.UNBEGUN
+    exit_ = exit_of(exit_, submission)
     if exit_ is None:
         return liveness.BEGUN
     return liveness.GOES_BACK if exit_.get("state") == REQUEUED else liveness.UNBEGUN

@@ -75,7 +75,7 @@ def _parse(text: str) -> Any:
             than any record.
         RecursionError: The nesting is deeper still.
     """
-    value = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
+    value = _DECODER.decode(text)
     level = [value]
     for _ in range(_DEEPEST):
         level = [
@@ -100,6 +100,9 @@ def _whole(word: str) -> int:
     if len(word) > _MOST_DIGITS:
         raise ValueError("a number of %d digits" % len(word))
     return int(word)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_finite, parse_float=_finite, parse_int=_whole)
 
 
 def temporary_name(path: str) -> str:

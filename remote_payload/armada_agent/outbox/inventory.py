@@ -33,14 +33,14 @@ class Survey:
 
     def __init__(self, path: str, within: str) -> None:
         self.inventory: Inventory = {}
+        self._changed_ns: Dict[str, int] = {}
         self.links: Dict[str, str] = {}
         self.left_out: List[str] = []
         self.outside: List[str] = []
         self._within = os.path.realpath(within)
         self._real = os.path.realpath(path)
         if os.path.isfile(path):
-            found = _describe(self._real) if is_below(self._real, self._within) else None
-            self.inventory.update({os.path.basename(path): found} if found else {})
+            self._note(os.path.basename(path), self._real)
         else:
             self._walk(self._real, "")
 
@@ -58,15 +58,17 @@ class Survey:
 
     def last_own_change(self) -> float:
         """Return the unix time of the newest change of a file; of files that links lead to, only where there are no others."""
-        own = {name: facts for name, facts in self.inventory.items() if name not in self.links}
-        return last_change(own or self.inventory)
+        own = [moment for name, moment in self._changed_ns.items() if name not in self.links]
+        return max(own or self._changed_ns.values()) / 1e9
 
     def settled(self, before: float) -> Inventory:
         """Return the inventory without the links to files that changed after a moment, in unix time."""
         if len(self.links) == len(self.inventory):
             return self.inventory
         return {
-            name: facts for name, facts in self.inventory.items() if name not in self.links or facts[2] / 1e9 <= before
+            name: facts
+            for name, facts in self.inventory.items()
+            if name not in self.links or self._changed_ns[name] / 1e9 <= before
         }
 
     def _walk(self, folder: str, prefix: str) -> None:
@@ -82,9 +84,7 @@ class Survey:
     def _add(self, relative: str, place: str, is_behind_link: bool) -> None:
         is_link = os.path.islink(place)
         real = os.path.realpath(place) if is_link else place
-        found = _describe(real) if is_below(real, self._within) else None
-        if found is not None:
-            self.inventory[relative] = found
+        if self._note(relative, real):
             if is_link or is_behind_link:
                 self.links[relative] = real
         elif os.path.lexists(place):
@@ -93,6 +93,15 @@ class Survey:
                 self.outside.append(relative)
         if relative in (MANIFEST, ANNOUNCEMENT):
             self.left_out.append(relative)
+
+    def _note(self, relative: str, real: str) -> bool:
+        """Note a file of the checkpoint; return whether it is a regular file, and within the folder."""
+        found = _status(real) if is_below(real, self._within) else None
+        if found is None:
+            return False
+        self.inventory[relative] = (found.st_ino, found.st_size, found.st_mtime_ns)
+        self._changed_ns[relative] = changed_ns(found)
+        return True
 
     def _add_folder(self, relative: str, place: str, is_first: bool) -> None:
         real = os.path.realpath(place)
@@ -115,8 +124,17 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def last_change(inventory: Inventory) -> float:
-    """Return the unix time of the newest file's change."""
+    """Return the unix time of the newest file's date."""
     return max(moment for _, _, moment in inventory.values()) / 1e9
+
+
+def changed_ns(found: os.stat_result) -> int:
+    """Return when a file was last written or put there, in ns of unix time.
+
+    `cp -a` and `rsync -a` give a file the date of its source, but not the time of the change of its inode. That time
+    says nothing of a file with several names: taking a checkpoint gives each of its files one more.
+    """
+    return found.st_mtime_ns if found.st_nlink > 1 else max(found.st_mtime_ns, found.st_ctime_ns)
 
 
 def is_overwritten(then: Inventory, now: Inventory) -> bool:
@@ -131,9 +149,9 @@ def is_facts(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and len(value) == 3 and all(isinstance(each, int) for each in value)
 
 
-def _describe(path: str) -> Optional[Tuple[int, int, int]]:
+def _status(path: str) -> Optional[os.stat_result]:
     try:
         found = os.lstat(path)
     except OSError:
         return None
-    return (found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+    return found if stat.S_ISREG(found.st_mode) else None

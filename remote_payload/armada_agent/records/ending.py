@@ -1,6 +1,6 @@
 """The end of a run: the states of an ended run, and how a job ended."""
 
-from typing import Dict, Optional
+from typing import Any, Dict, Optional
 
 from armada_agent.verdicts.cause import Cause
 
@@ -31,3 +31,9 @@ class Ending:
             self.exit_code = status if status >= 0 else None
             self.signal = -status if status < 0 else None
         return self
+
+
+def exit_of(record: Optional[Dict[str, Any]], submission: int) -> Optional[Dict[str, Any]]:
+    """Return an exit record, or None if it is another submission's. An older armada does not name the submission in it."""
+    number = (record or {}).get("submission")
+    return record if not isinstance(number, int) or number == submission else None

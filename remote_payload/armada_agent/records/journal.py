@@ -4,7 +4,7 @@ import json
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from armada_agent.foundation import files
 from armada_agent.foundation.log import say
@@ -30,6 +30,8 @@ class Journal:
         self._lock = threading.RLock()
         self._pending: List[Callable[[], None]] = []
         self._told = False
+        self._written: Dict[str, Any] = {}
+        self._restored = False
         self._failed_attempt = 0
         self._seq = _last_seq(paths)
         self.place = Place(paths, submission)
@@ -64,7 +66,30 @@ class Journal:
             self.state.update(changes)
             shown = {name: self.state[name] for name in ("state", "reason", "message")}
             self.record("state", **shown)
-            self.write_json(self._paths.state, dict(self.state, seq=self._seq))
+            self._written = dict(self.state, seq=self._seq)
+            self.write_json(self._paths.state, self._written)
+
+    def restore(self) -> None:
+        """Write the state again if the supervisor of a former attempt has replaced it.
+
+        It was frozen between its check whether the run is still its own and its write. No lock closes this gap on every
+        shared file system, and a lock of a frozen process would keep this one waiting.
+        """
+        with self._lock:
+            try:
+                seen = files.read_json(self._paths.state) or {}
+            except (files.UnreadableError, OSError):
+                return
+            theirs, ours = (_number_of(seen), _number_of(self._written))
+            if self._pending or theirs is None or ours is None or theirs >= ours:
+                return
+            if not self._restored:
+                self._restored = True
+                message = (
+                    "the supervisor of attempt %d was frozen; it replaced the state of attempt %d, which is restored"
+                )
+                self.record("finding", message=message % (theirs[1], ours[1]))
+            self.write_json(self._paths.state, self._written)
 
     def record(self, kind: str, **fields: Any) -> None:
         """Append an event."""
@@ -97,7 +122,8 @@ class Journal:
         """Write the exit of the current attempt, if one has begun."""
         attempt = self.state["attempt"]
         if attempt:
-            told = dict(_told(ending), attempt=attempt, ended_at=self._clock() if now is None else now)
+            told = dict(_told(ending), attempt=attempt, submission=self.state["submission"])
+            told["ended_at"] = self._clock() if now is None else now
             told.update(ending.steps)
             if ending.cause is not None and self._failed_attempt != attempt:  # it may be closed again with another end
                 self._failed_attempt = attempt
@@ -144,6 +170,12 @@ class Journal:
 
 def _told(ending: Ending) -> Dict[str, Any]:
     return {name: getattr(ending, name) for name in ("state", "reason", "message", "exit_code", "signal")}
+
+
+def _number_of(state: Dict[str, Any]) -> Optional[Tuple[int, int]]:
+    """Return a state's submission and attempt; None if it names none, as after a job wrote into it."""
+    submission, attempt = state.get("submission"), state.get("attempt")
+    return (submission, attempt) if isinstance(submission, int) and isinstance(attempt, int) else None
 
 
 def _last_seq(paths: RunPaths) -> int:

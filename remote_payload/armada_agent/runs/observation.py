@@ -13,7 +13,7 @@ from armada_agent.foundation.session import Call
 from armada_agent.host import detached, processes, roots
 from armada_agent.outbox import listing
 from armada_agent.paths import RunPaths, newest
-from armada_agent.records.ending import ENDED
+from armada_agent.records.ending import ENDED, exit_of
 from armada_agent.records.place import is_gone
 from armada_agent.runs import leftover_processes, supervisor_liveness
 from armada_agent.verdicts import doubt, following
@@ -91,7 +91,15 @@ class Evidence:
     def has_ended(self) -> bool:
         """Whether the newest submission has ended. The recorded state may still be an earlier submission's."""
         state = self.state or {}
-        return state.get("state") in ENDED and state.get("submission", 0) == (self.submission_number or 0)
+        if state.get("state") in ENDED and state.get("submission", 0) == (self.submission_number or 0):
+            return True
+        return self._has_later_exit(state.get("attempt"))
+
+    def _has_later_exit(self, attempt: Any) -> bool:
+        """Return whether an attempt after that of the state has ended: the state is that of a supervisor that was frozen."""
+        exit_ = (self.attempt or {}).get("exit") or {}
+        is_later = self.attempt is not None and isinstance(attempt, int) and attempt < self.attempt["number"]
+        return is_later and exit_.get("submission") == self.submission_number and exit_.get("state") in ENDED
 
     @property
     def is_over(self) -> bool:
@@ -135,15 +143,17 @@ class Evidence:
 
     def _may_have_succeeded(self) -> Optional[bool]:
         """Return whether a job without a recorded exit may have succeeded; None if its exit is known or may still be recorded."""
-        exit_ = (self.attempt or {}).get("exit")
+        exit_ = exit_of((self.attempt or {}).get("exit"), self.submission_number or 0)
         if self.settings is not None or self.attempt is None or exit_ or self.has_ended or self.supervisor != "dead":
             return None
         announces = not (self._read(self._paths.spec, _PLAN_LIMIT) or {}).get("watch")
         has_final = announces and listing.has_final(self._paths)
-        changed_at = map(_changed_at, (self._paths.telemetry, self._paths.state, self._paths.events))
-        return doubt.may_have_succeeded(
-            announces, has_final, self.rebooted, doubt.outlived(_changed_at(self._paths.output), max(changed_at))
+        # A living supervisor dates its telemetry again and again, and so by the same clock as the job its log.
+        supervisor_s = _changed_at(self._paths.telemetry) or max(
+            map(_changed_at, (self._paths.state, self._paths.events))
         )
+        outlived = doubt.outlived(_changed_at(self._paths.output), supervisor_s)
+        return doubt.may_have_succeeded(announces, has_final, self.rebooted, outlived)
 
     def _stop_wished(self) -> bool:
         """Return whether a stop was requested for this submission or a later one."""

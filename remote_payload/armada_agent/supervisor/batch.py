@@ -97,6 +97,7 @@ class BatchSupervisor(Supervisor):
             self._looked_at = time.monotonic()
             if self._is_outdated():
                 return {"grace_s": 0}
+            self._journal.restore()
         return stop_request
 
     def _is_outdated(self) -> bool:
@@ -269,7 +270,10 @@ def _close_former_attempts(paths: RunPaths, journal: Journal, reached: progress.
     for number in paths.attempts():
         if files.read_json(paths.attempt(number, "exit.json")) is None:
             message = "it ended without a record; its node failed, or was taken without a warning"
-            told = {"state": REQUEUED, "reason": "lost", "message": message, "exit_code": None, "signal": None}
+            told: Dict[str, Any] = {"state": REQUEUED, "reason": "lost", "message": message}
+            told.update({"exit_code": None, "signal": None})
+            begun = (files.read_json(paths.attempt(number, "run.json")) or {}).get("submission")
+            told.update({"submission": begun} if isinstance(begun, int) else {})
             journal.write_json(paths.attempt(number, "exit.json"), dict(told, attempt=number, ended_at=time.time()))
             newest_one = requeue.name_newest(reached.measure().get("step"))
             journal.record("finding", message="attempt %d: %s; of checkpoints, %s" % (number, message, newest_one))

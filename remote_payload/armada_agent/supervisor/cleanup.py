@@ -11,7 +11,7 @@ from armada_agent.outbox.checkpoint_watch import open_watch
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.paths import RunPaths, newest
-from armada_agent.records.ending import ENDED, Ending
+from armada_agent.records.ending import ENDED, Ending, exit_of
 from armada_agent.records.journal import Journal
 from armada_agent.records.stop_request import read_stop_request
 from armada_agent.supervisor import enclosure
@@ -32,7 +32,8 @@ def clear(root: str, run_id: str, submission: int) -> int:
     attempt = newest(paths.attempts()) or 0
     begun = _read(paths.attempt(attempt, "run.json"))
     leader = begun.get("process")
-    if isinstance(begun.get("submission"), int) and begun["submission"] < submission:
+    record = begun if "submission" in begun else _read(paths.attempt(attempt, "exit.json"))
+    if isinstance(record.get("submission"), int) and record["submission"] < submission:
         attempt = 0  # this submission began none: the end of an earlier one is not its end
     journal = _resume(paths, submission, attempt)
 
@@ -60,7 +61,7 @@ def clear(root: str, run_id: str, submission: int) -> int:
             watch.finish(is_trusted=False)
         Outbox(paths, spec.get("outbox", {}), journal, watch).look(wait_s=None)
     if journal.state["state"] not in ENDED:
-        journal.conclude(_recorded_ending(paths, attempt))
+        journal.conclude(_recorded_ending(paths, attempt, submission))
     return 0
 
 
@@ -70,9 +71,9 @@ def _resume(paths: RunPaths, submission: int, attempt: int) -> Journal:
     return journal
 
 
-def _recorded_ending(paths: RunPaths, attempt: int) -> Ending:
+def _recorded_ending(paths: RunPaths, attempt: int, submission: int) -> Ending:
     """Return the end that the supervisor wrote before it died; otherwise, an end as stopped now."""
-    written = _read(paths.attempt(attempt, "exit.json"))
+    written = exit_of(_read(paths.attempt(attempt, "exit.json")), submission) or {}
     if written.get("state") not in ENDED:
         return Ending("cancelled", "killed_by_user", "stopped after its supervisor had died")
     ending = Ending(written["state"], written.get("reason"), written.get("message"))

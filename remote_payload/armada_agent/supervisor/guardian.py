@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional
 from armada_agent.foundation import files, process_identity
 from armada_agent.foundation.log import say
 from armada_agent.paths import RunPaths, newest
-from armada_agent.records.ending import ENDED
+from armada_agent.records.ending import ENDED, exit_of
 
 _PR_SET_CHILD_SUBREAPER = 36
 _NOT_OURS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -121,7 +121,7 @@ def _has_ended(paths: RunPaths, submission: int) -> bool:
 def _find_left(paths: RunPaths, submission: int, reaped: Dict[int, int]) -> Optional[Left]:
     """Find the job: the recorded one, or our child if the supervisor died before it wrote the record."""
     attempt = newest(paths.attempts()) or 0
-    if not attempt or _read(paths.attempt(attempt, "exit.json")):
+    if not attempt or exit_of(_read(paths.attempt(attempt, "exit.json")), submission):
         return None
     record = _read(paths.attempt(attempt, "run.json"))
     if record:

@@ -7,6 +7,7 @@ from armada_agent.foundation import files
 from armada_agent.foundation.log import say
 from armada_agent.outbox import checkpoint_watch, listing
 from armada_agent.paths import RunPaths
+from armada_agent.records.ending import exit_of
 from armada_agent.verdicts.requeue import Attempt
 
 _LIMIT = 1024 * 1024
@@ -61,7 +62,8 @@ def ended_attempts(paths: RunPaths, submission: int) -> List[Attempt]:
     found = []
     for number in paths.attempts():
         exit_ = _read(paths.attempt(number, "exit.json"))
-        if exit_ and _read(paths.attempt(number, "run.json")).get("submission") == submission:
+        begun = _read(paths.attempt(number, "run.json")) or exit_
+        if exit_of(exit_, submission) and begun.get("submission") == submission:
             reason = exit_.get("reason")
             found.append(attempt_of(number, reason if isinstance(reason, str) else None, exit_))
     return found

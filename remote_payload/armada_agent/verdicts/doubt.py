@@ -31,6 +31,7 @@ def outlived(job_s: float, supervisor_s: float) -> bool:
 
     Args:
         job_s: When the job last wrote to its log, unix time by the file system.
-        supervisor_s: When its supervisor last wrote anything, by the same clock.
+        supervisor_s: When its supervisor last wrote its telemetry, by the same clock; what it wrote earlier may have
+            been dated by a clock that was set back since.
     """
     return job_s > supervisor_s + OUTLIVED_S

@@ -226,7 +226,8 @@ def test_evidence_decides_the_state(seen: dict[str, Any], expected: tuple[str, s
     assert (verdict.state, verdict.reason) == expected
 
 
-KILLED = {"number": 1, "run": None, "exit": {"state": "cancelled", "reason": "killed_by_user"}}
+KILLED_EXIT = {"state": "cancelled", "reason": "killed_by_user"}
+KILLED = {"number": 1, "run": None, "exit": KILLED_EXIT}
 STOPPED = {"state": "cancelled", "reason": "killed_by_user", "attempt": 1, "seq": 2, "submission": 1}
 
 
@@ -240,6 +241,11 @@ STOPPED = {"state": "cancelled", "reason": "killed_by_user", "attempt": 1, "seq"
         (KILLED, None, "cancelled"),
         ({**KILLED, "run": {"attempt": 1, "submission": 1}}, None, "queued"),
         ({**KILLED, "run": {"attempt": 1, "submission": 2}}, STOPPED, "cancelled"),
+        ({**KILLED, "exit": {**KILLED_EXIT, "submission": 1}}, None, "queued"),
+        ({**KILLED, "exit": {**KILLED_EXIT, "submission": 2}}, STOPPED, "cancelled"),
+        ({**KILLED, "number": 2, "exit": {**KILLED_EXIT, "submission": 1}}, STOPPED, "queued"),
+        ({**KILLED, "run": {"submission": 2}, "exit": {**KILLED_EXIT, "submission": 1}}, STOPPED, "queued"),
+        ({**KILLED, "run": {"submission": 2}, "exit": {**KILLED_EXIT, "submission": 2}}, STOPPED, "cancelled"),
     ],
 )
 def test_the_end_of_an_attempt_whose_record_is_missing_is_not_the_end_of_a_later_submission(

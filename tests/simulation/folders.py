@@ -1,0 +1,58 @@
+"""What lies in folders, read with few system calls: the invariants read whole disks before and after each act."""
+
+from __future__ import annotations
+
+import os
+
+
+def names(folder: str) -> list[str]:
+    """List a folder; one that is missing is empty."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def read(path: str) -> bytes:
+    """Read a file; one that cannot be read is empty."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        size = os.fstat(descriptor).st_size
+        content = os.read(descriptor, size + 1)
+        while more := os.read(descriptor, 1 << 20):
+            content += more
+        return content
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def model(place: str) -> bytes | None:
+    """Return the model of a whole checkpoint; None where there is none."""
+    return read(f"{place}/model.bin") if os.path.isfile(f"{place}/config.json") else None
+
+
+def models(places: list[str]) -> set[bytes]:
+    """Return the models of those checkpoints that are whole."""
+    return {found for place in places if (found := model(place)) is not None}
+
+
+def listing(folder: str) -> set[str]:
+    """List all files below a folder, but for its store."""
+    found: set[str] = set()
+    todo = [folder]
+    while todo:
+        try:
+            with os.scandir(todo.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(entry.path)
+                    elif not entry.name.startswith("armada.db"):
+                        found.add(entry.path)
+        except FileNotFoundError:
+            continue
+    return found
