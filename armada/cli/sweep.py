@@ -58,6 +58,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     launch.add_argument("experiment", metavar="EXPERIMENT", help=what)
     launch.add_argument("--host", action="append", required=True, metavar="NAME", help="Host to use; repeatable")
     _add_cells(launch)
+    prune = "Stop cells that do badly at these steps: one third continues (ASHA; `sweep.prune.reduction`)"
+    launch.add_argument("--prune", type=_steps, metavar="STEP,STEP", help=prune)
     launch.add_argument("--name", metavar="TEXT", help="Use this name instead of the experiment's")
     launch.set_defaults(handler=_launch)
     extend = _add_verb(verbs, "extend", "Add cells", "Add cells to a sweep, those of --grid and --random; others stay.")
@@ -129,6 +131,10 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _steps(text: str) -> list[int]:
+    return [_count(each.strip()) for each in text.split(",")]
+
+
 def _show(options: argparse.Namespace) -> int:
     from armada.cli import sweep_views
     from armada.cli.context import Context
@@ -166,7 +172,15 @@ def _words(options: argparse.Namespace) -> Words:
     from armada.sweeps.cells import Words
 
     overrides = [*options.overrides, *([f"resources.gpus={options.gpus}"] if options.gpus else [])]
-    return Words(overrides, options.grid, options.space, options.random, options.seed, options.search)
+    return Words(
+        overrides,
+        options.grid,
+        options.space,
+        options.random,
+        options.seed,
+        options.search,
+        getattr(options, "prune", None),
+    )
 
 
 def _launch(options: argparse.Namespace) -> int:
@@ -175,6 +189,7 @@ def _launch(options: argparse.Namespace) -> int:
     from armada.paths import new_run_id
     from armada.sweeps.cells import read_draft
     from armada.sweeps.planning import Asked
+    from armada.sweeps.pruning import settings_for_pruning
     from armada.sweeps.search import search_in
     from armada.sweeps.searched import settings_for
     from armada.sweeps.service import launch_sweep
@@ -201,7 +216,9 @@ def _launch(options: argparse.Namespace) -> int:
             database=context.database,
             profile=options.profile,
             parallel=parallel,
-            settings=_settings(draft, options, parallel) | (settings_for(draft, search) if search else {}),
+            settings=_settings(draft, options, parallel)
+            | settings_for_pruning(draft.sweep.prune)
+            | (settings_for(draft, search) if search else {}),
         )
         if search is not None:
             reporter.stage("search", f"{search.trials} trials, {len(cells)} at once; others follow as these end")
@@ -377,8 +394,8 @@ def _time_limit_s(draft: Draft) -> float | None:
 
 def _settings(draft: Draft, options: argparse.Namespace, parallel: int | None) -> dict[str, object]:
     return {
-        # The search has a place of its own: former releases refuse a `sweep` with a key that they do not know.
-        "sweep": draft.sweep.model_dump(mode="json", exclude={"search"}, exclude_defaults=True),
+        # Search and pruning have places of their own: former releases refuse a `sweep` with a key that they do not know.
+        "sweep": draft.sweep.model_dump(mode="json", exclude={"search", "prune"}, exclude_defaults=True),
         "parallel": parallel,
         "profile": options.profile,
         "overrides": [*options.overrides, *([f"resources.gpus={options.gpus}"] if options.gpus else [])],

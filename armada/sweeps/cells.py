@@ -47,6 +47,7 @@ class Words:
     random: int | None = None
     seed: int | None = None
     search: int | None = None
+    prune: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,9 @@ def read_draft(path: Path, words: Words) -> Draft:
         put_value(document, "sweep.random.n", words.random, _option("--random", words.random))
     if words.search is not None:
         put_value(document, "sweep.search.trials", words.search, _option("--search", words.search))
+    if words.prune is not None:
+        place = _option("--prune", ",".join(map(str, words.prune)))
+        put_value(document, "sweep.prune.at", list(words.prune), place)
     if words.seed is not None:
         put_value(document, f"sweep.{way}.seed", words.seed, _option("--seed", words.seed))
     if not isinstance(document.data.get("sweep"), dict):
