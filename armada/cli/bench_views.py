@@ -126,6 +126,7 @@ def _png(drawn: str | None) -> bytes:
 def _print(run: Run, results: list[Result], best: Result | None) -> None:
     from armada.cli.table import table
     from armada.launch.bench.chart import bars
+    from armada.launch.bench.results import as_fast_as
 
     print(
         table(
@@ -140,7 +141,11 @@ def _print(run: Run, results: list[Result], best: Result | None) -> None:
         print()
         for line in bars(results):
             print(sanitize_line(line, 200))
-        print(f"\nfastest: cell {best.number} ({sanitize_line(best.label, 200)})")
+        words = f"\nfastest: cell {best.number} ({sanitize_line(best.label, 200)})"
+        if equal := as_fast_as(best, results):
+            cells = ", ".join(f"cell {each.number}" for each in equal)
+            words += f"; within the spread, {cells} {'is' if len(equal) == 1 else 'are'} as fast"
+        print(words)
     waiting = sum(each.status == "waiting" for each in results)
     if waiting and run.ended:
         print(f"{waiting} of {len(results)} cells have no row: armada resume {run.run_id} measures them")

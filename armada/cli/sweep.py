@@ -417,8 +417,10 @@ def _say_plan(reporter: Reporter, asked: Asked, plan: SweepPlan) -> None:
     reporter.stage("plan", f"{counted(len(asked.cells), 'cell')}: {'; '.join(shares)}")
     for name, why in plan.left_out.items():
         reporter.stage("", f"⚠ {name} takes no part: {why}")
-    for name in (name for name, share in plan.shares.items() if share.plans[0].gpus):
-        for words in others_waiting(asked.database, name, asked.name):
+    for name, share in plan.shares.items():
+        if asked.sessions[name].host.batch is not None:
+            continue  # its own queue orders all jobs
+        for words in others_waiting(asked.database, name, asked.name, gpus=bool(share.plans[0].gpus)):
             reporter.stage("", f"⚠ {words}")
     warnings = dict.fromkeys(
         f"⚠ {check.code} {check.message}" + (f" → {check.hint}" if check.hint else "")

@@ -52,6 +52,7 @@ class Situation:
         only_there: Number of checkpoints that exist only on the host.
         stopped: Number of processes that SIGSTOP suspended.
         is_bench: It is a bench, which keeps rows and no checkpoints.
+        handed_over_by: The command of its sweep that did not hand it over; None if a host may have the run.
     """
 
     run_id: str
@@ -64,6 +65,7 @@ class Situation:
     only_there: int = 0
     stopped: tuple[int, ...] = ()
     is_bench: bool = False
+    handed_over_by: str | None = None
 
 
 def next_steps(now: Situation) -> list[Step]:
@@ -88,6 +90,9 @@ def next_steps(now: Situation) -> list[Step]:
 
 def _after_an_end(now: Situation) -> list[Step]:
     reason = now.reason or ""
+    if now.handed_over_by is not None:
+        told = "remove the cause, then hand over the cells that no host has: run the sweep's command again"
+        return [Step("check the host", f"armada doctor {now.host}"), Step(told, now.handed_over_by)]
     steps = []
     if now.state == "failed":
         if words := _CHANGE.get(reason) or _AGAIN.get(reason):

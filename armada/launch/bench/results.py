@@ -128,6 +128,13 @@ def best_of(results: Sequence[Result]) -> Result | None:
     return max((each for each in results if each.speed is not None), key=lambda each: each.speed or 0, default=None)
 
 
+def as_fast_as(best: Result, results: Sequence[Result]) -> list[Result]:
+    """Return the other cells whose speed differs from the fastest one's by no more than both spreads."""
+    low = (best.speed or 0.0) * (1 - (best.figure("spread") or 0.0))
+    others = [each for each in results if each is not best and each.speed is not None]
+    return [each for each in others if (each.speed or 0.0) * (1 + (each.figure("spread") or 0.0)) >= low]
+
+
 _WORLD = ("resources.gpus", "resources.processes")
 
 
