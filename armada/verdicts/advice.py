@@ -29,6 +29,7 @@ _AGAIN = {
     "out_of_memory": "ask for more memory (`resources.memory`), then launch it again",
     "time_limit": "raise `resources.time_limit` and launch it again, or resume it",
     "budget": "resume it, which grants the same budget once more, or launch it with a larger `budget`",
+    "container_not_started": "start a container of the image on the host yourself to see the whole message, then resume it",
     "env_error": "find out what the host lacks, then resume it",
 }
 
@@ -101,7 +102,7 @@ def _after_an_end(now: Situation) -> list[Step]:
             steps.append(
                 Step("bring its checkpoints home, so that the host may delete them", f"armada sync now {now.run_id}")
             )
-        if reason in ("network", "disk_full", "env_error"):
+        if reason in ("network", "disk_full", "env_error", "container_not_started"):
             steps.append(Step("check the host", f"armada doctor {now.host}"))
         steps.append(Step("read more of its output", f"armada logs {now.run_id} --tail 200"))
     if reason in _CHANGE and now.experiment is not None:
