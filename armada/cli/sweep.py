@@ -7,7 +7,7 @@ import contextlib
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.cli.asking import confirm
 from armada.cli.experiment import experiment_file
@@ -18,14 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from armada.cli.context import Context
-    from armada.cli.progress import Reporter
     from armada.config.hosts import Host
     from armada.config.sweep import SearchCells
     from armada.rpc.session import HostSession
     from armada.store.sweeps import SweepRecord
     from armada.sweeps.cells import Cell, Draft, Known, Words
-    from armada.sweeps.planning import Asked, SweepPlan
-    from armada.sweeps.service import Outcome
     from armada.sweeps.standing import CellStanding
 
 VERBS = ("launch", "show", "stop", "extend", "best", "retry")
@@ -186,6 +183,7 @@ def _words(options: argparse.Namespace) -> Words:
 def _launch(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
+    from armada.cli.sweep_launch import announce, caller, dry_run, say_plan
     from armada.paths import new_run_id
     from armada.sweeps.cells import read_draft
     from armada.sweeps.planning import Asked
@@ -223,15 +221,17 @@ def _launch(options: argparse.Namespace) -> int:
         if search is not None:
             reporter.stage("search", f"{search.trials} trials, {len(cells)} at once; others follow as these end")
         if options.dry_run:
-            return _dry_run(asked, reporter, as_json=options.json)
-        outcome = launch_sweep(asked, _caller(reporter), lambda plan: _say_plan(reporter, asked, plan))
-    return _announce(context, outcome, options, reporter)
+            return dry_run(asked, reporter, as_json=options.json)
+        outcome = launch_sweep(asked, caller(reporter), lambda plan: say_plan(reporter, asked, plan))
+    return announce(context, outcome, options, reporter)
 
 
 def _extend(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
+    from armada.cli.sweep_launch import announce, caller, dry_run, say_plan
     from armada.store import runs, sweeps
+    from armada.sweeps.benches import is_bench
     from armada.sweeps.cells import read_draft
     from armada.sweeps.planning import Asked
     from armada.sweeps.rules import settings_of, why_no_more
@@ -245,6 +245,8 @@ def _extend(options: argparse.Namespace) -> int:
         from armada.cli.sweep_search import extend_search
 
         return extend_search(context, record, options)
+    if is_bench(record):
+        raise UsageError(f"{record.name} is a bench, whose cells stay as they are", hint="armada bench measures others")
     _refuse_repeated(options.host)
     path, draft_words = _former_words(record, options)
     draft = read_draft(path, draft_words)
@@ -282,9 +284,9 @@ def _extend(options: argparse.Namespace) -> int:
             settings=record.settings,
         )
         if options.dry_run:
-            return _dry_run(asked, reporter, as_json=options.json)
-        outcome = extend_sweep(asked, _caller(reporter), lambda plan: _say_plan(reporter, asked, plan))
-    return _announce(context, outcome, options, reporter)
+            return dry_run(asked, reporter, as_json=options.json)
+        outcome = extend_sweep(asked, caller(reporter), lambda plan: say_plan(reporter, asked, plan))
+    return announce(context, outcome, options, reporter)
 
 
 def _text(value: object) -> str | None:
@@ -401,75 +403,3 @@ def _settings(draft: Draft, options: argparse.Namespace, parallel: int | None) -
         "overrides": [*options.overrides, *([f"resources.gpus={options.gpus}"] if options.gpus else [])],
         "space": list(options.space),
     }
-
-
-def _caller(reporter: Reporter) -> Any:
-    from armada.sweeps.service import Caller
-
-    return Caller(sys.argv, Path.cwd(), reporter)
-
-
-def _say_plan(reporter: Reporter, asked: Asked, plan: SweepPlan) -> None:
-    from armada.sweeps.standing import others_waiting
-    from armada.units import counted
-
-    shares = [f"{len(each.plans)} on {name}, {each.at_once}" for name, each in plan.shares.items()]
-    reporter.stage("plan", f"{counted(len(asked.cells), 'cell')}: {'; '.join(shares)}")
-    for name, why in plan.left_out.items():
-        reporter.stage("", f"⚠ {name} takes no part: {why}")
-    for name, share in plan.shares.items():
-        if asked.sessions[name].host.batch is not None:
-            continue  # its own queue orders all jobs
-        for words in others_waiting(asked.database, name, asked.name, gpus=bool(share.plans[0].gpus)):
-            reporter.stage("", f"⚠ {words}")
-    warnings = dict.fromkeys(
-        f"⚠ {check.code} {check.message}" + (f" → {check.hint}" if check.hint else "")
-        for share in plan.shares.values()
-        for each in share.plans
-        for check in each.checks
-        if check.outcome == "warn"
-    )
-    for words in warnings:
-        reporter.stage("", words)
-
-
-def _dry_run(asked: Asked, reporter: Reporter, *, as_json: bool) -> int:
-    from armada.cli.printing import print_json
-    from armada.cli.table import table
-    from armada.sweeps.planning import plan_sweep
-
-    plan = plan_sweep(asked, lambda host: reporter.now("plan", f"asking {host}"))
-    _say_plan(reporter, asked, plan)
-    hosts = {each.run_id: name for name, share in plan.shares.items() for each in share.plans}
-    rows = [(cell, hosts[f"{asked.name}-{cell.number:03}"]) for cell in asked.cells]
-    if as_json:
-        cells = [
-            {"cell": cell.number, "label": cell.label, "values": dict(cell.values), "host": host} for cell, host in rows
-        ]
-        print_json({"cells": cells, "left_out": dict(plan.left_out)})
-        return 0
-    reporter.line(table(("CELL", "HOST", "VALUES"), [(str(cell.number), host, cell.label) for cell, host in rows]))
-    return 0
-
-
-def _announce(context: Context, outcome: Outcome, options: argparse.Namespace, reporter: Reporter) -> int:
-    """Say what became of it, and start the daemon that looks after it.
-
-    Raises:
-        OutcomeUnknown: It is unknown whether some hosts have their cells.
-        ArmadaError: Some hosts refused theirs.
-    """
-    from armada.cli.daemon import start_for_launch
-    from armada.cli.printing import print_json
-
-    if outcome.taken and not options.no_daemon and start_for_launch(context.home):
-        reporter.stage(
-            "daemon", "started; it watches the runs and brings their checkpoints home (armada daemon status)"
-        )
-    if options.json and not (outcome.unknown or outcome.failed):
-        print_json({"sweep": outcome.name, "taken": outcome.taken})
-    if not options.json:
-        verbs = " · ".join(f"armada sweep {verb} {outcome.name}" for verb in ("show", "best", "stop"))
-        reporter.line(f" next       {verbs}")
-    outcome.raise_if_incomplete()
-    return 0

@@ -75,7 +75,7 @@ def launch_key_of(asked: Asked) -> str:
     """Hash the properties that make two launches of a sweep the same."""
     cells = [[dict(cell.values), cell.experiment.model_dump(mode="json", exclude={"sweep"})] for cell in asked.cells]
     told = [cells, sorted(asked.sessions), asked.profile, asked.title, asked.parallel]
-    told += [asked.settings["search"]] if "search" in asked.settings else []
+    told += [asked.settings[key] for key in ("search", "bench") if key in asked.settings]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 

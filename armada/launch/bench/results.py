@@ -14,7 +14,7 @@ from armada.foundation.validation import finite
 from armada.store import metrics, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from armada.costs.tariff import Tariff
@@ -121,6 +121,11 @@ def read_results(database: Database, run: Run, outputs: Path, tariff: Tariff | N
         result = Result(number, values, label, status, message, known, cost_per_million_tokens=cost)
         found.append(dataclasses.replace(result, currency=rate[1]) if rate is not None else result)
     return _scaled(found)
+
+
+def merged(parts: Iterable[Sequence[Result]]) -> list[Result]:
+    """Return the results of runs that measured cells of one bench, by the numbers of the cells."""
+    return _scaled(sorted((each for part in parts for each in part), key=lambda each: each.number))
 
 
 def best_of(results: Sequence[Result]) -> Result | None:
