@@ -124,11 +124,14 @@ def _wait(context: Context, name: str, reporter: Reporter, pause: Callable[[floa
     """Ask the cluster about the cells until all have ended."""
     from armada.monitor.observe import observe_all
 
+    said: dict[str, str] = {}
     while True:
         unsure = [run for run in _runs(context, name) if not run.is_settled(time.time())]
         if not unsure:
             return
         for host, why in observe_all(context.home, context.hosts(), unsure).items():
-            sys.stderr.write(f"armada: {host}: {sanitize_line(why)}\n")
+            if said.get(host) != why:  # a cluster that does not answer is not told of every five seconds
+                sys.stderr.write(f"armada: {host}: {sanitize_line(why)}\n")
+            said[host] = why
         reporter.now("bench", count_states(_runs(context, name)))
         pause(_EVERY_S)
