@@ -17,6 +17,7 @@ signatures here are stable: they may get new optional arguments, and values may 
 from __future__ import annotations
 
 from armada.api.client import Armada
+from armada.api.cost_values import Costs, HostCosts, RunCosts, SweepCosts
 from armada.api.values import (
     Checkpoint,
     Comparison,
@@ -51,6 +52,8 @@ __all__ = [
     "Comparison",
     "ConfigError",
     "Conflict",
+    "Costs",
+    "HostCosts",
     "HostPlan",
     "HostUnreachable",
     "Metrics",
@@ -63,9 +66,11 @@ __all__ = [
     "ReleaseCheck",
     "ReleaseItem",
     "Run",
+    "RunCosts",
     "RunFailed",
     "RunMetrics",
     "Setting",
+    "SweepCosts",
     "SyncResult",
     "UsageError",
 ]

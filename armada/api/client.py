@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armada.api.following import Told, follow_to_end
 from armada.api.opening import Opened, open_home
 from armada.api.values import Metrics, Point, ReleaseCheck, ReleaseItem, Run
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, RunFailed, UsageError
@@ -15,14 +16,13 @@ from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, Outc
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from armada.api.cost_values import Costs
     from armada.api.values import Checkpoint, Comparison, HostPlan, Operation, SyncResult
     from armada.config.tasks.experiment import Experiment
-    from armada.rpc.session import HostSession
-    from armada.store.database import Database
-    from armada.store.runs import Run as StoredRun
 
 _LOG_LINES = 100_000
 _OPERATIONS = 1_000_000
+_WEEKS = 520
 
 
 class Armada:
@@ -56,23 +56,41 @@ class Armada:
             return list(opened.hosts())
 
     def runs(
-        self, *, host: str | None = None, state: str | None = None, group: str | None = None, tag: str | None = None
+        self,
+        where: str = "",
+        *,
+        host: str | None = None,
+        state: str | None = None,
+        group: str | None = None,
+        tag: str | None = None,
     ) -> list[Run]:
         """Return the runs that home knows, newest first, as last seen. No host is asked.
 
         Args:
+            where: A filter as of `armada ps`, such as `loss<0.4 tag:arc lr>1e-5`. It leaves archived runs out unless it
+                names them; without a filter they are listed, too.
             host: Only runs on this host.
             state: Only runs in this state.
             group: Only runs of this group.
             tag: Only runs with this tag.
+
+        Raises:
+            UsageError: The filter is wrong, or no run has a key of it.
         """
         from armada.api.conversion import run_of
+        from armada.filters.run_facts import RunFacts, matching
         from armada.store import runs
 
+        if not isinstance(where, str):
+            raise UsageError(f"the filter is {where!r}, which is not a text", hint='runs("loss<0.4 tag:arc")')
         with self._open() as opened:
+            stored = runs.every(opened.database)
+            if where.strip():
+                facts = RunFacts(opened)
+                stored = matching(facts, facts.filter(where), stored)
             found = [
                 run
-                for run in map(run_of, runs.every(opened.database))
+                for run in map(run_of, stored)
                 if host in (None, run.host) and state in (None, run.state) and group in (None, run.group)
             ]
         wanted = [run for run in found if tag is None or tag in run.tags]
@@ -172,6 +190,30 @@ class Armada:
             chosen = [opened.run(each) for each in runs]
             found = gather(opened.database, opened.home, opened.hosts(), chosen, names=shown, now=time.time())
             return comparison_of(found)
+
+    def costs(self, *, hosts: Iterable[str] = (), weeks: int = 8) -> Costs:
+        """Return what hosts, weeks, runs and sweeps cost, as `armada costs` shows it. No host is asked.
+
+        Args:
+            hosts: Only these; none for all.
+            weeks: How many weeks back; the others are in no row of `weeks`.
+
+        Raises:
+            NotFound: There is no such host, and no run was on it.
+            UsageError: `weeks` is not a number from 0 to 520.
+        """
+        from armada.api.cost_values import costs_of
+        from armada.compare.costs import gather_costs
+        from armada.store import runs
+
+        _check_count("weeks", weeks, 0, _WEEKS)
+        named = _words(hosts, "hosts")
+        with self._open() as opened:
+            with_runs = runs.hosts(opened.database) if named else set[str]()
+            for name in named:
+                if name not in with_runs:
+                    opened.host(name)
+            return costs_of(gather_costs(opened, hosts=named, run_id=None, weeks=weeks))
 
     def history(self, *, limit: int = 100) -> list[Operation]:
         """Return the newest operations first: launches, stops and other long-running commands, with what asked for them.
@@ -297,13 +339,13 @@ class Armada:
         if timeout_s is not None and not timeout_s >= 0:
             raise UsageError(f"timeout_s={timeout_s!r} is not a number of seconds")
         until = time.monotonic() + timeout_s if timeout_s is not None else None
-        own = _Told(changed)
+        own = Told(changed)
         try:
             with self._open(writes=True) as opened:
                 stored = opened.run(run)
                 if not stored.is_settled(time.time()):
                     with opened.session_about(stored, 20.0) as session:
-                        stored = _follow(opened.database, session, stored, until, own)
+                        stored = follow_to_end(opened.database, session, stored, until, own)
         except ArmadaError:
             if own.failure is not None:
                 raise own.failure from None
@@ -400,57 +442,6 @@ class Armada:
             for each in items
         )
         return ReleaseCheck(host, not losses(items), told)
-
-
-class _Told:
-    """Calls the caller's function, and keeps its OSError, which is not about this machine's home."""
-
-    def __init__(self, changed: Callable[[Run], None] | None) -> None:
-        self._changed = changed
-        self.failure: OSError | None = None
-
-    def __call__(self, run: Run) -> None:
-        if self._changed is None:
-            return
-        try:
-            self._changed(run)
-        except OSError as error:
-            self.failure = error
-            raise
-
-
-def _follow(
-    database: Database, session: HostSession, run: StoredRun, until: float | None, changed: Callable[[Run], None]
-) -> StoredRun:
-    """Look about once a second until a run has ended for good; resume it where its `retries` allow. Return its last state.
-
-    Args:
-        database: The store.
-        session: With the run's host.
-        run: The run.
-        until: When to give up, by the monotonic clock; None for never.
-        changed: Called with the run after every look that found a change.
-    """
-    from armada.api.conversion import run_of
-    from armada.launch.retry import Retries
-    from armada.monitor.follow import follow, goes_on
-    from armada.store import runs
-
-    retries = Retries(session)
-    seen: Run | None = None
-    while True:
-        for now in follow(database, session, run.run_id):
-            told = run_of(now)
-            if told != seen:
-                changed(told)
-            seen = told
-            if until is not None and time.monotonic() >= until:
-                return now
-        with contextlib.suppress(OutcomeUnknown):  # the next look tells
-            retries.look(database, only=run.run_id)
-        run = runs.find(database, run.run_id)
-        if not goes_on(run, time.time()):
-            return run
 
 
 def _check_count(name: str, value: int, least: int, most: int) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from armada.api.values import Run
     from armada.config.hosts import Host
+    from armada.costs.tariff import Tariff
     from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run as StoredRun
@@ -42,6 +43,13 @@ class Opened:
         from armada.config.hosts import load_hosts
 
         return load_hosts(self.home, self.project)
+
+    def tariffs(self) -> dict[str, Tariff]:
+        """Return what the configured hosts cost, by name."""
+        from armada.config.price_cache import read_tariffs
+        from armada.store.queries.tariffs import gpu_counts
+
+        return read_tariffs(self.home, self.project, gpu_counts(self.database))
 
     def host(self, name: str) -> Host:
         """Return a configured host.

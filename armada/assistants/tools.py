@@ -101,6 +101,17 @@ def compare(runs: list[str]) -> object:
     return run_command("compare", [], runs, timeout_s=READING_S)
 
 
+def costs(hosts: list[str] | None = None, run: str = "") -> object:
+    """Show what hosts, weeks, runs and sweeps cost, by currency, what was idle, and forecasts. No host is asked.
+
+    Args:
+        hosts: Names of hosts; none for all.
+        run: Of the runs, only this one: its id, or the first characters of it.
+    """
+    options = [f"--host={name}" for name in hosts or []] + ([f"--run={run}"] if run.strip() else [])
+    return run_command("costs", options, [], timeout_s=READING_S)
+
+
 def plan(experiment: str, hosts: list[str] | None = None, changes: list[str] | None = None) -> object:
     """Plan an experiment on hosts, side by side: whether it fits, hours, cost, checks. Nothing is sent or started.
 
@@ -154,7 +165,7 @@ def pull(run: str) -> object:
     return run_command("pull", [], [run], timeout_s=ACTING_S)
 
 
-READING: tuple[Callable[..., object], ...] = (runs, show, logs, why, hosts, metrics, history, compare, plan)
+READING: tuple[Callable[..., object], ...] = (runs, show, logs, why, hosts, metrics, history, compare, costs, plan)
 """Offered always: they start nothing, delete nothing, and change nothing but what home knows."""
 
 ACTING: dict[str, Callable[..., object]] = {"launch": launch, "stop": stop, "resume": resume, "pull": pull}

@@ -74,6 +74,14 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--dry-run", action="store_true", help="Print the plan and the checks; send and start nothing")
     parser.add_argument("--yes", "-y", action="store_true", help="Do not ask before many cells")
     parser.add_argument(
+        "--array",
+        action="store_true",
+        help="On a cluster: hand the cells over as one array of jobs, each with the resources of its cell",
+    )
+    parser.add_argument(
+        "--parallel", type=_jobs, metavar="N", help="With --array: run at most N cells at once (default: the queue's)"
+    )
+    parser.add_argument(
         "--detach", action="store_true", help="Do not wait for the rows; `armada bench --show RUN` shows them"
     )
     parser.add_argument("--no-daemon", action="store_true", help="Do not start the daemon, which watches the bench")
@@ -99,6 +107,13 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _jobs(text: str) -> int:
+    """Parse a number of jobs."""
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:12]) <= 100_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of jobs from 1 to 100000")
+    return int(text)
+
+
 def _seconds(text: str) -> float:
     """Parse a number of seconds."""
     try:
@@ -118,8 +133,12 @@ def _bench(options: argparse.Namespace) -> int:
     if options.show is not None:
         if options.experiment or options.grid or options.host:
             raise UsageError("--show takes a run and no experiment, host or grid", hint="armada bench --show RUN")
+        from armada.cli.bench_array import find_array, show_array
+
         context = Context()
         check_outputs(options, context.home)
+        if (array := find_array(context, options.show)) is not None:
+            return show_array(context, array, options)
         run = context.run(options.show)
         return (show_health if is_health(context, run) else show_results)(context, run, options)
     if options.experiment is None:
@@ -134,6 +153,8 @@ def _bench(options: argparse.Namespace) -> int:
             raise UsageError(f"there is no file {options.experiment}", hint="armada bench exp.yaml --host NAME")
         context = Context()
         return measure_health(context, options, context.host(options.experiment).name)
+    if options.parallel is not None and not options.array:
+        raise UsageError("--parallel belongs to --array: without it, cells are measured one after the other")
     if options.detach and (options.csv or options.chart or options.apply):
         raise UsageError(
             "with --detach there are no rows yet for --csv, --chart and --apply",
@@ -163,6 +184,12 @@ def _measure(context: Context, options: argparse.Namespace) -> int:
     _confirm(grid, pace, price, yes=options.yes or options.dry_run)
     cells = expand(grid)
     reporter = Reporter(sys.stderr if options.json or options.csv == "-" else sys.stdout)
+    if options.array:
+        from armada.cli.bench_array import measure_array
+
+        path = experiment_file(options.experiment)
+        _say_cells(reporter, [cell.label for cell in cells], pace, price)
+        return measure_array(context, options, path, cells, pace, reporter)
     with context.session(options.host) as session:
         order = Order(session, context.home, context.database, options.profile, options.name)
         launch = bench_of(cells, order, pace)

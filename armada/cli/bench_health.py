@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 _FOR_EXPERIMENTS = {
-    "grid": "--grid", "overrides": "--set", "gpus": "--gpus", "csv": "--csv", "chart": "--chart", "apply": "--apply",
+    "grid": "--grid", "array": "--array", "overrides": "--set", "gpus": "--gpus", "csv": "--csv", "chart": "--chart", "apply": "--apply",
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from armada.foundation.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from armada.cli.context import Context
     from armada.costs.tariff import Tariff
@@ -49,21 +51,71 @@ def check_outputs(options: argparse.Namespace, home: HomePaths) -> None:
         check_profile(options.apply, home)
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a bench, of one run or of the runs of an array.
+
+    Attributes:
+        name: The run's id, or the array's.
+        title: What it is called, and where it is.
+        state: As the run's.
+        is_over: Whether no more rows come.
+        again: The command that measures the cells without a row.
+        profile: With which it was planned.
+    """
+
+    name: str
+    title: str
+    state: str
+    is_over: bool
+    again: str
+    profile: str | None
+    results: Sequence[Result]
+
+
 def show_results(context: Context, run: Run, options: argparse.Namespace) -> int:
     """Print and write the rows of a bench. Return the exit code."""
-    from armada.launch.bench.chart import svg, write_csv
-    from armada.launch.bench.results import best_of, read_results
+    from armada.store import runs
+
+    profile = runs.spec(context.database, run.run_id).get("profile")
+    rows = Rows(
+        run.run_id,
+        f"{run.name} on {run.host}",
+        run.state,
+        run.ended,
+        f"armada resume {run.run_id}",
+        profile if isinstance(profile, str) else None,
+        rows_of(context, run),
+    )
+    return show_rows(context, rows, options)
+
+
+def rows_of(context: Context, run: Run) -> list[Result]:
+    """Read the rows of one run.
+
+    Raises:
+        UsageError: The run is no bench.
+    """
+    from armada.launch.bench.results import read_results
     from armada.sync.outputs.listing import FOLDER
 
-    results = read_results(context.database, run, context.home.run(run.run_id) / FOLDER, _tariff(context, run))
+    return read_results(context.database, run, context.home.run(run.run_id) / FOLDER, _tariff(context, run))
+
+
+def show_rows(context: Context, rows: Rows, options: argparse.Namespace) -> int:
+    """Print and write rows. Return the exit code."""
+    from armada.launch.bench.chart import svg, write_csv
+    from armada.launch.bench.results import best_of
+
+    results = rows.results
     best = best_of(results)
-    applied = _apply(context, run, best, options.apply) if options.apply is not None else None
+    applied = _apply(context, rows, best, options.apply) if options.apply is not None else None
     if options.json:
         shown = [each.as_json() for each in results]
         fastest = best.number if best is not None else None
-        print_json({"run_id": run.run_id, "state": run.state, "cells": shown, "best": fastest, "applied": applied})
+        print_json({"run_id": rows.name, "state": rows.state, "cells": shown, "best": fastest, "applied": applied})
     elif options.csv != "-":
-        _print(run, results, best)
+        _print(rows, best)
     if options.csv == "-":
         write_csv(results, sys.stdout)
     elif options.csv is not None:
@@ -71,7 +123,7 @@ def show_results(context: Context, run: Run, options: argparse.Namespace) -> int
         write_csv(results, text)
         _write(context, options.csv, "--csv", text.getvalue().encode(), force=options.force)
     if options.chart is not None:
-        drawn = svg(results, f"{run.name} on {run.host}")
+        drawn = svg(results, rows.title)
         image = _png(drawn) if options.chart.lower().endswith(".png") else drawn.encode()
         _write(context, options.chart, "--chart", image, force=options.force)
     if applied is not None and not options.json and options.csv != "-":
@@ -92,14 +144,12 @@ def _tariff(context: Context, run: Run) -> Tariff | None:
     return record.tariff if record is not None else None
 
 
-def _apply(context: Context, run: Run, best: Result | None, name: str) -> dict[str, object]:
+def _apply(context: Context, rows: Rows, best: Result | None, name: str) -> dict[str, object]:
     from armada.launch.bench.apply import apply_best
-    from armada.store import runs
 
     if best is None:
-        raise UsageError(f"no cell of {run.run_id} was measured, so there is nothing to apply")
-    base = runs.spec(context.database, run.run_id).get("profile")
-    path, settings = apply_best(best, name, base if isinstance(base, str) else None, context.home)
+        raise UsageError(f"no cell of {rows.name} was measured, so there is nothing to apply")
+    path, settings = apply_best(best, name, rows.profile, context.home)
     return {"profile": name, "file": str(path), "cell": best.number, "settings": settings}
 
 
@@ -123,10 +173,12 @@ def _png(drawn: str | None) -> bytes:
     return b"" if drawn is None else bytes(convert(bytestring=drawn.encode()))
 
 
-def _print(run: Run, results: list[Result], best: Result | None) -> None:
+def _print(rows: Rows, best: Result | None) -> None:
     from armada.cli.table import table
     from armada.launch.bench.chart import bars
+    from armada.launch.bench.results import as_fast_as
 
+    results = rows.results
     print(
         table(
             ("CELL", "", "STEP", "P5-P95", "SAMPLES/S", "TOKENS/S", "±", "MEMORY", "MFU", "SCALING", "COST/MTOK"),
@@ -140,10 +192,14 @@ def _print(run: Run, results: list[Result], best: Result | None) -> None:
         print()
         for line in bars(results):
             print(sanitize_line(line, 200))
-        print(f"\nfastest: cell {best.number} ({sanitize_line(best.label, 200)})")
+        words = f"\nfastest: cell {best.number} ({sanitize_line(best.label, 200)})"
+        if equal := as_fast_as(best, results):
+            cells = ", ".join(f"cell {each.number}" for each in equal)
+            words += f"; within the spread, {cells} {'is' if len(equal) == 1 else 'are'} as fast"
+        print(words)
     waiting = sum(each.status == "waiting" for each in results)
-    if waiting and run.ended:
-        print(f"{waiting} of {len(results)} cells have no row: armada resume {run.run_id} measures them")
+    if waiting and rows.is_over:
+        print(f"{waiting} of {len(results)} cells have no row: {rows.again} measures them")
 
 
 def _row(result: Result) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from armada.tui import remembered
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from armada.cli.expressions import RunFacts
     from armada.filters.keys import Key
+    from armada.filters.run_facts import RunFacts
     from armada.paths import HomePaths
     from armada.store.runs import Run
 

@@ -16,7 +16,7 @@ from armada.units import span
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from armada.cli.cost_report import CostReport
+    from armada.compare.costs import CostReport
     from armada.costs.amounts import Amounts
     from armada.costs.report import HostCost
 
@@ -46,7 +46,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _costs(options: argparse.Namespace) -> int:
     from armada.cli.context import Context, choose_host
-    from armada.cli.cost_report import gather_costs
+    from armada.compare.costs import gather_costs
     from armada.store import runs
 
     context = Context(reads=True)

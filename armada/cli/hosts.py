@@ -55,8 +55,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def _ls(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
-    from armada.cli.cost_report import gather_costs
     from armada.cli.table import table
+    from armada.compare.costs import gather_costs
     from armada.store import hosts as records
     from armada.verdicts.idle import stopping_of
 

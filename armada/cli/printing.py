@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from typing import TYPE_CHECKING
@@ -50,8 +51,17 @@ def print_error(error: ArmadaError) -> None:
         print_json({"error": error_fields(error)})
 
 
+_HINTS = {
+    errno.ENOSPC: "free space on this machine's disk",
+    errno.EDQUOT: "free space on this machine's disk: your quota is used up",
+    errno.EROFS: "the file system is read-only: name another folder, or mount it for writing",
+    errno.EACCES: "check who may read and write it",
+    errno.EPERM: "check who may read and write it",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
+
+
 def as_error(error: OSError) -> ArmadaError:
     """Say what this machine's own files refused."""
     what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    hint = "check whether this machine's disk is full or a folder is read-only"
-    return ArmadaError(sanitize_line(what, 2000), hint=hint)
+    return ArmadaError(sanitize_line(what, 2000), hint=_HINTS.get(error.errno or 0))

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from armada.cli.context import Context
-    from armada.cli.expressions import RunFacts
     from armada.filters.expression import Filter
+    from armada.filters.run_facts import RunFacts
     from armada.store.runs import Run
 
 
@@ -91,7 +91,7 @@ class RunFilter:
                 raise UsageError(f"no state is called {name!r}", hint=_hint(name, STATES))
         facts = expression = None
         if text := " ".join(options.expression).strip():
-            from armada.cli.expressions import RunFacts  # 5 ms
+            from armada.filters.run_facts import RunFacts  # 5 ms
 
             facts = RunFacts(context)
             expression = facts.filter(text)

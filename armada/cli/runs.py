@@ -192,7 +192,7 @@ def _columns(options: argparse.Namespace, wanted: RunFilter, context: Context) -
     if options.columns is None and not options.remember and (options.why or not remembered.columns(context.home)):
         return None
     from armada.cli.columns import chosen_columns
-    from armada.cli.expressions import RunFacts
+    from armada.filters.run_facts import RunFacts
 
     return chosen_columns(options.columns, wanted.facts or RunFacts(context), context.home, remember=options.remember)
 

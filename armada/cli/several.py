@@ -108,7 +108,8 @@ def choose_runs(
         return find_runs(context, options.runs)
     if options.runs:
         raise UsageError("give either RUN or --where, not both", hint="--where 'tag:arc id:…' takes ids too")
-    from armada.cli.expressions import RunFacts, matching, say_no_match
+    from armada.cli.expressions import say_no_match
+    from armada.filters.run_facts import RunFacts, matching
     from armada.store import runs
 
     facts = RunFacts(context)

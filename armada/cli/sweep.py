@@ -7,7 +7,7 @@ import contextlib
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armada.cli.asking import confirm
 from armada.cli.experiment import experiment_file
@@ -18,14 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from armada.cli.context import Context
-    from armada.cli.progress import Reporter
     from armada.config.hosts import Host
     from armada.config.sweep import SearchCells
     from armada.rpc.session import HostSession
     from armada.store.sweeps import SweepRecord
     from armada.sweeps.cells import Cell, Draft, Known, Words
-    from armada.sweeps.planning import Asked, SweepPlan
-    from armada.sweeps.service import Outcome
     from armada.sweeps.standing import CellStanding
 
 VERBS = ("launch", "show", "stop", "extend", "best", "retry")
@@ -58,6 +55,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     launch.add_argument("experiment", metavar="EXPERIMENT", help=what)
     launch.add_argument("--host", action="append", required=True, metavar="NAME", help="Host to use; repeatable")
     _add_cells(launch)
+    prune = "Stop cells that do badly at these steps: one third continues (ASHA; `sweep.prune.reduction`)"
+    launch.add_argument("--prune", type=_steps, metavar="STEP,STEP", help=prune)
     launch.add_argument("--name", metavar="TEXT", help="Use this name instead of the experiment's")
     launch.set_defaults(handler=_launch)
     extend = _add_verb(verbs, "extend", "Add cells", "Add cells to a sweep, those of --grid and --random; others stay.")
@@ -129,6 +128,10 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _steps(text: str) -> list[int]:
+    return [_count(each.strip()) for each in text.split(",")]
+
+
 def _show(options: argparse.Namespace) -> int:
     from armada.cli import sweep_views
     from armada.cli.context import Context
@@ -166,15 +169,25 @@ def _words(options: argparse.Namespace) -> Words:
     from armada.sweeps.cells import Words
 
     overrides = [*options.overrides, *([f"resources.gpus={options.gpus}"] if options.gpus else [])]
-    return Words(overrides, options.grid, options.space, options.random, options.seed, options.search)
+    return Words(
+        overrides,
+        options.grid,
+        options.space,
+        options.random,
+        options.seed,
+        options.search,
+        getattr(options, "prune", None),
+    )
 
 
 def _launch(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
+    from armada.cli.sweep_launch import announce, caller, dry_run, say_plan
     from armada.paths import new_run_id
     from armada.sweeps.cells import read_draft
     from armada.sweeps.planning import Asked
+    from armada.sweeps.pruning import settings_for_pruning
     from armada.sweeps.search import search_in
     from armada.sweeps.searched import settings_for
     from armada.sweeps.service import launch_sweep
@@ -201,20 +214,24 @@ def _launch(options: argparse.Namespace) -> int:
             database=context.database,
             profile=options.profile,
             parallel=parallel,
-            settings=_settings(draft, options, parallel) | (settings_for(draft, search) if search else {}),
+            settings=_settings(draft, options, parallel)
+            | settings_for_pruning(draft.sweep.prune)
+            | (settings_for(draft, search) if search else {}),
         )
         if search is not None:
             reporter.stage("search", f"{search.trials} trials, {len(cells)} at once; others follow as these end")
         if options.dry_run:
-            return _dry_run(asked, reporter, as_json=options.json)
-        outcome = launch_sweep(asked, _caller(reporter), lambda plan: _say_plan(reporter, asked, plan))
-    return _announce(context, outcome, options, reporter)
+            return dry_run(asked, reporter, as_json=options.json)
+        outcome = launch_sweep(asked, caller(reporter), lambda plan: say_plan(reporter, asked, plan))
+    return announce(context, outcome, options, reporter)
 
 
 def _extend(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
+    from armada.cli.sweep_launch import announce, caller, dry_run, say_plan
     from armada.store import runs, sweeps
+    from armada.sweeps.benches import is_bench
     from armada.sweeps.cells import read_draft
     from armada.sweeps.planning import Asked
     from armada.sweeps.rules import settings_of, why_no_more
@@ -228,6 +245,8 @@ def _extend(options: argparse.Namespace) -> int:
         from armada.cli.sweep_search import extend_search
 
         return extend_search(context, record, options)
+    if is_bench(record):
+        raise UsageError(f"{record.name} is a bench, whose cells stay as they are", hint="armada bench measures others")
     _refuse_repeated(options.host)
     path, draft_words = _former_words(record, options)
     draft = read_draft(path, draft_words)
@@ -265,9 +284,9 @@ def _extend(options: argparse.Namespace) -> int:
             settings=record.settings,
         )
         if options.dry_run:
-            return _dry_run(asked, reporter, as_json=options.json)
-        outcome = extend_sweep(asked, _caller(reporter), lambda plan: _say_plan(reporter, asked, plan))
-    return _announce(context, outcome, options, reporter)
+            return dry_run(asked, reporter, as_json=options.json)
+        outcome = extend_sweep(asked, caller(reporter), lambda plan: say_plan(reporter, asked, plan))
+    return announce(context, outcome, options, reporter)
 
 
 def _text(value: object) -> str | None:
@@ -377,80 +396,10 @@ def _time_limit_s(draft: Draft) -> float | None:
 
 def _settings(draft: Draft, options: argparse.Namespace, parallel: int | None) -> dict[str, object]:
     return {
-        # The search has a place of its own: former releases refuse a `sweep` with a key that they do not know.
-        "sweep": draft.sweep.model_dump(mode="json", exclude={"search"}, exclude_defaults=True),
+        # Search and pruning have places of their own: former releases refuse a `sweep` with a key that they do not know.
+        "sweep": draft.sweep.model_dump(mode="json", exclude={"search", "prune"}, exclude_defaults=True),
         "parallel": parallel,
         "profile": options.profile,
         "overrides": [*options.overrides, *([f"resources.gpus={options.gpus}"] if options.gpus else [])],
         "space": list(options.space),
     }
-
-
-def _caller(reporter: Reporter) -> Any:
-    from armada.sweeps.service import Caller
-
-    return Caller(sys.argv, Path.cwd(), reporter)
-
-
-def _say_plan(reporter: Reporter, asked: Asked, plan: SweepPlan) -> None:
-    from armada.sweeps.standing import others_waiting
-    from armada.units import counted
-
-    shares = [f"{len(each.plans)} on {name}, {each.at_once}" for name, each in plan.shares.items()]
-    reporter.stage("plan", f"{counted(len(asked.cells), 'cell')}: {'; '.join(shares)}")
-    for name, why in plan.left_out.items():
-        reporter.stage("", f"⚠ {name} takes no part: {why}")
-    for name in (name for name, share in plan.shares.items() if share.plans[0].gpus):
-        for words in others_waiting(asked.database, name, asked.name):
-            reporter.stage("", f"⚠ {words}")
-    warnings = dict.fromkeys(
-        f"⚠ {check.code} {check.message}" + (f" → {check.hint}" if check.hint else "")
-        for share in plan.shares.values()
-        for each in share.plans
-        for check in each.checks
-        if check.outcome == "warn"
-    )
-    for words in warnings:
-        reporter.stage("", words)
-
-
-def _dry_run(asked: Asked, reporter: Reporter, *, as_json: bool) -> int:
-    from armada.cli.printing import print_json
-    from armada.cli.table import table
-    from armada.sweeps.planning import plan_sweep
-
-    plan = plan_sweep(asked, lambda host: reporter.now("plan", f"asking {host}"))
-    _say_plan(reporter, asked, plan)
-    hosts = {each.run_id: name for name, share in plan.shares.items() for each in share.plans}
-    rows = [(cell, hosts[f"{asked.name}-{cell.number:03}"]) for cell in asked.cells]
-    if as_json:
-        cells = [
-            {"cell": cell.number, "label": cell.label, "values": dict(cell.values), "host": host} for cell, host in rows
-        ]
-        print_json({"cells": cells, "left_out": dict(plan.left_out)})
-        return 0
-    reporter.line(table(("CELL", "HOST", "VALUES"), [(str(cell.number), host, cell.label) for cell, host in rows]))
-    return 0
-
-
-def _announce(context: Context, outcome: Outcome, options: argparse.Namespace, reporter: Reporter) -> int:
-    """Say what became of it, and start the daemon that looks after it.
-
-    Raises:
-        OutcomeUnknown: It is unknown whether some hosts have their cells.
-        ArmadaError: Some hosts refused theirs.
-    """
-    from armada.cli.daemon import start_for_launch
-    from armada.cli.printing import print_json
-
-    if outcome.taken and not options.no_daemon and start_for_launch(context.home):
-        reporter.stage(
-            "daemon", "started; it watches the runs and brings their checkpoints home (armada daemon status)"
-        )
-    if options.json and not (outcome.unknown or outcome.failed):
-        print_json({"sweep": outcome.name, "taken": outcome.taken})
-    if not options.json:
-        verbs = " · ".join(f"armada sweep {verb} {outcome.name}" for verb in ("show", "best", "stop"))
-        reporter.line(f" next       {verbs}")
-    outcome.raise_if_incomplete()
-    return 0

@@ -15,6 +15,7 @@ from armada.errors import ArmadaError, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.store import runs, sweeps
 from armada.sweeps.counts import count_states, newest_runs
+from armada.sweeps.pruning import without_metric
 from armada.sweeps.rules import settings_of
 from armada.sweeps.searched import search_standing
 from armada.sweeps.standing import cells_of, cost_so_far, metric_names, ranked
@@ -114,6 +115,7 @@ def stop(context: Context, options: argparse.Namespace) -> int:
         ArmadaError: A host could not be told, or cells did not end; cells of the other hosts are stopped all the same.
     """
     from armada.cli.progress import Reporter
+    from armada.sweeps.stopping import TOLD_TO_STOP
 
     record = sweeps.find(context.database, options.sweep)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
@@ -122,7 +124,7 @@ def stop(context: Context, options: argparse.Namespace) -> int:
         if not run.ended:
             by_host.setdefault(run.host, []).append(run)
     # First of all: nothing of it is handed over or started by the daemon from now on.
-    sweeps.set_state(context.database, record.name, "stopped", "it was told to stop")
+    sweeps.set_state(context.database, record.name, "stopped", TOLD_TO_STOP)
     errors: list[ArmadaError] = []
     for host, theirs in by_host.items():
         try:
@@ -250,6 +252,8 @@ def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStand
         print(f"stopped: {sanitize_line(record.why)}")
     if search is not None and search.note and record.state == "started":
         print(f"⚠ no new trials: {sanitize_line(search.note, 500)}")
+    if words := without_metric(context.database, record):
+        print(f"⚠ {words}")
     for trial in search.without_value if search is not None else ():
         print(f"⚠ {trial.run_id} counts as failed: {trial.why}")
     if is_interrupted(record) and record.name not in being_launched(context.database):

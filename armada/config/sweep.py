@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -156,6 +157,29 @@ class StopRule(Settings):
         return value
 
 
+class PruneRule(Settings):
+    """Which cells are stopped early: those that do badly at given steps (asynchronous successive halving, ASHA)."""
+
+    other_names: ClassVar[dict[str, str]] = {
+        "steps": "at",
+        "rungs": "at",
+        "reduction_factor": "reduction",
+        "eta": "reduction",
+    }
+
+    at: Annotated[tuple[Annotated[int, Field(ge=1, lt=2**53)], ...], Field(strict=False, min_length=1, max_length=50)]
+    """The steps at which cells are compared by `metric`: `[500, 1000, 2000]`."""
+    reduction: Annotated[int, Field(ge=2, le=100)] = 3
+    """One of so many continues: 3 keeps the best third at each of the steps."""
+
+    @field_validator("at")
+    @classmethod
+    def _ascends(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(later <= former for former, later in itertools.pairwise(value)):
+            raise problem("must ascend", hint="at: [500, 1000, 2000]")
+        return value
+
+
 class Sweep(Settings):
     """Which cells a sweep has: those listed, those of the grid, and those drawn at random, in this order."""
 
@@ -177,6 +201,8 @@ class Sweep(Settings):
     """Whether a small or a large `metric` is good."""
     stop: StopRule = StopRule()
     """When the cells that are left are stopped."""
+    prune: PruneRule | None = None
+    """Stops cells that do badly at given steps: `{at: [500, 1000, 2000], reduction: 3}`."""
 
     @field_validator("grid")
     @classmethod
@@ -200,6 +226,14 @@ class Sweep(Settings):
     def _target_has_a_metric(self) -> Self:
         if self.stop.target is not None and self.metric is None:
             raise problem("needs `metric`, what it is the target of", key="stop")
+        return self
+
+    @model_validator(mode="after")
+    def _prunes_by_a_metric(self) -> Self:
+        if self.prune is not None and self.metric is None:
+            raise problem(
+                "needs `metric`, by which cells are compared", key="prune", hint="--set sweep.metric=eval_loss"
+            )
         return self
 
     @model_validator(mode="after")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from signal import Signals
 from typing import TYPE_CHECKING
 
+from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping, whole
 from armada.protocol.files import Event, FailureEvent, FindingEvent, read_event
-from armada.store import checkpoints, metrics, runs
+from armada.store import checkpoints, metrics, operations, runs, transitions
 from armada.verdicts.advice import Situation, Step, next_steps
 from armada.verdicts.again import resumes_from
 
@@ -86,6 +88,7 @@ def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
         only_there=sum(checkpoint.on_host and checkpoint.home_path is None for checkpoint in kept),
         stopped=stopped,
         is_bench=run.task == "bench",
+        handed_over_by=_handed_over_by(database, run),
     )
     return Page(
         exit=_exit(run, signal),
@@ -100,6 +103,16 @@ def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
         stopped=stopped,
         steps=next_steps(situation),
     )
+
+
+def _handed_over_by(database: Database, run: Run) -> str | None:
+    """Return the command that was to hand over a cell of a sweep which no host has."""
+    if run.sweep is None or run.reason not in ("provision_failed", "submit_refused", "interrupted"):
+        return None
+    if transitions.was_seen(database, run.run_id):
+        return None
+    launches = operations.of_run(database, run.sweep, kind="launch")
+    return sanitize_line(shlex.join(("armada", *launches[0].argv[1:])), 1000) if launches else None
 
 
 def stopped_in(seen: Observation) -> tuple[int, ...]:

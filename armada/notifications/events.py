@@ -37,8 +37,8 @@ SOON_FULL_SHARE = 0.02
 STALLED_S = 60.0
 """Seconds of silence before a run counts as stalled: a host that wakes from sleep shows old heartbeats for a moment."""
 
-_NOT_WORTH_IT = frozenset({"killed_by_user", "interrupted", "launched_again"})
-"""Reasons of ends that the user has just caused."""
+_NOT_WORTH_IT = frozenset({"killed_by_user", "interrupted", "launched_again", "pruned", "sweep_stopped"})
+"""Reasons of ends that the user has just caused, or asked for with a sweep's rule."""
 
 
 @dataclass(frozen=True, slots=True)

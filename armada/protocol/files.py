@@ -162,6 +162,8 @@ class StopRequest(Message):
     grace_s: Seconds
     submission: Count | None
     budget: Annotated[Text | None, MAY_MISS] = None
+    reason: Annotated[Reason | None, MAY_MISS] = None
+    message: Annotated[Text | None, MAY_MISS] = None
 
 
 class Claim(Message):

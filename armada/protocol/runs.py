@@ -16,6 +16,7 @@ from armada.protocol.message import (
     Message,
     OrMissing,
     Positive,
+    Reason,
     Request,
     RunId,
     Seconds,
@@ -96,7 +97,8 @@ class StopRun(Request[Stopping]):
     """Stop a run.
 
     `root` is the id of the root where the run was created. If the run's folder is missing from that same root, its
-    processes are ended. `budget`: which budget is spent, where that is why; a person's stop has none.
+    processes are ended. `budget`: which budget is spent, where that is why. `reason` and `message`: which rule of its sweep
+    stops it, and why. A person's stop has none of them.
     """
 
     method = "run.stop"
@@ -105,6 +107,8 @@ class StopRun(Request[Stopping]):
     grace_s: Seconds
     root: Annotated[str | None, MAY_MISS] = None
     budget: Annotated[Text | None, MAY_MISS] = None
+    reason: Annotated[Reason | None, MAY_MISS] = None
+    message: Annotated[Text | None, MAY_MISS] = None
 
 
 class Done(Message):

@@ -45,6 +45,7 @@ def record_metrics(
         }
         points: list[tuple[int | None, int, float, float | None]] = []
         paces = []
+        reached: int | None = None
         for line in lines:
             if line.get("kind") == "reset":
                 gone = _series_of(line.get("names"), series)
@@ -66,12 +67,16 @@ def record_metrics(
                 points.append((series[key], step, at, _point(value)))
             if kind == "train":
                 newest |= {name: finite(line[name]) for name in ("loss", "tokens_per_s") if name in line}
+                reached = step
                 paces.append(finite(line.get("step_time_s")))
         if known := [pace for pace in paces if pace is not None]:
             newest["step_time_s"] = statistics.median(known)  # a single step may include a save or an evaluation
         connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?)", points)
         names = ", ".join(f"{name} = ?" for name in newest)
         connection.execute(f"UPDATE runs SET {names} WHERE run_id = ?", (*newest.values(), run_id))  # noqa: S608
+        if reached is not None:  # a job without heartbeats of its own tells its step by its curves alone
+            alone = "run_id = ? AND total_steps IS NULL AND coalesce(step, -1) < ?"
+            connection.execute(f"UPDATE runs SET step = ? WHERE {alone}", (reached, run_id, reached))  # noqa: S608
         return True
 
 

@@ -17,6 +17,7 @@ from armada.config.overrides import apply_choices, apply_override, put_value
 from armada.config.sweep import Interval, Sweep
 from armada.config.validation import validate
 from armada.errors import ConfigError, UsageError
+from armada.foundation.secrets import without_secret_settings
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Words:
     random: int | None = None
     seed: int | None = None
     search: int | None = None
+    prune: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,9 @@ def read_draft(path: Path, words: Words) -> Draft:
         put_value(document, "sweep.random.n", words.random, _option("--random", words.random))
     if words.search is not None:
         put_value(document, "sweep.search.trials", words.search, _option("--search", words.search))
+    if words.prune is not None:
+        place = _option("--prune", ",".join(map(str, words.prune)))
+        put_value(document, "sweep.prune.at", list(words.prune), place)
     if words.seed is not None:
         put_value(document, f"sweep.{way}.seed", words.seed, _option("--seed", words.seed))
     if not isinstance(document.data.get("sweep"), dict):
@@ -204,10 +209,15 @@ def fitted_space(draft: Draft, way: str, space: Mapping[str, Any]) -> dict[str, 
 
 
 def label_all(all_values: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name cells by what differs, with the last part of each key, or as much of it as tells the keys apart."""
+    """Name cells by what differs, with the last part of each key, or as much of it as tells the keys apart.
+
+    What may be a secret is not in them: the name of a run is shown everywhere, and sent to trackers.
+    """
     keys = list(dict.fromkeys(key for values in all_values for key in values))
     short = {key: _short(key, keys) for key in keys}
-    return [" ".join(f"{short[key]}={_word(value)}" for key, value in values.items()) for values in all_values]
+    return [
+        " ".join(f"{short[key]}={_word(_open(key, value))}" for key, value in values.items()) for values in all_values
+    ]
 
 
 def _short(key: str, keys: Sequence[str]) -> str:
@@ -218,6 +228,11 @@ def _short(key: str, keys: Sequence[str]) -> str:
         if not tail.isdecimal() and not any(other != key and f".{other}".endswith(f".{tail}") for other in keys):
             return tail
     return key
+
+
+def _open(key: str, value: Any) -> Any:
+    """A value without what may be a secret. Only variables are judged by their names: `train.pad_token` is none."""
+    return without_secret_settings(value, key if key.startswith("env.") else "")
 
 
 def _word(value: Any) -> str:

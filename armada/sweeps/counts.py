@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from armada.store.runs import Run
 
-_ORDER = ("running", "queued", "submitted", "preparing", "unknown", "succeeded", "failed", "cancelled")
+_ORDER = ("running", "queued", "submitted", "preparing", "unknown", "succeeded", "failed", "pruned", "cancelled")
 _WORDS = {"submitted": "waiting", "queued": "waiting for GPUs", "preparing": "being handed over"}
 
 
@@ -24,6 +24,7 @@ def count_states(found: Iterable[Run]) -> str:
     """`3 running · 5 waiting · 4 succeeded`."""
     counts: dict[str, int] = {}
     for run in found:
-        counts[run.state] = counts.get(run.state, 0) + 1
+        word = "pruned" if (run.state, run.reason) == ("cancelled", "pruned") else run.state
+        counts[word] = counts.get(word, 0) + 1
     known = [word for word in _ORDER if word in counts] + sorted(set(counts) - set(_ORDER))
     return " · ".join(f"{counts[word]} {_WORDS.get(word, word)}" for word in known) or counted(0, "cell")

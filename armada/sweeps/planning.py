@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armada.errors import HostUnreachable, PreflightRefused
 from armada.launch.checks.check import refuse_failures
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.launch.plans.plan import Plan
+    from armada.launch.plans.task import Task
     from armada.paths import HomePaths
     from armada.rpc.session import HostSession
     from armada.store.database import Database
@@ -43,6 +44,7 @@ class Asked:
         profile: Its name, instead of the hosts' own.
         parallel: How many cells run at once on all hosts together.
         settings: What the store keeps.
+        task: Makes the task of a cell; None for that of its experiment.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Asked:
     profile: str | None
     parallel: int | None
     settings: Mapping[str, object]
+    task: Callable[[Cell, Order], Task[Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,8 @@ def _order(asked: Asked, session: HostSession) -> Order:
 
 def _plan(asked: Asked, session: HostSession, cell: Cell, order: Order | None = None) -> Plan:
     order = dataclasses.replace(order or _order(asked, session), name=f"{asked.title} {cell.label}")
-    plan = make_plan(task_of(cell.experiment, order), run_id=run_id_of(asked.name, cell.number))
+    task = task_of(cell.experiment, order) if asked.task is None else asked.task(cell, order)
+    plan = make_plan(task, run_id=run_id_of(asked.name, cell.number))
     section = SweepSection(id=asked.name, cell=cell.number, label=cell.label, values=dict(cell.values))
     spec = plan.spec.model_copy(update={"home": asking_home(session), "sweep": section})
     return dataclasses.replace(plan, spec=spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,18 +39,20 @@ class Trial:
     Attributes:
         number: Of the cell.
         values: Its settings by dotted keys.
-        state: `done` with a value, `failed` without one, or `pending`.
-        value: Of the metric.
+        state: `done` with a value, `pruned` with the value at `step`, `failed` without one, or `pending`.
+        value: Of the metric; None for a pruned one where it was no number.
         run_id: Its run.
-        why: Why it failed.
+        why: Why it failed or was pruned.
+        step: Where it was pruned.
     """
 
     number: int
     values: Mapping[str, Any]
-    state: Literal["done", "failed", "pending"]
+    state: Literal["done", "pruned", "failed", "pending"]
     value: float | None = None
     run_id: str = ""
     why: str = ""
+    step: int = 0
 
 
 def search_in(draft: Draft, parallel: int | None) -> SearchCells | None:
@@ -174,7 +177,7 @@ def why_give_up(trials: Sequence[Trial], at_once: int, since: int = 0) -> str | 
     ended = [trial for trial in trials if trial.number > since and trial.state != "pending"]
     most = max(_FAILED_IN_A_ROW, at_once)
     newest = ended[-most:]
-    if len(newest) < most or any(trial.state == "done" for trial in newest):
+    if len(newest) < most or any(trial.state in ("done", "pruned") for trial in newest):
         return None
     last = newest[-1]
     return f"the last {most} trials failed, such as {last.run_id}: {last.why}"
@@ -196,11 +199,16 @@ class _Chooser:
         if params is None:
             return
         states = self._optuna.trial.TrialState
-        state = {"done": states.COMPLETE, "failed": states.FAIL, "pending": states.RUNNING}[trial.state]
-        value = trial.value if trial.state == "done" else None
-        self._study.add_trial(
-            self._optuna.trial.create_trial(state=state, value=value, params=params, distributions=self._distributions)
+        named = {"done": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL", "pending": "RUNNING"}
+        at_step = {trial.step: math.nan if trial.value is None else trial.value} if trial.state == "pruned" else None
+        told = self._optuna.trial.create_trial(
+            state=states[named[trial.state]],
+            value=trial.value if trial.state == "done" else None,
+            params=params,
+            distributions=self._distributions,
+            intermediate_values=at_step,
         )
+        self._study.add_trial(told)
 
     def ask(self, seed: int) -> dict[str, Any]:
         """Choose values. What is asked counts for nothing until it is told."""

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from armada.config.sweep import SearchCells
 from armada.foundation.sanitize import sanitize_line
 from armada.store import sweeps
+from armada.sweeps.pruning import pruning_of
 from armada.sweeps.rules import settings_of
 from armada.sweeps.search import Trial
 from armada.sweeps.standing import cells_of, ranked
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from armada.store.database import Database
     from armada.store.sweeps import SweepRecord
     from armada.sweeps.cells import Draft
+    from armada.sweeps.pruning import Pruned
     from armada.sweeps.standing import CellStanding
 
 
@@ -86,16 +88,24 @@ def trials_of(database: Database, record: SweepRecord, now: float) -> list[Trial
     """The trials of a search by number, from the cells in the store."""
     settings = settings_of(record)
     cells = cells_of(database, record.name, settings.metric, settings.goal)
-    return [_trial(cell, settings.metric or "", now) for cell in cells]
+    return [_trial(cell, settings.metric or "", now, _pruned(record)) for cell in cells]
 
 
-def _trial(cell: CellStanding, metric: str, now: float) -> Trial:
+def _pruned(record: SweepRecord) -> Mapping[str, Pruned]:
+    pruning = pruning_of(record)
+    return pruning.pruned if pruning is not None else {}
+
+
+def _trial(cell: CellStanding, metric: str, now: float, pruned: Mapping[str, Pruned]) -> Trial:
     run = cell.run
     number = run.cell or 0
     if not run.is_settled(now):
         return Trial(number, cell.values, "pending", run_id=run.run_id)
     if run.state == "succeeded" and cell.value is not None:
         return Trial(number, cell.values, "done", cell.value, run.run_id)
+    entry = pruned.get(run.run_id)
+    if entry is not None and run.state == "cancelled" and entry.submission == run.submission:
+        return Trial(number, cell.values, "pruned", entry.value, run.run_id, entry.why, entry.step)
     why = f"it ended without {metric}" if run.state == "succeeded" else run.message or run.reason or run.state
     return Trial(number, cell.values, "failed", run_id=run.run_id, why=sanitize_line(why, 200))
 
@@ -108,6 +118,7 @@ class SearchStanding:
         trials: How many there may be.
         ended: Those that have ended.
         failed: Those of them without a value.
+        pruned: Those of them that were stopped because they did badly.
         metric: What they are compared by.
         best: Its best value.
         note: Why the newest round failed; empty if it did not.
@@ -117,6 +128,7 @@ class SearchStanding:
     trials: int
     ended: int
     failed: int
+    pruned: int
     metric: str
     best: float | None
     note: str
@@ -127,6 +139,7 @@ class SearchStanding:
         """`12 of 30 trials, 2 failed; best loss 0.38`."""
         words = f"{self.ended} of {counted(self.trials, 'trial')}"
         words += f", {self.failed} failed" if self.failed else ""
+        words += f", {self.pruned} pruned" if self.pruned else ""
         return f"{words}; best {sanitize_line(self.metric, 60)} {self.best:.6g}" if self.best is not None else words
 
     def as_json(self) -> dict[str, Any]:
@@ -135,6 +148,7 @@ class SearchStanding:
             "trials": self.trials,
             "ended": self.ended,
             "failed": self.failed,
+            "pruned": self.pruned,
             "best": self.best,
             "note": self.note or None,
         }
@@ -153,7 +167,8 @@ def search_standing(database: Database, record: SweepRecord, now: float | None =
         return None
     settings = settings_of(record)
     cells = cells_of(database, record.name, settings.metric, settings.goal)
-    trials = [_trial(cell, settings.metric or "", time.time() if now is None else now) for cell in cells]
+    at = time.time() if now is None else now
+    trials = [_trial(cell, settings.metric or "", at, _pruned(record)) for cell in cells]
     succeeded = {cell.run.run_id for cell in cells if cell.run.state == "succeeded"}
     failed = [trial for trial in trials if trial.state == "failed"]
     best = next(iter(ranked(cells, settings.goal)), None)
@@ -161,6 +176,7 @@ def search_standing(database: Database, record: SweepRecord, now: float | None =
         trials=search.cells.trials,
         ended=sum(trial.state != "pending" for trial in trials),
         failed=len(failed),
+        pruned=sum(trial.state == "pruned" for trial in trials),
         metric=settings.metric or "",
         best=best.value if best is not None else None,
         note=search.note,

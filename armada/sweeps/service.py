@@ -75,7 +75,7 @@ def launch_key_of(asked: Asked) -> str:
     """Hash the properties that make two launches of a sweep the same."""
     cells = [[dict(cell.values), cell.experiment.model_dump(mode="json", exclude={"sweep"})] for cell in asked.cells]
     told = [cells, sorted(asked.sessions), asked.profile, asked.title, asked.parallel]
-    told += [asked.settings["search"]] if "search" in asked.settings else []
+    told += [asked.settings[key] for key in ("search", "bench", "prune") if key in asked.settings]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
@@ -149,7 +149,7 @@ def extend_sweep(asked: Asked, caller: Caller, planned: Callable[[SweepPlan], No
         plan = plan_sweep(new, lambda host: progress.now("plan", f"asking {host}"), already)
         planned(plan)
         with asked.database.transaction():
-            sweeps.change_settings(asked.database, asked.name, _settings(new, plan))
+            _change_settings(new, plan)
             # The daemon stops what is left of a stopped sweep; these cells are not meant.
             sweeps.set_state(asked.database, asked.name, "preparing")
             for plans in plan.shares.values():
@@ -176,7 +176,7 @@ def hand_over_more(asked: Asked, progress: Progress) -> Outcome:
     with asked.database.transaction():
         if sweeps.find(asked.database, asked.name).state == "stopped":
             return outcome
-        sweeps.change_settings(asked.database, asked.name, _settings(new, plan))
+        _change_settings(new, plan)
         for share in plan.shares.values():
             _record_plans(asked.database, share.plans)
     for share in plan.shares.values():
@@ -254,6 +254,12 @@ def _record_all(asked: Asked, plan: SweepPlan, key: str) -> None:
         origin = str(host.origin) if host.origin else None
         host_records.record_facts(database, host.name, facts.as_json(), origin=origin)
         host_records.mark_released(database, host.name, None)
+
+
+def _change_settings(asked: Asked, plan: SweepPlan) -> None:
+    """Record that a sweep has more cells. What was decided about others meanwhile, as which are pruned, stays."""
+    now = sweeps.find(asked.database, asked.name).settings
+    sweeps.change_settings(asked.database, asked.name, _settings(dataclasses.replace(asked, settings=now), plan))
 
 
 def _settings(asked: Asked, plan: SweepPlan) -> dict[str, object]:

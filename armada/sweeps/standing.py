@@ -71,13 +71,22 @@ def metric_names(database: Database, cells: Sequence[CellStanding]) -> list[str]
     return sorted({name for cell in cells for name in metrics.names(database, cell.run.run_id)})
 
 
-def others_waiting(database: Database, host: str, own: str) -> list[str]:
-    """Say which other sweeps have cells on a host that have not ended."""
+def others_waiting(database: Database, host: str, own: str, *, gpus: bool) -> list[str]:
+    """Say which other sweeps have cells on a host that have not ended.
+
+    Args:
+        database: The store.
+        host: Its name.
+        own: The sweep that is planned.
+        gpus: Whether its cells take GPUs, for which all runs of a host wait together.
+    """
+    both = "a free GPU goes to the cell that has waited longest"
+    if not gpus:
+        both = "each counts its own cells, so both together may start more than the host has cores; --parallel allows fewer"
     found = []
     for name in sweeps.active_on(database, host):
         left = [run for run in runs.of_sweep(database, name) if run.host == host and not run.ended]
         if name != own and left:
-            both = "a free GPU goes to the cell that has waited longest"
             found.append(f"{name} is not done on {host}, {counted(len(left), 'cell')} left: {both}")
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, NotFound, OutcomeUnknown
@@ -13,8 +14,9 @@ from armada.store import runs
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from armada.protocol.runs import StopRun
     from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
@@ -22,10 +24,37 @@ if TYPE_CHECKING:
 _TICK_S = 0.3
 
 
+PRUNED = "pruned"
+"""The reason of a cell that did badly at a step."""
+SWEEP_STOPPED = "sweep_stopped"
+"""The reason of a cell that its sweep's stop rule ended."""
+TOLD_TO_STOP = "it was told to stop"
+"""Why a sweep is stopped that a person stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Because:
+    """Which rule of a sweep stops a cell, and why. A person's stop has none."""
+
+    reason: str
+    message: str
+
+
 def tell_cells(
-    database: Database, session: HostSession, cells: Sequence[Run], grace_s: float | None = None
+    database: Database,
+    session: HostSession,
+    cells: Sequence[Run],
+    grace_s: float | None = None,
+    because: Mapping[str, Because] | None = None,
 ) -> tuple[list[Run], float]:
     """Tell a host to stop cells, in one round trip. Those that wait are told first, so that none takes a stopped one's place.
+
+    Args:
+        database: The store.
+        session: A session with the host.
+        cells: Those that have not ended.
+        grace_s: Seconds between SIGTERM and SIGKILL; None for what each spec says.
+        because: Which rule stops a cell, by its run.
 
     Returns:
         The cells of which the host has nothing, and the longest grace period in seconds.
@@ -34,13 +63,20 @@ def tell_cells(
         HostUnreachable: The host does not answer.
     """
     order = sorted(cells, key=lambda run: (run.state == "running", -(run.cell or 0)))
-    requests = [request_of(database, run, grace_s) for run in order]
+    requests = [_request(database, run, grace_s, (because or {}).get(run.run_id)) for run in order]
     answers = session.call_all([Call.of(each, 60.0) for each in requests])
     absent = [run for run, answer in zip(order, answers, strict=True) if isinstance(answer, NotFound)]
     problem = next((each for each in answers if isinstance(each, ArmadaError) and not isinstance(each, NotFound)), None)
     if problem is not None:
         raise problem
     return absent, max((each.grace_s for each in requests), default=0.0)
+
+
+def _request(database: Database, run: Run, grace_s: float | None, because: Because | None) -> StopRun:
+    request = request_of(database, run, grace_s)
+    if because is None:
+        return request
+    return request.model_copy(update={"reason": because.reason, "message": because.message[:500]})
 
 
 def stop_cells(

@@ -13,9 +13,10 @@ from armada.protocol.sweeps import TendSweeps
 from armada.store import runs, sweeps
 from armada.store.queries.tariffs import read_tariffs
 from armada.store.queries.uses import read_uses
+from armada.sweeps.pruning import prune
 from armada.sweeps.rules import settings_of, why_stop
 from armada.sweeps.standing import cells_of, cost_so_far
-from armada.sweeps.stopping import tell_cells
+from armada.sweeps.stopping import SWEEP_STOPPED, TOLD_TO_STOP, Because, tell_cells
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,6 +76,7 @@ class Tending:
         searches = [record.name for record in sweeps.searches(database)]
         for name in dict.fromkeys([*names, *searches]):  # of a search all cells may have ended
             self._apply_rule(database, name, now)
+            self._prune(database, name)
         waiting = [name for name in names if sweeps.find(database, name).state != "stopped"][:_MOST]
         if waiting and sweeps.has_waiting(database, host):
             self._session.call(TendSweeps(sweeps=tuple(waiting)), timeout_s=60.0)
@@ -98,8 +100,20 @@ class Tending:
                 return
             log.info("%s is stopped: %s", name, sanitize_line(why))
             sweeps.set_state(database, name, "stopped", why)
-        elif record.state != "stopped":
+        elif record.state == "stopped":
+            why = record.why
+        else:
             return
         found = [run for run in runs.of_sweep(database, name) if run.host == self._session.host.name and not run.ended]
         left = [run for run in found if run.submission == 1]  # a cell that somebody resumed since then goes on
-        tell_cells(database, self._session, left)
+        because = {}
+        if why and why != TOLD_TO_STOP:
+            because = {run.run_id: Because(SWEEP_STOPPED, f"its sweep ended: {why}") for run in left}
+        tell_cells(database, self._session, left, because=because)
+
+    def _prune(self, database: Database, name: str) -> None:
+        record = sweeps.find(database, name)
+        because = prune(database, record, self._session.host.name) if record.state == "started" else {}
+        if because:
+            left = [run for run in runs.of_sweep(database, name) if run.run_id in because]
+            tell_cells(database, self._session, left, because=because)

@@ -38,8 +38,9 @@ def mark_started(database: Database, sweep: str) -> None:
 
 def mark_launched(database: Database, sweep: str) -> None:
     """Record that the launch itself is complete: the same command starts another sweep from now on."""
-    record = sweeps.find(database, sweep)
-    sweeps.change_settings(database, sweep, {**record.settings, _LAUNCHED: True})
+    with database.transaction():
+        record = sweeps.find(database, sweep)
+        sweeps.change_settings(database, sweep, {**record.settings, _LAUNCHED: True})
 
 
 def was_launched(record: SweepRecord) -> bool:

@@ -13,6 +13,7 @@ import paramiko
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from armada.errors import LinkLost
+from armada.foundation.sanitize import sanitize_line
 from armada.paths import HomePaths
 from armada.transport.bootstrap import COMMAND
 from armada.transport.bulk import BulkChannel, open_bulk_channel
@@ -61,7 +62,9 @@ class Link:
         threading.Thread(target=self._watch, name=f"watch of {host}", daemon=True).start()
 
     def lost(self) -> LinkLost:
-        reason = self._lost_because or str(self.transport.saved_exception or "") or "the host closed the connection"
+        saved = self.transport.saved_exception
+        told = (sanitize_line(str(saved), 500).strip() or type(saved).__name__) if saved is not None else ""
+        reason = self._lost_because or told or "the host closed the connection"
         return LinkLost(f"the connection was lost: {reason}", hint=RUNS_GO_ON, host=self.host)
 
     def close(self) -> None:

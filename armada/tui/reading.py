@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from armada.filters.trouble import RECENT_S, trouble
 from armada.foundation.sanitize import sanitize_line
 from armada.store.queries import run_detail, run_list
 from armada.store.queries.run_list import Values
 from armada.store.queries.uses import read_use
-from armada.store.runs import Run
-from armada.tui.snapshot import RECENT_S, Counts, Kept, RunDetail, RunRow
+from armada.tui.snapshot import Counts, Kept, RunDetail, RunRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -168,24 +168,6 @@ def _syncs(database: Database, run_ids: set[str] | None) -> dict[str, RunSync]:
     if run_ids is None:
         return run_sync.every(database)
     return {run_id: run_sync.find(database, run_id) for run_id in run_ids}
-
-
-def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
-    """Return why this run needs the user; None if it does not."""
-    because = sanitize_line(run.message, 300) if run.message else None
-    reason = sanitize_line(run.reason, 60) if run.reason else None
-    if not run.ended and run.unreachable_since is not None:
-        since = time.strftime("%H:%M", time.localtime(run.unreachable_since))
-        return f"unreachable since {since}: {sanitize_line(run.unreachable_why or 'no answer', 200)}"
-    if run.state == "failed" and urgent and not run.is_archived:  # who archives a failure has seen it
-        return ": ".join(part for part in (reason, because) if part) or "no reason recorded"
-    if run.state == "unknown" or (run.state == "running" and reason):
-        return ": ".join(part for part in (reason, because) if part) or "its state is unknown"
-    if run.state == "running" and run.loss_not_finite is not None:
-        return f"its loss is {run.loss_not_finite}"
-    if sync_failing is not None:
-        return f"sync fails: {sanitize_line(sync_failing, 300)}"
-    return None
 
 
 def read_detail(database: Database, run_id: str) -> RunDetail | None:

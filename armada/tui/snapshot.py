@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from armada.store.telemetry import Point
     from armada.store.transfers import Transfer
 
-RECENT_S = 86_400.0
-"""How long a failure needs the user, in seconds; after that it is history."""
-
 
 @dataclass(frozen=True, slots=True)
 class Kept:

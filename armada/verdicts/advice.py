@@ -29,6 +29,7 @@ _AGAIN = {
     "out_of_memory": "ask for more memory (`resources.memory`), then launch it again",
     "time_limit": "raise `resources.time_limit` and launch it again, or resume it",
     "budget": "resume it, which grants the same budget once more, or launch it with a larger `budget`",
+    "container_not_started": "start a container of the image on the host yourself to see the whole message, then resume it",
     "env_error": "find out what the host lacks, then resume it",
 }
 
@@ -52,6 +53,7 @@ class Situation:
         only_there: Number of checkpoints that exist only on the host.
         stopped: Number of processes that SIGSTOP suspended.
         is_bench: It is a bench, which keeps rows and no checkpoints.
+        handed_over_by: The command of its sweep that did not hand it over; None if a host may have the run.
     """
 
     run_id: str
@@ -64,6 +66,7 @@ class Situation:
     only_there: int = 0
     stopped: tuple[int, ...] = ()
     is_bench: bool = False
+    handed_over_by: str | None = None
 
 
 def next_steps(now: Situation) -> list[Step]:
@@ -88,6 +91,9 @@ def next_steps(now: Situation) -> list[Step]:
 
 def _after_an_end(now: Situation) -> list[Step]:
     reason = now.reason or ""
+    if now.handed_over_by is not None:
+        told = "remove the cause, then hand over the cells that no host has: run the sweep's command again"
+        return [Step("check the host", f"armada doctor {now.host}"), Step(told, now.handed_over_by)]
     steps = []
     if now.state == "failed":
         if words := _CHANGE.get(reason) or _AGAIN.get(reason):
@@ -96,7 +102,7 @@ def _after_an_end(now: Situation) -> list[Step]:
             steps.append(
                 Step("bring its checkpoints home, so that the host may delete them", f"armada sync now {now.run_id}")
             )
-        if reason in ("network", "disk_full", "env_error"):
+        if reason in ("network", "disk_full", "env_error", "container_not_started"):
             steps.append(Step("check the host", f"armada doctor {now.host}"))
         steps.append(Step("read more of its output", f"armada logs {now.run_id} --tail 200"))
     if reason in _CHANGE and now.experiment is not None:

@@ -153,9 +153,9 @@ def test_runs_of_the_same_name_under_two_roots_have_two_containers(tmp_path: Pat
 def test_the_shared_memory_is_the_hosts_with_and_without_message_queues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(enclosure, "_QUEUES", str(tmp_path))
+    monkeypatch.setattr(containers, "_QUEUES", str(tmp_path))
     assert after(compose(tmp_path / "a", PODMAN)[0], "--ipc") == ["host"]
-    monkeypatch.setattr(enclosure, "_QUEUES", str(tmp_path / "none"))
+    monkeypatch.setattr(containers, "_QUEUES", str(tmp_path / "none"))
     words, _ = compose(tmp_path / "b", PODMAN)
     assert "--ipc" not in words
     assert "type=bind,source=/dev/shm,target=/dev/shm" in after(words, "--mount")
@@ -312,3 +312,65 @@ def test_a_tool_that_answers_nonsense_is_no_traceback(tmp_path: Path, answer: st
         containers.find_image(program, "x")
     with pytest.raises(containers.NoAnswerError):
         containers.find_state(program, "x")
+
+
+TOOL = ("9.9", True, True, False)
+NO_RUNTIME = "Error: OCI runtime error: crun: mount proc: Operation not permitted"
+
+
+def scripted(folder: Path, name: str, on_run: str) -> str:
+    """Write a container tool that knows no container and runs none."""
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n[ $1 = run ] && {{ {on_run}; }}\necho 'no such container' >&2\nexit 1\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.mark.parametrize("code", [125, 126, 127])
+def test_a_tool_that_cannot_start_a_container_is_refused_before_the_launch(tmp_path: Path, code: int) -> None:
+    program = scripted(tmp_path, "podman", f"echo '{NO_RUNTIME}' >&2; echo \"$@\" > {tmp_path}/words; exit {code}")
+    image = containers.Image("a" * 64, None, "")
+    with pytest.raises(
+        AgentError, match=r"a container does not start on this host: .*Operation not permitted"
+    ) as raised:
+        containers.try_start(containers.Tool("podman", program, *TOOL), image, True)
+    assert "podman run --rm aaaa" in str(raised.value.hint)
+    words = (tmp_path / "words").read_text().split()
+    assert words[-3:] == ["--entrypoint", "true", "a" * 64]
+    assert "nvidia.com/gpu=all" in words
+    assert "keep-id" in words
+
+
+@pytest.mark.parametrize(
+    "said", ['exec: "true": executable file not found in $PATH', "Error: crun: executable file `true` not found"]
+)
+def test_an_image_without_the_tried_program_is_no_tool_that_fails(tmp_path: Path, said: str) -> None:
+    (tmp_path / "said").write_text(said)
+    program = scripted(tmp_path, "docker", f"cat {tmp_path}/said >&2; exit 127")
+    containers.try_start(containers.Tool("docker", program, *TOOL), containers.Image("a" * 64, None, ""), False)
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize("code", [125, 126, 127])
+def test_a_container_that_did_not_start_has_a_reason_of_its_own(tmp_path: Path, code: int) -> None:
+    paths = RunPaths(str(tmp_path), "box-1")
+    Path(paths.attempt(1)).mkdir(parents=True)
+    Path(paths.output).write_text(NO_RUNTIME + "\n")
+    program = scripted(tmp_path, "podman", f"exit {code}")
+    assert contain.contain(str(tmp_path), "box-1", 1, program, ["run"]) == code
+    told = json.loads(Path(paths.attempt(1, "failure.json")).read_text())
+    assert told["reason"] == "container_not_started"
+    assert told["message"] == f"the container did not start: {NO_RUNTIME}"
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_job_that_ends_with_127_in_its_container_has_started(tmp_path: Path) -> None:
+    paths = RunPaths(str(tmp_path), "box-1")
+    Path(paths.attempt(1)).mkdir(parents=True)
+    Path(paths.output).write_text("sh: 1: nope: not found\n")
+    docker = tmp_path / "docker"
+    ended = '[{"State": {"Status": "exited", "Running": false, "ExitCode": 127}}]'
+    docker.write_text(f"#!/bin/sh\n[ $1 = run ] && exit 127\n[ $1 = container ] && echo '{ended}'\nexit 0\n")
+    docker.chmod(0o755)
+    assert contain.contain(str(tmp_path), "box-1", 1, str(docker), ["run"]) == 127
+    assert not Path(paths.attempt(1, "failure.json")).exists()

@@ -219,3 +219,44 @@ def test_the_example_says_what_is_wrong(armada: Commands) -> None:
     assert done.returncode == 1
     assert "train" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_runs_are_found_by_the_filters_of_the_commands(armada: Commands, fleet: Armada) -> None:
+    first = fleet.launch(armada.command("true"), host="local", name="one", changes=["tags=[arc]"])
+    second = fleet.launch(armada.command("true"), host="local", name="two")
+    curve(armada, first.run_id, "loss", [0.9, 0.3])
+    curve(armada, second.run_id, "loss", [0.9, 0.8])
+    assert [run.run_id for run in fleet.runs("loss<0.4 tag:arc")] == [first.run_id]
+    assert [run.name for run in fleet.runs("host:local age<1d")] == ["two", "one"]
+    assert fleet.runs("name:one", tag="other") == []
+    assert len(fleet.runs(" ")) == 2
+    fleet.wait(first)
+    assert armada.run("archive", first.run_id).returncode == 0
+    assert [run.name for run in fleet.runs("age<1d")] == ["two"]
+    assert {run.name for run in fleet.runs()} == {"one", "two"}
+    for wrong in ("loss<", "no_such_key:3", "loss<\x1b[31m"):
+        with pytest.raises(UsageError):
+            fleet.runs(wrong)
+    with pytest.raises(UsageError, match="is not a text"):
+        fleet.runs(["loss<0.4"])  # type: ignore[arg-type]  # what people try
+
+
+def test_costs_are_those_of_the_command(armada: Commands, fleet: Armada) -> None:
+    config = armada.folder / "home" / "config"
+    config.mkdir(parents=True)
+    (config / "hosts.yaml").write_text("hosts: {local: {local: true, price: 10 EUR}}\n")
+    run = fleet.wait(fleet.launch(armada.command("true"), host="local"))
+    spent = fleet.costs(hosts=["local"])
+    (own,) = spent.runs
+    assert (own.run_id, own.state, own.forecast, own.assumed) == (run.run_id, "succeeded", None, False)
+    assert set(own.cost or {}) == {"EUR"}
+    assert [each.host for each in spent.hosts] == ["local"]
+    told = armada.json("costs", "--host", "local")
+    assert set(told["runs"][0]["costs"]) == {"EUR"}
+    assert own.cost == told["runs"][0]["costs"]
+    assert fleet.costs(weeks=0).weeks == ()
+    with pytest.raises(NotFound, match="no host is called 'nowhere'"):
+        fleet.costs(hosts=["nowhere"])
+    for wrong in (-1, True, 10**9):
+        with pytest.raises(UsageError):
+            fleet.costs(weeks=wrong)

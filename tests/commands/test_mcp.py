@@ -14,7 +14,7 @@ from armada.store import operations
 from armada.store.database import Database
 from tests.conftest import Armada
 
-READING = {"runs", "show", "logs", "why", "hosts", "metrics", "history", "compare", "plan"}
+READING = {"runs", "show", "logs", "why", "hosts", "metrics", "history", "compare", "costs", "plan"}
 
 
 def data_of(text: str) -> Any:
@@ -87,8 +87,9 @@ def test_an_assistant_launches_reads_and_stops(armada: Armada) -> None:
         ("metrics", {"run": run_id}),
         ("stop", {"run": run_id}),
         ("history", {}),
+        ("costs", {"hosts": ["local"], "run": run_id}),
     )
-    assert [failed for failed, _ in answers] == [False] * 8
+    assert [failed for failed, _ in answers] == [False] * 9
     told = [data_of(text) for _, text in answers]
     assert [each["run_id"] for each in told[0]["result"]] == [run_id]
     assert told[1]["result"]["spec"]["run_id"] == run_id
@@ -97,6 +98,7 @@ def test_an_assistant_launches_reads_and_stops(armada: Armada) -> None:
     assert told[5]["result"] == {}
     assert told[6]["result"]["state"] == "cancelled"
     assert [(each["kind"], each["by"]) for each in told[7]["result"]] == [("stop", "mcp"), ("launch", "mcp")]
+    assert [each["run_id"] for each in told[8]["result"]["runs"]] == [run_id]
     assert recorded(armada) == [("launch", "mcp", run_id), ("stop", "mcp", run_id)]
 
 

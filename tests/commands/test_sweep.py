@@ -178,13 +178,55 @@ def test_a_sweep_stops_when_a_cell_reaches_the_target(armada: Armada) -> None:
     experiment = armada.command("sh", "-c", script, name="target", sweep={"metric": "loss", "stop": {"target": 0.3}})
     sweep = armada.json("sweep", experiment, "--host", "local", "--grid", "env.X=1,2,3", "--parallel", "1")["sweep"]
     found = await_ends(armada, sweep)
-    assert {cell["state"] for cell in found} == {"cancelled"}
+    assert {(cell["state"], cell["reason"]) for cell in found} == {("cancelled", "sweep_stopped")}
+    why = {cell["cell"]: armada.json("show", cell["run_id"])["message"] for cell in found}
+    ended = f"its sweep ended: {sweep}-001 reached loss 0.2, and the target is 0.3"
+    assert why == {1: ended, 2: f"cancelled before it started; {ended}", 3: f"cancelled before it started; {ended}"}
     said = armada.run("sweep", "show", sweep, "--cached").stdout
     assert f"stopped: {sweep}-001 reached loss 0.2, and the target is 0.3" in said
     more = armada.run("sweep", "extend", sweep, "--grid", "env.X=4")
     assert more.returncode == 8
     assert f"would be stopped at once: {sweep}-001 reached loss 0.2" in more.stderr
     assert len(armada.json("ps", "--all", "--cached")) == 3
+
+
+def test_a_cell_that_does_badly_at_a_step_is_pruned_after_it_saved_and_goes_on_when_resumed(armada: Armada) -> None:
+    told = '{\\"kind\\": \\"train\\", \\"step\\": 100, \\"time\\": 1.0, \\"loss\\": $X}'
+    begin = f'echo "{told}" >> "$ARMADA_RUN_DIR/metrics.jsonl"; echo $X >> {armada.folder}/starts'
+    script = f"trap 'echo saved > {armada.folder}/kept; exit 0' TERM; {begin}; while :; do sleep 0.05; done"
+    sweep_settings = {"metric": "loss", "prune": {"at": [100], "reduction": 2}}
+    experiment = armada.command("sh", "-c", script, name="asha", sweep=sweep_settings, stop_grace_s=30)
+    sweep = armada.json("sweep", experiment, "--host", "local", "--grid", "env.X=2,1")["sweep"]
+    eventually(lambda: len(starts(armada)) == 2)
+    bad = f"{sweep}-001"
+
+    def look() -> bool:
+        armada.run("sweep", "show", sweep)
+        return bool(armada.json("show", bad)["state"] == "cancelled")
+
+    eventually(look)
+    ended = armada.json("show", bad)
+    assert ended["reason"] == "pruned"
+    assert ended["message"] == "pruned at step 100: loss 2, the best of 2 cells has 1"
+    assert (armada.folder / "kept").read_text() == "saved\n"
+    assert armada.run("sweep", "extend", sweep, "--grid", "env.X=3", "--parallel", "3").returncode == 0
+    eventually(lambda: len(starts(armada)) == 3)
+    more = f"{sweep}-003"
+
+    def third() -> bool:
+        armada.run("sweep", "show", sweep)
+        return bool(armada.json("show", more)["reason"] == "pruned")
+
+    eventually(third)
+    assert armada.json("show", more)["message"] == "pruned at step 100: loss 3, the best of 3 cells has 1"
+    assert "1 running · 2 pruned" in armada.run("sweep", "show", sweep).stdout
+    assert armada.run("resume", bad).returncode == 0
+    eventually(lambda: len(starts(armada)) == 4)
+    states = [cell["state"] for cell in armada.json("sweep", "show", sweep)["cells"]]
+    assert states == ["running", "running", "cancelled"]
+    assert armada.run("sweep", "stop", sweep).returncode == 0
+    reasons = [cell["reason"] for cell in armada.json("sweep", "show", sweep)["cells"]]
+    assert reasons == ["killed_by_user", "killed_by_user", "pruned"]
 
 
 def test_a_large_sweep_asks_with_hours_and_money(armada: Armada) -> None:

@@ -68,7 +68,7 @@ def test_a_search_hands_over_as_many_trials_as_ended_until_there_are_enough(arma
     assert sorted(map(float, starts(armada))) == sorted(values)
     best = min((value - 3.0) ** 2 for value in values)
     assert found["search"] == {
-        "trials": 7, "ended": 7, "failed": 0, "best": pytest.approx(best, rel=1e-4), "note": None,
+        "trials": 7, "ended": 7, "failed": 0, "pruned": 0, "best": pytest.approx(best, rel=1e-4), "note": None,
     }  # fmt: skip
     shown = armada.run("sweep", "show", sweep).stdout
     assert f"{sweep} · 7 of 7 trials; best loss {best:.3g}"[:-1] in shown

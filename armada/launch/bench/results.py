@@ -14,7 +14,7 @@ from armada.foundation.validation import finite
 from armada.store import metrics, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from armada.costs.tariff import Tariff
@@ -123,9 +123,21 @@ def read_results(database: Database, run: Run, outputs: Path, tariff: Tariff | N
     return _scaled(found)
 
 
+def merged(parts: Iterable[Sequence[Result]]) -> list[Result]:
+    """Return the results of runs that measured cells of one bench, by the numbers of the cells."""
+    return _scaled(sorted((each for part in parts for each in part), key=lambda each: each.number))
+
+
 def best_of(results: Sequence[Result]) -> Result | None:
     """Return the fastest cell; None if none was measured."""
     return max((each for each in results if each.speed is not None), key=lambda each: each.speed or 0, default=None)
+
+
+def as_fast_as(best: Result, results: Sequence[Result]) -> list[Result]:
+    """Return the other cells whose speed differs from the fastest one's by no more than both spreads."""
+    low = (best.speed or 0.0) * (1 - (best.figure("spread") or 0.0))
+    others = [each for each in results if each is not best and each.speed is not None]
+    return [each for each in others if (each.speed or 0.0) * (1 + (each.figure("spread") or 0.0)) >= low]
 
 
 _WORLD = ("resources.gpus", "resources.processes")

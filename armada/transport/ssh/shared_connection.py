@@ -100,9 +100,8 @@ class SharedConnection:
         """Return the error for a connection that was lost."""
         said = self._logged()
         lines = [line for line in said.splitlines() if line.strip()]
-        reason = (
-            "no answer for 15 s" if _SILENCE.search(said) else sanitize_line(lines[-1]) if lines else "it was closed"
-        )
+        reason = "no answer for 15 s" if _SILENCE.search(said) else sanitize_line(lines[-1]).strip() if lines else ""
+        reason = reason or "it was closed"
         return LinkLost(f"the connection was lost: {reason}", hint=RUNS_GO_ON, host=self._spec.name)
 
     def _open(self, deadline: Deadline) -> None:

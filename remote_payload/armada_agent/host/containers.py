@@ -27,6 +27,12 @@ _CDI = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
 _LINGER = "/var/lib/systemd/linger"
 _SYSTEMD = "/run/systemd/system"
 _INITS = ("/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit", "/usr/local/libexec/podman/catatonit")
+_QUEUES = "/dev/mqueue"
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the host's own, for the workers of data loaders
+_NOT_FOUND = re.compile(
+    r"\(catatonit:\d+\): failed to exec .*No such file|\[FATAL tini \(\d+\)\] exec .* failed: No such file"
+    r"|Error: crun: executable file .* not found|exec: \"[^\"]*\": (?:executable file not found|stat .* no such file)"
+)
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -270,6 +276,42 @@ def remove(program: str, name: str) -> Optional[str]:
     except NoAnswerError as error:
         return str(error)
     return None if not code or "no such" in complaint.lower() else last_line(complaint)
+
+
+def lacks_program(code: int, said: str) -> bool:
+    """Return whether a container was about to start and its image has no such program.
+
+    Args:
+        code: Its exit code. catatonit ends with 1 if it finds no program, tini with 127.
+        said: What the tool printed last.
+    """
+    return code in (1, 125, 126, 127) and _NOT_FOUND.search(said) is not None
+
+
+def try_start(tool: Tool, image: Image, needs_gpus: bool, environment: Optional[Dict[str, str]] = None) -> None:
+    """Start a container as a job's is started, with `true` for its program, and remove it.
+
+    Raises:
+        AgentError: `environment`: the tool cannot start it.
+    """
+    words = ["run", "--rm"] + start_words(tool)
+    if needs_gpus:
+        words += ["--device", "nvidia.com/gpu=all"] if tool.name == "podman" else ["--gpus", "all"]
+    try:
+        code, _, complaint = call(tool.program, words + ["--entrypoint", "true", image.id], environment)
+    except NoAnswerError as error:
+        raise AgentError("environment", str(error))
+    if code and not lacks_program(code, complaint):
+        hint = "start one on the host yourself: %s run --rm %s true" % (tool.name, image.id[:19])
+        raise AgentError("environment", "a container does not start on this host: %s" % last_line(complaint), hint)
+
+
+def start_words(tool: Tool) -> List[str]:
+    """Return the options with which every container of a job is started."""
+    words = ["--log-driver", "none", "--network", "host", "--security-opt", "label=disable", "--pull", "never"]
+    # Rootless podman mounts what the host's message queues are; a rented box, itself a container, may have none.
+    words += ["--ipc", "host"] if os.path.isdir(_QUEUES) else mount_words(_SHARED_MEMORY, False)
+    return words + (["--init"] if tool.has_init else []) + user_words(tool)
 
 
 def user_words(tool: Tool) -> List[str]:

@@ -33,13 +33,17 @@ LOOK = (
 
 
 def examine(_call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the tool that would run an image here, and the image if it is here. Changes nothing.
+    """Return the tool that would run an image here, and the image if it is here: then a container of it is tried.
 
     Raises:
-        AgentError: `environment`: no container tool can be used.
+        AgentError: `environment`: no container tool can be used, or it cannot start a container.
     """
     reference, tool, environment = _begin(params)
-    return _answer(tool, containers.find_image(tool.program, reference, environment))
+    image = containers.find_image(tool.program, reference, environment)
+    if image is not None:
+        containers.require_architecture(image, reference)
+        containers.try_start(tool, image, params.get("gpus") is True, environment)
+    return _answer(tool, image)
 
 
 def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -60,6 +64,8 @@ def ensure(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     if image is None:
         raise AgentError("environment", "%s pulled %s, but does not have it" % (tool.name, reference))
     containers.require_architecture(image, reference)
+    if outcome == "pulled":  # otherwise `examine` has tried it
+        containers.try_start(tool, image, params.get("gpus") is True, environment)
     python: Optional[str] = None
     found: Dict[str, Optional[str]] = {}
     if packages or asked:

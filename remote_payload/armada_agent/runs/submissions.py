@@ -15,7 +15,7 @@ from armada_agent.foundation.session import Call
 from armada_agent.host import detached, job_variables, roots, setup_lines
 from armada_agent.paths import RunPaths, SweepPaths, newest
 from armada_agent.records.place import is_gone
-from armada_agent.records.stop_request import concerns, read_stop_request
+from armada_agent.records.stop_request import BY_SWEEP, concerns, ending_of, read_stop_request
 from armada_agent.runs import leftover_processes, work_data
 from armada_agent.runs.observation import Evidence
 from armada_agent.verdicts import following
@@ -172,6 +172,8 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     request = {"time": time.time(), "grace_s": grace_s, "submission": number}
     if parameters.is_text(params.get("budget")):
         request["budget"] = params["budget"]
+    if params.get("reason") in BY_SWEEP and parameters.is_text(params.get("message")):
+        request.update(reason=params["reason"], message=params["message"])
     files.write_json(paths.stop, request)
     # A supervisor that starts from now on reads the stop request. Only one that started before must be found.
     evidence = Evidence(paths)
@@ -225,11 +227,9 @@ def _cancel_job(paths: RunPaths, number: int, evidence: Evidence, grace_s: float
 
 def _conclude_waiting(paths: RunPaths, number: int, state: Dict[str, Any]) -> None:
     """Write the end of a submission that was stopped between two attempts, or before its first one."""
-    told: Dict[str, Any] = {
-        "state": "cancelled",
-        "reason": "killed_by_user",
-        "message": "cancelled while it waited for its next attempt",
-    }
+    ending = ending_of(read_stop_request(paths) or {}, True)
+    words = "; ".join(filter(None, ("cancelled while it waited for its next attempt", ending.message)))
+    told: Dict[str, Any] = {"state": ending.state, "reason": ending.reason, "message": words}
     if state.get("submission") != number:
         told.update(submission=number, gpus=[], exit_code=None, signal=None, started_at=None)
     seq = state.get("seq")
@@ -434,7 +434,8 @@ def _await_job(paths: RunPaths, number: int) -> Dict[str, Any]:
 
 
 def _cancel_unstarted(paths: RunPaths, submission: int) -> Dict[str, Any]:
-    _end_unstarted(paths, submission, "cancelled", "killed_by_user", "cancelled before it started")
+    ending = ending_of(read_stop_request(paths) or {}, False)
+    _end_unstarted(paths, submission, ending.state, str(ending.reason), str(ending.message))
     return {"outcome": "cancelled_before_start"}
 
 

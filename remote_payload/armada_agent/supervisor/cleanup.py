@@ -13,7 +13,7 @@ from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import ENDED, Ending, exit_of
 from armada_agent.records.journal import Journal
-from armada_agent.records.stop_request import read_stop_request
+from armada_agent.records.stop_request import concerns, ending_of, read_stop_request
 from armada_agent.supervisor import enclosure
 from armada_agent.supervisor.supervise import LEFTOVER_GRACE_S, grace
 
@@ -61,7 +61,7 @@ def clear(root: str, run_id: str, submission: int) -> int:
             watch.finish(is_trusted=False)
         Outbox(paths, spec.get("outbox", {}), journal, watch).look(wait_s=None)
     if journal.state["state"] not in ENDED:
-        journal.conclude(_recorded_ending(paths, attempt, submission))
+        journal.conclude(_recorded_ending(paths, submission, attempt))
     return 0
 
 
@@ -71,11 +71,14 @@ def _resume(paths: RunPaths, submission: int, attempt: int) -> Journal:
     return journal
 
 
-def _recorded_ending(paths: RunPaths, attempt: int, submission: int) -> Ending:
+def _recorded_ending(paths: RunPaths, submission: int, attempt: int) -> Ending:
     """Return the end that the supervisor wrote before it died; otherwise, an end as stopped now."""
     written = exit_of(_read(paths.attempt(attempt, "exit.json")), submission) or {}
     if written.get("state") not in ENDED:
-        return Ending("cancelled", "killed_by_user", "stopped after its supervisor had died")
+        stop_request = read_stop_request(paths) or {}
+        ending = ending_of(stop_request if concerns(stop_request, submission) else {}, True)
+        ending.message = "; ".join(filter(None, (ending.message, "stopped after its supervisor had died")))
+        return ending
     ending = Ending(written["state"], written.get("reason"), written.get("message"))
     ending.exit_code, ending.signal = written.get("exit_code"), written.get("signal")
     return ending

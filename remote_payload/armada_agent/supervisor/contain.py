@@ -4,7 +4,6 @@ With docker, the processes in a container are the daemon's children. The client 
 daemon restarted, while they run. So the tool's record of the container, and not the client's end, is the job's end.
 """
 
-import re
 import signal
 import subprocess
 import sys
@@ -21,11 +20,8 @@ _LOOK_AGAIN_S = 0.5
 _AGAIN_S = 2.0
 _SEEN_WITHIN_S = 5.0
 _PATIENCE_S = 600.0
-_NOT_FOUND = re.compile(
-    r"\(catatonit:\d+\): failed to exec .*No such file|\[FATAL tini \(\d+\)\] exec .* failed: No such file"
-    r"|Error: crun: executable file .* not found|exec: \"[^\"]*\": (?:executable file not found|stat .* no such file)"
-)
-_MAY_BE_ABSENT = (1, 125, 126, 127)  # catatonit ends with 1 if it finds no program, tini with 127
+_NOT_STARTED = (containers.REFUSED, 126, 127)
+"""Exit codes of a tool whose container never ran: its own error, or its runtime's about the first program."""
 _CREATED = ("created", "configured", "initialized")
 
 
@@ -135,13 +131,13 @@ class _Container:
             return None
         code = state.get("ExitCode") if state is not None and state.get("Status") not in _CREATED else None
         said = containers.last_line(files.read_tail(self._paths.output, 4096))
-        if (status if code is None else code) in _MAY_BE_ABSENT and _NOT_FOUND.search(said):
+        if containers.lacks_program(status if code is None else code, said):
             self._explain("the image has no such program: %s" % said, "command_not_found")
             return 127
         if code is not None:
             return code if isinstance(code, int) and 0 <= code < 256 else containers.REFUSED
-        if status == containers.REFUSED:
-            self._explain("the container could not be started: %s" % said)
+        if status in _NOT_STARTED and not self._is_seen:
+            self._explain("the container did not start: %s" % said, "container_not_started")
         return status if 0 < status < 256 else containers.REFUSED
 
     def _state(self) -> Optional[Dict[str, Any]]:

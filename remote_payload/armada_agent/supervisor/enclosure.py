@@ -28,8 +28,6 @@ _PASSED = (
 """Variables of the host that mean the same in a container."""
 _OURS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PYTHONPATH")
 _TOOLS_OWN = ("DOCKER_", "CONTAINER", "PODMAN", "BUILDAH", "STORAGE_", "REGISTRY_", "REGISTRIES_", "XDG_", "DBUS_")
-_QUEUES = "/dev/mqueue"
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the host's own, for the workers of data loaders
 _PULL_TICK_S = 0.2
 
 
@@ -171,11 +169,7 @@ def compose(
     caches = _caches(inside, environment)
     inside.setdefault("HOME", home)
     words = ["run", "--name", containers.name_of(paths), "--label", "armada.run=%s" % paths.run_id]
-    words += ["--log-driver", "none", "--network", "host", "--security-opt", "label=disable", "--pull", "never"]
-    # Rootless podman mounts what the host's message queues are; a rented box, itself a container, may have none.
-    words += ["--ipc", "host"] if os.path.isdir(_QUEUES) else containers.mount_words(_SHARED_MEMORY, False)
-    words += ["--init"] if tool.has_init else []
-    words += containers.user_words(tool) + containers.gpu_words(tool, gpus)
+    words += containers.start_words(tool) + containers.gpu_words(tool, gpus)
     for path in _spellings([paths.folder, home] + caches + _prepared(paths, spec)):
         words += containers.mount_words(path, False)
     for path in _spellings(_read_only(paths, spec)):

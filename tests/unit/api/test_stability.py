@@ -14,6 +14,7 @@ from armada import api
 METHODS = {
     "checkpoints": "(self, run: 'Run | str') -> 'list[Checkpoint]'",
     "compare": "(self, *runs: 'Run | str', names: 'Iterable[str]' = ()) -> 'Comparison'",
+    "costs": "(self, *, hosts: 'Iterable[str]' = (), weeks: 'int' = 8) -> 'Costs'",
     "history": "(self, *, limit: 'int' = 100) -> 'list[Operation]'",
     "hosts": "(self) -> 'list[str]'",
     "launch": (
@@ -29,7 +30,7 @@ METHODS = {
     "release": "(self, host: 'str', *, ignore_work: 'bool' = False) -> 'ReleaseCheck'",
     "run": "(self, run: 'Run | str', *, refresh: 'bool' = True) -> 'Run'",
     "runs": (
-        "(self, *, host: 'str | None' = None, state: 'str | None' = None, group: 'str | None' = None, "
+        "(self, where: 'str' = '', *, host: 'str | None' = None, state: 'str | None' = None, group: 'str | None' = None, "
         "tag: 'str | None' = None) -> 'list[Run]'"
     ),
     "stop": "(self, run: 'Run | str', *, grace_s: 'float | None' = None) -> 'Run'",
@@ -44,6 +45,8 @@ METHODS = {
 VALUES = {
     "Checkpoint": "run_id step digest size_bytes path on_host",
     "Comparison": "runs settings",
+    "Costs": "hosts weeks runs sweeps total week notes",
+    "HostCosts": "host since until cost runs unused idle idle_s unknown_s gpu_hours",
     "HostPlan": "host outcome problems warnings gpus profile hours cost wait_s",
     "Operation": "kind run_id host command by state message started_at ended_at",
     "Point": "run step time metric value",
@@ -53,8 +56,10 @@ VALUES = {
         "run_id name host task state reason message ended step total_steps loss tokens_per_s exit_code group tags "
         "created_at started_at ended_at observed_at unreachable_since"
     ),
+    "RunCosts": "run_id host state sweep seconds gpu_hours cost unknown_s forecast assumed",
     "RunMetrics": "run last best seconds cost tokens",
     "Setting": "key values",
+    "SweepCosts": "sweep runs gpu_hours cost",
     "SyncResult": "run_id published pending problems final",
 }
 """New fields come last."""

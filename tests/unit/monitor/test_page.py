@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from armada.monitor.page import gather, stopped_in
-from armada.store import runs
+from armada.store import operations, runs
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
 from tests.answers import observation
@@ -122,3 +122,17 @@ def test_only_findings_about_checkpoints_are_reasons_why_none_was_taken(database
 )
 def test_stopped_processes_are_read_from_a_look(entry: dict[str, Any], pids: tuple[int, ...]) -> None:
     assert stopped_in(observation(entry)) == pids
+
+
+def test_a_cell_that_was_never_handed_over_names_the_command_of_its_sweep(database: Database) -> None:
+    section = {"id": "grid", "cell": 1, "label": "x=1", "values": {"env.X": 1}}
+    runs.insert(
+        database, run_id="grid-001", name="g", host="box", task="command", experiment=None, spec={"sweep": section}
+    )
+    runs.set_state(database, "grid-001", "failed", reason="submit_refused", message="no room")
+    assert gather(database, runs.find(database, "grid-001")).steps[-1].command == "armada resume grid-001"
+    argv = ["/usr/bin/armada", "sweep", "my exp.yaml", "--host", "box"]
+    since = {"pid": 1, "start_time": None, "boot_id": None}
+    operations.begin(database, id="1", kind="launch", run_id="grid", host="box", argv=tuple(argv), **since)  # type: ignore[arg-type]  # three columns
+    steps = gather(database, runs.find(database, "grid-001")).steps
+    assert [step.command for step in steps] == ["armada doctor box", "armada sweep 'my exp.yaml' --host box"]

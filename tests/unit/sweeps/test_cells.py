@@ -155,3 +155,11 @@ def test_a_file_with_a_sweep_is_checked_as_a_whole(tmp_path: Path) -> None:
     draft = read_draft(path, Words())
     with pytest.raises(ConfigError, match="unknown key `comand`"):
         expand(draft)
+
+
+def test_what_may_be_a_secret_is_in_no_label() -> None:
+    token = "hf_" + "a" * 30
+    cells = [{"env.HF_TOKEN": "mine", "env.MODE": "x", "train.pad_token": "eos", "arguments.2": f"--key={token}"}]
+    (label,) = label_all(cells)
+    assert label == "HF_TOKEN=*** MODE=x pad_token=eos arguments.2=--key=***"
+    assert label_all([{"env.API": token}, {"env.API": 3}]) == ["API=***", "API=3"]

@@ -19,7 +19,7 @@ from armada.store.runs import Run
 from armada.store.sweeps import SweepRecord
 from armada.sweeps.counts import count_states, newest_runs
 from armada.sweeps.rules import settings_of, why_stop
-from armada.sweeps.standing import CellStanding, cost_so_far, ranked
+from armada.sweeps.standing import CellStanding, cost_so_far, others_waiting, ranked
 
 
 def run_of(database: Database, cell: int, host: str = "a", **changes: Any) -> Run:
@@ -110,3 +110,13 @@ def test_a_plan_from_a_host_cannot_put_nonsense_into_the_store(database: Databas
     spec = {"sweep": told}
     runs.adopt(database, run_id="r-1", name="r", host="a", task="command", spec=spec, created_at=0.0)
     assert runs.find(database, "r-1").sweep is None
+
+
+def test_another_sweep_on_the_host_is_said_also_without_gpus(database: Database) -> None:
+    run_of(database, 1)
+    (words,) = others_waiting(database, "a", "other", gpus=False)
+    assert words.startswith("grid is not done on a, 1 cell left: each counts its own cells")
+    (words,) = others_waiting(database, "a", "other", gpus=True)
+    assert "a free GPU goes to" in words
+    assert others_waiting(database, "b", "other", gpus=False) == []
+    assert others_waiting(database, "a", "grid", gpus=False) == []

@@ -59,3 +59,8 @@ def test_stopped_processes_are_woken_where_they_are() -> None:
 @pytest.mark.parametrize(("state", "first"), [("queued", "armada logs -f a-1"), ("unknown", "armada doctor a100")])
 def test_one_that_has_not_ended_is_followed_or_looked_for(state: str, first: str) -> None:
     assert commands(state=state, reason=None)[0] == first
+
+
+def test_a_cell_that_no_host_has_is_handed_over_again_and_not_resumed() -> None:
+    again = "armada sweep exp.yaml --host a100 --grid 'train.seed=1,2'"
+    assert commands(reason="submit_refused", handed_over_by=again) == ["armada doctor a100", again]

@@ -16,7 +16,7 @@ from armada.costs.tariff import Tariff
 from armada.errors import ConfigError, Conflict, UsageError
 from armada.launch.bench.apply import apply_best
 from armada.launch.bench.chart import bars, svg, write_csv
-from armada.launch.bench.results import Result, best_of, read_results
+from armada.launch.bench.results import Result, as_fast_as, best_of, read_results
 from armada.paths import HomePaths
 from armada.store import metrics, runs
 from armada.store.database import Database
@@ -131,3 +131,14 @@ def test_a_profile_that_cannot_be_written_stays_as_it_is(home: HomePaths) -> Non
     with pytest.raises(ConfigError, match="attention"):
         apply_best(best(**{"train.attention": "magic"}), "mine", "cpu", home)
     assert not (home.profiles / "mine.yaml").exists()
+
+
+def test_cells_within_the_spread_are_as_fast(database: Database, tmp_path: Path) -> None:
+    run = add(database)
+    speeds = {1: (100.0, 0.02), 2: (97.0, 0.02), 3: (90.0, 0.02)}
+    tell(database, *(row(step, tokens_per_s=speed, spread=spread) for step, (speed, spread) in speeds.items()))
+    results = read_results(database, run, tmp_path, None)
+    best = best_of(results)
+    assert best is not None
+    assert [each.number for each in as_fast_as(best, results)] == [2]
+    assert [each.number for each in as_fast_as(results[2], [results[2]])] == []

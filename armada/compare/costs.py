@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from armada.costs.amounts import Amounts, total
 from armada.costs.report import WEEK_S, HostCost, cost_of_host, forecast
@@ -16,12 +16,30 @@ from armada.units import counted
 from armada.verdicts.idle import stopped_spans, stopping_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from armada.cli.context import Context
+    from armada.config.hosts import Host
     from armada.costs.allowance import Allowance
     from armada.costs.report import Use
+    from armada.paths import HomePaths
+    from armada.store.database import Database
     from armada.store.runs import Run
+
+
+class Books(Protocol):
+    """What the costs are read from: a home's store, its files, its hosts and their prices."""
+
+    @property
+    def home(self) -> HomePaths: ...
+
+    @property
+    def database(self) -> Database: ...
+
+    def hosts(self) -> Mapping[str, Host]:
+        """The configured hosts by name."""
+
+    def tariffs(self) -> Mapping[str, Tariff]:
+        """What the configured hosts cost, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +132,27 @@ def _host_json(found: HostCost) -> dict[str, object]:
     }  # fmt: skip
 
 
-def gather_costs(context: Context, *, hosts: Sequence[str], run_id: str | None, weeks: int) -> CostReport:
+def gather_costs(books: Books, *, hosts: Sequence[str], run_id: str | None, weeks: int) -> CostReport:
     """Gather the costs of hosts, weeks, runs and sweeps.
 
     Args:
-        context: The command's.
+        books: Where they are read from.
         hosts: Only these; all without any.
         run_id: Of the runs, only this one.
         weeks: How many weeks back.
     """
     now = time.time()
-    tariffs = context.tariffs()
-    found = [run for run in runs.every(context.database) if not hosts or run.host in hosts]
+    tariffs = books.tariffs()
+    found = [run for run in runs.every(books.database) if not hosts or run.host in hosts]
     used: dict[str, list[Use]] = {name: [] for name in tariffs if not hosts or name in hosts}
-    by_run = {run.run_id: read_use(context.database, run, now) for run in found}
+    by_run = {run.run_id: read_use(books.database, run, now) for run in found}
     for run in found:
         if run.host != runs.NO_HOST:
             used.setdefault(run.host, []).append(by_run[run.run_id])
-    records = {record.name: record for record in host_records.every(context.database)}
+    records = {record.name: record for record in host_records.every(books.database)}
     known = dict(tariffs)
     for run in found:
-        if run.host not in known and (tariff := _recorded(context, run)) is not None:
+        if run.host not in known and (tariff := _recorded(books, run)) is not None:
             known[run.host] = tariff
     whole, recent, by_week, silent = [], [], [], []
     for name in sorted(used):
@@ -164,18 +182,16 @@ def gather_costs(context: Context, *, hosts: Sequence[str], run_id: str | None, 
         total(each.whole for each in whole),
         total(each.whole for each in recent),
         (*_notes(found, by_run, known), *silent),
-        tuple(_allowances(context, used, hosts, now)),
+        tuple(_allowances(books, used, hosts, now)),
     )
 
 
-def _allowances(
-    context: Context, used: dict[str, list[Use]], wanted: Sequence[str], now: float
-) -> Iterator[AllowanceUse]:
+def _allowances(books: Books, used: dict[str, list[Use]], wanted: Sequence[str], now: float) -> Iterator[AllowanceUse]:
     from armada.config.prices import allowance_of
     from armada.errors import ConfigError
 
     try:
-        hosts = context.hosts()
+        hosts = books.hosts()
     except ConfigError:
         return  # other commands say what is wrong
     for name, host in hosts.items():
@@ -184,10 +200,10 @@ def _allowances(
             yield AllowanceUse(name, granted, granted.used(used.get(name, []), now))
 
 
-def _recorded(context: Context, run: Run) -> Tariff | None:
+def _recorded(books: Books, run: Run) -> Tariff | None:
     from armada.records.launch_record import read_record
 
-    record = read_record(context.home, run.run_id)
+    record = read_record(books.home, run.run_id)
     return record.tariff if record is not None else None
 
 

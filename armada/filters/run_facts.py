@@ -1,0 +1,140 @@
+"""Read from the store what filters and columns ask of runs, and which runs pass."""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from armada.filters.expression import Filter, compile_filter
+from armada.filters.keys import PRICED, Subject, Vocabulary, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from armada.config.hosts import Host
+    from armada.costs.tariff import Span, Tariff
+    from armada.filters.keys import Key
+    from armada.store.database import Database
+    from armada.store.queries.facts import Value
+    from armada.store.runs import Run
+
+
+class Source(Protocol):
+    """Where facts are read from."""
+
+    @property
+    def database(self) -> Database: ...
+
+    def hosts(self) -> Mapping[str, Host]:
+        """The configured hosts by name, for their prices."""
+
+
+class RunFacts:
+    """What filters and columns may ask of runs; each part is read on first use.
+
+    Args:
+        source: A home's store and hosts.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._now = time.time()
+
+    @cached_property
+    def _paths(self) -> Mapping[str, tuple[str, ...]]:
+        from armada.store.queries import facts
+
+        return facts.setting_paths(self._source.database)
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        from armada.store.queries import facts
+
+        return Vocabulary(frozenset(self._paths), facts.metric_names(self._source.database), declared_settings)
+
+    @cached_property
+    def _tariffs(self) -> Mapping[str, Tariff]:
+        from armada.store.queries.tariffs import read_tariffs
+
+        return read_tariffs(self._source.database, self._source.hosts())
+
+    def key(self, word: str) -> Key:
+        """Find a key by its name.
+
+        Raises:
+            UnknownKey: No run has it.
+        """
+        return resolve(word, lambda: self._vocabulary)
+
+    def filter(self, text: str) -> Filter:
+        """Compile a filter.
+
+        Raises:
+            FilterError: It is wrong.
+        """
+        return compile_filter(text, lambda: self._vocabulary)
+
+    def subjects(self, runs: Sequence[Run], keys: Iterable[Key]) -> list[Subject]:
+        """Return runs with what the keys need of them, in the same order."""
+        asked = list(keys)
+        names = {key.name for key in asked}
+        found = self._facts(runs, asked)
+        tariffs = self._tariffs if names & PRICED else {}
+        troubles = self._troubles(runs) if names & {"trouble", "is"} else {}
+        nothing: dict[str, Value] = {}
+        return [
+            Subject(
+                run,
+                self._now,
+                tariffs.get(run.host),
+                troubles.get(run.run_id),
+                found.get(run.run_id, nothing),
+                self._earlier(run) if tariffs else (),
+            )
+            for run in runs
+        ]
+
+    def _earlier(self, run: Run) -> Sequence[Span]:
+        from armada.store.queries.uses import read_use
+
+        resumed = run.attempt > 1 or run.submission > 1
+        return read_use(self._source.database, run, self._now).spans[:-1] if resumed else ()
+
+    def _facts(self, runs: Sequence[Run], keys: Sequence[Key]) -> Mapping[str, Mapping[str, Value]]:
+        from armada.store.queries import facts
+
+        asked = [key for key in keys if key.source != "run"]
+        if not asked:
+            return {}
+        some = {run.run_id for run in runs} if len(runs) <= 100 else None
+        paths = self._paths if any(key.source == "setting" for key in asked) else {}
+        return facts.read_facts(self._source.database, asked, paths, some)
+
+    def _troubles(self, runs: Sequence[Run]) -> dict[str, str]:
+        """Why runs need the user, as the dashboard says it."""
+        from armada.filters.trouble import RECENT_S, trouble
+        from armada.store import run_sync
+
+        syncs = run_sync.every(self._source.database)
+        found: dict[str, str] = {}
+        for run in runs:
+            sync = syncs.get(run.run_id)
+            failing = (sync.reason or "no reason") if sync is not None and sync.failing_since is not None else None
+            urgent = self._now < (run.ended_at or run.created_at) + RECENT_S
+            if (words := trouble(run, failing, urgent=urgent)) is not None:
+                found[run.run_id] = words
+        return found
+
+
+def declared_settings() -> list[str]:
+    """Return every key that an experiment can have. Loading the models takes 0.2 s."""
+    from armada.config.candidates import settings
+
+    return [word.removesuffix("=") for word in settings("")]
+
+
+def matching(facts: RunFacts, wanted: Filter, runs: Sequence[Run]) -> list[Run]:
+    """Return the runs that pass a filter. Archived ones pass only a filter that names them."""
+    shown = runs if wanted.names_archive else [run for run in runs if not run.is_archived]
+    return [subject.run for subject in facts.subjects(shown, wanted.keys) if wanted.matches(subject)]

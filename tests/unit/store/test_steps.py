@@ -1,0 +1,25 @@
+"""The step of a run without heartbeats: its curves tell it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from armada.store import metrics, runs
+from armada.store.database import Database
+
+
+def tell(database: Database, offset: int, *lines: dict[str, object]) -> int | None:
+    told = [{"kind": "train", "time": 1.0, "loss": 0.5, **line} for line in lines]
+    assert metrics.record_metrics(database, "c-1", told, offset=offset, next_offset=offset + 1)
+    return runs.find(database, "c-1").step
+
+
+def test_a_command_with_a_curve_has_a_step_and_evaluations_and_benches_have_none(tmp_path: Path) -> None:
+    with Database(tmp_path / "armada.db") as database:
+        runs.insert(database, run_id="c-1", name="c", host="h", task="command", experiment=None, spec={})
+        assert tell(database, 0, {"kind": "bench", "step": 4}, {"kind": "eval", "step": 9}) is None
+        assert tell(database, 1, {"step": 5}, {"step": 7}) == 7
+        assert tell(database, 2, {"step": 6}) == 7
+        with database.transaction() as connection:
+            connection.execute("UPDATE runs SET step = 8, total_steps = 20")  # a heartbeat
+        assert tell(database, 3, {"step": 12}) == 8
