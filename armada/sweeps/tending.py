@@ -11,6 +11,7 @@ from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.sweeps import TendSweeps
 from armada.store import runs, sweeps
+from armada.store.queries.stopped_cells import is_stopped_with
 from armada.store.queries.tariffs import read_tariffs
 from armada.store.queries.uses import read_uses
 from armada.sweeps.rules import settings_of, why_stop
@@ -88,7 +89,7 @@ class Tending:
     def _apply_rule(self, database: Database, name: str, now: float) -> None:
         record = sweeps.find(database, name)
         settings = settings_of(record)
-        if record.state == "started" and settings.stop != StopRule():
+        if record.state != "stopped" and settings.stop != StopRule():
             cost = None
             if settings.stop.cost is not None:
                 tariffs = read_tariffs(database, self._hosts())
@@ -98,8 +99,9 @@ class Tending:
                 return
             log.info("%s is stopped: %s", name, sanitize_line(why))
             sweeps.set_state(database, name, "stopped", why)
+            record = sweeps.find(database, name)
         elif record.state != "stopped":
             return
         found = [run for run in runs.of_sweep(database, name) if run.host == self._session.host.name and not run.ended]
-        left = [run for run in found if run.submission == 1]  # a cell that somebody resumed since then goes on
+        left = [run for run in found if is_stopped_with(database, run, record)]
         tell_cells(database, self._session, left)
