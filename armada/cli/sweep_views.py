@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from armada.cli.printing import print_json
 from armada.cli.runs import condition, seen
 from armada.cli.table import table
+from armada.costs.report import cost_so_far
 from armada.errors import ArmadaError, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.store import runs, sweeps
 from armada.sweeps.counts import count_states, newest_runs
 from armada.sweeps.rules import settings_of
 from armada.sweeps.searched import search_standing
-from armada.sweeps.standing import cells_of, cost_so_far, metric_names, ranked
+from armada.sweeps.standing import cells_of, metric_names, ranked
 from armada.sweeps.unfinished import interrupted_commands, is_interrupted
 from armada.units import counted
 

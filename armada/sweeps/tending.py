@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.config.sweep import StopRule
+from armada.costs.report import cost_so_far
 from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.sweeps import TendSweeps
@@ -15,7 +16,7 @@ from armada.store.queries.stopped_cells import is_stopped_with
 from armada.store.queries.tariffs import read_tariffs
 from armada.store.queries.uses import read_uses
 from armada.sweeps.rules import settings_of, why_stop
-from armada.sweeps.standing import cells_of, cost_so_far
+from armada.sweeps.standing import cells_of
 from armada.sweeps.stopping import tell_cells
 
 if TYPE_CHECKING:

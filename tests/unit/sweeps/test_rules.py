@@ -11,6 +11,7 @@ import pytest
 
 from armada.costs.amounts import Amounts
 from armada.costs.price import Price
+from armada.costs.report import cost_so_far
 from armada.costs.tariff import Tariff
 from armada.store import runs, sweeps
 from armada.store.database import Database
@@ -19,7 +20,7 @@ from armada.store.runs import Run
 from armada.store.sweeps import SweepRecord
 from armada.sweeps.counts import count_states, newest_runs
 from armada.sweeps.rules import settings_of, why_stop
-from armada.sweeps.standing import CellStanding, cost_so_far, ranked
+from armada.sweeps.standing import CellStanding, ranked
 
 
 def run_of(database: Database, cell: int, host: str = "a", **changes: Any) -> Run:
