@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from armada.cli.asking import confirm
 from armada.cli.experiment import experiment_file
 from armada.cli.options import add_profile, seconds
-from armada.errors import Conflict, UsageError
+from armada.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,6 +175,7 @@ def _launch(options: argparse.Namespace) -> int:
     from armada.paths import new_run_id
     from armada.sweeps.cells import read_draft
     from armada.sweeps.planning import Asked
+    from armada.sweeps.rules import refuse_unkeepable
     from armada.sweeps.search import search_in
     from armada.sweeps.searched import settings_for
     from armada.sweeps.service import launch_sweep
@@ -184,6 +185,7 @@ def _launch(options: argparse.Namespace) -> int:
     context = Context()
     hosts = [context.host(name) for name in options.host]
     draft = read_draft(path, _words(options))
+    refuse_unkeepable(draft.sweep.stop, hosts, time.time())
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     parallel = options.parallel or draft.sweep.parallel
     search = search_in(draft, parallel)
@@ -214,10 +216,11 @@ def _launch(options: argparse.Namespace) -> int:
 def _extend(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
+    from armada.cli.sweep_views import refuse_over
     from armada.store import runs, sweeps
     from armada.sweeps.cells import read_draft
     from armada.sweeps.planning import Asked
-    from armada.sweeps.rules import settings_of, why_no_more
+    from armada.sweeps.rules import refuse_unkeepable, settings_of
     from armada.sweeps.searched import search_of
     from armada.sweeps.service import extend_sweep
     from armada.sweeps.standing import cells_of
@@ -233,17 +236,14 @@ def _extend(options: argparse.Namespace) -> int:
     draft = read_draft(path, draft_words)
     settings = settings_of(record)
     there = cells_of(context.database, record.name, settings.metric, settings.goal)
-    if (why := why_no_more(record, there, time.time())) is not None:
-        raise Conflict(
-            f"cells that are added to {record.name} would be stopped at once: {why}",
-            hint="launch another sweep, with another `sweep.stop`",
-        )
+    refuse_over(context, record)
     known = _known(record, there)
     found = runs.of_sweep(context.database, record.name)
     names = options.host or sorted({run.host for run in found})
     # What an interrupted extension left is asked for where it may be.
     names += sorted({run.host for run in found if run.cell in known.pending.values()} - set(names))
     hosts = [context.host(name) for name in names]
+    refuse_unkeepable(settings.stop, hosts, time.time())
     told = record.settings.get("parallel")
     parallel = options.parallel or (told if isinstance(told, int) else None)
     cells = _confirmed(context, draft, hosts, parallel, options, known)

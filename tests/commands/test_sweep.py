@@ -187,6 +187,21 @@ def test_a_sweep_stops_when_a_cell_reaches_the_target(armada: Armada) -> None:
     assert len(armada.json("ps", "--all", "--cached")) == 3
 
 
+def test_a_sweep_that_has_cost_its_limit_gets_no_more_cells_and_a_limit_needs_a_price(armada: Armada) -> None:
+    experiment = armada.command("sleep", "0.01", sweep={"stop": {"cost": "0.000001 EUR"}})
+    grid = ("sweep", experiment, "--host", "local", "--grid", "env.X=1")
+    refused = armada.run(*grid)
+    assert refused.returncode == 3
+    assert "`sweep.stop.cost` cannot be kept: no price of local is known" in refused.stderr
+    assert armada.json("ps", "--all", "--cached") == []
+    assert armada.run("hosts", "set", "local", "--price", "3600 EUR").returncode == 0
+    sweep = armada.json(*grid)["sweep"]
+    await_ends(armada, sweep)
+    more = armada.run("sweep", "extend", sweep, "--grid", "env.X=2")
+    assert more.returncode == 8
+    assert f"cells that are added to {sweep} would be stopped at once: it has cost" in more.stderr
+
+
 def test_a_large_sweep_asks_with_hours_and_money(armada: Armada) -> None:
     config = armada.folder / "home" / "config"
     config.mkdir(parents=True)

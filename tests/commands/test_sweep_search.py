@@ -143,6 +143,18 @@ def test_a_stopped_search_asks_for_no_more_trials(armada: Armada) -> None:
     assert (found["state"], len(found["cells"])) == ("stopped", 2)
 
 
+def test_a_search_that_its_rule_stopped_gets_no_more_trials(armada: Armada) -> None:
+    experiment = quadratic(armada, stop={"target": 100.0})
+    sweep = armada.json("sweep", experiment, "--host", "local", "--search", "9", *SPACE, "--parallel", "1")["sweep"]
+    await_cached_ends(armada, sweep)
+    assert look(armada, sweep)["state"] == "stopped"
+    refused = armada.run("sweep", "extend", sweep, "--search", "2")
+    assert refused.returncode == 8
+    assert f"would be stopped at once: {sweep}-001 reached loss" in refused.stderr
+    found = armada.json("sweep", "show", sweep, "--cached")
+    assert (found["state"], found["search"]["trials"]) == ("stopped", 9)
+
+
 def test_a_search_begins_no_trial_on_a_host_whose_budget_is_spent(armada: Armada) -> None:
     hosts_file = armada.folder / "home" / "config" / "hosts.yaml"
     hosts_file.parent.mkdir(parents=True, exist_ok=True)
