@@ -333,8 +333,10 @@ def _confirmed(
 
     if draft.count > ASK_ABOVE and not options.dry_run:
         counts = gpu_counts(context.database)
-        at_once = parallel or (search.at_once if search is not None else None) or _room(context, hosts)
-        found = estimate(draft.count, hosts, at_once, _time_limit_s(draft), counts)
+        held, processes = _held(draft)
+        room = _room(context, hosts, held, processes)
+        at_once = parallel or (search.at_once if search is not None else None) or room
+        found = estimate(draft.count, hosts, at_once, _time_limit_s(draft), counts, held)
         words = question(str(draft.document.data.get("name") or "this sweep"), found)
         if draft.count > MOST_CELLS:
             raise UsageError(f"{words} A sweep has at most {MOST_CELLS:,} cells", hint=_fewer(draft))
@@ -350,17 +352,33 @@ def _fewer(draft: Draft) -> str:
     return "--random 200 with --space draws some of them" if draft.sweep.grid else "fewer --random"
 
 
-def _room(context: Context, hosts: Sequence[Host]) -> int:
-    """How many GPUs the hosts had when they were last seen; at least one cell runs at once on each."""
+def _room(context: Context, hosts: Sequence[Host], held: int | None, processes: int) -> int:
+    """How many cells the hosts have room for, by what they had when they were last seen; at least one on each."""
     from armada.protocol.recorded import recorded_facts
     from armada.store import hosts as host_records
+    from armada.sweeps.estimate import room_on
 
     room = 0
     for host in hosts:
         record = host_records.find(context.database, host.name)
-        gpus = recorded_facts(record.facts).gpus if record is not None else None
-        room += max(1, len(gpus or ()))
+        told = record.facts if record is not None else None
+        cores = (told or {}).get("cpu_count")
+        known = cores if isinstance(cores, int) else 1
+        room += room_on(len(recorded_facts(told).gpus or ()), known, held, processes)
     return room
+
+
+def _held(draft: Draft) -> tuple[int | None, int]:
+    """GPUs (None for all) and processes of a cell, as they are written; the cells are not validated yet."""
+    from armada.config.tasks.registry import models
+
+    resources = draft.document.data.get("resources")
+    told = resources if isinstance(resources, dict) else {}
+    gpus, processes = told.get("gpus"), told.get("processes")
+    if not isinstance(gpus, int):
+        task = models().get(str(draft.document.data.get("task")))
+        gpus = 0 if gpus is None and task is not None and not task.takes_gpus else None
+    return gpus, processes if isinstance(processes, int) else 1
 
 
 def _time_limit_s(draft: Draft) -> float | None:

@@ -126,7 +126,7 @@ def test_ps_show_and_hosts_ls_say_the_cost_and_ps_reads_no_hosts_file_for_it(arm
 
 def test_ps_says_of_a_sweep_what_costs_says_an_hour_of_a_box_once(armada: Armada, home: HomePaths, now: float) -> None:
     for cell in (1, 2):
-        told = {"id": "grid-1", "cell": cell, "label": "", "values": {}}
+        told: dict[str, object] = {"id": "grid-1", "cell": cell, "label": "", "values": {}}
         add_run(home, f"grid-1-00{cell}", "box", now - 3 * HOUR, now - 2 * HOUR, sweep=told)
     listed = armada.run("ps", "--cached", "--all").stdout
     (row,) = [line for line in listed.splitlines() if line.startswith("grid-1 (2 cells)")]
