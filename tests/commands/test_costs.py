@@ -144,9 +144,12 @@ def test_a_damaged_cache_of_prices_is_made_anew(armada: Armada, home: HomePaths,
 
 @pytest.mark.usefixtures("home")
 def test_a_price_is_set_replaced_and_followed_by_another(armada: Armada) -> None:
-    assert armada.run("hosts", "set", "box", "--price", "2.50 EUR per gpu").returncode == 0
+    done = armada.run("hosts", "set", "box", "--price", "2.50 EUR per gpu")
+    assert done.returncode == 0
+    assert "  price: 8 EUR → 2.50 EUR per gpu\n" in done.stdout
     assert armada.json("costs", "--host", "box")["hosts"][0]["runs"] == {"EUR": pytest.approx(10)}
-    assert armada.run("hosts", "set", "box", "--price", "30 USD", "--price-since", "now").returncode == 0
+    done = armada.run("hosts", "set", "box", "--price", "30 USD", "--price-since", "now")
+    assert "  price: 2.50 EUR per gpu → price 2.50 EUR per gpu, price 30 USD since 20" in done.stdout
     box = {each["name"]: each for each in armada.json("hosts", "ls")}["box"]
     assert [(each["amount"], each["currency"]) for each in box["prices"]] == [(2.5, "EUR"), (30.0, "USD")]
     assert armada.json("costs", "--host", "box")["hosts"][0]["runs"]["EUR"] == pytest.approx(10)
