@@ -141,6 +141,14 @@ def searches(database: Database) -> list[SweepRecord]:
     return found
 
 
+def without_settings(database: Database) -> list[str]:
+    """Return the sweeps with cells that have not ended of which only the runs are known, not what was asked for."""
+    marks = ", ".join("?" * len(ENDED))
+    query = f"""SELECT DISTINCT sweep FROM runs WHERE sweep NOT IN (SELECT name FROM sweeps) AND state NOT IN ({marks})
+                ORDER BY sweep"""  # noqa: S608  # question marks only
+    return [row["sweep"] for row in database.connection.execute(query, sorted(ENDED))]
+
+
 def has_waiting(database: Database, host: str) -> bool:
     """Whether cells wait for their start on a host."""
     query = "SELECT 1 FROM runs WHERE host = ? AND sweep IS NOT NULL AND state = 'submitted' LIMIT 1"
