@@ -42,7 +42,7 @@ def foresee(context: Context, known: Host, settings: Mapping[str, object], examp
     if not change.keys:
         return change
     if file != context.home.hosts_file:
-        words = ", ".join(f"{key}: {plain(getattr(after, key))}" for key in change.keys)
+        words = ", ".join(f"{each['key']}: {plain(each['after'])}" for each in listed(change))
         raise Conflict(
             f"{known.name} stands in {file}, a file of a project, which armada does not change",
             hint=f"change it there: {words}; or take another name",
@@ -114,9 +114,7 @@ def say_changes(change: HostChange, stream: TextIO, *, as_diff: bool) -> None:
         stream.write(change.diff)
         return
     stream.write(f"{change.before.name} changed in {change.file}:\n")
-    stream.writelines(
-        f"  {key}: {plain(getattr(change.before, key))} → {plain(getattr(change.after, key))}\n" for key in change.keys
-    )
+    stream.writelines(f"  {each['key']}: {plain(each['before'])} → {plain(each['after'])}\n" for each in listed(change))
 
 
 def listed(change: HostChange) -> list[dict[str, object]]:
@@ -129,6 +127,10 @@ def plain(value: object) -> str:
     """A value as a person reads it."""
     if value is None or isinstance(value, bool):
         return {None: "—", True: "yes", False: "no"}[value]
+    if isinstance(value, list):
+        return ", ".join(map(plain, value)) or "—"
+    if isinstance(value, dict):
+        return " ".join(f"{key} {plain(each)}" for key, each in value.items()) or "—"
     return str(value)
 
 

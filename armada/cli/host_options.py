@@ -20,7 +20,15 @@ TRANSPORTS = ("fabric", "openssh")
 TARGET = "user@address:port, a name from your ssh_config, or a whole ssh command in quotes: 'ssh -p 50022 root@…'"
 
 _NAMES = "letters, digits, `-`, `_` and `.`, and a letter or digit first: armada hosts add a100-1 user@address:port"
-_EXAMPLES = {"root": "--root /scratch/me/armada", "price_per_hour": "--price 12.40", "price": "--price '12.40 EUR'"}
+_EXAMPLES = {
+    "root": "--root /scratch/me/armada",
+    "price_per_hour": "--price 12.40",
+    "price": "--price '12.40 EUR'",
+    "since": "--price '12.40 EUR' --price-since 2026-06-01",
+    "budget": "--price '12.40 EUR' --budget '100 EUR'",
+    "stop_when_idle": "--stop-when-idle 30m --stop-command 'vastai stop instance 123'",
+    "stop_command": "--stop-when-idle 30m --stop-command 'vastai stop instance 123'",
+}
 
 
 def add_settings(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
@@ -195,7 +203,8 @@ def checked_host(make: Callable[[], Host], example: str) -> Host:
         first = error.errors()[0]
         key = (first.get("ctx") or {}).get("key")
         where = ".".join(str(part) for part in (*first["loc"], *([key] if key else []))) or "host"
-        hint = _NAMES if where == "name" else " ".join(filter(None, (example, _EXAMPLES.get(where))))
+        right = _EXAMPLES.get(where.rpartition(".")[2])
+        hint = _NAMES if where == "name" else " ".join(filter(None, (example, right)))
         raise UsageError(f"{where}: {first['msg']}", hint=hint) from None
 
 

@@ -53,6 +53,7 @@ class _Recovered(TypedDict):
     known_before: int
     wrong: list[_Wrong]
     gone: list[str]
+    sweeps: list[str]
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -127,6 +128,12 @@ def _say(reporter: Reporter, recovery: Recovery, *, dry_run: bool) -> None:
     for place, why in recovery.wrong:
         name = sanitize_line(place.name)
         reporter.stage("⚠", f"{name}: {why}; it is not used; if a host still has it, armada sync now fetches it again")
+    for name in map(sanitize_line, recovery.sweeps):
+        reporter.stage(
+            "⚠",
+            f"{name}: only the lost store had its `stop:` rules, metric, limit and search. Its cells go on without them; "
+            f"armada sweep stop {name} stops them",
+        )
     silent = [found for found in recovery.hosts if found.error is not None]
     for found in silent:
         reporter.stage("⚠", f"{found.host} could not be read: {found.error}")
@@ -160,4 +167,5 @@ def _listed(recovery: Recovery, *, dry_run: bool) -> _Recovered:
         "known_before": recovery.already,
         "wrong": [{"path": str(place), "why": why} for place, why in recovery.wrong],
         "gone": [str(place) for place in recovery.gone],
+        "sweeps": recovery.sweeps,
     }

@@ -120,7 +120,7 @@ def _ps(options: argparse.Namespace) -> int:
     if columns is not None:
         print(columns.draw(shown))
     else:
-        costs = {run.run_id: _cost(context, run, tariffs, now) for run in shown} if tariffs else {}
+        costs = [_cost_of_row(context, group, found, tariffs, now) for group in shown_groups] if tariffs else []
         _print_table(shown_groups, found, now, costs, why=options.why)
     _say_launchers(context, shown)
     busy = {run.host for run in found if not run.ended}
@@ -164,12 +164,33 @@ def _cost(context: Context, run: Run, tariffs: Mapping[str, Tariff], now: float)
     return read_use(context.database, run, now).cost(tariff)
 
 
+def _cost_of_row(
+    context: Context, group: Sequence[Run], found: Sequence[Run], tariffs: Mapping[str, Tariff], now: float
+) -> Amounts:
+    """What a row's run cost, or its sweep: of a sweep all of its runs count, and an hour of a box counts once."""
+    from armada.costs.amounts import Amounts
+    from armada.costs.report import cost_so_far
+    from armada.store.queries.uses import read_uses
+
+    if len(group) == 1:
+        return _cost(context, group[0], tariffs, now)
+    own = [run for run in found if run.sweep == group[0].sweep and run.host in tariffs and run.started_at is not None]
+    return cost_so_far(read_uses(context.database, own, now), tariffs) or Amounts()
+
+
 def _print_table(
-    groups: Sequence[Sequence[Run]], found: Sequence[Run], now: float, costs: Mapping[str, Amounts], *, why: bool
+    groups: Sequence[Sequence[Run]], found: Sequence[Run], now: float, costs: Sequence[Amounts], *, why: bool
 ) -> None:
-    """Print a row for each run that stands alone, and one for each sweep."""
+    """Print a row for each run that stands alone, and one for each sweep.
+
+    Args:
+        groups: The runs of each row.
+        found: All runs.
+        now: Unix time.
+        costs: Of each row; empty without prices.
+        why: Show the evidence instead.
+    """
     from armada.cli.table import table
-    from armada.costs.amounts import total
 
     if why:
         print(table(("RUN", "HOST", "STATE", "SEEN", "BECAUSE"), [_evidence(run, now) for (run,) in groups]))
@@ -177,8 +198,8 @@ def _print_table(
     labels = [group[0].labels_text if len(group) == 1 else "" for group in groups]
     header: tuple[str, ...] = ("RUN", "HOST", "STATE", "STEP", "LOSS", "TOK/S", "HOME", "SEEN")
     rows = [_row(group[0], now) if len(group) == 1 else _sweep_row(group, found, now) for group in groups]
-    if any(each.is_known for each in costs.values()):
-        paid = [total(costs[run.run_id] for run in group if run.run_id in costs).text() or "—" for group in groups]
+    if any(each.is_known for each in costs):
+        paid = [each.text() or "—" for each in costs]
         header, rows = (*header, "COST"), [(*row, cost) for row, cost in zip(rows, paid, strict=True)]
     if any(labels):
         header, rows = (*header, "LABELS"), [(*row, label) for row, label in zip(rows, labels, strict=True)]

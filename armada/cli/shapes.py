@@ -263,6 +263,7 @@ SHAPES: Fields = {
     "recover": {
         **_FORMAT, "dry_run": BOOL, "store": STR, "problems": [STR], "kept_as": STR_, "salvaged": OBJ, "hosts": [OBJ],
         "runs_from_home": [STR], "recognised": [STR], "known_before": INT, "wrong": [{"path": STR, "why": STR}], "gone": [STR],
+        "sweeps": [STR],
     },
     "profiles ls": [{
         **_FORMAT, "name": STR, "from": STR, "file?": STR, "description?": STR, "gpus?": OBJ, "peak_tflops?": NUM_,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from armada.cli.asking import confirm
 from armada.cli.experiment import experiment_file
 from armada.cli.options import add_profile, seconds
-from armada.errors import Conflict, UsageError
+from armada.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -188,6 +188,7 @@ def _launch(options: argparse.Namespace) -> int:
     from armada.sweeps.cells import read_draft
     from armada.sweeps.planning import Asked
     from armada.sweeps.pruning import settings_for_pruning
+    from armada.sweeps.rules import refuse_unkeepable
     from armada.sweeps.search import search_in
     from armada.sweeps.searched import settings_for
     from armada.sweeps.service import launch_sweep
@@ -197,6 +198,7 @@ def _launch(options: argparse.Namespace) -> int:
     context = Context()
     hosts = [context.host(name) for name in options.host]
     draft = read_draft(path, _words(options))
+    refuse_unkeepable(draft.sweep.stop, hosts, time.time())
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     parallel = options.parallel or draft.sweep.parallel
     search = search_in(draft, parallel)
@@ -230,11 +232,12 @@ def _extend(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.cli.sweep_launch import announce, caller, dry_run, say_plan
+    from armada.cli.sweep_views import refuse_over
     from armada.store import runs, sweeps
     from armada.sweeps.benches import is_bench
     from armada.sweeps.cells import read_draft
     from armada.sweeps.planning import Asked
-    from armada.sweeps.rules import settings_of, why_no_more
+    from armada.sweeps.rules import refuse_unkeepable, settings_of
     from armada.sweeps.searched import search_of
     from armada.sweeps.service import extend_sweep
     from armada.sweeps.standing import cells_of
@@ -252,17 +255,14 @@ def _extend(options: argparse.Namespace) -> int:
     draft = read_draft(path, draft_words)
     settings = settings_of(record)
     there = cells_of(context.database, record.name, settings.metric, settings.goal)
-    if (why := why_no_more(record, there, time.time())) is not None:
-        raise Conflict(
-            f"cells that are added to {record.name} would be stopped at once: {why}",
-            hint="launch another sweep, with another `sweep.stop`",
-        )
+    refuse_over(context, record)
     known = _known(record, there)
     found = runs.of_sweep(context.database, record.name)
     names = options.host or sorted({run.host for run in found})
     # What an interrupted extension left is asked for where it may be.
     names += sorted({run.host for run in found if run.cell in known.pending.values()} - set(names))
     hosts = [context.host(name) for name in names]
+    refuse_unkeepable(settings.stop, hosts, time.time())
     told = record.settings.get("parallel")
     parallel = options.parallel or (told if isinstance(told, int) else None)
     cells = _confirmed(context, draft, hosts, parallel, options, known)
@@ -352,8 +352,10 @@ def _confirmed(
 
     if draft.count > ASK_ABOVE and not options.dry_run:
         counts = gpu_counts(context.database)
-        at_once = parallel or (search.at_once if search is not None else None) or _room(context, hosts)
-        found = estimate(draft.count, hosts, at_once, _time_limit_s(draft), counts)
+        held, processes = _held(draft)
+        room = _room(context, hosts, held, processes)
+        at_once = parallel or (search.at_once if search is not None else None) or room
+        found = estimate(draft.count, hosts, at_once, _time_limit_s(draft), counts, held)
         words = question(str(draft.document.data.get("name") or "this sweep"), found)
         if draft.count > MOST_CELLS:
             raise UsageError(f"{words} A sweep has at most {MOST_CELLS:,} cells", hint=_fewer(draft))
@@ -369,17 +371,33 @@ def _fewer(draft: Draft) -> str:
     return "--random 200 with --space draws some of them" if draft.sweep.grid else "fewer --random"
 
 
-def _room(context: Context, hosts: Sequence[Host]) -> int:
-    """How many GPUs the hosts had when they were last seen; at least one cell runs at once on each."""
+def _room(context: Context, hosts: Sequence[Host], held: int | None, processes: int) -> int:
+    """How many cells the hosts have room for, by what they had when they were last seen; at least one on each."""
     from armada.protocol.recorded import recorded_facts
     from armada.store import hosts as host_records
+    from armada.sweeps.estimate import room_on
 
     room = 0
     for host in hosts:
         record = host_records.find(context.database, host.name)
-        gpus = recorded_facts(record.facts).gpus if record is not None else None
-        room += max(1, len(gpus or ()))
+        told = record.facts if record is not None else None
+        cores = (told or {}).get("cpu_count")
+        known = cores if isinstance(cores, int) else 1
+        room += room_on(len(recorded_facts(told).gpus or ()), known, held, processes)
     return room
+
+
+def _held(draft: Draft) -> tuple[int | None, int]:
+    """GPUs (None for all) and processes of a cell, as they are written; the cells are not validated yet."""
+    from armada.config.tasks.registry import models
+
+    resources = draft.document.data.get("resources")
+    told = resources if isinstance(resources, dict) else {}
+    gpus, processes = told.get("gpus"), told.get("processes")
+    if not isinstance(gpus, int):
+        task = models().get(str(draft.document.data.get("task")))
+        gpus = 0 if gpus is None and task is not None and not task.takes_gpus else None
+    return gpus, processes if isinstance(processes, int) else 1
 
 
 def _time_limit_s(draft: Draft) -> float | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.cli.progress import Reporter
+from armada.cli.sweep_views import refuse_over
 from armada.config.sweep import SearchCells
 from armada.errors import UsageError
 from armada.provision.exclusive_lock import exclusive_lock
@@ -27,6 +28,7 @@ def extend_search(context: Context, record: SweepRecord, options: argparse.Names
 
     Raises:
         UsageError: It is no search, or something else than `--search` is asked for.
+        Conflict: Its rule would stop it at once.
     """
     from armada.cli.daemon import start_for_launch
 
@@ -39,6 +41,7 @@ def extend_search(context: Context, record: SweepRecord, options: argparse.Names
             f"{name} is a search: it can have more trials, and nothing else changes",
             hint=f"armada sweep extend {name} --search 10",
         )
+    refuse_over(context, record)
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     lock = context.home.lock(f"sweep-{name}")
     with exclusive_lock(lock, f"extension of {name}", lambda who: reporter.stage("waiting", who)):

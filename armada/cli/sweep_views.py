@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 from armada.cli.printing import print_json
 from armada.cli.runs import condition, seen
 from armada.cli.table import table
-from armada.errors import ArmadaError, NotFound, UsageError
+from armada.costs.report import cost_so_far
+from armada.errors import ArmadaError, Conflict, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.store import runs, sweeps
 from armada.sweeps.counts import count_states, newest_runs
 from armada.sweeps.pruning import without_metric
-from armada.sweeps.rules import settings_of
+from armada.sweeps.rules import settings_of, why_stop
 from armada.sweeps.searched import search_standing
-from armada.sweeps.standing import cells_of, cost_so_far, metric_names, ranked
+from armada.sweeps.standing import cells_of, metric_names, ranked
 from armada.sweeps.unfinished import interrupted_commands, is_interrupted
 from armada.units import counted
 
@@ -236,6 +237,22 @@ def sweep_cost(context: Context, name: str) -> Amounts | None:
 
     uses = read_uses(context.database, runs.of_sweep(context.database, name), time.time())
     return cost_so_far(uses, read_tariffs(context.database, context.hosts()))
+
+
+def refuse_over(context: Context, record: SweepRecord) -> None:
+    """Refuse to add cells to a sweep whose rule would stop them at once.
+
+    Raises:
+        Conflict: It says which rule.
+    """
+    settings = settings_of(record)
+    cost = sweep_cost(context, record.name) if settings.stop.cost is not None else None
+    cells = cells_of(context.database, record.name, settings.metric, settings.goal)
+    if (why := why_stop(record, cells, cost, time.time())) is not None:
+        raise Conflict(
+            f"cells that are added to {record.name} would be stopped at once: {why}",
+            hint="launch another sweep, with another `sweep.stop`",
+        )
 
 
 def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStanding]) -> None:

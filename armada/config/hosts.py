@@ -197,8 +197,11 @@ class Host(Settings):
     def _one_price_at_a_time(self) -> Host:
         if self.price and self.price_per_hour is not None:
             raise problem("says the same as `price`: keep one of them", key="price_per_hour")
-        if self.budget is not None and parse_money(self.budget)[1] not in {price.currency for price in self.prices}:
-            raise problem("needs a `price` in the same currency", key="budget", hint=f"price: …; budget: {self.budget}")
+        newest = self.prices[-1].currency if self.prices else None
+        if self.budget is not None and parse_money(self.budget)[1] != newest:
+            other = f"; the newest is in {newest}" if newest is not None else ""
+            hint = f"price: …; budget: {self.budget}"
+            raise problem(f"needs a `price` in the same currency{other}", key="budget", hint=hint)
         check_order(self.price)
         return self
 

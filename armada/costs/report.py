@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from armada.costs.amounts import Amounts, total
 from armada.costs.tariff import Span, Tariff, lasted_s, merged, within, without
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 WEEK_S = 7 * 86_400.0
 
@@ -104,6 +105,19 @@ def cost_of_host(
     return HostCost(
         host, since, until, whole, runs, occupied.less(runs), whole.less(occupied), idle_s, gpu_hours, node_hours
     )
+
+
+def cost_so_far(found: Iterable[Use], tariffs: Mapping[str, Tariff]) -> Amounts | None:
+    """What runs have cost together: an hour of a box counts once, however many share it. None without prices."""
+    used: dict[str, list[Use]] = {}
+    for use in found:
+        used.setdefault(use.host, []).append(use)
+    known = {host: tariffs[host] for host in used if host in tariffs}
+    if not known:
+        return None
+    unknown_s = math.fsum(use.lasted_s for host in used if host not in known for use in used[host])
+    parts = [tariff.cost_together([(use.held, use.spans) for use in used[host]]) for host, tariff in known.items()]
+    return total([*parts, Amounts({}, unknown_s)])
 
 
 def forecast(tariff: Tariff | None, use: Use, eta_s: float | None, now: float) -> Amounts | None:

@@ -14,7 +14,7 @@ from armada.protocol.recorded import recorded_spec
 from armada.protocol.runs import SubmitRun
 from armada.provision.exclusive_lock import exclusive_lock
 from armada.store import hosts as host_records
-from armada.store import run_sync, runs, sweeps
+from armada.store import run_sync, runs, sweeps, transitions
 from armada.verdicts.state import NOT_ON_HOST
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
         request = SubmitRun(run_id=run.run_id, submission=submission, secrets=_secrets(database, run))
     # Record this before the host can learn of it: whatever breaks from here on, the run is polled again, and synced to
     # its end. First the state: a sync that happens in between must not count as the final one.
-    runs.set_state(database, run.run_id, "submitted", message="submitted again")
+    runs.set_state(database, run.run_id, "submitted", message=transitions.RESUMED)
     run_sync.reopen(database, run.run_id)
     host_records.mark_released(database, run.host, None)
     try:

@@ -1,7 +1,7 @@
 """Resume runs that were lost with their host or their supervisor automatically, as often as `retries` of their experiment allows.
 
 A run that failed by itself (an exit code, out of memory, a NaN loss) is left to the user: it would fail again, at the
-cost of its host.
+cost of its host. So is a cell of a sweep that was stopped.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from armada.launch.service import retry
 from armada.monitor.observe import ask_about
 from armada.protocol.recorded import recorded_spec
 from armada.store import runs
+from armada.store.queries.stopped_cells import is_of_stopped_sweep
 from armada.verdicts.again import may_have_succeeded
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Retries:
         gone_on = []
         for run in runs.failed_with(database, self._session.host.name, LOST, since=now - RECENT_S):
             if only not in (None, run.run_id):
+                continue
+            if is_of_stopped_sweep(database, run):
                 continue
             retries = runs.setting(database, run.run_id, "retries") or 0
             if run.submission <= retries and now >= self._not_before.get((run.run_id, run.submission), 0.0):

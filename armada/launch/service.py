@@ -25,7 +25,7 @@ from armada.launch.reconcile import YOUNG_S, complete_launches, find_former, lau
 from armada.launch.resume import resume_run
 from armada.launch.start import start
 from armada.protocol.recorded import recorded_spec
-from armada.provision.admission import admit, refuse_while_clearing
+from armada.provision.admission import admit, refuse_over_budget, refuse_while_clearing
 from armada.provision.exclusive_lock import exclusive_lock
 from armada.provision.sent_environment import source_session
 from armada.provision.service import prepare
@@ -238,11 +238,12 @@ def retry(database: Database, session: HostSession, run: Run, words: str) -> Run
         words: The reason, and the number of the try.
 
     Raises:
-        Conflict: It already continues, or everything on the host is being deleted.
+        Conflict: It already continues, everything on the host is being deleted, or the host's budget is spent.
         ArmadaError: As in `armada.launch.resume.resume_run`.
     """
     argv = ["armada", "resume", run.run_id]
     with operation(database, kind="retry", run_id=run.run_id, host=run.host, argv=argv) as recorded:
+        refuse_over_budget(database, session.host)
         refuse_while_clearing(database, run.host)
         recorded.step("resume", words)
         return resume_run(database, session, run, unattended=True)

@@ -79,7 +79,7 @@ def admit(database: Database, home: HomePaths, project: Path, host: Host) -> Non
         host: The host as the operation knows it.
 
     Raises:
-        Conflict: Another process has removed or changed the host, or is deleting everything on it.
+        Conflict: Another process has removed or changed the host, or is deleting everything on it; or its budget is spent.
     """
     now = load_hosts(home, project).get(host.name)
     if now is None:
@@ -94,13 +94,22 @@ def admit(database: Database, home: HomePaths, project: Path, host: Host) -> Non
             hint="run the command again",
             host=host.name,
         )
-    if why := why_over_budget(database, now, time.time()):
+    refuse_over_budget(database, now)
+    refuse_while_clearing(database, host.name)
+
+
+def refuse_over_budget(database: Database, host: Host) -> None:
+    """Refuse to start something on a host whose budget is spent.
+
+    Raises:
+        Conflict: It is spent.
+    """
+    if why := why_over_budget(database, host, time.time()):
         raise Conflict(
             f"{why}; nothing was started",
             hint=f"armada hosts set {host.name} --budget MONEY, or --unset budget",
             host=host.name,
         )
-    refuse_while_clearing(database, host.name)
 
 
 def refuse_while_clearing(database: Database, host: str) -> None:

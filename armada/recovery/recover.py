@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 
 from armada.daemon.instance import only_instance
 from armada.errors import ArmadaError, Conflict
+from armada.home import own
 from armada.paths import HomePaths
 from armada.recovery import published
 from armada.recovery.host_runs import HostFindings, read_host
 from armada.rpc.session import HostSession
-from armada.store import checkpoints, file, files_home, labels, running_operations, runs
+from armada.store import checkpoints, file, files_home, labels, running_operations, runs, sweeps
 from armada.store import operations as records
 from armada.store.database import Database, newer
 from armada.store.integrity import StoreFile, examine
@@ -51,7 +52,7 @@ class Recovery:
 
     `salvaged`: rows of the damaged store by table. `recognised`: checkpoints at home that the store did not know.
     `wrong`: folders with wrong content, each with the reason and its new name. `gone`: checkpoints that are recorded
-    but missing.
+    but missing. `sweeps`: those that go on without their settings, which only the lost store had.
     """
 
     found: StoreFile
@@ -63,6 +64,7 @@ class Recovery:
     already: int = 0
     gone: list[Path] = field(default_factory=list)
     wrong: list[tuple[Path, str]] = field(default_factory=list)
+    sweeps: list[str] = field(default_factory=list)
 
 
 def recover(
@@ -113,6 +115,11 @@ def recover(
         _read_home(database, home, recovery, progress, dry_run=dry_run, read_data=read_data)
         for run in runs.every(database):
             labels.restore(database, home, run)
+        others = runs.launchers(database, own(home).id)
+        lost = sweeps.without_settings(database)
+        recovery.sweeps = [
+            name for name in lost if not any(run.run_id in others for run in runs.of_sweep(database, name))
+        ]
         return recovery
 
 

@@ -7,6 +7,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from armada.verdicts.idle import stopping_of
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
@@ -52,10 +54,17 @@ class HostRecord:
 
 
 def record_facts(database: Database, name: str, facts: Mapping[str, object], *, origin: str | None = None) -> None:
-    """Record a host's facts and mark it reachable. Facts about its batch system are kept until new ones arrive."""
+    """Record a host's facts and mark it reachable. Facts about its batch system are kept until new ones arrive.
+
+    A host that was stopped by its stop command is paid again from now on, whoever asked it.
+    """
     now = time.time()
     with database.transaction() as connection:
-        row = connection.execute("SELECT facts FROM hosts WHERE name = ?", (name,)).fetchone()
+        row = connection.execute("SELECT facts, stopping FROM hosts WHERE name = ?", (name,)).fetchone()
+        stopping = stopping_of(json.loads(row["stopping"]) if row is not None and row["stopping"] else None)
+        if stopping.state == "gone":
+            told = json.dumps(stopping.came_back(now).as_json())
+            connection.execute("UPDATE hosts SET stopping = ? WHERE name = ?", (told, name))
         former = json.loads(row["facts"]) if row is not None and row["facts"] else {}
         kept = former.get("queue")
         # The agent reports its own GPU queue with every poll, but the batch system's queue only when it was asked for.

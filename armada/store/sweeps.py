@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 State = Literal["preparing", "started", "stopped"]
 
 
+_STOPPED_AT = "stopped_at"
+"""In a sweep's settings; former releases do not write it."""
+
+
 @dataclass(frozen=True, slots=True)
 class SweepRecord:
     """One sweep.
@@ -43,6 +47,12 @@ class SweepRecord:
     why: str | None
     created_at: float
 
+    @property
+    def stopped_at(self) -> float | None:
+        """When it was stopped; None if it is not stopped, or a former release stopped it."""
+        told = self.settings.get(_STOPPED_AT)
+        return told if self.state == "stopped" and isinstance(told, float) else None
+
 
 def insert(
     database: Database, *, name: str, title: str, experiment: str | None, launch_key: str, settings: Mapping[str, Any]
@@ -56,9 +66,12 @@ def insert(
 
 
 def set_state(database: Database, name: str, state: State, why: str | None = None) -> None:
-    """Record how far a sweep got."""
+    """Record how far a sweep got, and when it was stopped."""
     with database.transaction() as connection:
         connection.execute("UPDATE sweeps SET state = ?, why = ? WHERE name = ?", (state, why, name))
+        row = connection.execute("SELECT settings FROM sweeps WHERE name = ?", (name,)).fetchone()
+        if state == "stopped" and row is not None:
+            change_settings(database, name, {**json.loads(row["settings"]), _STOPPED_AT: time.time()})
 
 
 def change_settings(database: Database, name: str, settings: Mapping[str, Any]) -> None:
@@ -126,6 +139,14 @@ def searches(database: Database) -> list[SweepRecord]:
         if isinstance(trials, int) and isinstance(last, int) and (last < trials or is_unsure):
             found.append(record)
     return found
+
+
+def without_settings(database: Database) -> list[str]:
+    """Return the sweeps with cells that have not ended of which only the runs are known, not what was asked for."""
+    marks = ", ".join("?" * len(ENDED))
+    query = f"""SELECT DISTINCT sweep FROM runs WHERE sweep NOT IN (SELECT name FROM sweeps) AND state NOT IN ({marks})
+                ORDER BY sweep"""  # noqa: S608  # question marks only
+    return [row["sweep"] for row in database.connection.execute(query, sorted(ENDED))]
 
 
 def has_waiting(database: Database, host: str) -> bool:

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from armada.store.database import Database
 
 
+RESUMED = "submitted again"
+"""The message of a run that is resumed."""
+
+
 def of_run(database: Database, run_id: str) -> list[tuple[float, str, str | None, str | None]]:
     """Return (time, state, reason, message) of each, the oldest first. Times are unix seconds."""
     query = "SELECT time, state, reason, message FROM transitions WHERE run_id = ? ORDER BY rowid"
@@ -42,6 +46,13 @@ def revised_at(database: Database, run_id: str) -> float | None:
         found = float(row["time"]) if before and row["state"] in ("running", "queued") else found
         before = guess
     return None if before else found
+
+
+def resumed_at(database: Database, run_id: str) -> float | None:
+    """Return when the run was last submitted again; None if it never was."""
+    query = "SELECT max(time) AS at FROM transitions WHERE run_id = ? AND state = 'submitted' AND message = ?"
+    found: float | None = database.connection.execute(query, (run_id, RESUMED)).fetchone()["at"]
+    return found
 
 
 def was_seen(database: Database, run_id: str) -> bool:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from armada.config.sweep import Sweep
 from armada.costs.price import money
+from armada.errors import PreflightRefused
 from armada.sweeps.standing import CellStanding, ranked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from armada.config.hosts import Host
+    from armada.config.sweep import StopRule
     from armada.costs.amounts import Amounts
     from armada.store.sweeps import SweepRecord
 
@@ -53,9 +55,39 @@ def why_stop(record: SweepRecord, cells: Sequence[CellStanding], cost: Amounts |
     return None
 
 
-def why_no_more(record: SweepRecord, cells: Sequence[CellStanding], now: float) -> str | None:
-    """Return why cells that are added now would be stopped at once; None if they would not. Its money is judged later."""
-    settings = settings_of(record)
-    rule = settings.stop.model_copy(update={"cost": None})
-    kept = settings.model_copy(update={"stop": rule}).model_dump(mode="json")
-    return why_stop(dataclasses.replace(record, settings={**record.settings, "sweep": kept}), cells, None, now)
+def refuse_unkeepable(stop: StopRule, hosts: Sequence[Host], now: float) -> None:
+    """Refuse a limit of the cost that could never be reached, because the cost is not known or in another currency.
+
+    Args:
+        stop: The rules of a sweep.
+        hosts: Those that it may use.
+        now: Unix time.
+
+    Raises:
+        PreflightRefused: It says which host, and what would be right.
+    """
+    if stop.cost is None:
+        return
+    _, wanted = stop.most
+    currencies = dict[str, str]()
+    for host in hosts:
+        tariff = host.tariff()
+        if tariff is None:
+            raise PreflightRefused(
+                f"`sweep.stop.cost` cannot be kept: no price of {host.name} is known",
+                hint=f"armada hosts set {host.name} --price '12.40 EUR'; or sweep.stop.hours",
+            )
+        price = tariff.price_at(now) or tariff.prices[-1]
+        if wanted not in (None, price.currency):
+            raise PreflightRefused(
+                f"`sweep.stop.cost` is in {wanted}, and the price of {host.name} is in {price.currency}: "
+                "they are not compared",
+                hint=f"give it in {price.currency}, or as sweep.stop.hours",
+            )
+        currencies.setdefault(price.currency, host.name)
+    if len(currencies) > 1:
+        both = " and ".join(f"{currency} ({host})" for currency, host in currencies.items())
+        raise PreflightRefused(
+            f"`sweep.stop.cost` cannot be kept: the prices are in {both}, which are not added",
+            hint="hosts with prices in one currency, or sweep.stop.hours",
+        )

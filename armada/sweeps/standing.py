@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from armada.costs.amounts import Amounts, total
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import recorded_spec
 from armada.store import metrics, runs, sweeps
@@ -14,10 +13,8 @@ from armada.sweeps.counts import newest_runs
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from armada.costs.report import Use
-    from armada.costs.tariff import Tariff
     from armada.store.database import Database
     from armada.store.runs import Run
 
@@ -89,19 +86,6 @@ def others_waiting(database: Database, host: str, own: str, *, gpus: bool) -> li
         if name != own and left:
             found.append(f"{name} is not done on {host}, {counted(len(left), 'cell')} left: {both}")
     return found
-
-
-def cost_so_far(found: Iterable[Use], tariffs: Mapping[str, Tariff]) -> Amounts | None:
-    """What a sweep has cost: each hour of a box counts once, however many cells share it. None without prices."""
-    used: dict[str, list[Use]] = {}
-    for use in found:
-        used.setdefault(use.host, []).append(use)
-    known = {host: tariffs[host] for host in used if host in tariffs}
-    if not known:
-        return None
-    unknown_s = math.fsum(use.lasted_s for host in used if host not in known for use in used[host])
-    parts = [tariff.cost_together([(use.held, use.spans) for use in used[host]]) for host, tariff in known.items()]
-    return total([*parts, Amounts({}, unknown_s)])
 
 
 def _best(database: Database, run_id: str, metric: str, goal: str) -> tuple[int | None, float | None]:

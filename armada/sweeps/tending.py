@@ -7,15 +7,17 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.config.sweep import StopRule
+from armada.costs.report import cost_so_far
 from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.sweeps import TendSweeps
 from armada.store import runs, sweeps
+from armada.store.queries.stopped_cells import is_stopped_with
 from armada.store.queries.tariffs import read_tariffs
 from armada.store.queries.uses import read_uses
 from armada.sweeps.pruning import prune
 from armada.sweeps.rules import settings_of, why_stop
-from armada.sweeps.standing import cells_of, cost_so_far
+from armada.sweeps.standing import cells_of
 from armada.sweeps.stopping import SWEEP_STOPPED, TOLD_TO_STOP, Because, tell_cells
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ class Tending:
     def _apply_rule(self, database: Database, name: str, now: float) -> None:
         record = sweeps.find(database, name)
         settings = settings_of(record)
-        if record.state == "started" and settings.stop != StopRule():
+        if record.state != "stopped" and settings.stop != StopRule():
             cost = None
             if settings.stop.cost is not None:
                 tariffs = read_tariffs(database, self._hosts())
@@ -100,12 +102,13 @@ class Tending:
                 return
             log.info("%s is stopped: %s", name, sanitize_line(why))
             sweeps.set_state(database, name, "stopped", why)
+            record = sweeps.find(database, name)
         elif record.state == "stopped":
             why = record.why
         else:
             return
         found = [run for run in runs.of_sweep(database, name) if run.host == self._session.host.name and not run.ended]
-        left = [run for run in found if run.submission == 1]  # a cell that somebody resumed since then goes on
+        left = [run for run in found if is_stopped_with(database, run, record)]
         because = {}
         if why and why != TOLD_TO_STOP:
             because = {run.run_id: Because(SWEEP_STOPPED, f"its sweep ended: {why}") for run in left}
@@ -113,7 +116,7 @@ class Tending:
 
     def _prune(self, database: Database, name: str) -> None:
         record = sweeps.find(database, name)
-        because = prune(database, record, self._session.host.name) if record.state == "started" else {}
+        because = prune(database, record, self._session.host.name) if record.state != "stopped" else {}
         if because:
             left = [run for run in runs.of_sweep(database, name) if run.run_id in because]
             tell_cells(database, self._session, left, because=because)

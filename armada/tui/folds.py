@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from armada.costs.amounts import total
+from armada.costs.report import Use, cost_so_far
 from armada.foundation.sanitize import sanitize_line
 from armada.sweeps.counts import count_states, newest_runs
 from armada.units import counted
@@ -78,9 +78,12 @@ class Fold:
         return sum(row.run.tokens_per_s or 0.0 for row in self.rows if row.run.state == "running")
 
     def costs(self, now: float) -> Amounts | None:
-        """What its runs have cost so far; None if no price of theirs is known."""
-        found = [costs for row in self.rows if (costs := row.costs(now)) is not None]
-        return total(found) if found else None
+        """What its runs have cost so far, an hour of a box once; None if no price of theirs is known."""
+        priced = {row.run.host: row.tariff for row in self.rows if row.tariff is not None}
+        found = [row for row in self.rows if row.tariff is not None and row.run.started_at is not None]
+        uses = [Use(row.id, row.run.host, len(row.run.gpus), row.spans(now)) for row in found]
+        costs = cost_so_far(uses, priced)
+        return costs if costs is not None and costs.is_known else None
 
     @property
     def kept(self) -> tuple[int, int]:

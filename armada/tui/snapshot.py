@@ -61,13 +61,17 @@ class RunRow:
             return 0.0
         return max(0.0, (self.run.ended_at or now) - self.run.started_at)
 
+    def spans(self, now: float) -> tuple[Span, ...]:
+        """Return when it ran, over all of its attempts."""
+        if self.run.started_at is None:
+            return ()
+        return (*self.earlier, ran(self.run.started_at, self.run.ended_at, self.run.created_at, now))
+
     def costs(self, now: float) -> Amounts | None:
         """Return what it cost since it began, its share of the box; None if no price is known, or it has not begun."""
         if self.tariff is None or self.run.started_at is None:
             return None
-        found = self.tariff.cost_of_run(
-            len(self.run.gpus), [*self.earlier, ran(self.run.started_at, self.run.ended_at, self.run.created_at, now)]
-        )
+        found = self.tariff.cost_of_run(len(self.run.gpus), self.spans(now))
         return found if found.is_known else None
 
     def rate(self, now: float) -> tuple[float, str] | None:

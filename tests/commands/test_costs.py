@@ -124,6 +124,17 @@ def test_ps_show_and_hosts_ls_say_the_cost_and_ps_reads_no_hosts_file_for_it(arm
     assert "2.00/GPU/h" in armada.run("hosts", "ls").stdout
 
 
+def test_ps_says_of_a_sweep_what_costs_says_an_hour_of_a_box_once(armada: Armada, home: HomePaths, now: float) -> None:
+    for cell in (1, 2):
+        told: dict[str, object] = {"id": "grid-1", "cell": cell, "label": "", "values": {}}
+        add_run(home, f"grid-1-00{cell}", "box", now - 3 * HOUR, now - 2 * HOUR, sweep=told)
+    listed = armada.run("ps", "--cached", "--all").stdout
+    (row,) = [line for line in listed.splitlines() if line.startswith("grid-1 (2 cells)")]
+    (sweep,) = armada.json("costs")["sweeps"]
+    assert sweep["costs"] == {"EUR": pytest.approx(8.0)}
+    assert row.endswith(" 8.00 EUR")
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"stamps": 1}', '{"stamps": [null, null], "hosts": 3}', "\0"])
 def test_a_damaged_cache_of_prices_is_made_anew(armada: Armada, home: HomePaths, text: str) -> None:
     home.price_cache.write_text(text)
@@ -133,9 +144,12 @@ def test_a_damaged_cache_of_prices_is_made_anew(armada: Armada, home: HomePaths,
 
 @pytest.mark.usefixtures("home")
 def test_a_price_is_set_replaced_and_followed_by_another(armada: Armada) -> None:
-    assert armada.run("hosts", "set", "box", "--price", "2.50 EUR per gpu").returncode == 0
+    done = armada.run("hosts", "set", "box", "--price", "2.50 EUR per gpu")
+    assert done.returncode == 0
+    assert "  price: 8 EUR → 2.50 EUR per gpu\n" in done.stdout
     assert armada.json("costs", "--host", "box")["hosts"][0]["runs"] == {"EUR": pytest.approx(10)}
-    assert armada.run("hosts", "set", "box", "--price", "30 USD", "--price-since", "now").returncode == 0
+    done = armada.run("hosts", "set", "box", "--price", "30 USD", "--price-since", "now")
+    assert "  price: 2.50 EUR per gpu → price 2.50 EUR per gpu, price 30 USD since 20" in done.stdout
     box = {each["name"]: each for each in armada.json("hosts", "ls")}["box"]
     assert [(each["amount"], each["currency"]) for each in box["prices"]] == [(2.5, "EUR"), (30.0, "USD")]
     assert armada.json("costs", "--host", "box")["hosts"][0]["runs"]["EUR"] == pytest.approx(10)

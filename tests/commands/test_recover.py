@@ -91,6 +91,17 @@ def test_a_lost_store_is_made_anew_with_everything_that_matters(armada: Armada, 
     assert states[-1] == "succeeded"
 
 
+def test_a_sweep_that_lost_its_rules_is_named(armada: Armada, home: HomePaths) -> None:
+    experiment = armada.command("sleep", "600", sweep={"stop": {"hours": 1}})
+    sweep = armada.json("sweep", experiment, "--host", "local", "--grid", "env.X=1")["sweep"]
+    assert armada.json("recover")["sweeps"] == []
+    lose(home)
+    assert f"{sweep}: only the lost store had its `stop:` rules" in armada.run("recover").stdout
+    assert armada.json("recover")["sweeps"] == [sweep]
+    assert armada.run("sweep", "stop", sweep, "--grace", "0").returncode == 0
+    assert armada.json("recover")["sweeps"] == []
+
+
 def test_recovering_twice_changes_nothing(armada: Armada, home: HomePaths, run_id: str) -> None:
     armada.json("sync", "now")
     before = all_of(armada, run_id)

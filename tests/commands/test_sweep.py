@@ -13,6 +13,8 @@ import pytest
 
 from armada.cli import main
 from armada.rpc.client import Agent
+from armada.store import hosts as host_records
+from armada.store.database import Database
 from tests import moments
 from tests.chance import dice
 from tests.commands.sweeping import await_ends, cells, check, marking, starts
@@ -227,6 +229,39 @@ def test_a_cell_that_does_badly_at_a_step_is_pruned_after_it_saved_and_goes_on_w
     assert armada.run("sweep", "stop", sweep).returncode == 0
     reasons = [cell["reason"] for cell in armada.json("sweep", "show", sweep)["cells"]]
     assert reasons == ["killed_by_user", "killed_by_user", "pruned"]
+
+
+def test_a_sweep_that_has_cost_its_limit_gets_no_more_cells_and_a_limit_needs_a_price(armada: Armada) -> None:
+    experiment = armada.command("sleep", "0.01", sweep={"stop": {"cost": "0.000001 EUR"}})
+    grid = ("sweep", experiment, "--host", "local", "--grid", "env.X=1")
+    refused = armada.run(*grid)
+    assert refused.returncode == 3
+    assert "`sweep.stop.cost` cannot be kept: no price of local is known" in refused.stderr
+    assert armada.json("ps", "--all", "--cached") == []
+    assert armada.run("hosts", "set", "local", "--price", "3600 EUR").returncode == 0
+    sweep = armada.json(*grid)["sweep"]
+    await_ends(armada, sweep)
+    more = armada.run("sweep", "extend", sweep, "--grid", "env.X=2")
+    assert more.returncode == 8
+    assert f"cells that are added to {sweep} would be stopped at once: it has cost" in more.stderr
+
+
+def test_a_large_sweep_counts_the_gpus_of_a_cell(armada: Armada) -> None:
+    hosts_file = armada.folder / "home" / "config" / "hosts.yaml"
+    hosts_file.parent.mkdir(parents=True)
+    hosts_file.write_text("hosts: {box: {ssh: 'nobody@127.0.0.1:1', price: 2 EUR}}\n")
+    assert armada.run("hosts", "ls").returncode == 0  # makes the store
+    with Database(armada.folder / "home" / "state" / "armada.db") as database:
+        gpus = [{"index": number, "name": "A100"} for number in range(8)]
+        host_records.record_facts(database, "box", {"gpus": gpus, "cpu_count": 64})
+    grid = ["--host", "box", "--grid", f"env.X={','.join(map(str, range(128)))}"]
+    experiment = armada.command("true", resources={"time_limit": "1h"})
+    for words, said in (
+        ([], "64 run at once, it takes 2 h and costs 4.00 EUR"),
+        (["--gpus", "4"], "2 run at once, it takes 64 h and costs 128.00 EUR"),
+        (["--gpus", "all"], "1 run at once, it takes 128 h and costs 256.00 EUR"),
+    ):
+        assert said in armada.run("sweep", experiment, *grid, *words).stderr
 
 
 def test_a_large_sweep_asks_with_hours_and_money(armada: Armada) -> None:

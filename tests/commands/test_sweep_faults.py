@@ -16,6 +16,8 @@ import pytest
 from armada.cli import main
 from armada.errors import HostUnreachable, LinkLost
 from armada.rpc.session import HostSession
+from armada.store import sweeps
+from armada.store.database import Database
 from armada.sweeps import hand_over, service
 from armada.sweeps.hand_over import provision_share
 from tests.commands.sweeping import await_ends, cells, check, marking, starts
@@ -210,6 +212,37 @@ def test_a_cell_that_is_resumed_in_a_stopped_sweep_goes_on(armada: Armada) -> No
     assert cells(armada, sweep)[0]["state"] == "running"
     (armada.folder / "go").touch()
     assert await_ends(armada, sweep)[0]["state"] == "succeeded"
+
+
+REACHES = 'echo \'{"kind": "train", "step": 1, "time": 1.0, "loss": 0.2}\' >> "$ARMADA_RUN_DIR/metrics.jsonl"'
+
+
+def test_a_stop_rule_ends_a_cell_that_was_resumed_before_and_none_that_is_resumed_since(armada: Armada) -> None:
+    again = f"[ $X = again ] && [ ! -e {armada.folder}/go ] && exit 3"
+    wait = f"until [ -e {armada.folder}/go ]; do sleep 0.05; done"
+    script = f"{again}; [ $X = again ] || {{ {wait}; {REACHES}; }}; exec sleep 600"
+    sweep = {"metric": "loss", "stop": {"target": 0.3}}
+    grid = ["--grid", "env.X=again,best", "--parallel", "2"]
+    name = armada.json("sweep", marking(armada, script, sweep=sweep), "--host", "local", *grid)["sweep"]
+    eventually(lambda: cells(armada, name)[0]["reason"] == "exit_3")
+    (armada.folder / "go").touch()
+    assert armada.json("sweep", "retry", name, "--reason", "exit_3")["resumed"] == [f"{name}-001"]
+    assert [cell["state"] for cell in await_ends(armada, name)][1] == "cancelled"
+    assert [cell["state"] for cell in cells(armada, name)] == ["cancelled", "cancelled"]
+    assert "reached loss 0.2" in armada.run("sweep", "show", name, "--cached").stdout
+    assert armada.run("resume", f"{name}-001").returncode == 0
+    eventually(lambda: cells(armada, name)[0]["state"] == "running")
+    assert cells(armada, name)[0]["state"] == "running"
+    assert armada.run("stop", f"{name}-001", "--grace", "0").returncode == 0
+
+
+def test_a_stop_rule_holds_while_a_launch_or_an_extension_is_interrupted(armada: Armada) -> None:
+    experiment = marking(armada, f"{REACHES}; exec sleep 600", sweep={"metric": "loss", "stop": {"target": 0.3}})
+    name = armada.json("sweep", experiment, "--host", "local", "--grid", "env.X=1")["sweep"]
+    with Database(armada.folder / "home" / "state" / "armada.db") as database:
+        sweeps.set_state(database, name, "preparing")  # as a command leaves it that was killed
+    assert await_ends(armada, name)[0]["state"] == "cancelled"
+    assert armada.json("sweep", "show", name, "--cached")["state"] == "stopped"
 
 
 def test_only_cells_that_were_lost_are_retried_and_others_when_their_reason_is_named(armada: Armada) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from armada.cli import main
+from armada.store.database import Database
 from armada.sweeps import hand_over, service
 from tests.commands.sweeping import check, starts
 from tests.conftest import Armada
@@ -140,6 +141,39 @@ def test_a_stopped_search_asks_for_no_more_trials(armada: Armada) -> None:
     assert armada.run("sweep", "stop", sweep, "--grace", "1").returncode == 0
     found = look(armada, sweep)
     assert (found["state"], len(found["cells"])) == ("stopped", 2)
+
+
+def test_a_search_that_its_rule_stopped_gets_no_more_trials(armada: Armada) -> None:
+    experiment = quadratic(armada, stop={"target": 100.0})
+    sweep = armada.json("sweep", experiment, "--host", "local", "--search", "9", *SPACE, "--parallel", "1")["sweep"]
+    await_cached_ends(armada, sweep)
+    assert look(armada, sweep)["state"] == "stopped"
+    refused = armada.run("sweep", "extend", sweep, "--search", "2")
+    assert refused.returncode == 8
+    assert f"would be stopped at once: {sweep}-001 reached loss" in refused.stderr
+    found = armada.json("sweep", "show", sweep, "--cached")
+    assert (found["state"], found["search"]["trials"]) == ("stopped", 9)
+
+
+def test_a_search_begins_no_trial_on_a_host_whose_budget_is_spent(armada: Armada) -> None:
+    hosts_file = armada.folder / "home" / "config" / "hosts.yaml"
+    hosts_file.parent.mkdir(parents=True, exist_ok=True)
+    entry = "hosts: {{local: {{local: true, price: 10 EUR, budget: {} EUR}}}}\n"
+    hosts_file.write_text(entry.format(100))
+    sweep = armada.json("sweep", quadratic(armada), "--host", "local", "--search", "4", *SPACE, "--parallel", "2")[
+        "sweep"
+    ]
+    await_cached_ends(armada, sweep)
+    with (
+        Database(armada.folder / "home" / "state" / "armada.db") as database,
+        database.transaction() as connection,
+    ):
+        connection.execute("UPDATE hosts SET first_seen_at = first_seen_at - 11 * 3600.0")
+    found = look(armada, sweep)
+    assert len(found["cells"]) == 2
+    assert "and its budget is 100.00 EUR; nothing was started" in found["search"]["note"]
+    hosts_file.write_text(entry.format(1000))
+    assert len(await_trials(armada, sweep, 4)["cells"]) == 4
 
 
 def test_edits_of_the_file_change_no_later_trial(armada: Armada) -> None:

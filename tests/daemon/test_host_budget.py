@@ -79,7 +79,11 @@ def test_a_watcher_stops_them(armada: Armada, home: HomePaths, database: Databas
     ("entry", "said"),
     [
         ("budget: 100 EUR", "needs a `price` in the same currency"),
-        ("price: 3 USD, budget: 100 EUR", "needs a `price` in the same currency"),
+        ("price: 3 USD, budget: 100 EUR", "needs a `price` in the same currency; the newest is in USD"),
+        (
+            "price: [{price: 3 EUR}, {price: 4 USD, since: 2026-01-01}], budget: 100 EUR",
+            "needs a `price` in the same currency; the newest is in USD",
+        ),
         ("price: 3 EUR, budget: much", "is not an amount of money"),
         ("price: 3 EUR, budget: 0 EUR", "must be more than 0"),
     ],

@@ -173,6 +173,40 @@ def test_what_was_lost_a_day_ago_is_left_alone(
     assert armada.run("stop", run_id, "--grace", "0").returncode == 0
 
 
+def test_a_cell_of_a_stopped_sweep_is_left_to_a_person(
+    armada: Armada, database: Database, session: HostSession, lose: Callable[[str], None]
+) -> None:
+    experiment = armada.command("sh", "-c", WAITS, retries=2)
+    sweep = armada.json("sweep", experiment, "--host", "local", "--grid", "env.X=1")["sweep"]
+    run_id = f"{sweep}-001"
+    lose(run_id)
+    assert see(database, session, run_id).reason == "host_rebooted"
+    assert armada.run("sweep", "stop", sweep).returncode == 0
+    assert Retries(session).look(database) == []
+    assert armada.json("resume", run_id)["submission"] == 2
+    lose(run_id)  # whoever resumed it wants it to continue
+    assert see(database, session, run_id).reason == "host_rebooted"
+    assert Retries(session).look(database) == [run_id]
+    assert armada.run("stop", run_id, "--grace", "0").returncode == 0
+
+
+def test_nothing_is_resumed_by_itself_on_a_host_whose_budget_is_spent(
+    armada: Armada, database: Database, session: HostSession, home: HomePaths, lose: Callable[[str], None]
+) -> None:
+    run_id = launch(armada, retries=1)
+    lose(run_id)
+    assert see(database, session, run_id).reason == "host_rebooted"
+    with database.transaction() as connection:
+        connection.execute("UPDATE hosts SET first_seen_at = ?", (time.time() - 11 * 3600,))
+    told = {"name": "local", "local": True, "price": "10 EUR", "budget": "100 EUR"}
+    with HostSession(Host.model_validate(told), home) as priced:
+        assert Retries(priced).look(database) == []
+    message = runs.find(database, run_id).message or ""
+    assert "not resumed automatically: local has cost 110" in message
+    assert Retries(session).look(database) == [run_id]
+    assert armada.run("stop", run_id, "--grace", "0").returncode == 0
+
+
 def test_without_its_secrets_it_is_refused_once_and_says_why(
     armada: Armada, database: Database, session: HostSession, lose: Callable[[str], None]
 ) -> None:

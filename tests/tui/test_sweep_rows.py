@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from textual.pilot import Pilot
 
+from armada.costs.amounts import Amounts
+from armada.costs.price import Price
+from armada.costs.tariff import Tariff
 from armada.store import runs
 from armada.tui import remembered
+from armada.tui.folds import Fold
 from armada.tui.screens.runs import RunsScreen
+from armada.tui.snapshot import Kept, RunRow
 from armada.verdicts.states import Verdict
 from tests.tui.conftest import World, drive, lacks, shows, until
 from tests.tui.test_runs_screen import rows
@@ -46,6 +53,18 @@ def test_a_sweep_is_one_row_with_counts_best_and_what_needs_you(swept: World) ->
         assert sorted(rows(pilot)) == ["alone-bbbbbb", "sweep:lr-x7:"]
 
     drive(swept.board(), use, (170, 40))
+
+
+def test_its_cost_has_an_hour_of_the_box_once(swept: World) -> None:
+    tariff = Tariff((Price(10.0, "EUR"),))
+    found = [
+        dataclasses.replace(runs.find(swept.database, run_id), created_at=0.0, started_at=0.0, ended_at=3600.0)
+        for run_id in list(SIX)[:2]
+    ]
+    cells = tuple(RunRow(run, run.run_id, "box", Kept(None, None, 0, 0), None, tariff) for run in found)
+    assert Fold("sweep:lr", cells, is_open=False).costs(7200.0) == Amounts({"EUR": 10.0})
+    unpriced = tuple(dataclasses.replace(row, tariff=None) for row in cells)
+    assert Fold("sweep:lr", unpriced, is_open=False).costs(7200.0) is None
 
 
 def test_enter_and_arrows_unfold_and_fold(swept: World) -> None:

@@ -12,6 +12,7 @@ import pytest
 from armada.errors import ConfigError, NotFound, StoreDamaged, UsageError
 from armada.store import checkpoints, hosts, metrics, runs, sweeps, telemetry, transitions
 from armada.store.database import Database
+from armada.verdicts.idle import Stopping, stopping_of
 from armada.verdicts.states import Verdict
 from tests.answers import outbox
 
@@ -135,6 +136,23 @@ def test_a_host_that_stops_answering_keeps_its_last_facts(database: Database) ->
     assert found is not None
     assert found.facts == {"cpu_count": 8}
     assert found.unreachable_why == "no route"
+
+
+def test_a_stopped_host_that_answers_anybody_is_paid_again(database: Database) -> None:
+    hosts.record_facts(database, "box", {"cpu_count": 2})
+    hosts.record_stopping(database, "box", Stopping("gone", 1.0, asked_at=5.0, away=((2.0, 3.0),)).as_json())
+    hosts.record_facts(database, "box", {"cpu_count": 2})
+    found = hosts.find(database, "box")
+    assert found is not None
+    assert found.observed_at is not None
+    back = stopping_of(found.stopping)
+    assert (back.state, back.away) == ("", ((2.0, 3.0), (5.0, found.observed_at)))
+    asked = Stopping("asked", 1.0, asked_at=5.0).as_json()
+    hosts.record_stopping(database, "box", asked)
+    hosts.record_facts(database, "box", {"cpu_count": 2})  # it may still answer for a while
+    found = hosts.find(database, "box")
+    assert found is not None
+    assert stopping_of(found.stopping).state == "asked"
 
 
 def test_a_newer_store_is_refused_in_a_sentence(tmp_path: Path) -> None:

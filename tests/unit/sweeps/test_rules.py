@@ -9,17 +9,21 @@ from typing import Any
 
 import pytest
 
+from armada.config.hosts import Host
+from armada.config.sweep import StopRule
 from armada.costs.amounts import Amounts
 from armada.costs.price import Price
+from armada.costs.report import cost_so_far
 from armada.costs.tariff import Tariff
+from armada.errors import PreflightRefused
 from armada.store import runs, sweeps
 from armada.store.database import Database
 from armada.store.queries.uses import read_uses
 from armada.store.runs import Run
 from armada.store.sweeps import SweepRecord
 from armada.sweeps.counts import count_states, newest_runs
-from armada.sweeps.rules import settings_of, why_stop
-from armada.sweeps.standing import CellStanding, cost_so_far, others_waiting, ranked
+from armada.sweeps.rules import refuse_unkeepable, settings_of, why_stop
+from armada.sweeps.standing import CellStanding, others_waiting, ranked
 
 
 def run_of(database: Database, cell: int, host: str = "a", **changes: Any) -> Run:
@@ -61,6 +65,33 @@ def test_time_and_money_end_a_sweep(database: Database) -> None:
     euros = record(stop={"cost": "10 EUR"})
     assert why_stop(euros, cells, Amounts({"USD": 90.0, "EUR": 9.0}), 1000.0) is None
     assert why_stop(euros, cells, Amounts({"EUR": 11.0}), 1000.0) == "it has cost 11.00 EUR, and may cost 10.00 EUR"
+
+
+@pytest.mark.parametrize(
+    ("cost", "prices", "said"),
+    [
+        ("10 USD", ["3 EUR"], "is in USD, and the price of a is in EUR"),
+        ("10 EUR", ["3 EUR", "3 USD"], "is in EUR, and the price of b is in USD"),
+        (10.0, ["3 EUR", "3 USD"], r"the prices are in EUR \(a\) and USD \(b\), which are not added"),
+        (10.0, ["3 EUR", None], "no price of b is known"),
+        ("10 EUR", [[{"price": "3 EUR"}, {"price": "4 USD", "since": "2000-01-01"}]], "the price of a is in USD"),
+    ],
+)
+def test_a_limit_of_the_cost_that_could_never_be_reached_is_refused(cost: Any, prices: list[Any], said: str) -> None:
+    with pytest.raises(PreflightRefused, match=said):
+        refuse_unkeepable(StopRule(cost=cost), priced(prices), 1e9)
+
+
+@pytest.mark.parametrize(("cost", "prices"), [("10 EUR", ["3 EUR"]), (10.0, ["3 EUR", "0 EUR"]), (None, [None])])
+def test_a_limit_that_can_be_kept_is_not(cost: Any, prices: list[Any]) -> None:
+    refuse_unkeepable(StopRule(cost=cost), priced(prices), 1e9)
+
+
+def priced(prices: list[Any]) -> list[Host]:
+    return [
+        Host.model_validate({"name": name, "ssh": f"u@{name}", "price": price})
+        for name, price in zip("ab", prices, strict=False)
+    ]
 
 
 def test_an_hour_that_cells_share_is_paid_once_and_each_host_has_its_price(database: Database) -> None:
