@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from armada_train.data.rows import Files, Row
+from armada_train.data.rows import Files
+from armada_train.data.shapes import Row
 
 Prompt = tuple[str | list[Mapping[str, str]], str]
 
@@ -78,5 +79,8 @@ def _split(kind: str, row: Row) -> Prompt:
         return messages[:last], messages[last]["content"]
     if kind == "prompt_completion":
         return row["prompt"], row["completion"]
+    if "chosen" in row:
+        chosen = row["chosen"]
+        return row["prompt"], chosen if isinstance(chosen, str) else chosen[-1]["content"]
     half = len(row["text"]) // 2
     return row["text"][:half] or row["text"], row["text"][half:]

@@ -1,0 +1,189 @@
+"""The tasks beside `sft`: each keeps the promises of a training, and equals TRL's own trainer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from armada.config.experiments import load_experiment
+from armada.config.profiles import load_profile
+from armada.config.tasks.bundled import BundledTraining
+from armada.launch.plans.training import Training, take_data
+from armada.launch.training.batch import Batch
+from armada.paths import HomePaths, HostPaths
+from armada.provision.environment import Environment
+from tests.payload.interpreter import Interpreter
+from tests.payload.payload_run import TINY, PayloadRun, make_training, write_jsonl
+
+pytestmark = pytest.mark.payload
+
+LORA = {"r": 8, "alpha": 16, "target_modules": "all-linear", "rslora": True}
+
+# What a person would write with TRL alone: the rows as they are, the trainer's own preparation.
+TRL = """
+import json, sys
+from datasets import Dataset
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+import torch, trl
+
+task, model, data, out, common, own, lora, packing = (json.loads(word) for word in sys.argv[1:])
+rows = [json.loads(line) for line in open(data)]
+config, trainer = {
+    "pretrain": (trl.SFTConfig, trl.SFTTrainer),
+    "dpo": (trl.DPOConfig, trl.DPOTrainer),
+    "reward": (trl.RewardConfig, trl.RewardTrainer),
+}[task]
+torch.manual_seed(5)
+if task == "reward":
+    model_class, more = AutoModelForSequenceClassification, {"num_labels": 1}
+else:
+    model_class, more = AutoModelForCausalLM, {}
+load = lambda: model_class.from_pretrained(model, dtype=torch.float32, **more)
+policy = load()
+arguments = config(
+    output_dir=out, per_device_train_batch_size=4, gradient_accumulation_steps=1, max_steps=6, learning_rate=5e-3,
+    lr_scheduler_type="cosine", seed=5, data_seed=5, max_length=64, bf16=False, use_cpu=True, logging_steps=1,
+    activation_checkpointing=False, report_to="none", save_strategy="no", disable_tqdm=True, **own, **packing,
+)
+adapter = None
+if lora:
+    kind = "SEQ_CLS" if task == "reward" else "CAUSAL_LM"
+    adapter = LoraConfig(task_type=kind, r=8, lora_alpha=16, use_rslora=True, target_modules="all-linear")
+reference = {"ref_model": load()} if task == "dpo" and not lora else {}
+made = trainer(
+    model=policy, args=arguments, train_dataset=Dataset.from_list(rows), peft_config=adapter,
+    processing_class=AutoTokenizer.from_pretrained(model), **reference,
+)
+made.train()
+print("losses", json.dumps({line["step"]: line["loss"] for line in made.state.log_history if "loss" in line}))
+"""
+
+
+def pairs(count: int) -> list[dict[str, Any]]:
+    """Make pairs of several lengths, whose shorter answer is preferred."""
+    return [
+        {
+            "prompt": f"What is {n} plus one?" + " Tell me." * (n % 3) + "\n",
+            "chosen": f"It is {n + 1}.",
+            "rejected": f"I do not know {n}" + " at all" * (n % 4 + 1),
+        }
+        for n in range(count)
+    ]
+
+
+def chat_pairs(count: int) -> list[dict[str, Any]]:
+    """Make the same as chats that begin alike, as many datasets of the hub are."""
+    return [
+        {
+            side: [{"role": "user", "content": row["prompt"]}, {"role": "assistant", "content": row[side]}]
+            for side in ("chosen", "rejected")
+        }
+        for row in pairs(count)
+    ]
+
+
+def documents(count: int) -> list[dict[str, Any]]:
+    return [{"text": f"Chapter {n}. " + "It was a quiet day. " * (1 + n % 7)} for n in range(count)]
+
+
+ROWS = {"pretrain": documents, "dpo": pairs, "reward": chat_pairs}
+
+
+def make_task(task: str, folder: Path, **changes: Any) -> dict[str, Any]:
+    """Build the specification of a short training of a task, in one process."""
+    train = write_jsonl(folder / f"{task}.jsonl", ROWS[task](24))
+    evaluation = write_jsonl(folder / f"{task}-eval.jsonl", ROWS[task](7))
+    schedule = {"max_steps": 6, "max_length": 64, "eval_every_steps": 3} | changes.pop("train", {})
+    if task == "pretrain":
+        schedule |= {"packing": True, "long_samples": "split"}
+    training = make_training(
+        train,
+        evaluation,
+        train=schedule,
+        batch={"global": 4, "micro": 4, "accumulation": 1, "processes": 1},
+        checkpoint={"every_steps": 3, "keep_last": 3},
+        **changes,
+    )
+    return training | {"objective": {"name": task} | changes.get("objective", {})}
+
+
+def weights(run: PayloadRun, step: int) -> bytes:
+    folder = run.path / "checkpoints" / f"checkpoint-{step}"
+    name = "adapter_model.safetensors" if run.training["lora"] else "model.safetensors"
+    return (folder / name).read_bytes()
+
+
+def resume_from(done: PayloadRun, folder: Path) -> PayloadRun:
+    """Return a run as it was when it was killed after its first checkpoint."""
+    shutil.copytree(done.path, folder)
+    shutil.rmtree(folder / "checkpoints" / "checkpoint-6")
+    return PayloadRun(folder, done.python, done.training, attempt=2)
+
+
+@pytest.mark.parametrize(
+    ("task", "lora"),
+    [
+        pytest.param("pretrain", None, id="pretrain"),
+        pytest.param("dpo", LORA, id="dpo"),
+        pytest.param("reward", LORA, id="reward"),
+        pytest.param("pretrain", LORA, id="pretrain, adapter", marks=pytest.mark.long),
+        pytest.param("dpo", None, id="dpo, every weight", marks=pytest.mark.long),
+        pytest.param("reward", None, id="reward, every weight", marks=pytest.mark.long),
+    ],
+)
+def test_a_task_equals_trls_own_trainer_and_resumes_to_the_bit(
+    payload_python: Interpreter, tmp_path: Path, make_run: Any, task: str, lora: dict[str, Any] | None
+) -> None:
+    run = make_run(make_task(task, tmp_path, lora=lora))
+    run.train()
+    own = {"dpo": {"beta": 0.1}}.get(task, {})
+    packing = {"packing": True, "packing_strategy": "wrapped"} if task == "pretrain" else {}
+    words = (task, str(run.path / "model"), str(tmp_path / f"{task}.jsonl"), str(tmp_path / "trl"))
+    given = [*(json.dumps(word) for word in (*words, {}, own, bool(lora), packing))]
+    told = payload_python.finish("-c", TRL, *given)
+    assert told.code == 0, told.output
+    found = json.loads(next(line for line in told.output.splitlines() if line.startswith("losses ")).partition(" ")[2])
+    assert run.losses() == pytest.approx({int(step): loss for step, loss in found.items()}, rel=1e-5, abs=1e-7)
+
+    again = resume_from(run, tmp_path / "again")
+    assert "resuming from checkpoint-3" in again.train().output
+    assert again.losses() == run.losses()
+    assert weights(again, 6) == weights(run, 6)
+    assert again.summary["eval_loss_after"] == run.summary["eval_loss_after"]
+    assert again.steps_in("outbox", ".new-") == [3, 6]
+    assert again.heartbeat(0)["phase"] == "ended"
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize("example", ["pretrain/pretrain.yaml", "preferences/dpo.yaml", "preferences/reward.yaml"])
+def test_an_example_trains_as_home_plans_it(payload_python: Interpreter, tmp_path: Path, example: str) -> None:
+    experiment = load_experiment(EXAMPLES / example, ("train.max_steps=3", "checkpoint.every_steps=3"))
+    assert isinstance(experiment, BundledTraining)
+    planned = Training(
+        experiment,
+        load_profile("cpu", HomePaths(tmp_path / "config", tmp_path / "state")),
+        HostPaths(PurePosixPath("/armada")),
+        Environment("key", ">=3.11", "", None, ready=True),
+        Batch(experiment.train.global_batch_size, 4, experiment.train.global_batch_size // 4, 1),
+        run_id="e-1",
+        title="e",
+        gpus=0,
+        cores=2,
+        data=take_data(experiment.data.paths),
+    )
+    section: dict[str, Any] = json.loads(json.dumps(planned.section().as_json()))
+    section |= {"prepared": str(tmp_path / "prepared"), "model": {"tiny": TINY}}
+    for split in ("train", "eval"):
+        section["data"][split] = [{"path": str((EXAMPLES / example).parent / "data" / f"{split}.jsonl")}]
+    run = PayloadRun(tmp_path / "run", payload_python, section).prepare()
+    run.train()
+    assert len(run.losses()) == 3
+    assert run.summary["eval_loss_after"] != run.summary["eval_loss_before"]
+    assert run.steps_in("outbox", ".new-") == [3]
