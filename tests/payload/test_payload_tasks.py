@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+from armada_train.failure import PayloadFailure
+from armada_train.specification.parser import parse_training
+from armada_train.specification.section import Section
 
 from armada.config.experiments import load_experiment
 from armada.config.profiles import load_profile
@@ -18,6 +23,7 @@ from armada.paths import HomePaths, HostPaths
 from armada.provision.environment import Environment
 from tests.payload.interpreter import Interpreter
 from tests.payload.payload_run import TINY, PayloadRun, make_training, write_jsonl
+from tests.payload.test_payload_training import EVALUATE, evaluate_all_ways
 
 pytestmark = pytest.mark.payload
 
@@ -112,6 +118,22 @@ def make_task(task: str, folder: Path, **changes: Any) -> dict[str, Any]:
     return training | {"objective": {"name": task} | changes.get("objective", {})}
 
 
+@pytest.fixture(scope="module")
+def trained(payload_python: Interpreter, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., PayloadRun]:
+    """Train a task in one process, to the end; once for all tests that look at it."""
+    made: dict[tuple[str, bool], PayloadRun] = {}
+
+    def train(task: str, lora: dict[str, Any] | None = LORA) -> PayloadRun:
+        if (task, bool(lora)) not in made:
+            folder = tmp_path_factory.mktemp(task)
+            training = make_task(task, folder, lora=lora)
+            made[task, bool(lora)] = PayloadRun(folder / "run", payload_python, training).prepare()
+            made[task, bool(lora)].train()
+        return made[task, bool(lora)]
+
+    return train
+
+
 def weights(run: PayloadRun, step: int) -> bytes:
     folder = run.path / "checkpoints" / f"checkpoint-{step}"
     name = "adapter_model.safetensors" if run.training["lora"] else "model.safetensors"
@@ -137,13 +159,12 @@ def resume_from(done: PayloadRun, folder: Path) -> PayloadRun:
     ],
 )
 def test_a_task_equals_trls_own_trainer_and_resumes_to_the_bit(
-    payload_python: Interpreter, tmp_path: Path, make_run: Any, task: str, lora: dict[str, Any] | None
+    payload_python: Interpreter, tmp_path: Path, trained: Any, task: str, lora: dict[str, Any] | None
 ) -> None:
-    run = make_run(make_task(task, tmp_path, lora=lora))
-    run.train()
+    run = trained(task, lora)
     own = {"dpo": {"beta": 0.1}}.get(task, {})
     packing = {"packing": True, "packing_strategy": "wrapped"} if task == "pretrain" else {}
-    words = (task, str(run.path / "model"), str(tmp_path / f"{task}.jsonl"), str(tmp_path / "trl"))
+    words = (task, str(run.path / "model"), run.training["data"]["train"][0]["path"], str(tmp_path / "trl"))
     given = [*(json.dumps(word) for word in (*words, {}, own, bool(lora), packing))]
     told = payload_python.finish("-c", TRL, *given)
     assert told.code == 0, told.output
@@ -157,6 +178,121 @@ def test_a_task_equals_trls_own_trainer_and_resumes_to_the_bit(
     assert again.summary["eval_loss_after"] == run.summary["eval_loss_after"]
     assert again.steps_in("outbox", ".new-") == [3, 6]
     assert again.heartbeat(0)["phase"] == "ended"
+
+
+@pytest.mark.parametrize("task", ["dpo", "reward", pytest.param("pretrain", marks=pytest.mark.long)])
+def test_two_ranks_equal_one_and_the_eval_loss_depends_on_no_batch(
+    tmp_path: Path, make_run: Any, trained: Any, task: str
+) -> None:
+    one = trained(task, None if task == "pretrain" else LORA)
+    training = json.loads(json.dumps(one.training))
+    training["batch"] = {"global": 4, "micro": 2, "accumulation": 1, "processes": 2}
+    training["model"] = {"path": str(one.path / "model")}
+    training["train"]["eval_every_steps"] = None
+    run = make_run(training)
+    (tmp_path / "evaluate.py").write_text(EVALUATE)
+    ways, counted = evaluate_all_ways(run, tmp_path / "evaluate.py")
+    assert run.losses() == pytest.approx(one.losses(), rel=1e-4)
+    assert ways == pytest.approx([one.summary["eval_loss_before"]] * 4, rel=1e-6)
+    if task != "pretrain":
+        assert counted == {7}
+        ours, theirs = ({**r.lines("eval")[-1], **r.lines("train")[-1]} for r in (run, one))
+        told = {name for name in theirs if name.startswith(("eval_", "rewards/", "accuracy", "margin"))}
+        assert {"eval_pairs", *EVALUATED[task]} <= told
+        told -= {"eval_seconds"}
+        assert {n: ours[n] for n in told} == pytest.approx({n: theirs[n] for n in told}, rel=1e-3, abs=1e-5)
+        assert ours["num_tokens"] == theirs["num_tokens"]
+
+
+EVALUATED = {
+    "dpo": {"eval_rewards/accuracies", "eval_rewards/margins", "rewards/chosen", "rewards/margins"},
+    "reward": {"eval_accuracy", "eval_margin", "accuracy"},
+}
+
+
+def test_every_pair_of_a_step_weighs_the_same_however_it_is_split(tmp_path: Path, make_run: Any) -> None:
+    runs = []
+    for micro, accumulation in ((8, 1), (4, 2)):
+        training = make_task("dpo", tmp_path, train={"max_steps": None, "epochs": 1, "eval_every_steps": None})
+        write_jsonl(tmp_path / "dpo.jsonl", pairs(22))  # the last step has six pairs: in two batches four and two
+        training["batch"] = {"global": 8, "micro": micro, "accumulation": accumulation, "processes": 1}
+        training["data"]["eval"] = []
+        runs.append(make_run(training, f"micro-{micro}"))
+        runs[-1].train()
+    assert len(runs[0].losses()) == 3
+    assert runs[1].losses() == pytest.approx(runs[0].losses(), rel=1e-4)
+
+
+def test_a_reference_that_was_computed_before_is_the_same_and_so_is_the_resume(
+    tmp_path: Path, make_run: Any, trained: Any
+) -> None:
+    plain = trained("dpo")
+    training = json.loads(json.dumps(plain.training))
+    training["objective"]["precompute_reference"] = True
+    run = make_run(training)
+    run.train()
+    assert run.losses() == pytest.approx(plain.losses(), rel=1e-5)
+    assert run.summary["eval_loss_after"] == pytest.approx(plain.summary["eval_loss_after"], rel=1e-5)
+    again = resume_from(run, tmp_path / "again")
+    again.train()
+    assert weights(again, 6) == weights(run, 6)
+
+
+def test_the_reference_of_a_training_that_starts_from_another_is_that_one(
+    tmp_path: Path, make_run: Any, trained: Any
+) -> None:
+    before = trained("pretrain", None)
+    training = make_task("dpo", tmp_path, lora=None, train={"max_steps": 2, "max_length": 96})
+    training["model"] = {"path": str(before.path / "model")}
+    training["start_from"] = {"path": str(before.path / "checkpoints" / "checkpoint-6")}
+    run = make_run(training)
+    run.train()
+    assert run.losses()[1] == pytest.approx(math.log(2), abs=1e-6)  # policy and reference are one
+    assert run.lines("eval")[0]["eval_rewards/margins"] == 0
+
+
+def test_prompts_that_leave_no_room_are_counted_and_the_first_is_named(tmp_path: Path, make_run: Any) -> None:
+    training = make_task("dpo", tmp_path, train={"max_length": 64, "long_samples": "truncate", "drop_limit": 0.5})
+    long = {"prompt": "word " * 200, "chosen": "yes", "rejected": "no"}
+    cut = {"prompt": "Why? ", "chosen": "because " * 90, "rejected": "so it is " * 90}
+    file = write_jsonl(tmp_path / "dpo.jsonl", [*pairs(20), long, cut, long])
+    run = make_run(training)
+    ended = run.finish_python("-m", "armada_train", "prepare", str(run.spec_file))
+    assert ended.code == 0, ended.output
+    assert (
+        f"2 train rows have a prompt that alone fills max_length 64, so no completion is left (the first is row {file}:21)"
+        in ended.output
+    )
+    assert "3 of 23 train rows cut to max_length 64" in ended.output
+    report = json.loads((run.path / "report.json").read_text())["parts"]["train"]
+    assert (report["kept"], report["untrainable"], report["truncated"]) == (21, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "message"),
+    [
+        ("dpo", {"objective": {"beta": 0}}, "`training.dpo.beta` must be a number above 0, not 0"),
+        ("dpo", {"objective": {"loss": "sigmoidal"}}, "`training.dpo.loss` must be one of sigmoid, hinge"),
+        ("dpo", {"objective": {"bta": 1}}, "`training.dpo.bta` is not known to this payload; did you mean `beta`?"),
+        ("dpo", {"objective": {"loss": "exo_pair"}}, "`training.dpo.label_smoothing` must be above 0"),
+        ("dpo", {"objective": {"name": "dpa"}}, "`training.objective.name` must be one of sft, pretrain, dpo, reward"),
+        ("dpo", {"train": {"packing": True}}, "`training.train.packing` does not go with `task: dpo`"),
+        ("reward", {"train": {"long_samples": "split"}}, "split does not go with `task: reward`"),
+        ("reward", {"evaluation": {"samples": 1}}, "a model of `task: reward` generates no text"),
+        ("dpo", {"start_from": {"path": "/a"}}, "the reference would be the model without that adapter"),
+        ("dpo", {"data": {"train": [{"hook": "a:b"}]}}, "cannot have a hook with `task: dpo`"),
+    ],
+)
+def test_what_does_not_go_with_a_task_is_refused_before_torch(
+    tmp_path: Path, task: str, changes: dict[str, Any], message: str
+) -> None:
+    training = make_task(task, tmp_path)
+    for key, value in changes.items():
+        training[key] = {**(training.get(key) or {}), **value}
+    with pytest.raises(PayloadFailure) as caught:
+        parse_training(Section(training, "training"))
+    assert caught.value.reason == "bad_spec"
+    assert message in caught.value.message
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
