@@ -103,6 +103,14 @@ _EXAMPLES = {
   data: {train: [{path: pairs.jsonl}]}
   train: {global_batch_size: 16, epochs: 1, learning_rate: 1.0e-5}
   lora: {r: 16}""",
+    "kto": """\
+  name: thumbs up and down
+  task: kto
+  model: Qwen/Qwen2.5-0.5B-Instruct
+  data: {train: [{path: judged.jsonl}]}
+  train: {global_batch_size: 16, micro_batch_size: 4, epochs: 1, learning_rate: 1.0e-6}
+  kto: {beta: 0.1}
+  lora: {r: 16}""",
     "script": """\
   name: my own trainer
   task: script
@@ -121,6 +129,7 @@ _TASKS = {
     "pretrain": "trains a language model further on plain text",
     "dpo": "trains a language model to prefer one answer to another, from pairs of answers",
     "reward": "trains a model that scores answers, from pairs of answers",
+    "kto": "trains a language model towards good answers and away from bad ones, judged one by one",
     "script": "runs a training script of yours under accelerate, once per GPU",
     "command": "runs any command",
 }

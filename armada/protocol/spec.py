@@ -23,7 +23,9 @@ from armada.protocol.message import (
 )
 from armada.protocol.runs import Created, Secrets
 
-Task = Annotated[str, any_word("sft", "pretrain", "dpo", "reward", "script", "command", "merge", "prepare", "bench")]
+Task = Annotated[
+    str, any_word("sft", "pretrain", "dpo", "reward", "kto", "script", "command", "merge", "prepare", "bench")
+]
 
 
 class JobLink(Message):

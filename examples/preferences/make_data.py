@@ -1,4 +1,4 @@
-"""Writes pairs of answers, the same bytes every time: `python make_data.py`.
+"""Writes pairs of answers, and answers judged one by one, the same bytes every time: `python make_data.py`.
 
 Both answers are right; the preferred one is short, the other one goes on. So a training shows at once in the margins
 whether it learns what is preferred.
@@ -10,7 +10,7 @@ import json
 import random
 from pathlib import Path
 
-TRAIN_ROWS, EVAL_ROWS = 240, 24
+TRAIN_ROWS, EVAL_ROWS = 160, 16
 CARGO = ["salt", "oranges", "cotton", "timber", "cork", "marble", "wool", "figs"]
 PORTS = ["Bergen", "Cadiz", "Dakar", "Esbjerg", "Faro", "Genoa", "Hull", "Izmir"]
 
@@ -28,13 +28,22 @@ def pair(chance: random.Random) -> dict[str, object]:
     }
 
 
+def judge(number: int, row: dict[str, object]) -> dict[str, object]:
+    """Make of a pair one of its answers, and whether it is the good one."""
+    is_good = number % 2 == 0
+    return {"prompt": row["prompt"], "completion": row["chosen" if is_good else "rejected"], "label": is_good}
+
+
 def main() -> None:
-    """Write data/train.jsonl and data/eval.jsonl beside this file."""
+    """Write the pairs (train, eval) and the judged answers (judged, judged-eval) into data/ beside this file."""
     folder = Path(__file__).parent / "data"
     chance = random.Random(7)  # noqa: S311 - texts, not a secret
     for name, count in (("train", TRAIN_ROWS), ("eval", EVAL_ROWS)):
-        lines = [json.dumps(pair(chance)) + "\n" for _ in range(count)]
-        (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+        rows = [pair(chance) for _ in range(count)]
+        judged = [judge(number, row) for number, row in enumerate(rows)]
+        for file, written in ((name, rows), ("judged" if name == "train" else "judged-eval", judged)):
+            lines = [json.dumps(row) + "\n" for row in written]
+            (folder / f"{file}.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ import json, sys
 from datasets import Dataset
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
-import torch, trl
+import torch, transformers, trl
 
 task, model, data, out, common, own, lora, packing = (json.loads(word) for word in sys.argv[1:])
 rows = [json.loads(line) for line in open(data)]
@@ -43,6 +43,7 @@ config, trainer = {
     "pretrain": (trl.SFTConfig, trl.SFTTrainer),
     "dpo": (trl.DPOConfig, trl.DPOTrainer),
     "reward": (trl.RewardConfig, trl.RewardTrainer),
+    "kto": (trl.KTOConfig, trl.KTOTrainer),
 }[task]
 torch.manual_seed(5)
 if task == "reward":
@@ -60,7 +61,13 @@ adapter = None
 if lora:
     kind = "SEQ_CLS" if task == "reward" else "CAUSAL_LM"
     adapter = LoraConfig(task_type=kind, r=8, lora_alpha=16, use_rslora=True, target_modules="all-linear")
-reference = {"ref_model": load()} if task == "dpo" and not lora else {}
+reference = {"ref_model": load()} if task in ("dpo", "kto") and not lora else {}
+if task == "kto":  # it takes the rows in the order of the file: give it the order in which any trainer would draw them
+    numbers = Dataset.from_dict({"input_ids": [[at] for at in range(len(rows))]})
+    plain = transformers.TrainingArguments(output_dir=out, per_device_train_batch_size=4, seed=5, data_seed=5, use_cpu=True)
+    drawn = transformers.Trainer(model=load(), args=plain, train_dataset=numbers,
+                                 data_collator=lambda batch: {"input_ids": torch.tensor([row["input_ids"] for row in batch])})
+    rows = [rows[int(at)] for batch in drawn.get_train_dataloader() for at in batch["input_ids"].flatten()]
 made = trainer(
     model=policy, args=arguments, train_dataset=Dataset.from_list(rows), peft_config=adapter,
     processing_class=AutoTokenizer.from_pretrained(model), **reference,
@@ -93,15 +100,24 @@ def chat_pairs(count: int) -> list[dict[str, Any]]:
     ]
 
 
+def judged(count: int) -> list[dict[str, Any]]:
+    return [
+        {"prompt": row["prompt"], "completion": row["chosen" if at % 3 else "rejected"], "label": bool(at % 3)}
+        for at, row in enumerate(pairs(count))
+    ]
+
+
 def documents(count: int) -> list[dict[str, Any]]:
-    return [{"text": f"Chapter {n}. " + "It was a quiet day. " * (1 + n % 7)} for n in range(count)]
+    """Make documents that fill at least as many rows of 64 tokens."""
+    return [{"text": f"Chapter {n}. " + "It was a quiet day. " * (1 + n % 7)} for n in range(3 * count)]
 
 
-ROWS = {"pretrain": documents, "dpo": pairs, "reward": chat_pairs}
+ROWS = {"pretrain": documents, "dpo": pairs, "reward": chat_pairs, "kto": judged}
 
 
 def make_task(task: str, folder: Path, **changes: Any) -> dict[str, Any]:
     """Build the specification of a short training of a task, in one process."""
+    objective = changes.pop("objective", {})
     train = write_jsonl(folder / f"{task}.jsonl", ROWS[task](24))
     evaluation = write_jsonl(folder / f"{task}-eval.jsonl", ROWS[task](7))
     schedule = {"max_steps": 6, "max_length": 64, "eval_every_steps": 3} | changes.pop("train", {})
@@ -115,21 +131,22 @@ def make_task(task: str, folder: Path, **changes: Any) -> dict[str, Any]:
         checkpoint={"every_steps": 3, "keep_last": 3},
         **changes,
     )
-    return training | {"objective": {"name": task} | changes.get("objective", {})}
+    return training | {"objective": {"name": task} | objective}
 
 
 @pytest.fixture(scope="module")
 def trained(payload_python: Interpreter, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., PayloadRun]:
     """Train a task in one process, to the end; once for all tests that look at it."""
-    made: dict[tuple[str, bool], PayloadRun] = {}
+    made: dict[str, PayloadRun] = {}
 
-    def train(task: str, lora: dict[str, Any] | None = LORA) -> PayloadRun:
-        if (task, bool(lora)) not in made:
+    def train(task: str, lora: dict[str, Any] | None = LORA, **objective: Any) -> PayloadRun:
+        key = f"{task} {bool(lora)} {objective}"
+        if key not in made:
             folder = tmp_path_factory.mktemp(task)
-            training = make_task(task, folder, lora=lora)
-            made[task, bool(lora)] = PayloadRun(folder / "run", payload_python, training).prepare()
-            made[task, bool(lora)].train()
-        return made[task, bool(lora)]
+            training = make_task(task, folder, lora=lora, objective=objective)
+            made[key] = PayloadRun(folder / "run", payload_python, training).prepare()
+            made[key].train()
+        return made[key]
 
     return train
 
@@ -147,18 +164,24 @@ def resume_from(done: PayloadRun, folder: Path) -> PayloadRun:
     return PayloadRun(folder, done.python, done.training, attempt=2)
 
 
-@pytest.mark.parametrize(
+each_task = pytest.mark.parametrize(
     ("task", "lora"),
     [
         pytest.param("pretrain", None, id="pretrain"),
         pytest.param("dpo", LORA, id="dpo"),
         pytest.param("reward", LORA, id="reward"),
+        pytest.param("kto", LORA, id="kto"),
         pytest.param("pretrain", LORA, id="pretrain, adapter", marks=pytest.mark.long),
         pytest.param("dpo", None, id="dpo, every weight", marks=pytest.mark.long),
         pytest.param("reward", None, id="reward, every weight", marks=pytest.mark.long),
+        pytest.param("kto", None, id="kto, every weight", marks=pytest.mark.long),
     ],
 )
-def test_a_task_equals_trls_own_trainer_and_resumes_to_the_bit(
+"""Each task in the form that is cheap; the other one in `make test-all`."""
+
+
+@each_task
+def test_a_task_equals_trls_own_trainer(
     payload_python: Interpreter, tmp_path: Path, trained: Any, task: str, lora: dict[str, Any] | None
 ) -> None:
     run = trained(task, lora)
@@ -171,6 +194,12 @@ def test_a_task_equals_trls_own_trainer_and_resumes_to_the_bit(
     found = json.loads(next(line for line in told.output.splitlines() if line.startswith("losses ")).partition(" ")[2])
     assert run.losses() == pytest.approx({int(step): loss for step, loss in found.items()}, rel=1e-5, abs=1e-7)
 
+
+@each_task
+def test_a_task_that_was_killed_resumes_to_the_bit(
+    tmp_path: Path, trained: Any, task: str, lora: dict[str, Any] | None
+) -> None:
+    run = trained(task, lora)
     again = resume_from(run, tmp_path / "again")
     assert "resuming from checkpoint-3" in again.train().output
     assert again.losses() == run.losses()
@@ -180,11 +209,20 @@ def test_a_task_equals_trls_own_trainer_and_resumes_to_the_bit(
     assert again.heartbeat(0)["phase"] == "ended"
 
 
-@pytest.mark.parametrize("task", ["dpo", "reward", pytest.param("pretrain", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("task", "objective"),
+    [
+        pytest.param("dpo", {}, id="dpo"),
+        pytest.param("reward", {}, id="reward", marks=pytest.mark.long),
+        pytest.param("pretrain", {}, id="pretrain", marks=pytest.mark.long),
+        pytest.param("kto", {}, id="kto"),
+        pytest.param("kto", {"loss": "apo_zero_unpaired"}, id="kto, another loss", marks=pytest.mark.long),
+    ],
+)
 def test_two_ranks_equal_one_and_the_eval_loss_depends_on_no_batch(
-    tmp_path: Path, make_run: Any, trained: Any, task: str
+    tmp_path: Path, make_run: Any, trained: Any, task: str, objective: dict[str, Any]
 ) -> None:
-    one = trained(task, None if task == "pretrain" else LORA)
+    one = trained(task, None if task == "pretrain" else LORA, **objective)
     training = json.loads(json.dumps(one.training))
     training["batch"] = {"global": 4, "micro": 2, "accumulation": 1, "processes": 2}
     training["model"] = {"path": str(one.path / "model")}
@@ -192,21 +230,24 @@ def test_two_ranks_equal_one_and_the_eval_loss_depends_on_no_batch(
     run = make_run(training)
     (tmp_path / "evaluate.py").write_text(EVALUATE)
     ways, counted = evaluate_all_ways(run, tmp_path / "evaluate.py")
-    assert run.losses() == pytest.approx(one.losses(), rel=1e-4)
+    if task != "kto" or objective:  # whose KL term pairs the rows of each rank's batch
+        assert run.losses() == pytest.approx(one.losses(), rel=1e-4)
     assert ways == pytest.approx([one.summary["eval_loss_before"]] * 4, rel=1e-6)
     if task != "pretrain":
         assert counted == {7}
+        assert EVALUATED[task] <= one.lines("eval")[-1].keys() | one.lines("train")[-1].keys()
+    if task in {"dpo", "reward"}:
         ours, theirs = ({**r.lines("eval")[-1], **r.lines("train")[-1]} for r in (run, one))
         told = {name for name in theirs if name.startswith(("eval_", "rewards/", "accuracy", "margin"))}
-        assert {"eval_pairs", *EVALUATED[task]} <= told
         told -= {"eval_seconds"}
         assert {n: ours[n] for n in told} == pytest.approx({n: theirs[n] for n in told}, rel=1e-3, abs=1e-5)
         assert ours["num_tokens"] == theirs["num_tokens"]
 
 
 EVALUATED = {
-    "dpo": {"eval_rewards/accuracies", "eval_rewards/margins", "rewards/chosen", "rewards/margins"},
-    "reward": {"eval_accuracy", "eval_margin", "accuracy"},
+    "dpo": {"eval_pairs", "eval_rewards/accuracies", "eval_rewards/margins", "rewards/chosen", "rewards/margins"},
+    "reward": {"eval_pairs", "eval_accuracy", "eval_margin", "accuracy"},
+    "kto": {"eval_rows", "eval_kl", "eval_rewards/chosen", "eval_rewards/rejected", "kl"},
 }
 
 
@@ -275,8 +316,18 @@ def test_prompts_that_leave_no_room_are_counted_and_the_first_is_named(tmp_path:
         ("dpo", {"objective": {"loss": "sigmoidal"}}, "`training.dpo.loss` must be one of sigmoid, hinge"),
         ("dpo", {"objective": {"bta": 1}}, "`training.dpo.bta` is not known to this payload; did you mean `beta`?"),
         ("dpo", {"objective": {"loss": "exo_pair"}}, "`training.dpo.label_smoothing` must be above 0"),
-        ("dpo", {"objective": {"name": "dpa"}}, "`training.objective.name` must be one of sft, pretrain, dpo, reward"),
+        (
+            "dpo",
+            {"objective": {"name": "dpa"}},
+            "`training.objective.name` must be one of sft, pretrain, dpo, reward, kto",
+        ),
         ("dpo", {"train": {"packing": True}}, "`training.train.packing` does not go with `task: dpo`"),
+        (
+            "kto",
+            {"batch": {"global": 1, "micro": 1}},
+            "`training.train.micro_batch_size` must be at least 2 with the loss kto",
+        ),
+        ("kto", {"start_from": {"path": "/a"}}, "`task: kto`: the reference would be the model without that adapter"),
         ("reward", {"train": {"long_samples": "split"}}, "split does not go with `task: reward`"),
         ("reward", {"evaluation": {"samples": 1}}, "a model of `task: reward` generates no text"),
         ("dpo", {"start_from": {"path": "/a"}}, "the reference would be the model without that adapter"),
@@ -298,7 +349,9 @@ def test_what_does_not_go_with_a_task_is_refused_before_torch(
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.mark.parametrize("example", ["pretrain/pretrain.yaml", "preferences/dpo.yaml", "preferences/reward.yaml"])
+@pytest.mark.parametrize(
+    "example", ["pretrain/pretrain.yaml", "preferences/dpo.yaml", "preferences/reward.yaml", "preferences/kto.yaml"]
+)
 def test_an_example_trains_as_home_plans_it(payload_python: Interpreter, tmp_path: Path, example: str) -> None:
     experiment = load_experiment(EXAMPLES / example, ("train.max_steps=3", "checkpoint.every_steps=3"))
     assert isinstance(experiment, BundledTraining)
@@ -317,7 +370,7 @@ def test_an_example_trains_as_home_plans_it(payload_python: Interpreter, tmp_pat
     section: dict[str, Any] = json.loads(json.dumps(planned.section().as_json()))
     section |= {"prepared": str(tmp_path / "prepared"), "model": {"tiny": TINY}}
     for split in ("train", "eval"):
-        section["data"][split] = [{"path": str((EXAMPLES / example).parent / "data" / f"{split}.jsonl")}]
+        section["data"][split] = [{"path": str(source.path)} for source in getattr(experiment.data, split)]
     run = PayloadRun(tmp_path / "run", payload_python, section).prepare()
     run.train()
     assert len(run.losses()) == 3

@@ -42,6 +42,8 @@ class BundledTraining(Experiment):
     """Whether `train.long_samples: split` goes with it."""
     generates: ClassVar[bool] = True
     """Whether its model generates text; otherwise it scores texts."""
+    has_reference: ClassVar[bool] = False
+    """Whether it is compared with the model as it was."""
     sequences: ClassVar[int] = 1
     """Sequences of tokens in a row of data."""
 
@@ -77,7 +79,7 @@ class BundledTraining(Experiment):
     @property
     def keeps_reference(self) -> bool:
         """Whether a second copy of the model is in memory, which is never trained."""
-        return False
+        return self.has_reference and self.lora is None
 
     def train_section(self) -> dict[str, object]:
         """What the payload is told of `train` where the task decides it."""
@@ -147,15 +149,25 @@ class BundledTraining(Experiment):
         if self.data.has_hook and not self.makes_rows:
             raise problem(f"cannot have a hook with {task}", key="data.train", hint="write its rows to a file")
         if self.train.packing and not self.packs:
-            raise problem(f"does not go with {task}: a pair is compared as a whole", key="train.packing")
+            raise problem(f"does not go with {task}: a row is compared as a whole", key="train.packing")
         if self.train.long_samples == "split" and not self.splits:
             raise problem(
-                f"split does not go with {task}: a pair is compared as a whole",
+                f"split does not go with {task}: a row is compared as a whole",
                 key="train.long_samples",
                 hint="drop or truncate",
             )
         if self.evaluation.samples and not self.generates:
             raise problem(f"the model of {task} generates no text", key="evaluation.samples", hint="leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _reference_is_known(self) -> Self:
+        if self.has_reference and self.start_from is not None and self.lora is not None:
+            raise problem(
+                "with `lora`, the reference would be the model without that adapter",
+                key="start_from",
+                hint="`armada merge` that run, and use the result as `model`",
+            )
         return self
 
     @model_validator(mode="after")

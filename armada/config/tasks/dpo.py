@@ -56,6 +56,7 @@ class DpoSettings(Settings):
 class Dpo(BundledTraining):
     """Train a model to prefer one completion of a prompt to another: rows of `prompt`, `chosen` and `rejected`."""
 
+    has_reference: ClassVar[bool] = True
     sequences: ClassVar[int] = 2
 
     task: Literal["dpo"]
@@ -69,16 +70,10 @@ class Dpo(BundledTraining):
 
     @property
     def keeps_reference(self) -> bool:
-        return self.lora is None and not self.dpo.precompute_reference
+        return super().keeps_reference and not self.dpo.precompute_reference
 
     @model_validator(mode="after")
-    def _reference_is_known(self) -> Self:
-        if self.start_from is not None and self.lora is not None:
-            raise problem(
-                "with `lora`, the reference would be the model without that adapter",
-                key="start_from",
-                hint="`armada merge` that run, and use the result as `model`",
-            )
+    def _reference_is_the_model(self) -> Self:
         if self.start_from is not None and self.dpo.precompute_reference:
             raise problem("does not go with start_from", key="dpo.precompute_reference", hint="leave it out")
         return self

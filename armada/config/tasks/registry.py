@@ -30,6 +30,7 @@ TASKS: dict[str, TaskKind] = {
     "pretrain": TaskKind("armada.config.tasks.pretrain:Pretrain", _BUNDLED),
     "dpo": TaskKind("armada.config.tasks.dpo:Dpo", _BUNDLED),
     "reward": TaskKind("armada.config.tasks.reward:Reward", _BUNDLED),
+    "kto": TaskKind("armada.config.tasks.kto:Kto", _BUNDLED),
     "script": TaskKind("armada.config.tasks.script:Script", "armada.launch.plans.script:ScriptTask"),
     "command": TaskKind("armada.config.tasks.command:Command", "armada.launch.plans.command:CommandTask"),
 }

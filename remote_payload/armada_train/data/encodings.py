@@ -25,7 +25,6 @@ class Encoding:
             the tokens that count for the loss, 0 if nothing can be learnt from it; `tokens` is what a pass computes.
         cut: Cuts each sequence of a row to a length.
         counted: The number that says how many tokens a pass computes.
-        noun: What the loss is averaged over.
     """
 
     columns: tuple[str, ...]
@@ -33,7 +32,6 @@ class Encoding:
     measure: Callable[[Tokens], Mapping[str, int]]
     cut: Callable[[Tokens, int], Tokens]
     counted: str
-    noun: str
 
     @property
     def schema(self) -> pa.Schema:
@@ -72,22 +70,39 @@ def _measure_pair(row: Tokens) -> Mapping[str, int]:
     }
 
 
+def _measure_unpaired(row: Tokens) -> Mapping[str, int]:
+    prompt, completion = len(row["prompt_ids"]), len(row["completion_ids"])
+    return {"length": prompt + completion, "trained": completion, "prompt": prompt}
+
+
+def _cut_unpaired(row: Tokens, length: int) -> Tokens:
+    room = max(0, length - len(row["prompt_ids"]))
+    return {**row, "completion_ids": row["completion_ids"][:room]}
+
+
 def _cut_pair(row: Tokens, length: int) -> Tokens:
     room = max(0, length - len(row["prompt_ids"]))
     return {**row, "chosen_ids": row["chosen_ids"][:room], "rejected_ids": row["rejected_ids"][:room]}
 
 
-TOKENS = Encoding(("input_ids", "labels"), ("length", "trained"), _measure_tokens, _cut_tokens, "length", "tokens")
+TOKENS = Encoding(("input_ids", "labels"), ("length", "trained"), _measure_tokens, _cut_tokens, "length")
 PAIRS = Encoding(
     ("prompt_ids", "chosen_ids", "rejected_ids"),
     ("length", "trained", "tokens", "prompt"),
     _measure_pair,
     _cut_pair,
     "tokens",
-    "pairs",
 )
 
-_OF_KIND = {"preference": PAIRS, "chat preference": PAIRS}
+UNPAIRED = Encoding(
+    ("prompt_ids", "completion_ids", "label"),  # the label is a list of one number
+    ("length", "trained", "prompt"),
+    _measure_unpaired,
+    _cut_unpaired,
+    "length",
+)
+
+_OF_KIND = {"preference": PAIRS, "chat preference": PAIRS, "unpaired": UNPAIRED, "chat unpaired": UNPAIRED}
 
 
 def encoding_of(kind: str) -> Encoding:

@@ -23,7 +23,7 @@ ROLES = {
     "gpt": "assistant",
 }
 
-CHATS = ("messages", "chat preference")
+CHATS = ("messages", "chat preference", "chat unpaired")
 """The kinds that need a chat template."""
 
 Row = dict[str, Any]
@@ -65,6 +65,9 @@ def normalise(content: Any, where: object, ignored: Counter[str], kinds: Sequenc
     for key, other in (("prompt", "completion"), ("completion", "prompt")):
         if other in content and "prompt_completion" in kinds and "chosen" not in content:
             raise DataFailure(where, f"`{key}` is missing beside `{other}`")
+    if "unpaired" in kinds and "completion" in content and "chosen" not in content:
+        lacking = next(key for key in ("prompt", "label") if key not in content)
+        raise DataFailure(where, f"`{lacking}` is missing beside `completion`", f"a row needs {words}")
     for key, other in (("chosen", "rejected"), ("rejected", "chosen")):
         if other in content and "preference" in kinds:
             raise DataFailure(where, f"`{key}` is missing beside `{other}`", f"a row needs {words}")
@@ -165,6 +168,28 @@ def _read_chat_pair(content: Row, where: object, ignored: Counter[str]) -> Row:
     return {"prompt": turns, "chosen": sides[0], "rejected": sides[1]}
 
 
+def _read_unpaired(content: Row, where: object, ignored: Counter[str]) -> tuple[str, Row]:
+    """Read an answer that was liked or not."""
+    label = content["label"]
+    if not isinstance(label, bool | int) or label not in {0, 1}:
+        raise DataFailure(where, f"`label` must be true (a good answer) or false, not {show(label)}")
+    chats = [isinstance(content[key], list) for key in ("prompt", "completion")]
+    if chats[0] != chats[1]:
+        raise DataFailure(where, "`prompt` and `completion` must both be text, or both be lists of messages")
+    ignored.update(content.keys() - {"prompt", "completion", "label"})
+    row: Row
+    if chats[0]:
+        row = {key: _turns(content[key], where, f"`{key}", ignored) for key in ("prompt", "completion")}
+        if not any(turn["role"] == "assistant" and turn["content"] for turn in row["completion"]):
+            raise DataFailure(where, "`completion` has no assistant turn, so there is nothing to judge")
+    else:
+        row = {key: _text(content[key], where, f"`{key}`") for key in ("prompt", "completion")}
+        for key, text in row.items():
+            if not text:
+                raise DataFailure(where, f"`{key}` is empty", "leave such rows out")
+    return "chat unpaired" if chats[0] else "unpaired", {**row, "label": bool(label)}
+
+
 def _normalise_chat(turns: Any, where: object, key: str, ignored: Counter[str]) -> list[dict[str, str]]:
     messages = _turns(turns, where, key, ignored)
     if not any(message["role"] == "assistant" and message["content"] for message in messages):
@@ -220,6 +245,11 @@ _PAIR = Shape(
     lambda row: "chosen" in row and "rejected" in row,
     _read_pair,
 )
+_UNPAIRED = Shape(
+    "prompt, completion and label",
+    lambda row: "prompt" in row and "completion" in row and "label" in row,
+    _read_unpaired,
+)
 SHAPES: dict[str, Shape] = {
     "messages": Shape(
         "messages, conversations", lambda row: "messages" in row or "conversations" in row, _read_messages
@@ -230,5 +260,7 @@ SHAPES: dict[str, Shape] = {
     "text": Shape("text", lambda row: "text" in row, _read_text),
     "preference": _PAIR,
     "chat preference": _PAIR,
+    "unpaired": _UNPAIRED,
+    "chat unpaired": _UNPAIRED,
 }
 """The form of each kind, in the order in which they are tried."""

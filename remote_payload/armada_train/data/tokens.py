@@ -96,7 +96,10 @@ def tokenise_watching(row: Row, tokenizer: Any, template: str | None) -> tuple[d
         model never sees these in the form that it will get at inference.
     """
     if "chosen" in row:
-        return _tokenise_pair(row, tokenizer)
+        return _tokenise_answers(row, tokenizer, ("chosen", "rejected"))
+    if "label" in row:
+        made, lost = _tokenise_answers(row, tokenizer, ("completion",))
+        return {**made, "label": [int(row["label"])]}, lost
     if "messages" in row:
         made = _tokenize(tokenizer, row["messages"], return_assistant_tokens_mask=True, chat_template=template)
         return _masked(made["input_ids"], made["assistant_masks"]), 0
@@ -109,16 +112,18 @@ def tokenise_watching(row: Row, tokenizer: Any, template: str | None) -> tuple[d
     return _masked(ids, [0] * start + [1] * (len(ids) - start)), len(prompt) - start
 
 
-def _tokenise_pair(row: Row, tokenizer: Any) -> tuple[dict[str, list[int]], int]:
-    """Tokenise a prompt with both of its completions; the prompt ends where one of the two begins to differ from it."""
-    is_chat = isinstance(row["chosen"], list)
+def _tokenise_answers(row: Row, tokenizer: Any, sides: tuple[str, ...]) -> tuple[dict[str, list[int]], int]:
+    """Tokenise a prompt with each of its answers; the prompt ends where one of them begins to differ from it alone."""
+    is_chat = isinstance(row["prompt"], list)
     prompt = _tokenize(tokenizer, row["prompt"], **({"add_generation_prompt": True} if is_chat else {}))["input_ids"]
-    chosen, rejected = (
-        _tokenize(tokenizer, row["prompt"] + (row[side] if is_chat else _ended(row[side], tokenizer)))["input_ids"]
-        for side in ("chosen", "rejected")
-    )
-    start = min(common_prefix_length(prompt, chosen), common_prefix_length(prompt, rejected))
-    made = {"prompt_ids": prompt[:start], "chosen_ids": chosen[start:], "rejected_ids": rejected[start:]}
+    whole = {
+        side: _tokenize(tokenizer, row["prompt"] + (row[side] if is_chat else _ended(row[side], tokenizer)))[
+            "input_ids"
+        ]
+        for side in sides
+    }
+    start = min(common_prefix_length(prompt, ids) for ids in whole.values())
+    made = {"prompt_ids": prompt[:start], **{f"{side}_ids": ids[start:] for side, ids in whole.items()}}
     return made, len(prompt) - start
 
 

@@ -44,7 +44,7 @@ def _check_vocabulary(training: Training, model: Any, tokenizer: Any, parts: Seq
     if tokenizer.pad_token_id is not None and tokenizer.pad_token_id >= size:
         raise bad_spec(f"{what}: there is none for the padding token, {tokenizer.pad_token!r}; {cure}")
     for part in parts:
-        columns = [name for name in part.encoding.columns if name != "labels"]
+        columns = [name for name in part.encoding.columns if name.endswith("_ids")]
         used = _highest(part.dataset.select_columns(columns).iter(_ROWS_AT_ONCE))
         if used >= size:
             token = tokenizer.convert_ids_to_tokens(used)

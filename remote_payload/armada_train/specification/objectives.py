@@ -30,7 +30,11 @@ DPO_LOSSES = (
 )
 """The losses of TRL 1.16's DPOTrainer."""
 
+KTO_LOSSES = ("kto", "apo_zero_unpaired")
+"""The losses of TRL 1.16's KTOTrainer."""
+
 PAIRS = ("preference", "chat preference")
+UNPAIRED = ("unpaired", "chat unpaired")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class Objective:
         makes_rows: Whether hooks may make its rows during training.
         splits: Whether a row that is too long may become several.
         generates: Whether its model generates text; otherwise it scores texts, with one number for each.
+        has_reference: Whether it is compared with the model as it was.
     """
 
     name: str
@@ -54,6 +59,7 @@ class Objective:
     makes_rows: bool = False
     splits: bool = False
     generates: bool = True
+    has_reference: bool = False
 
 
 SFT = Objective(
@@ -87,7 +93,7 @@ def _parse_dpo(section: Section) -> Objective:
         raise section.wrong("label_smoothing", "below 0.5", settings["label_smoothing"])
     if settings["loss"] == "exo_pair" and not settings["label_smoothing"]:
         raise section.wrong("label_smoothing", "above 0 with the loss exo_pair, such as 0.001", 0.0)
-    return Objective("dpo", PAIRS, settings)
+    return Objective("dpo", PAIRS, settings, has_reference=True)
 
 
 def _parse_reward(section: Section) -> Objective:
@@ -96,11 +102,23 @@ def _parse_reward(section: Section) -> Objective:
     return Objective("reward", PAIRS, settings, generates=False)
 
 
+def _parse_kto(section: Section) -> Objective:
+    settings = {
+        "beta": section.number("beta", 0.1, above=True),
+        "loss": section.choice("loss", KTO_LOSSES, "kto"),
+        "desirable_weight": section.number("desirable_weight", 1.0, above=True),
+        "undesirable_weight": section.number("undesirable_weight", 1.0, above=True),
+    }
+    section.close()
+    return Objective("kto", UNPAIRED, settings, has_reference=True)
+
+
 OBJECTIVES: dict[str, Callable[[Section], Objective]] = {
     "sft": _parse_sft,
     "pretrain": _parse_pretrain,
     "dpo": _parse_dpo,
     "reward": _parse_reward,
+    "kto": _parse_kto,
 }
 """By name; each reads its own settings, and refuses unknown ones."""
 

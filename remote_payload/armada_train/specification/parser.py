@@ -124,20 +124,25 @@ def _check_objective(training: Training) -> None:
         )
     if schedule.packing and objective.packing is None:
         raise bad_spec(
-            f"`training.train.packing` does not go with `task: {objective.name}`: a pair is compared as a whole"
+            f"`training.train.packing` does not go with `task: {objective.name}`: a row is compared as a whole"
         )
     if schedule.long_samples == "split" and not objective.splits:
         raise bad_spec(
-            f"`training.train.long_samples` split does not go with `task: {objective.name}`: a pair is compared as a whole; "
+            f"`training.train.long_samples` split does not go with `task: {objective.name}`: a row is compared as a whole; "
             "use drop or truncate"
         )
     if training.evaluation.samples and not objective.generates:
         raise bad_spec(f"`training.evaluation.samples`: a model of `task: {objective.name}` generates no text")
     if objective.settings.get("precompute_reference") and training.start_from:
         raise bad_spec("`training.dpo.precompute_reference` does not go with start_from: the weights come later")
-    if objective.name == "dpo" and training.start_from and training.lora is not None:
+    if objective.settings.get("loss") == "kto" and training.batch.micro < 2:
         raise bad_spec(
-            "`training.start_from` with `lora` and `task: dpo`: the reference would be the model without that adapter; "
+            "`training.train.micro_batch_size` must be at least 2 with the loss kto, which compares each prompt with another "
+            "row's answer; the loss apo_zero_unpaired needs no other rows"
+        )
+    if objective.has_reference and training.start_from and training.lora is not None:
+        raise bad_spec(
+            f"`training.start_from` with `lora` and `task: {objective.name}`: the reference would be the model without that adapter; "
             "merge it first, and use the result as `model`"
         )
 

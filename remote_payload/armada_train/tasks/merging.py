@@ -145,11 +145,9 @@ def _make_batches(tokenizer: Any, kind: str, rows: list[Row], vocabulary: int) -
 
 def _tokenize(tokenizer: Any, kind: str, row: Row) -> list[int]:
     if kind in CHATS:
-        messages = row["messages"] if kind == "messages" else row["prompt"] + row["chosen"]
+        messages = row["messages"] if kind == "messages" else row["prompt"] + row.get("chosen", row.get("completion"))
         return list(tokenizer.apply_chat_template(messages, return_dict=True)["input_ids"])
-    if kind == "preference":
-        return list(tokenizer(f"{row['prompt']}{row['chosen']}")["input_ids"])
-    text = row["text"] if kind == "text" else f"{row['prompt']}{row['completion']}"
+    text = row["text"] if kind == "text" else f"{row['prompt']}{row.get('completion', row.get('chosen'))}"
     return list(tokenizer(text)["input_ids"])
 
 

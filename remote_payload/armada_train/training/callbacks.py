@@ -31,7 +31,7 @@ _TRAIN_KEYS = {
     "peak_memory_bytes": "peak_memory_bytes",
     "mfu": "mfu",
 }
-_EVAL_KEYS = ("eval_loss", "eval_tokens", "eval_pairs", "eval_seconds")
+_EVAL_KEYS = ("eval_loss", "eval_tokens", "eval_pairs", "eval_rows", "eval_seconds")
 
 
 class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked

@@ -117,8 +117,8 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         return {}
 
     @abstractmethod
-    def evaluate_batch(self, model: Any, inputs: Any) -> tuple[Any, Any, Mapping[str, Any]]:
-        """Return the sum of the losses of a batch, what they are the mean over, and sums of the curves over rows.
+    def evaluate_batch(self, model: Any, inputs: Any) -> tuple[Any, Any, Mapping[str, tuple[Any, Any]]]:
+        """Return the sum of the losses of a batch, its weight, and the same two of each curve.
 
         It asks nothing of other ranks: some may have fewer batches.
         """
@@ -245,7 +245,8 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         """
         model = self.accelerator.unwrap_model(self.model)
         model.eval()
-        total = torch.zeros(3 + len(self.eval_curves), dtype=torch.float64, device=self.accelerator.device)
+        names = ("", *self.eval_curves)
+        total = torch.zeros(len(names), 2, dtype=torch.float64, device=self.accelerator.device)
         with torch.no_grad(), self.accelerator.autocast():
             for batch in self._eval_batches():
                 self._heartbeat.beat("evaluating", self.state.global_step)
@@ -254,15 +255,13 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
                     break
                 if batch is None:
                     continue
-                rows, collated = batch
-                loss, weight, curves = self.evaluate_batch(model, self._prepare_inputs(collated))
-                total[0] += loss
-                total[1] += weight
-                total[2] += rows
-                for at, name in enumerate(self.eval_curves, start=3):
-                    total[at] += curves[name]
-        loss, weight, rows, *sums = self.accelerator.reduce(total, "sum").tolist()
-        means = {name: value / max(rows, 1) for name, value in zip(self.eval_curves, sums, strict=True)}
+                loss, weight, curves = self.evaluate_batch(model, self._prepare_inputs(batch))
+                for at, name in enumerate(names):
+                    part, share = curves.get(name, (0.0, 0.0)) if name else (loss, weight)
+                    total[at, 0] += part
+                    total[at, 1] += share
+        sums = dict(zip(names, self.accelerator.reduce(total, "sum").tolist(), strict=True))
+        (loss, weight), means = sums.pop(""), {name: part / share for name, (part, share) in sums.items() if share}
         return loss / max(weight, 1), int(weight), means
 
     def _eval_batches(self) -> Iterator[Any]:
@@ -278,8 +277,12 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         size = self.eval_batch_size()
         most = -(-len(by_length) // self._run.world_size)
         for start in range(0, most, size):
-            chosen = [rows[index] for index in mine[start : start + size]]
-            yield (len(chosen), self.data_collator(chosen)) if chosen else None
+            chosen = [self.eval_row(rows, index) for index in mine[start : start + size]]
+            yield self.data_collator(chosen) if chosen else None
+
+    def eval_row(self, rows: Any, index: int) -> Any:
+        """Return a row as the collator takes it."""
+        return rows[index]
 
     def eval_batch_size(self) -> int:
         """Return how many rows are evaluated together."""

@@ -41,6 +41,8 @@ def test_a_reference_is_in_memory_only_where_nothing_stands_in_for_it(tmp_path: 
     assert not load(tmp_path, "dpo", "lora: {r: 4}").keeps_reference
     assert not load(tmp_path, "dpo", "dpo: {precompute_reference: true}").keeps_reference
     assert not load(tmp_path, "reward").keeps_reference
+    assert load(tmp_path, "kto").keeps_reference
+    assert not load(tmp_path, "kto", "lora: {r: 4}").keeps_reference
 
 
 def test_pretraining_packs_whatever_train_says(tmp_path: Path) -> None:
@@ -66,6 +68,9 @@ def test_pretraining_packs_whatever_train_says(tmp_path: Path) -> None:
         ("pretrain", "train: {global_batch_size: 4, max_steps: 3, long_samples: truncate}", "cuts long documents"),
         ("pretrain", "code: .\ndata: {train: [{hook: 'a:b'}]}", "cannot have a hook with `task: pretrain`"),
         ("sft", "dpo: {beta: 0.1}", "`dpo`"),
+        ("kto", "kto: {loss: dpo}", "must be 'kto' or 'apo_zero_unpaired'"),
+        ("kto", "kto: {desirable_weight: 0}", "more than 0"),
+        ("kto", "lora: {r: 4}\nstart_from: sft-7k3f9d", "the model without that adapter"),
         ("dpo", "lora: {r: 4}\nstart_from: sft-7k3f9d", "the model without that adapter"),
         ("dpo", "dpo: {precompute_reference: true}\nstart_from: sft-7k3f9d", "does not go with start_from"),
     ],

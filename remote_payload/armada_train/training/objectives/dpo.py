@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 from trl import DPOConfig, DPOTrainer
 
 from armada_train.specification.values import Training
-from armada_train.training.objectives.pairs import PairTrainer
+from armada_train.training.objectives.row_weighted import RowWeightedTrainer, load_reference
 
 _COUPLED = frozenset({"aot", "aot_unpaired", "sft"})
 """Losses that compare the pairs of a batch with each other, or average over its tokens."""
 
 
-class DpoTrainer(PairTrainer, DPOTrainer):  # type: ignore[misc]  # trl is not installed where types are checked
+class DpoTrainer(RowWeightedTrainer, DPOTrainer):  # type: ignore[misc]  # trl is not installed where types are checked
     """The reference is the model as it was: with an adapter the base below it, else a second copy."""
 
     config: ClassVar[Any] = DPOConfig
@@ -42,10 +42,7 @@ class DpoTrainer(PairTrainer, DPOTrainer):  # type: ignore[misc]  # trl is not i
 
     @classmethod
     def companions(cls, training: Training, load: Callable[[str], Any], path: str) -> dict[str, Any]:
-        """Load the reference from the model's folder: TRL would look for a name, which a model made by the run lacks."""
-        if training.lora is not None or training.objective.settings["precompute_reference"]:
-            return {}
-        return {"ref_model": load(str(training.start_from.path) if training.start_from else path)}
+        return load_reference(training, load, path)
 
     def eval_batch_size(self) -> int:
         return 1 if _COUPLED.intersection(self.loss_types) else super().eval_batch_size()

@@ -9,10 +9,10 @@ from trl import RewardConfig, RewardTrainer
 from trl.trainer.reward_trainer import DataCollatorForPreference
 
 from armada_train.specification.values import Training
-from armada_train.training.objectives.pairs import PairTrainer
+from armada_train.training.objectives.row_weighted import RowWeightedTrainer
 
 
-class RewardModelTrainer(PairTrainer, RewardTrainer):  # type: ignore[misc]  # trl is not installed where types are checked
+class RewardModelTrainer(RowWeightedTrainer, RewardTrainer):  # type: ignore[misc]  # trl is not installed where types are checked
     """Each text is a prompt with one of its completions."""
 
     config: ClassVar[Any] = RewardConfig

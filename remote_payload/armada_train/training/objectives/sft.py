@@ -27,7 +27,7 @@ class SftTrainer(Trainer, SFTTrainer):  # type: ignore[misc]  # trl is not insta
             "completion_only_loss": False,
         }
 
-    def evaluate_batch(self, model: Any, inputs: Any) -> tuple[Any, Any, Mapping[str, Any]]:
+    def evaluate_batch(self, model: Any, inputs: Any) -> tuple[Any, Any, Mapping[str, tuple[Any, Any]]]:
         outputs = model(**inputs, use_cache=False, fused_lm_head=True)
         return -outputs.log_probs.double().sum(), outputs.label_mask.sum(), {}
 

@@ -58,9 +58,34 @@ def test_pairs_are_known_in_every_form_and_say_the_same(
         assert found == {"prompt": [ASKED], "chosen": [YES], "rejected": [NO]}
 
 
+JUDGED = {"prompt": "a", "completion": "yes", "label": True}
+
+
+@pytest.mark.parametrize(
+    ("row", "kind"),
+    [
+        (JUDGED, "unpaired"),
+        ({**JUDGED, "label": 0, "source": "x"}, "unpaired"),
+        ({"prompt": [ASKED], "completion": [YES], "label": False}, "chat unpaired"),
+    ],
+)
+def test_answers_that_were_judged_one_by_one_are_known(tmp_path: Path, row: dict[str, Any], kind: str) -> None:
+    assert check(tmp_path, "kto", row).kind == kind
+
+
 @pytest.mark.parametrize(
     ("task", "row", "said", "hint"),
     [
+        ("kto", {**JUDGED, "label": "good"}, '`label` must be true (a good answer) or false, not "good"', None),
+        ("kto", {**JUDGED, "label": 2}, "`label` must be true", None),
+        ("kto", {**JUDGED, "label": 1e300}, "`label` must be true", None),
+        ("kto", {**JUDGED, "label": [True]}, "`label` must be true", None),
+        ("kto", {"prompt": "a", "completion": "b"}, "`label` is missing beside `completion`", "completion and label"),
+        ("kto", {"completion": "b", "label": True}, "`prompt` is missing beside `completion`", None),
+        ("kto", {**JUDGED, "prompt": [ASKED]}, "must both be text, or both be lists of messages", None),
+        ("kto", {**JUDGED, "completion": ""}, "`completion` is empty", None),
+        ("kto", {"prompt": [ASKED], "completion": [ASKED], "label": True}, "`completion` has no assistant turn", None),
+        ("kto", PAIR, "it needs prompt, completion and label", "`task: dpo` or `task: reward`"),
         ("dpo", {**PAIR, "rejected": "yes"}, "`chosen` and `rejected` are equal", "leave such rows out"),
         ("dpo", {"chosen": [ASKED, YES], "rejected": [ASKED, YES]}, "are equal", "leave such rows out"),
         ("dpo", {"prompt": "a", "chosen": "yes"}, "`rejected` is missing beside `chosen`", "prompt, chosen and"),
@@ -84,7 +109,7 @@ def test_pairs_are_known_in_every_form_and_say_the_same(
 def test_a_row_that_the_task_cannot_use_is_refused_with_its_line(
     tmp_path: Path, task: str, row: dict[str, Any], said: str, hint: str | None
 ) -> None:
-    good = {"sft": {"text": "a"}, "pretrain": {"text": "a"}}.get(task, PAIR)
+    good = {"sft": {"text": "a"}, "pretrain": {"text": "a"}, "kto": JUDGED}.get(task, PAIR)
     with pytest.raises(ConfigError) as caught:
         check(tmp_path, task, good, row)
     assert said in caught.value.message
