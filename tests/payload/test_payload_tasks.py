@@ -7,6 +7,7 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from armada_train.specification.section import Section
 from armada.config.experiments import load_experiment
 from armada.config.profiles import load_profile
 from armada.config.tasks.bundled import BundledTraining
+from armada.export.loading import how_to_load
+from armada.export.subject import ADAPTER_CONFIG, Kind
 from armada.launch.plans.training import Training, take_data
 from armada.launch.training.batch import Batch
 from armada.paths import HomePaths, HostPaths
@@ -376,3 +379,25 @@ def test_an_example_trains_as_home_plans_it(payload_python: Interpreter, tmp_pat
     assert len(run.losses()) == 3
     assert run.summary["eval_loss_after"] != run.summary["eval_loss_before"]
     assert run.steps_in("outbox", ".new-") == [3]
+
+
+def test_a_reward_model_is_loaded_with_its_head_by_the_lines_of_its_export(
+    payload_python: Interpreter, trained: Any
+) -> None:
+    run = trained("reward")
+    folder = run.path / "outbox" / ".new-6"
+    files = [SimpleNamespace(path=str(path.relative_to(folder))) for path in folder.rglob("*")]
+    documents = {ADAPTER_CONFIG: json.loads((folder / ADAPTER_CONFIG).read_text())}
+    plan = {"task": "reward", "training": run.training}
+    subject: Any = SimpleNamespace(kind=Kind.ADAPTER, files=files, documents=documents, plan=plan, base=None)
+    lines = how_to_load(subject, str(folder))
+    assert lines is not None
+    assert "AutoModelForSequenceClassification" in lines
+    compare = """
+from safetensors.torch import load_file
+import sys
+(saved,) = (weight for name, weight in load_file(sys.argv[1]).items() if "score" in name)
+print("its own head", model.base_model.model.score.modules_to_save["default"].weight.equal(saved))
+"""
+    ended = payload_python.finish("-c", lines + compare, str(folder / "adapter_model.safetensors"))
+    assert "its own head True" in ended.output, ended.output
