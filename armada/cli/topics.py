@@ -82,6 +82,35 @@ _EXAMPLES = {
   data: {train: [{path: train.jsonl}]}
   train: {global_batch_size: 16, epochs: 1}
   lora: {r: 16}""",
+    "pretrain": """\
+  name: more of my field
+  task: pretrain
+  model: Qwen/Qwen2.5-0.5B
+  data: {train: [{path: documents.jsonl}]}
+  train: {global_batch_size: 16, epochs: 1, max_length: 2048}""",
+    "dpo": """\
+  name: the answers I prefer
+  task: dpo
+  model: Qwen/Qwen2.5-0.5B-Instruct
+  data: {train: [{path: pairs.jsonl}]}
+  train: {global_batch_size: 16, epochs: 1, learning_rate: 5.0e-6}
+  dpo: {beta: 0.1}
+  lora: {r: 16}""",
+    "reward": """\
+  name: a judge of answers
+  task: reward
+  model: Qwen/Qwen2.5-0.5B-Instruct
+  data: {train: [{path: pairs.jsonl}]}
+  train: {global_batch_size: 16, epochs: 1, learning_rate: 1.0e-5}
+  lora: {r: 16}""",
+    "kto": """\
+  name: thumbs up and down
+  task: kto
+  model: Qwen/Qwen2.5-0.5B-Instruct
+  data: {train: [{path: judged.jsonl}]}
+  train: {global_batch_size: 16, micro_batch_size: 4, epochs: 1, learning_rate: 1.0e-6}
+  kto: {beta: 0.1}
+  lora: {r: 16}""",
     "script": """\
   name: my own trainer
   task: script
@@ -97,6 +126,10 @@ _EXAMPLES = {
 }
 _TASKS = {
     "sft": "trains a language model on your data; you write no code",
+    "pretrain": "trains a language model further on plain text",
+    "dpo": "trains a language model to prefer one answer to another, from pairs of answers",
+    "reward": "trains a model that scores answers, from pairs of answers",
+    "kto": "trains a language model towards good answers and away from bad ones, judged one by one",
     "script": "runs a training script of yours under accelerate, once per GPU",
     "command": "runs any command",
 }

@@ -11,7 +11,7 @@ from armada.config.experiments import load_experiment
 from armada.config.hosts import LOCAL, PROJECT_FILE, Host, home_bytes_per_s, load_hosts
 from armada.config.origins import DEFAULT, Value, trace
 from armada.config.profiles import Profile, load_profile
-from armada.config.tasks.sft import Sft
+from armada.config.tasks.bundled import BundledTraining
 from armada.config.validation import nearest, written_places
 from armada.errors import NotFound
 
@@ -137,7 +137,7 @@ def _together(
         return []
     said = {section.name: {value.key: value for value in section.values} for section in sections}
     found = [Value("secrets", _secrets(experiment), "the environment of this command")] if experiment.secrets else []
-    if isinstance(experiment, Sft) and profile is not None:
+    if isinstance(experiment, BundledTraining) and profile is not None:
         word = "profile" if experiment.train.micro_batch_size == "auto" else "experiment"
         found.append(_named("micro_batch_size", said[word]["train.micro_batch_size"]))
         found.append(_named("precision", said["profile"]["train.precision"]))

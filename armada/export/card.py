@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from armada import __version__
+from armada.config.tasks.registry import TRAININGS
 from armada.export.data import describe_data, hub_datasets
 from armada.export.loading import how_to_load
 from armada.export.subject import Kind
@@ -78,8 +79,9 @@ def _front_matter(subject: Subject) -> str:
         lines += ["datasets:", *(f"- {_quoted(each)}" for each in datasets)]
     if subject.kind is not Kind.FILES:
         lines.append(f"library_name: {'peft' if subject.kind is Kind.ADAPTER else 'transformers'}")
-    if subject.plan.get("task") == "sft":
-        lines.append("pipeline_tag: text-generation")
+    task = subject.plan.get("task")
+    if task in TRAININGS:
+        lines.append(f"pipeline_tag: {'text-classification' if task == 'reward' else 'text-generation'}")
     tags = ["armada", *(["lora"] if subject.kind is Kind.ADAPTER else [])]
     return "\n".join(["---", *lines, "tags:", *(f"- {tag}" for tag in tags), "---"])
 

@@ -66,7 +66,8 @@ def _adapter(subject: Subject, where: str, *, has_base: bool) -> tuple[str, list
     base = f"{where}/{BESIDE}" if has_base else subject.base or "the base model"
     precision = _DTYPES.get(str(mapping(subject.plan.get("training")).get("precision")), "auto")
     # PiSSA subtracts the adapter's first value from the base: in another precision it would be another value.
-    loading = f"base = {kind}.from_pretrained({_text(base)}, dtype={_text(precision)})"
+    head = ", num_labels=1" if subject.plan.get("task") == "reward" else ""  # the adapter holds the head's weights
+    loading = f"base = {kind}.from_pretrained({_text(base)}, dtype={_text(precision)}{head})"
     return kind, [loading, f"model = PeftModel.from_pretrained(base, {_text(where)})"]
 
 

@@ -7,6 +7,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
+from armada.config.tasks.registry import TRAININGS
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UnexpectedAnswer, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.monitor.observe import observe
@@ -123,11 +124,12 @@ def _refuse(database: Database, run: Run) -> None:
     again = f"to run it once more: {_launch_again(database, run)}"
     if run.state == "succeeded":
         weights = f"to continue from its weights: a new experiment with `start_from: {run.run_id}`"
-        raise Conflict(f"{run.run_id} is done: it succeeded", hint=weights if run.task == "sft" else again)
+        raise Conflict(f"{run.run_id} is done: it succeeded", hint=weights if run.task in TRAININGS else again)
     if not run.ended and run.reason == NOT_ON_HOST:
         weights = f"to continue from a checkpoint at home: a new experiment with `start_from: {run.run_id}`"
         raise Conflict(
-            f"{run.run_id} is {run.state}: its host has no files of it", hint=weights if run.task == "sft" else again
+            f"{run.run_id} is {run.state}: its host has no files of it",
+            hint=weights if run.task in TRAININGS else again,
         )
     if not run.ended:
         raise Conflict(f"{run.run_id} is {run.state}, so there is nothing to resume", hint=f"armada show {run.run_id}")

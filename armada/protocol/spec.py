@@ -23,7 +23,9 @@ from armada.protocol.message import (
 )
 from armada.protocol.runs import Created, Secrets
 
-Task = Annotated[str, any_word("sft", "script", "command", "merge", "prepare", "bench")]
+Task = Annotated[
+    str, any_word("sft", "pretrain", "dpo", "reward", "kto", "script", "command", "merge", "prepare", "bench")
+]
 
 
 class JobLink(Message):
@@ -217,6 +219,7 @@ class TrainingSection(Message):
     evaluation: dict[str, object]
     peak_flops: float | None
     tracking: TrackingSection
+    objective: Annotated[dict[str, object] | None, MAY_MISS] = None
     deepspeed: Annotated[Text, MAY_MISS] = ""
     prepared: Text
     start_from: StartSection | None

@@ -21,6 +21,7 @@ from armada_train.model.files import check_model
 from armada_train.model.warmstart import check_start
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.runfolder import RunFolder
+from armada_train.specification.objectives import SFT
 from armada_train.specification.parser import read_specification
 from armada_train.specification.values import Training, check_world
 from armada_train.training.libraries import check_libraries, configure_libraries
@@ -101,13 +102,15 @@ def _prepare(spec: Path, run: RunFolder, _preemption: Preemption) -> None:
 
 def _open_data(training: Training, run: RunFolder) -> tuple[Files | Stream, Files | None]:
     """Open the data. Rank 0 reads it once unless it was checked before, so that an invalid line is reported here."""
+    kinds = training.objective.kinds
     train_rows = (
-        Stream(training.train_data, training.schedule.seed) if training.is_stream else Files(training.train_data)
+        Stream(training.train_data, training.schedule.seed) if training.is_stream else Files(training.train_data, kinds)
     )
-    eval_files = Files(training.eval_data) if training.eval_data else None
+    eval_files = Files(training.eval_data, kinds) if training.eval_data else None
     files = [part for part in (train_rows, eval_files) if isinstance(part, Files)]
     if run.is_main:
-        hashes = [hash_source(source) for part in files for source in part.sources]
+        of = "" if training.objective.name == SFT.name else f"-{training.objective.name}"
+        hashes = [f"{hash_source(source)}{of}" for part in files for source in part.sources]
 
         def check() -> None:
             for part in files:

@@ -12,7 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 from armada_train.checkpoints.complete import weights_bytes
-from armada_train.data.rows import Row, read_source
+from armada_train.data.rows import read_source
+from armada_train.data.shapes import SHAPES, Row
 from armada_train.failure import PayloadFailure, recorded
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.runfolder import RunFolder
@@ -95,7 +96,7 @@ def read_sample(paths: tuple[Path, ...]) -> tuple[str, list[Row], list[str]]:
     findings = []
     for path in paths:
         try:
-            kind, rows = read_source(Source(path), Counter())
+            kind, rows = read_source(Source(path), Counter(), tuple(SHAPES))
         except PayloadFailure as failure:
             findings.append(f"not compared on {path.name}: {failure.message}")
         else:

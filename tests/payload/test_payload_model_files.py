@@ -182,7 +182,8 @@ class Rows:
 
 def part(*rows: list[int], lengths: list[int] | None = None, max_length: int = 256) -> Any:
     fitted = Fitted("train", max_length, sorted(lengths or [len(row) for row in rows]))
-    return SimpleNamespace(dataset=Rows(list(rows)), fitted=fitted)
+    columns = SimpleNamespace(columns=("input_ids", "labels"))
+    return SimpleNamespace(dataset=Rows(list(rows)), fitted=fitted, encoding=columns)
 
 
 def model(*modules: str, embeddings: int = 4, positions: int = 256) -> Any:

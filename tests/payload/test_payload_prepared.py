@@ -176,6 +176,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from armada_train.data import tokenising
+from armada_train.data.encodings import TOKENS
 from armada_train.data.rows import Files
 from armada_train.specification.values import Source
 from armada_train.data.tokens import load_tokenizer
@@ -186,7 +187,7 @@ for size in (0, 1 << 30):
     folder = target / str(size)
     folder.mkdir(parents=True)
     rows = Files([source]).rows(source, Counter())
-    facts = tokenising.tokenise_rows(rows, size, tokenizer, None, folder, lambda: None, print)
+    facts = tokenising.tokenise_rows(rows, TOKENS, size, tokenizer, None, folder, lambda: None, print)
     written.append(((folder / "rows.arrow").read_bytes(), facts))
 assert written[0] == written[1]
 print(facts["rows"])

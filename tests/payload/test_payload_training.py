@@ -102,7 +102,7 @@ once = Trainer.evaluate
 def evaluate_all_ways(self, *given, **options):
     for size in (1, 2, 4, 8):
         self.args.per_device_eval_batch_size = size
-        loss, tokens = self.evaluate_token_weighted()
+        loss, tokens, _ = self.evaluate_weighted()
         if os.environ.get("RANK", "0") == "0":
             print("evaluated", json.dumps([size, loss, tokens]), flush=True)
     return once(self, *given, **options)

@@ -30,7 +30,7 @@ from armada.config.settings import (
 from armada.config.sweep import Sweep
 from armada.config.sync import SyncSettings
 from armada.config.tasks.job_environment import EnvironmentChoice, JobEnvironment
-from armada.config.tasks.registry import tasks_with
+from armada.config.tasks.registry import TRAININGS, tasks_with
 from armada.config.training import Data
 from armada.errors import ConfigError
 from armada.units import DURATION, duration_s
@@ -259,7 +259,7 @@ class Experiment(Settings):
         if self.setup and self.container is not None:
             message = "runs on the host, where the container does not see what it sets"
             hint = "run the lines in the container: command: [sh, -c, '…; exec …']"
-            if self.task == "sft":
+            if self.task in TRAININGS:
                 hint = "build an image in which they are done, and name that one"
             raise problem(message, key="setup", hint=hint)
         return self

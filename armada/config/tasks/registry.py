@@ -23,12 +23,21 @@ class TaskKind:
     plan: str
 
 
+_BUNDLED = "armada.launch.plans.bundled:BundledTask"
+
 TASKS: dict[str, TaskKind] = {
-    "sft": TaskKind("armada.config.tasks.sft:Sft", "armada.launch.plans.sft:SftTask"),
+    "sft": TaskKind("armada.config.tasks.sft:Sft", _BUNDLED),
+    "pretrain": TaskKind("armada.config.tasks.pretrain:Pretrain", _BUNDLED),
+    "dpo": TaskKind("armada.config.tasks.dpo:Dpo", _BUNDLED),
+    "reward": TaskKind("armada.config.tasks.reward:Reward", _BUNDLED),
+    "kto": TaskKind("armada.config.tasks.kto:Kto", _BUNDLED),
     "script": TaskKind("armada.config.tasks.script:Script", "armada.launch.plans.script:ScriptTask"),
     "command": TaskKind("armada.config.tasks.command:Command", "armada.launch.plans.command:CommandTask"),
 }
 """By the word after `task:`, in the order in which they are named to people."""
+
+TRAININGS = tuple(task for task, kind in TASKS.items() if kind.plan == _BUNDLED)
+"""The tasks of the bundled trainer."""
 
 
 def load(place: str) -> Any:

@@ -74,7 +74,12 @@ def check_length(subject: Subject) -> Answer | None:
 
 
 def _shape_of(trained: Trained, subject: Subject) -> TrainingShape:
-    return training_shape(trained.section, subject.facts.gpus if subject.host.batch is None else ())
+    return training_shape(
+        trained.section,
+        subject.facts.gpus if subject.host.batch is None else (),
+        sequences=trained.sequences,
+        has_reference=trained.has_reference,
+    )
 
 
 def find_gpu_memory(subject: Subject) -> tuple[int | None, str]:
@@ -123,9 +128,11 @@ def _remedy(shape: ModelShape, training: TrainingShape, memory: int) -> str:
     least = dataclasses.replace(training, micro_batch=1, activation_checkpointing=True)
     combinations = [("", least)]
     if training.method == "full":
-        combinations.append(("`lora: {}` with ", dataclasses.replace(least, method="lora")))
+        combinations.append(("`lora: {}` with ", dataclasses.replace(least, method="lora", has_reference=False)))
     if training.method != "qlora" and training.precision == "bf16":
-        combinations.append(("`lora: {quantize: nf4}` with ", dataclasses.replace(least, method="qlora")))
+        combinations.append(
+            ("`lora: {quantize: nf4}` with ", dataclasses.replace(least, method="qlora", has_reference=False))
+        )
     for key, together in combinations:
         total = estimate_memory(shape, together).total_bytes
         if total <= memory:
@@ -149,9 +156,9 @@ def _changes(training: TrainingShape) -> list[tuple[str, TrainingShape]]:
         wanted = dataclasses.replace(training, activation_checkpointing=True)
         found.append((_RECOMPUTE, wanted))
     if training.method == "full":
-        found.append(("`lora: {}`", dataclasses.replace(training, method="lora")))
+        found.append(("`lora: {}`", dataclasses.replace(training, method="lora", has_reference=False)))
     if training.method != "qlora" and training.precision == "bf16":
-        found.append(("`lora: {quantize: nf4}`", dataclasses.replace(training, method="qlora")))
+        found.append(("`lora: {quantize: nf4}`", dataclasses.replace(training, method="qlora", has_reference=False)))
     if training.length >= 512:
         half = training.length // 2
         found.append((f"`train.max_length: {half}`", dataclasses.replace(training, length=half)))

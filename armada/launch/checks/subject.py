@@ -41,6 +41,8 @@ class Trained:
         rows: Rows of an epoch, weighted; None if some can only be counted on the host.
         row_bytes: The mean size of a row in its file; None if it says nothing about its length.
         eval_rows: Rows of the data for evaluation; None if some can only be counted on the host.
+        sequences: Sequences of tokens in each row: a pair has two.
+        has_reference: Whether a second copy of the model is in memory, which is never trained.
     """
 
     section: TrainingSection
@@ -55,6 +57,8 @@ class Trained:
     rows: float | None = None
     row_bytes: float | None = None
     eval_rows: int | None = None
+    sequences: int = 1
+    has_reference: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from armada.config.tasks.sft import Sft
+from armada.config.tasks.bundled import BundledTraining
 from armada.launch.checks.host import DiskNeed, count_disk
 from armada.launch.comparison.recorded import find_earlier, measured_speeds, recorded_steps, workload_of_plan
 from armada.launch.estimates.duration import Work, estimate_cost, estimate_duration, tokens_per_row
@@ -95,7 +95,7 @@ def _estimate_time(
 ) -> tuple[Speed | None, Duration | None, Range | None, str]:
     workload = workload_of_plan(plan)
     trained = plan.subject.trained if plan.subject is not None else None
-    if workload is None or trained is None or not isinstance(plan.experiment, Sft):
+    if workload is None or trained is None or not isinstance(plan.experiment, BundledTraining):
         earlier = find_earlier(database, home, plan)
         if earlier is None:
             return None, None, None, "no such run was recorded"
@@ -117,7 +117,7 @@ def _estimate_time(
     return speed, duration, duration.total_s, speed.said
 
 
-def _work(plan: Plan, settings: Sft, trained: Trained) -> Work:
+def _work(plan: Plan, settings: BundledTraining, trained: Trained) -> Work:
     subject = plan.subject
     weights = plan.memory.trained if plan.memory is not None else 0
     size = _BYTES_PER_TRAINED * weights or (subject.checkpoint_bytes / 6 if subject is not None else 0)
@@ -128,7 +128,7 @@ def _work(plan: Plan, settings: Sft, trained: Trained) -> Work:
         epochs=settings.train.epochs,
         rows=trained.rows,
         row_bytes=trained.row_bytes,
-        packing=settings.train.packing,
+        packing=bool(settings.train_section().get("packing", settings.train.packing)),
         eval_rows=trained.eval_rows,
         eval_every=settings.train.eval_every_steps,
         save_every=settings.checkpoint.every_steps,

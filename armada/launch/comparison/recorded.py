@@ -70,11 +70,15 @@ def gpu_of(plan: Plan) -> str | None:
     return gpu_kind(plan.profile, shown)
 
 
+_ALIKE = ("sft", "pretrain")
+"""Tasks that compute the same for each token; others are compared with earlier runs of the same experiment alone."""
+
+
 def workload_of_plan(plan: Plan) -> Workload | None:
     """Return what decides the speed of a planned training; None for other tasks, or an unknown kind of GPU."""
     trained = plan.subject.trained if plan.subject is not None else None
     gpu = gpu_of(plan)
-    if trained is None or gpu is None or plan.spec.task != "sft":
+    if trained is None or gpu is None or plan.spec.task not in _ALIKE:
         return None
     return _workload(
         trained.section,
@@ -165,7 +169,7 @@ def recorded_steps(database: Database, plan: Plan) -> tuple[str, int] | None:
     if section is None:
         return None
     wanted = _schedule(section, plan.spec.experiment)
-    for run in newest_runs(database, "sft", timed=True):
+    for run in newest_runs(database, plan.spec.task, timed=True):
         try:
             found = TrainingSection.model_validate(run.spec.get("training"))
         except ValidationError:

@@ -103,6 +103,10 @@ class TrainingShape:
     processes: int = 1
     sharded: frozenset[Sharded] = field(default_factory=frozenset)
     device: Device = "cuda"
+    sequences: int = 1
+    """Sequences of tokens in each row: a pair has two."""
+    has_reference: bool = False
+    """A second copy of the model is in memory, which is never trained."""
 
     @property
     def has_adapter(self) -> bool:
@@ -115,7 +119,7 @@ class TrainingShape:
 
     @property
     def tokens(self) -> int:
-        return self.micro_batch * self.length
+        return self.micro_batch * self.sequences * self.length
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +182,7 @@ def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimat
     one = 1 / shape.layers
     lasting = {
         "weights": states.weights,
+        "reference model": states.weights if training.has_reference else 0.0,
         "optimizer": states.optimizer,
         "gradient buckets": states.buckets,
         "CUDA and its kernels" if training.device == "cuda" else "libraries": _base(training),
@@ -210,7 +215,7 @@ def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimat
     return MemoryEstimate(
         moment=worst,
         terms=tuple(Term(name, int(size)) for name, size in sizes.items() if size >= 1),
-        certain_bytes=int(states.weights + states.optimizer),
+        certain_bytes=int(states.weights * (2 if training.has_reference else 1) + states.optimizer),
         spread=WIDE_SPREAD if rough else SPREAD,
         parameters=count_parameters(shape),
         trained=states.trained,
@@ -327,5 +332,5 @@ def _scores(shape: ModelShape, training: TrainingShape) -> float:
 
 def _mask(training: TrainingShape) -> float:
     """The mask of padded rows as SDPA adds it, in the precision; a single row has no padding."""
-    padded = training.attention == "sdpa" and training.micro_batch > 1
+    padded = training.attention == "sdpa" and training.micro_batch * training.sequences > 1
     return float(training.width * training.tokens * training.length) if padded else 0.0

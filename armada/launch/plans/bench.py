@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.training import Evaluation
 from armada.errors import ArmadaError, PreflightRefused
+from armada.launch.plans.bundled import BundledTask
 from armada.launch.plans.machine import count_gpus
-from armada.launch.plans.sft import SftTask
 from armada.protocol.spec import BenchCell, BenchRequest, BenchSection, MeasurementSection, TrainingSection
 from armada.provision.hub import HubModel
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from armada.config.profiles import Profile
+    from armada.config.tasks.bundled import BundledTraining
     from armada.config.tasks.sft import Sft
     from armada.launch.bench.grid import GridCell
     from armada.launch.checks.subject import Trained
@@ -47,7 +48,7 @@ class Pace:
     timeout_s: float = 1800.0
 
 
-class BenchTask(SftTask):
+class BenchTask(BundledTask):
     """Several trainings that only measure.
 
     Args:
@@ -165,7 +166,7 @@ class BenchTask(SftTask):
             raise
 
 
-class _CellTask(SftTask):
+class _CellTask(BundledTask):
     """A cell, planned as a training. What is the same for all cells is asked for once."""
 
     def __init__(self, settings: Sft, order: Order, once: _Once) -> None:
@@ -217,7 +218,7 @@ def _only_measured(experiment: Sft) -> Sft:
     )
 
 
-def _whole_batches(experiment: Sft, profile: Profile, processes: int) -> Sft:
+def _whole_batches(experiment: BundledTraining, profile: Profile, processes: int) -> BundledTraining:
     """Round the global batch up where it does not divide: micro batches and GPUs are what a bench varies."""
     train = experiment.train
     micro = 1 if train.micro_batch_size == "auto" else train.micro_batch_size

@@ -12,6 +12,7 @@ from armada.config.profile_choice import choose_profile
 from armada.config.profiles import DERIVED, load_profile
 from armada.config.sync import SyncSettings
 from armada.config.tasks.command import Command
+from armada.config.tasks.registry import TRAININGS
 from armada.errors import NotFound, PreflightRefused
 from armada.launch.plans.payload import payload_variables
 from armada.launch.plans.task import Parts, Task
@@ -63,10 +64,15 @@ def refuse_unmergeable(run: Run, spec: RecordedSpec) -> None:
     Raises:
         PreflightRefused: The run was no LoRA training.
     """
-    if spec.task != "sft":
+    if spec.task not in TRAININGS:
         raise PreflightRefused(
             f"{run.run_id} is a {spec.task}, not a `task: sft` training",
             hint="only those trainings can be merged",
+        )
+    if spec.task == "reward":
+        raise PreflightRefused(
+            f"{run.run_id} is a reward model, whose adapter holds its head: there is nothing to merge it into",
+            hint=f"armada pull {run.run_id} --to DIR",
         )
     if spec.training is None or spec.training.lora is None:
         raise PreflightRefused(

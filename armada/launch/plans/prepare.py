@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from armada.config.tasks.sft import Sft
+from armada.config.tasks.bundled import BundledTraining
 from armada.errors import PreflightRefused
-from armada.launch.plans.sft import SftTask
+from armada.launch.plans.bundled import BundledTask
 
 if TYPE_CHECKING:
     from armada.config.tasks.experiment import Experiment
     from armada.launch.plans.task import Order, Parts, Place
 
 
-class PrepareTask(SftTask):
+class PrepareTask(BundledTask):
     """The training's own spec, of which only the data is read."""
 
     is_on_cpu = True
@@ -40,6 +40,8 @@ def prepare_task(experiment: Experiment, order: Order) -> PrepareTask:
     Raises:
         PreflightRefused: Its task has none that could be prepared.
     """
-    if not isinstance(experiment, Sft):
-        raise PreflightRefused("there is no data to prepare", hint="`armada prepare` is for `task: sft`")
+    if not isinstance(experiment, BundledTraining):
+        raise PreflightRefused(
+            "there is no data to prepare", hint="`armada prepare` is for trainings with the bundled trainer"
+        )
     return PrepareTask(experiment, order)

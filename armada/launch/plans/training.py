@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from armada.config.profiles import Profile
     from armada.config.settings import Settings
-    from armada.config.tasks.sft import Sft
+    from armada.config.tasks.bundled import BundledTraining
     from armada.config.training import DataSource
     from armada.launch.training.batch import Batch
     from armada.launch.training.config_files import UserFiles
@@ -58,7 +58,7 @@ class Training:
         start: The checkpoint it begins with.
     """
 
-    settings: Sft
+    settings: BundledTraining
     profile: Profile
     paths: HostPaths
     environment: Environment | None
@@ -178,6 +178,7 @@ class Training:
             data=self._data_section(),
             batch=self._batch_section(),
             train=_dump(settings.train, *_DECIDED)
+            | settings.train_section()
             | {"activation_checkpointing": profile.train.activation_checkpointing},
             lora=_dump(settings.lora) if settings.lora is not None else None,
             precision=profile.train.precision,
@@ -196,9 +197,12 @@ class Training:
             prepared=str(self.paths.prepared),
             start_from=self._start_section(),
         )
-        if self.files.deepspeed is None:
-            return section
-        return section.model_copy(update={"deepspeed": str(self.paths.launch(self.run_id) / "deepspeed.json")})
+        more: dict[str, object] = {}
+        if settings.task != "sft":  # which is what a section without it is
+            more["objective"] = {"name": settings.task, **(_dump(settings.own) if settings.own is not None else {})}
+        if self.files.deepspeed is not None:
+            more["deepspeed"] = str(self.paths.launch(self.run_id) / "deepspeed.json")
+        return section.model_copy(update=more) if more else section
 
     def _model_section(self) -> ModelSection:
         """Where the host has the model, and what home calls it where that is something else: adapters name their base so."""

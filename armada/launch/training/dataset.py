@@ -36,8 +36,8 @@ class DataFacts:
         return sum(count for count in self.counts.values() if count is not None)
 
 
-def check_data(data: Data | None) -> DataFacts:
-    """Read every file of an experiment's data to the end.
+def check_data(data: Data | None, task: str = "sft") -> DataFacts:
+    """Read every file of an experiment's data to the end. The task decides which kinds of rows it takes.
 
     Raises:
         ConfigError: A file is missing or empty, a row is invalid (the error has its line), or kinds of rows are mixed.
@@ -48,6 +48,7 @@ def check_data(data: Data | None) -> DataFacts:
     surveys: dict[Path, Any] = {}
     readers, rows = payload_module("data.readers"), payload_module("data.rows")
     source = payload_module("specification.values").Source
+    kinds = payload_module("specification.objectives").KINDS[task]
     try:
         for path in data.paths:
             if not path.exists():
@@ -56,7 +57,7 @@ def check_data(data: Data | None) -> DataFacts:
             if not _is_lines(readers, path):
                 counts[path] = None
                 continue
-            surveys[path] = rows.survey(source(path))
+            surveys[path] = rows.survey(source(path), kinds)
             counts[path] = surveys[path].rows
         rows.refuse_mixed_kinds(_of(data.train, surveys), _of(data.eval, surveys))
     except payload_module("failure").PayloadFailure as failure:

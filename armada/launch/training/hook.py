@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from armada.config.tasks.sft import Sft
+    from armada.config.tasks.bundled import BundledTraining
 
 
-def check_hooks(experiment: Sft, files: Sequence[str]) -> None:
+def check_hooks(experiment: BundledTraining, files: Sequence[str]) -> None:
     """Check that each hook's function is in the code. A module that the environment may provide is left to the payload.
 
     Args:

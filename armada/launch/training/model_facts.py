@@ -82,12 +82,16 @@ def tiny_model(tiny: TinyModel) -> ModelFacts:
     return ModelFacts(shape, "")
 
 
-def training_shape(section: TrainingSection, gpus: tuple[Gpu, ...]) -> TrainingShape:
+def training_shape(
+    section: TrainingSection, gpus: tuple[Gpu, ...], *, sequences: int = 1, has_reference: bool = False
+) -> TrainingShape:
     """Return what decides the memory of a planned training.
 
     Args:
         section: spec["training"].
         gpus: The host's GPUs; none of a cluster, whose login node does not show them.
+        sequences: Sequences of tokens in each row: a pair has two.
+        has_reference: Whether a second copy of the model is in memory, which is never trained.
     """
     lora: Mapping[str, object] = section.lora or {}
     method: Literal["full", "lora", "qlora"] = "full"
@@ -113,6 +117,8 @@ def training_shape(section: TrainingSection, gpus: tuple[Gpu, ...]) -> TrainingS
         accumulates=section.batch.accumulation > 1,
         processes=section.batch.processes,
         device=section.device,
+        sequences=sequences,
+        has_reference=has_reference,
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from armada.config.tasks.sft import Sft
+    from armada.config.tasks.bundled import BundledTraining
     from armada.config.training import StartFrom
     from armada.rpc.session import HostSession
     from armada.store.checkpoints import Checkpoint
@@ -40,7 +40,7 @@ class Start:
     place: str | None = None
 
 
-def find_start(database: Database, session: HostSession, experiment: Sft) -> Start | None:
+def find_start(database: Database, session: HostSession, experiment: BundledTraining) -> Start | None:
     """Find the checkpoint that an experiment names; errors have the experiment's line.
 
     Raises:
@@ -58,7 +58,7 @@ def find_start(database: Database, session: HostSession, experiment: Sft) -> Sta
         raise
 
 
-def _place(experiment: Sft) -> str:
+def _place(experiment: BundledTraining) -> str:
     """Return the line of the experiment that names the checkpoint, and its key."""
     asked = experiment.start_from
     key = "start_from.path" if asked is not None and asked.path is not None else "start_from.run"

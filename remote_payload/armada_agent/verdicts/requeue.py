@@ -56,6 +56,10 @@ class Attempt:
         return max(1, self.step) if self.step_before is None else max(0, self.step - self.step_before)
 
 
+TRAININGS = ("sft", "pretrain", "dpo", "reward", "kto")
+"""The tasks of armada's trainer."""
+
+
 class Decision:
     """The verdict: whether the run is requeued, and a message with the reason and its progress."""
 
@@ -66,7 +70,7 @@ class Decision:
 
 def can_resume(spec: Dict[str, Any]) -> bool:
     """Tell from a run's plan whether its next attempt resumes from a checkpoint; otherwise it starts from the beginning."""
-    if spec.get("task") == "sft":
+    if spec.get("task") in TRAININGS:
         return True  # armada's trainer finds its checkpoint itself; merging and preparing data simply start again
     watch = spec.get("watch") or {}
     return bool(watch.get("resume") and watch.get("checkpoints"))

@@ -14,6 +14,7 @@ from typing import Any
 
 from armada_train.data.hashes import hash_source
 from armada_train.runfolder import replace_json
+from armada_train.specification.objectives import SFT
 from armada_train.specification.values import Source, TinyModel, Training
 
 NAME = "armada.json"
@@ -43,6 +44,9 @@ def describe_settings(training: Training) -> dict[str, Any]:
         **({f"lora.{key}": value for key, value in lora.items()} if lora else {"lora": None}),
         "precision": training.precision,
     }
+    if training.objective.name != SFT.name:  # which is what checkpoints without it are
+        settings["task"] = training.objective.name
+        settings |= {f"{training.objective.name}.{key}": value for key, value in training.objective.settings.items()}
     if training.start_from:
         settings["start_from"] = {"path": str(training.start_from.path), "moments": training.start_from.moments}
     content: dict[str, Any] = json.loads(json.dumps(settings))  # as it will be read back: tuples become lists

@@ -14,15 +14,14 @@ import pyarrow as pa
 from datasets import Dataset, concatenate_datasets
 from trl import pack_dataset
 
+from armada_train.data.encodings import TOKENS, Encoding, Tokens
 from armada_train.data.lengths import Fitted, describe_lengths, refuse_many_dropped
 from armada_train.data.prepared import ROWS, Cache, Prepared
-from armada_train.data.tokenising import SCHEMA, make_batch
-from armada_train.data.tokens import count_trained
 from armada_train.failure import PayloadFailure
 from armada_train.specification.values import Schedule, Source
 
-COLUMNS = ("input_ids", "labels")
-PACKING = "bfd_split"  # TRL's default, bfd, discards tokens beyond the maximum length
+WRAPPED = "wrapped"
+"""TRL's packing for plain text: documents follow each other without padding, and every row is full."""
 _BATCH = 1000
 
 Made = Sequence[tuple[Source, Prepared]]
@@ -38,6 +37,9 @@ class Part:
     tokens: int
     trained: int
     lost_prompts: int
+    encoding: Encoding = TOKENS
+    long_prompts: str | None = None
+    """Which prompts leave no room for a completion."""
 
     def describe(self) -> str:
         """Describe the split in one line; percentiles are those of the original rows."""
@@ -51,6 +53,8 @@ class Part:
     def findings(self) -> list[str]:
         """Return messages for the user: rows that were changed or left out, and prompts that are tokenised differently later."""
         found = [sentence] if (sentence := self.fitted.describe()) else []
+        if self.long_prompts:
+            found.append(self.long_prompts)
         if self.lost_prompts:
             found.append(
                 f"{self.lost_prompts} {self.fitted.name} rows: the end of the prompt is tokenised differently before its "
@@ -59,7 +63,9 @@ class Part:
         return found
 
 
-def assemble(cache: Cache, made: Made, name: str, schedule: Schedule, *, packing: bool) -> Part:
+def assemble(
+    cache: Cache, made: Made, name: str, schedule: Schedule, *, packing: str | None, encoding: Encoding = TOKENS
+) -> Part:
     """Assemble a split.
 
     Rows that are only selected stay where they are. Rows that change (truncated, split, packed) are written once, for
@@ -70,28 +76,39 @@ def assemble(cache: Cache, made: Made, name: str, schedule: Schedule, *, packing
         made: The tokenised sources.
         name: The split's name in messages.
         schedule: Defines the permitted lengths.
-        packing: Whether several samples are packed into a row.
+        packing: How several samples are packed into a row; None if they are not.
+        encoding: What the rows consist of.
 
     Raises:
         PayloadFailure: `data_error`: more is dropped than the schedule allows, or nothing is left.
     """
     whole = concatenate_datasets([open_rows(prepared.rows) for _, prepared in made])
     chosen = _choose(made, schedule.seed)
-    lengths, trained = (_numbers(whole, column)[chosen] for column in ("length", "trained"))
+    lengths, trained, counted = (_numbers(whole, column)[chosen] for column in ("length", "trained", encoding.counted))
     fitted = Fitted(name, schedule.max_length, np.sort(lengths).tolist())
     is_long = lengths > schedule.max_length
     keep = ~is_long & (trained > 0)
-    must_change = bool(is_long.any()) and schedule.long_samples != "drop"
+    must_change = bool(is_long.any()) and schedule.long_samples != "drop" and packing != WRAPPED
+    long_prompts = _describe_long_prompts(made, encoding, name, schedule)
     lost_prompts = sum(prepared.facts["lost_prompts"] for _, prepared in made)
     if not (must_change or packing):
         _count_dropped(fitted, is_long, trained)
         refuse_many_dropped(fitted, schedule)
         rows = chosen[keep]
         dataset = whole if np.array_equal(rows, np.arange(len(whole))) else whole.select(rows)
-        return Part(dataset, lengths[keep], fitted, int(lengths[keep].sum()), int(trained[keep].sum()), lost_prompts)
+        return Part(
+            dataset,
+            lengths[keep],
+            fitted,
+            int(counted[keep].sum()),
+            int(trained[keep].sum()),
+            lost_prompts,
+            encoding,
+            long_prompts,
+        )
 
     def make(folder: Path) -> dict[str, Any]:
-        return _rewrite(whole.select(chosen), schedule, folder, packing=packing)
+        return _rewrite(whole.select(chosen), schedule, folder, encoding, packing)
 
     ingredients = {
         "what": "rows",
@@ -99,9 +116,11 @@ def assemble(cache: Cache, made: Made, name: str, schedule: Schedule, *, packing
         "seed": schedule.seed,
         "max_length": schedule.max_length,
         "long_samples": schedule.long_samples,
-        "packing": f"{PACKING} of trl {version('trl')}" if packing else None,
+        "packing": f"{packing} of trl {version('trl')}" if packing else None,
     }
-    if not must_change:  # packing is the only change: refuse too many dropped rows before packing
+    if (
+        not must_change and packing != WRAPPED
+    ):  # packing is the only change: refuse too many dropped rows before packing
         _count_dropped(fitted, is_long, trained)
         refuse_many_dropped(fitted, schedule)
     rewritten = cache.obtain(ingredients, make)
@@ -116,6 +135,8 @@ def assemble(cache: Cache, made: Made, name: str, schedule: Schedule, *, packing
         rewritten.facts["tokens"],
         rewritten.facts["trained"],
         lost_prompts,
+        encoding,
+        long_prompts,
     )
 
 
@@ -151,24 +172,41 @@ def _numbers(dataset: Any, column: str) -> Any:
     return dataset.data.column(column).to_numpy()
 
 
-def _rewrite(rows: Any, schedule: Schedule, folder: Path, *, packing: bool) -> dict[str, Any]:
+def _describe_long_prompts(made: Made, encoding: Encoding, name: str, schedule: Schedule) -> str | None:
+    """Name the first row whose prompt alone is too long: cutting the row would leave nothing to compare."""
+    if "prompt" not in encoding.numbers:
+        return None
+    found = [(source, np.flatnonzero(_numbers(open_rows(prepared.rows), "prompt") >= schedule.max_length))
+             for source, prepared in made]  # fmt: skip
+    count = sum(len(rows) for _, rows in found)
+    first = next((f"{source.name}:{rows[0] + 1}" for source, rows in found if len(rows)), None)
+    if first is None:
+        return None
+    return (
+        f"{count} {name} rows have a prompt that alone fills max_length {schedule.max_length}, so no completion is left "
+        f"(the first is row {first})"
+    )
+
+
+def _rewrite(rows: Any, schedule: Schedule, folder: Path, encoding: Encoding, packing: str | None) -> dict[str, Any]:
     """Write the changed rows, and count the changes."""
     facts = dict.fromkeys(
         ("too_long", "truncated", "split", "untrainable", "cut_tokens", "kept", "tokens", "trained"), 0
     )
     plain = folder / ("fitted.arrow" if packing else ROWS)
-    with pa.OSFile(str(plain), "wb") as file, pa.ipc.new_stream(file, SCHEMA) as writer:
-        for batch in rows.select_columns(list(COLUMNS)).iter(_BATCH):
-            pairs = zip(batch["input_ids"], batch["labels"], strict=True)
-            made = [row for pair in pairs for row in _fit(*pair, schedule, facts)]
-            writer.write_batch(make_batch(made))
+    with pa.OSFile(str(plain), "wb") as file, pa.ipc.new_stream(file, encoding.schema) as writer:
+        for batch in rows.select_columns(list(encoding.columns)).iter(_BATCH):
+            whole = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+            limit = None if packing == WRAPPED else schedule.max_length
+            made = [row for one in whole for row in _fit(one, schedule, encoding, limit, facts)]
+            writer.write_batch(encoding.make_batch(made))
     if packing:
         fit = open_rows(plain)
         if len(fit):
             packed = pack_dataset(
-                fit.select_columns(list(COLUMNS)),
+                fit.select_columns(list(encoding.columns)),
                 schedule.max_length,
-                PACKING,
+                packing,
                 {"cache_file_name": str(folder / ROWS)},
             )
             facts["packed_rows"] = len(packed)
@@ -179,28 +217,28 @@ def _rewrite(rows: Any, schedule: Schedule, folder: Path, *, packing: bool) -> d
 
 
 def _fit(
-    ids: list[int], labels: list[int], schedule: Schedule, facts: dict[str, int]
-) -> Iterator[dict[str, list[int]]]:
+    row: Tokens, schedule: Schedule, encoding: Encoding, limit: int | None, facts: dict[str, int]
+) -> Iterator[Tokens]:
     """Fit one row to the maximum length; yield no row, one, or several."""
-    length = schedule.max_length
-    parts = [(ids, labels)]
-    if len(ids) > length:
+    length = encoding.measure(row)["length"]
+    parts: list[Tokens] = [row]
+    if limit is not None and length > limit:
         if schedule.long_samples == "drop":
             facts["too_long"] += 1
             return
         if schedule.long_samples == "truncate":
             facts["truncated"] += 1
-            facts["cut_tokens"] += len(ids) - length
-            parts = [(ids[:length], labels[:length])]
+            facts["cut_tokens"] += length - limit
+            parts = [encoding.cut(row, limit)]
         else:
             facts["split"] += 1
-            parts = [(ids[at : at + length], labels[at : at + length]) for at in range(0, len(ids), length)]
-    for some_ids, some_labels in parts:
-        trained = count_trained(some_labels)
-        if not trained:
+            parts = [{name: values[at : at + limit] for name, values in row.items()} for at in range(0, length, limit)]
+    for part in parts:
+        numbers = encoding.measure(part)
+        if not numbers["trained"]:
             facts["untrainable"] += 1
             continue
         facts["kept"] += 1
-        facts["tokens"] += len(some_ids)
-        facts["trained"] += trained
-        yield {"input_ids": some_ids, "labels": some_labels}
+        facts["tokens"] += numbers[encoding.counted]
+        facts["trained"] += numbers["trained"]
+        yield part

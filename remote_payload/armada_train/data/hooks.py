@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from armada_train.data.rows import Row, normalise, read_source, texts_of
+from armada_train.data.rows import read_source
+from armada_train.data.shapes import Row, normalise, texts_of
 from armada_train.failure import PayloadFailure
 from armada_train.specification.values import Source
 

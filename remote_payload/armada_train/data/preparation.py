@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from armada_train.data.assembly import Part, assemble
+from armada_train.data.encodings import encoding_of
 from armada_train.data.hashes import hash_source
 from armada_train.data.prepared import Cache, Prepared, prepared_folder
 from armada_train.data.rows import Files
@@ -18,6 +19,7 @@ from armada_train.data.tokenising import tokenise_rows
 from armada_train.data.tokens import hash_tokenizer
 from armada_train.failure import PayloadFailure
 from armada_train.runfolder import RunFolder
+from armada_train.specification.objectives import SFT
 from armada_train.specification.values import Source, Training
 
 _UNKNOWN_BYTES = 1 << 40
@@ -68,7 +70,12 @@ def prepare(
 
     def tokens_of(files: Files) -> list[tuple[Source, Prepared]]:
         sha = hash_tokenizer(tokenizer, template)
-        made = [(source, _tokenise(cache, files, source, tokenizer, template, sha, beat)) for source in files.sources]
+        # Other tasks may read another kind of row from the same file.
+        kind = {} if training.objective.name == SFT.name else {"kind": files.kind}
+        made = [
+            (source, _tokenise(cache, files, source, tokenizer, template, {"tokenizer": sha, **kind}, beat))
+            for source in files.sources
+        ]
         for source, prepared in made:
             if prepared.facts["kind"] != files.kind:
                 message = (
@@ -82,10 +89,13 @@ def prepare(
     train = evaluation = None
     schedule = training.schedule
     if train_files:
-        train = assemble(cache, tokens_of(train_files), "train", schedule, packing=schedule.packing)
+        packing = training.objective.packing if schedule.packing else None
+        encoding = encoding_of(train_files.kind)
+        train = assemble(cache, tokens_of(train_files), "train", schedule, packing=packing, encoding=encoding)
     if eval_files:
         # The eval loss must be comparable, whether or not the training rows are packed.
-        evaluation = assemble(cache, tokens_of(eval_files), "eval", schedule, packing=False)
+        encoding = encoding_of(eval_files.kind)
+        evaluation = assemble(cache, tokens_of(eval_files), "eval", schedule, packing=None, encoding=encoding)
     new = sum(prepared.is_new for prepared in tokens)
     return Splits(train, evaluation, new, len(tokens) - new, time.monotonic() - started)
 
@@ -96,7 +106,7 @@ def _tokenise(
     source: Source,
     tokenizer: Any,
     template: str | None,
-    tokenizer_sha: str,
+    depends_on: Mapping[str, str],
     beat: Callable[[], None],
 ) -> Prepared:
     data_sha = hash_source(source)
@@ -105,13 +115,13 @@ def _tokenise(
         size = source.path.stat().st_size if source.hub is None and source.path.is_file() else _UNKNOWN_BYTES
         ignored: Counter[str] = Counter()
         rows = files.rows(source, ignored)
-        facts = tokenise_rows(rows, size, tokenizer, template, folder, beat, _say)
+        facts = tokenise_rows(rows, encoding_of(files.kind), size, tokenizer, template, folder, beat, _say)
         return {**facts, "kind": files.kind, "ignored_keys": dict(ignored)}
 
     ingredients = {
         "what": "tokens",
         "data": data_sha,
-        "tokenizer": tokenizer_sha,
+        **depends_on,
         "libraries": {name: version(name) for name in ("transformers", "tokenizers", "trl")},
     }
     return cache.obtain(ingredients, make)

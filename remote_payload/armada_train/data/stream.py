@@ -6,9 +6,10 @@ from typing import Any
 
 import torch.utils.data
 
+from armada_train.data.encodings import count_trained
 from armada_train.data.hooks import HookError, Stream
 from armada_train.data.lengths import Fitted, describe_lengths, refuse_many_dropped
-from armada_train.data.tokens import count_trained, tokenise
+from armada_train.data.tokens import tokenise
 from armada_train.specification.values import Schedule
 
 _SURVEYED = 64

@@ -16,19 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from armada_train.data.encodings import Encoding
 from armada_train.data.prepared import ROWS
-from armada_train.data.rows import Row
-from armada_train.data.tokens import count_trained, tokenise_watching
+from armada_train.data.shapes import Row
+from armada_train.data.tokens import tokenise_watching
 from armada_train.failure import PayloadFailure
 
-SCHEMA = pa.schema(
-    [
-        ("input_ids", pa.list_(pa.int32())),
-        ("labels", pa.list_(pa.int32())),
-        ("length", pa.int32()),
-        ("trained", pa.int32()),
-    ]
-)
 _CHUNK = 256
 _SMALL_BYTES = 2_000_000
 """Below this size, tokenising takes less time than starting more processes."""
@@ -39,6 +32,7 @@ Chunk = tuple[pa.RecordBatch, int]
 
 def tokenise_rows(
     rows: Iterable[Row],
+    encoding: Encoding,
     size_bytes: int,
     tokenizer: Any,
     template: str | None,
@@ -50,6 +44,7 @@ def tokenise_rows(
 
     Args:
         rows: Read as they are needed, never all in memory.
+        encoding: What they become.
         size_bytes: Approximate size of their text, which decides whether more processes pay off.
         tokenizer: The model's tokenizer.
         template: The chat template, if it is not the tokenizer's own.
@@ -63,12 +58,12 @@ def tokenise_rows(
     count = tokens = trained = lost = 0
     said_at = time.monotonic()
     workers = 1 if size_bytes < _SMALL_BYTES else available_cpus()
-    with pa.OSFile(str(folder / ROWS), "wb") as file, pa.ipc.new_stream(file, SCHEMA) as writer:
-        for batch, lost_here in _chunks(rows, tokenizer, template, workers):
+    with pa.OSFile(str(folder / ROWS), "wb") as file, pa.ipc.new_stream(file, encoding.schema) as writer:
+        for batch, lost_here in _chunks(rows, encoding, tokenizer, template, workers):
             writer.write_batch(batch)
             count += batch.num_rows
             lost += lost_here
-            tokens += int(batch["length"].to_numpy().sum())
+            tokens += int(batch[encoding.counted].to_numpy().sum())
             trained += int(batch["trained"].to_numpy().sum())
             beat()
             if time.monotonic() - said_at > _SAID_EVERY_S:
@@ -82,30 +77,21 @@ def available_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def make_batch(rows: Iterable[dict[str, list[int]]]) -> pa.RecordBatch:
-    """Convert tokenised rows to the stored format."""
-    made = list(rows)
-    return pa.RecordBatch.from_pydict(
-        {
-            "input_ids": [row["input_ids"] for row in made],
-            "labels": [row["labels"] for row in made],
-            "length": [len(row["labels"]) for row in made],
-            "trained": [count_trained(row["labels"]) for row in made],
-        },
-        schema=SCHEMA,
-    )
-
-
-def _chunks(rows: Iterable[Row], tokenizer: Any, template: str | None, workers: int) -> Iterator[Chunk]:
+def _chunks(
+    rows: Iterable[Row], encoding: Encoding, tokenizer: Any, template: str | None, workers: int
+) -> Iterator[Chunk]:
     source = iter(rows)
     chunks = iter(lambda: list(itertools.islice(source, _CHUNK)), [])
     if workers == 1:
         for chunk in chunks:
-            yield _tokenise_chunk(chunk, tokenizer, template)
+            yield _tokenise_chunk(chunk, encoding, tokenizer, template)
         return
     # Forked, so that no worker loads the tokenizer again. Few chunks at a time, so that no file is held in memory.
     pool = ProcessPoolExecutor(
-        workers, multiprocessing.get_context("fork"), initializer=_begin, initargs=(tokenizer, template, os.getpid())
+        workers,
+        multiprocessing.get_context("fork"),
+        initializer=_begin,
+        initargs=(encoding, tokenizer, template, os.getpid()),
     )
     try:
         waiting: deque[Future[Chunk]] = deque()
@@ -121,17 +107,17 @@ def _chunks(rows: Iterable[Row], tokenizer: Any, template: str | None, workers: 
     pool.shutdown()  # an interpreter that exits while a pool is closing may print a traceback
 
 
-def _tokenise_chunk(chunk: list[Row], tokenizer: Any, template: str | None) -> Chunk:
+def _tokenise_chunk(chunk: list[Row], encoding: Encoding, tokenizer: Any, template: str | None) -> Chunk:
     made = [tokenise_watching(row, tokenizer, template) for row in chunk]
-    return make_batch(row for row, _ in made), sum(lost > 0 for _, lost in made)
+    return encoding.make_batch(row for row, _ in made), sum(lost > 0 for _, lost in made)
 
 
-_given: tuple[Any, str | None] | None = None  # a worker's own, set once when it starts
+_given: tuple[Encoding, Any, str | None] | None = None  # a worker's own, set once when it starts
 
 
-def _begin(tokenizer: Any, template: str | None, parent: int) -> None:
+def _begin(encoding: Encoding, tokenizer: Any, template: str | None, parent: int) -> None:
     global _given  # noqa: PLW0603 - what a pool's workers share has no other place
-    _given = (tokenizer, template)
+    _given = (encoding, tokenizer, template)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the rank handles SIGTERM, and ends its workers itself
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 

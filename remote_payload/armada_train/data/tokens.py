@@ -12,11 +12,10 @@ from transformers import AutoTokenizer
 from trl.chat_template_utils import get_training_chat_template, has_generation_markers
 from trl.data_utils import _tokenize, common_prefix_length
 
-from armada_train.data.rows import Row, without_end
+from armada_train.data.encodings import IGNORED
+from armada_train.data.rows import without_end
+from armada_train.data.shapes import CHATS, Row
 from armada_train.failure import PayloadFailure
-
-IGNORED = -100
-"""The label of a token that does not count for the loss."""
 
 
 def load_tokenizer(path: str) -> Any:
@@ -51,12 +50,14 @@ def choose_template(tokenizer: Any, kind: str) -> str | None:
     Raises:
         PayloadFailure: `data_error`: the tokenizer has no template, none that TRL can mark, or no end token.
     """
-    if kind != "messages":
+    if kind not in CHATS:
         if not tokenizer.eos_token:
             raise without_end(kind)
         return None
     if not tokenizer.chat_template:
         raise PayloadFailure("data_error", "the rows are chats, but the model's tokenizer has no chat template")
+    if kind != "messages":
+        return None  # the completion is what follows the prompt: nothing need be marked
     if has_generation_markers(tokenizer.chat_template):
         return None
     try:
@@ -91,9 +92,14 @@ def tokenise_watching(row: Row, tokenizer: Any, template: str | None) -> tuple[d
     """Tokenise one row.
 
     Returns:
-        `input_ids` and `labels`, and how many tokens at the prompt's end differ from those before a completion. The
+        The columns of its encoding, and how many tokens at the prompt's end differ from those before a completion. The
         model never sees these in the form that it will get at inference.
     """
+    if "chosen" in row:
+        return _tokenise_answers(row, tokenizer, ("chosen", "rejected"))
+    if "label" in row:
+        made, lost = _tokenise_answers(row, tokenizer, ("completion",))
+        return {**made, "label": [int(row["label"])]}, lost
     if "messages" in row:
         made = _tokenize(tokenizer, row["messages"], return_assistant_tokens_mask=True, chat_template=template)
         return _masked(made["input_ids"], made["assistant_masks"]), 0
@@ -106,9 +112,19 @@ def tokenise_watching(row: Row, tokenizer: Any, template: str | None) -> tuple[d
     return _masked(ids, [0] * start + [1] * (len(ids) - start)), len(prompt) - start
 
 
-def count_trained(labels: list[int]) -> int:
-    """Count the tokens that count for the loss; nothing predicts the first one."""
-    return sum(label != IGNORED for label in labels[1:])
+def _tokenise_answers(row: Row, tokenizer: Any, sides: tuple[str, ...]) -> tuple[dict[str, list[int]], int]:
+    """Tokenise a prompt with each of its answers; the prompt ends where one of them begins to differ from it alone."""
+    is_chat = isinstance(row["prompt"], list)
+    prompt = _tokenize(tokenizer, row["prompt"], **({"add_generation_prompt": True} if is_chat else {}))["input_ids"]
+    whole = {
+        side: _tokenize(tokenizer, row["prompt"] + (row[side] if is_chat else _ended(row[side], tokenizer)))[
+            "input_ids"
+        ]
+        for side in sides
+    }
+    start = min(common_prefix_length(prompt, ids) for ids in whole.values())
+    made = {"prompt_ids": prompt[:start], **{f"{side}_ids": ids[start:] for side, ids in whole.items()}}
+    return made, len(prompt) - start
 
 
 def _masked(ids: list[int], mask: list[int]) -> dict[str, list[int]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from armada_train.checkpoints.complete import has_weights, read_shapes
 from armada_train.data.rows import without_end
+from armada_train.data.shapes import CHATS
 from armada_train.failure import PayloadFailure
 from armada_train.specification.section import bad_spec
 from armada_train.specification.values import Lora, TinyModel, Training
@@ -203,12 +204,12 @@ def _read_template(folder: Path, settings: dict[str, Any]) -> str | None:
 
 
 def _check_tokenizer(folder: Path, tokenizer: Tokenizer, kind: str | None) -> None:
-    if kind == "messages" and tokenizer.template is None and (folder / "tokenizer_config.json").exists():
+    if kind in CHATS and tokenizer.template is None and (folder / "tokenizer_config.json").exists():
         raise PayloadFailure(
             "data_error", f"the rows are chats, but the model's tokenizer has no chat template ({folder})"
         )
     is_plain = tokenizer.settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
-    if kind in ("text", "prompt_completion") and is_plain and _content(tokenizer.settings.get("eos_token")) is None:
+    if kind is not None and kind not in CHATS and is_plain and _content(tokenizer.settings.get("eos_token")) is None:
         raise without_end(kind)
 
 
@@ -219,7 +220,7 @@ def _check_vocabulary(folder: Path, config: dict[str, Any], tokenizer: Tokenizer
         return
     beyond = [token for token, number in tokenizer.ids.items() if number >= size]
     used = [token for token in beyond if token not in tokenizer.added or token in tokenizer.always_used]
-    if kind == "messages" and tokenizer.template is not None:
+    if kind in CHATS and tokenizer.template is not None:
         used += [token for token in beyond if token in tokenizer.template and token not in used]
     highest = max(tokenizer.ids.values())
     what = f"its tokenizer has tokens up to {highest}, its config.json a vocabulary of {size}"

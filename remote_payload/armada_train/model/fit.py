@@ -44,7 +44,8 @@ def _check_vocabulary(training: Training, model: Any, tokenizer: Any, parts: Seq
     if tokenizer.pad_token_id is not None and tokenizer.pad_token_id >= size:
         raise bad_spec(f"{what}: there is none for the padding token, {tokenizer.pad_token!r}; {cure}")
     for part in parts:
-        used = _highest(part.dataset.select_columns(["input_ids"]).iter(_ROWS_AT_ONCE))
+        columns = [name for name in part.encoding.columns if name.endswith("_ids")]
+        used = _highest(part.dataset.select_columns(columns).iter(_ROWS_AT_ONCE))
         if used >= size:
             token = tokenizer.convert_ids_to_tokens(used)
             message = f"{what}: there is none for {token!r} (token {used}), which is in {part.fitted.name} rows; {cure}"
@@ -57,7 +58,7 @@ def _check_vocabulary(training: Training, model: Any, tokenizer: Any, parts: Seq
 
 
 def _highest(batches: Iterable[Any]) -> int:
-    return max((max(row) for batch in batches for row in batch["input_ids"] if row), default=0)
+    return max((max(row) for batch in batches for rows in batch.values() for row in rows if row), default=0)
 
 
 def _longest(lengths: Sequence[int], schedule: Schedule) -> int:

@@ -11,6 +11,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
     BitsAndBytesConfig,
     PreTrainedTokenizerFast,
     Qwen2Config,
@@ -49,9 +50,12 @@ def load_model(training: Training, path: str, dtype: Any, attention: str, local_
         PayloadFailure: `env_error`: it does not exist, or cannot be fetched.
     """
     quantization = make_quantization(training)
+    generates = training.objective.generates
+    model_class = AutoModelForCausalLM if generates else AutoModelForSequenceClassification
     with named_when_missing(path):
-        return AutoModelForCausalLM.from_pretrained(
+        return model_class.from_pretrained(
             path,
+            **({} if generates else {"num_labels": 1}),
             dtype=dtype,
             attn_implementation=attention,
             # Without it, one process that sees several GPUs would spread the model over them. Quantization to 4 bits

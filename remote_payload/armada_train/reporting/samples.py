@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from armada_train.data.rows import Files, Row
+from armada_train.data.rows import Files
+from armada_train.data.shapes import Row
 
 Prompt = tuple[str | list[Mapping[str, str]], str]
 
@@ -76,7 +77,8 @@ def _split(kind: str, row: Row) -> Prompt:
         messages = row["messages"]
         last = max(index for index, message in enumerate(messages) if message["role"] == "assistant")
         return messages[:last], messages[last]["content"]
-    if kind == "prompt_completion":
-        return row["prompt"], row["completion"]
+    if "prompt" in row:
+        answer = row["chosen" if "chosen" in row else "completion"]
+        return row["prompt"], answer if isinstance(answer, str) else answer[-1]["content"]
     half = len(row["text"]) // 2
     return row["text"][:half] or row["text"], row["text"][half:]

@@ -9,6 +9,7 @@ import json
 import re
 from pathlib import Path
 
+from armada_train.specification.objectives import parse_objective
 from armada_train.specification.section import Section, bad_spec
 from armada_train.specification.values import (
     Batch,
@@ -74,6 +75,7 @@ def parse_training(section: Section) -> Training:
         evaluation=_parse_evaluation(section.optional_section("evaluation")),
         peak_flops=section.optional_number("peak_flops", above=True),
         tracking=_parse_tracking(section.section("tracking")),
+        objective=parse_objective(section.optional_section("objective")),
         start_from=_parse_start(section.optional_section("start_from")),
         prepared=Path(prepared) if prepared else None,
         deepspeed=section.optional_text("deepspeed"),
@@ -85,6 +87,7 @@ def parse_training(section: Section) -> Training:
         raise bad_spec(f"`{checkpoint.where}` must hold `every_steps` or `every_minutes`, or both")
     if training.is_stream:
         _check_stream(training)
+    _check_objective(training)
     if training.schedule.kernels != "none" and training.device == "cpu":
         raise bad_spec("`training.train.kernels` need GPUs: leave it at none on a CPU")
     if training.lora is not None and training.lora.quantize != "none":
@@ -110,6 +113,38 @@ def _check_stream(training: Training) -> None:
             raise bad_spec(f"`training.train.{name}` needs all rows in advance; a hook makes them during training")
     if training.schedule.long_samples == "split":
         raise bad_spec("`training.train.long_samples` split needs all rows in advance: a hook can split itself")
+
+
+def _check_objective(training: Training) -> None:
+    """Refuse what the objective does not go with."""
+    objective, schedule = training.objective, training.schedule
+    if training.is_stream and not objective.makes_rows:
+        raise bad_spec(
+            f"`training.data.train` cannot have a hook with `task: {objective.name}`: write its rows to a file"
+        )
+    if schedule.packing and objective.packing is None:
+        raise bad_spec(
+            f"`training.train.packing` does not go with `task: {objective.name}`: a row is compared as a whole"
+        )
+    if schedule.long_samples == "split" and not objective.splits:
+        raise bad_spec(
+            f"`training.train.long_samples` split does not go with `task: {objective.name}`: a row is compared as a whole; "
+            "use drop or truncate"
+        )
+    if training.evaluation.samples and not objective.generates:
+        raise bad_spec(f"`training.evaluation.samples`: a model of `task: {objective.name}` generates no text")
+    if objective.settings.get("precompute_reference") and training.start_from:
+        raise bad_spec("`training.dpo.precompute_reference` does not go with start_from: the weights come later")
+    if objective.settings.get("loss") == "kto" and training.batch.micro < 2:
+        raise bad_spec(
+            "`training.train.micro_batch_size` must be at least 2 with the loss kto, which compares each prompt with another "
+            "row's answer; the loss apo_zero_unpaired needs no other rows"
+        )
+    if objective.has_reference and training.start_from and training.lora is not None:
+        raise bad_spec(
+            f"`training.start_from` with `lora` and `task: {objective.name}`: the reference would be the model without that adapter; "
+            "merge it first, and use the result as `model`"
+        )
 
 
 def _parse_model(section: Section) -> tuple[str | TinyModel, str | None]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from armada_train.failure import PayloadFailure
+from armada_train.specification.objectives import SFT, Objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,8 @@ class Training:
     evaluation: Evaluation
     peak_flops: float | None
     tracking: Tracking
+    objective: Objective = SFT
+    """What it trains for."""
     start_from: StartFrom | None = None
     prepared: Path | None = None
     """Where tokenised data is kept for all runs of a host; None: in the run's own folder."""

@@ -13,7 +13,7 @@ from peft import PeftModel
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from armada_train.checkpoints import announce
-from armada_train.data.rows import Row
+from armada_train.data.shapes import CHATS, Row
 from armada_train.failure import PayloadFailure
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.reporting.metrics import Metrics
@@ -144,9 +144,10 @@ def _make_batches(tokenizer: Any, kind: str, rows: list[Row], vocabulary: int) -
 
 
 def _tokenize(tokenizer: Any, kind: str, row: Row) -> list[int]:
-    if kind == "messages":
-        return list(tokenizer.apply_chat_template(row["messages"], return_dict=True)["input_ids"])
-    text = row["text"] if kind == "text" else f"{row['prompt']}{row['completion']}"
+    if kind in CHATS:
+        messages = row["messages"] if kind == "messages" else row["prompt"] + row.get("chosen", row.get("completion"))
+        return list(tokenizer.apply_chat_template(messages, return_dict=True)["input_ids"])
+    text = row["text"] if kind == "text" else f"{row['prompt']}{row.get('completion', row.get('chosen'))}"
     return list(tokenizer(text)["input_ids"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from armada_train.training.agreement import Agreement, leave_groups
 from armada_train.training.arguments import choose_weights_dtype, make_arguments, make_lora
 from armada_train.training.attempt import Attempt, TrainingData
 from armada_train.training.memory import is_out_of_memory, out_of_memory
+from armada_train.training.objectives import trainer_of
 from armada_train.training.preemption import Preemption
 from armada_train.training.rank_order import as_main_first
 from armada_train.training.trainer import Trainer
@@ -71,15 +73,18 @@ def _train(
     settings = describe_settings(training)
     resume = _find_resume(training, run, settings)
     tokenizer, template, splits = _prepare(training, run, heartbeat, train_rows, eval_files)
-    arguments = make_arguments(training, run, reports_to_wandb=reports_to_wandb)
+    trainer_class = trainer_of(training.objective)
+    own = trainer_class.own_arguments(training)
+    arguments = make_arguments(training, run, trainer_class.config, own, reports_to_wandb=reports_to_wandb)
     check_world(training, arguments.world_size)
     arguments.eval_on_start = eval_files is not None and resume.checkpoint is None
     history, metrics = _open_metrics(run, resume.checkpoint)
     attention = _choose_attention(training, run)
-    model = _load_model(training, run, attention)
+    load = partial(_load_model, training, run, attention)
+    model = load(model_path(training, run))
     doubts = check_fit(training, model, tokenizer, splits.parts)
     stream = _make_stream(training, train_rows, tokenizer, template, arguments.max_steps)
-    trainer = Trainer(
+    trainer = trainer_class(
         training=training,
         attempt=Attempt(run, heartbeat, preemption, metrics, settings, resume.changed, history.train_tokens),
         data=TrainingData(splits, stream, _make_samples(training, run, eval_files)),
@@ -88,6 +93,7 @@ def _train(
         args=arguments,
         processing_class=tokenizer,
         peft_config=make_lora(training),
+        **trainer_class.companions(training, load, model_path(training, run)),
     )
     trainable = _begin(trainer, training, run, resume.checkpoint)
     findings = [*ignored_keys(train_rows, eval_files), *trainer.findings, *doubts]
@@ -129,10 +135,10 @@ def _open_metrics(run: RunFolder, checkpoint: Path | None) -> tuple[History, Met
     return history, metrics
 
 
-def _load_model(training: Training, run: RunFolder, attention: Attention) -> Any:
+def _load_model(training: Training, run: RunFolder, attention: Attention, path: str) -> Any:
     torch.manual_seed(training.schedule.seed)  # an adapter's initial weights are drawn before the Trainer sets its seed
     dtype = choose_weights_dtype(training)
-    return load_model(training, model_path(training, run), dtype, attention.name, run.local_rank)
+    return load_model(training, path, dtype, attention.name, run.local_rank)
 
 
 def _make_stream(

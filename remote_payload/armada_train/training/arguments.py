@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from peft import LoraConfig
-from trl import SFTConfig
 
-from armada_train.data.assembly import PACKING
 from armada_train.runfolder import RunFolder
 from armada_train.specification.values import TinyModel, Training
 
 _ONLY_AT_THE_END = 2**31  # the Trainer also evaluates and saves after the last step
 
 
-def make_arguments(training: Training, run: RunFolder, *, reports_to_wandb: bool) -> Any:
-    """Build the SFTConfig; this also joins the process group.
+def make_arguments(
+    training: Training, run: RunFolder, config: Any, own: Mapping[str, Any], *, reports_to_wandb: bool
+) -> Any:
+    """Build the trainer's configuration; this also joins the process group.
 
     Args:
         training: What to train.
         run: Where the checkpoints go.
+        config: The class of TRL's configuration for this objective.
+        own: The arguments of this objective alone.
         reports_to_wandb: Whether the Trainer's W&B callback is on.
     """
     schedule, batch = training.schedule, training.batch
     warmup = schedule.warmup_steps
-    return SFTConfig(
+    return config(
+        **own,
         output_dir=str(run.checkpoints),
         seed=schedule.seed,
         data_seed=schedule.seed,
@@ -38,16 +42,10 @@ def make_arguments(training: Training, run: RunFolder, *, reports_to_wandb: bool
         warmup_steps=warmup if warmup < 1 else int(warmup),
         weight_decay=schedule.weight_decay,
         max_grad_norm=schedule.max_grad_norm,
-        max_length=schedule.max_length,
-        packing=schedule.packing,
-        packing_strategy=PACKING,
-        eval_packing=False,  # the eval loss must not depend on packing
         neftune_noise_alpha=schedule.neftune_alpha,
         use_liger_kernel=schedule.kernels == "liger",
         torch_compile=schedule.compile,
-        assistant_only_loss=False,  # the labels are prepared: they mark tokens that do not count for the loss
-        completion_only_loss=False,
-        # Both are given because SFTConfig's default is bf16, which overrides the launcher's setting.
+        # Both are given because TRL's default is bf16, which overrides the launcher's setting.
         bf16=training.precision == "bf16",
         fp16=training.precision == "fp16",
         use_cpu=training.device == "cpu",
@@ -90,7 +88,7 @@ def make_lora(training: Training) -> Any:
         return None
     targets = lora.target_modules
     return LoraConfig(
-        task_type="CAUSAL_LM",
+        task_type="CAUSAL_LM" if training.objective.generates else "SEQ_CLS",
         r=lora.r,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from transformers import TrainerCallback
@@ -31,16 +31,26 @@ _TRAIN_KEYS = {
     "peak_memory_bytes": "peak_memory_bytes",
     "mfu": "mfu",
 }
-_EVAL_KEYS = ("eval_loss", "eval_tokens", "eval_seconds")
+_EVAL_KEYS = ("eval_loss", "eval_tokens", "eval_pairs", "eval_rows", "eval_seconds")
 
 
 class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
-    """Runs on every rank; only rank 0's metrics reach the file."""
+    """Runs on every rank; only rank 0's metrics reach the file. `curves` are those of the objective, in TRL's words."""
 
-    def __init__(self, metrics: Metrics, heartbeat: Heartbeat, throughput: Throughput, *, is_main: bool) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        heartbeat: Heartbeat,
+        throughput: Throughput,
+        curves: Collection[str] = (),
+        *,
+        is_main: bool,
+    ) -> None:
         self._metrics = metrics
         self._heartbeat = heartbeat
         self._throughput = throughput
+        self._train_keys = _TRAIN_KEYS | {name: name for name in curves}
+        self._eval_keys = (*_EVAL_KEYS, *(f"eval_{name}" for name in curves))
         self._is_main = is_main
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
@@ -58,12 +68,12 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
 
     def on_log(self, _args: Any, state: Any, _control: Any, logs: dict[str, Any], **_: Any) -> None:
         if "loss" in logs:
-            values = {ours: logs[theirs] for theirs, ours in _TRAIN_KEYS.items() if theirs in logs}
+            values = {ours: logs[theirs] for theirs, ours in self._train_keys.items() if theirs in logs}
             self._metrics.append("train", state.global_step, values)
             if self._is_main:
                 print(_describe_step(state, values), flush=True)
         elif "eval_loss" in logs:
-            values = {key: logs[key] for key in _EVAL_KEYS}
+            values = {key: logs[key] for key in self._eval_keys if key in logs}
             self._metrics.append("eval", state.global_step, values)
             if self._is_main:
                 print(f"step {state.global_step}/{state.max_steps}  eval loss {values['eval_loss']:.4f}", flush=True)

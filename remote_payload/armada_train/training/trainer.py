@@ -1,18 +1,19 @@
-"""TRL's SFTTrainer with explicit checks: rows are counted, NaN stops, evaluation weighs tokens, checkpoints are announced."""
+"""What every trainer of TRL gets here: rows are counted, NaN stops, evaluation weighs rows, checkpoints are announced."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from datasets import Dataset
 from torch.utils.data import SequentialSampler
 from transformers import PrinterCallback
-from trl import SFTTrainer
+from transformers import Trainer as BaseTrainer
 
 from armada_train.checkpoints import announce as outbox
 from armada_train.checkpoints.complete import drop_set_aside, name_base_model, newest_first, step_of
@@ -33,8 +34,10 @@ from armada_train.training.optimizer_state import load_moments
 from armada_train.training.throughput import Throughput
 
 
-class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where types are checked
-    """Adds to SFTTrainer what a watched run needs.
+class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not installed where types are checked
+    """Adds to a trainer of TRL what a watched run needs.
+
+    A subclass is one objective: it inherits from this class first, and from TRL's trainer second.
 
     Args:
         training: The whole specification.
@@ -47,18 +50,27 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
     control: Any
     data_collator: Any
 
+    config: ClassVar[Any]
+    """The class of TRL's configuration."""
+    weighs: ClassVar[str] = "tokens"
+    """What the evaluation's loss is the mean over."""
+    curves: ClassVar[tuple[str, ...]] = ()
+    """The objective's own metrics, in TRL's words; those in `eval_curves` are means over rows, and evaluated too."""
+    eval_curves: ClassVar[tuple[str, ...]] = ()
+
     def __init__(
         self, *, training: Training, attempt: Attempt, data: TrainingData, base_model: Path | None, **rest: Any
     ) -> None:
         splits, stream, run = data.splits, data.stream, attempt.run
         self.fitted = [part.fitted for part in splits.parts]
         self.findings = [finding for part in splits.parts for finding in part.findings()]
+        self._numbers = {name for part in splits.parts for name in part.encoding.numbers}
         self._train_lengths: Any = splits.train.lengths if splits.train else None
         self._eval_lengths: Any = splits.evaluation.lengths if splits.evaluation else None
         self.train_tokens = attempt.train_tokens
         self.throughput = Throughput()
         self._run = run
-        self._armada_metrics = attempt.metrics  # SFTTrainer has a `_metrics` of its own
+        self._armada_metrics = attempt.metrics  # TRL's trainers have a `_metrics` of its own
         self._heartbeat = attempt.heartbeat
         self._preemption = attempt.preemption
         self._agreement = Agreement(run.world_size)
@@ -79,9 +91,9 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
             ending = MeasuringCallback(training, asked, run, self._preemption, self._agreement, self._measured)
         callbacks = [
             ending,
-            RunCallback(self._armada_metrics, self._heartbeat, self.throughput, is_main=run.is_main),
+            RunCallback(self._armada_metrics, self._heartbeat, self.throughput, self.curves, is_main=run.is_main),
         ]
-        # SFTTrainer inspects the first row; of a stream it gets only that one.
+        # TRL inspects the first row; of a stream it gets only that one.
         rows = splits.train.dataset if splits.train else Dataset.from_list([] if stream is None else [stream[0]])
         evaluation = splits.evaluation.dataset if splits.evaluation else None
         super().__init__(callbacks=callbacks, train_dataset=rows, eval_dataset=evaluation, **rest)
@@ -94,10 +106,27 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         self._flops_per_token = flops_per_token(self.model)
         self._gauged_at = 0
 
+    @classmethod
+    @abstractmethod
+    def own_arguments(cls, training: Training) -> dict[str, Any]:
+        """Return the arguments of the configuration that only this objective has."""
+
+    @classmethod
+    def companions(cls, _training: Training, _load: Callable[[str], Any], _path: str) -> dict[str, Any]:
+        """Load what the trainer needs beside the model; `load` loads a model from a path."""
+        return {}
+
+    @abstractmethod
+    def evaluate_batch(self, model: Any, inputs: Any) -> tuple[Any, Any, Mapping[str, tuple[Any, Any]]]:
+        """Return the sum of the losses of a batch, its weight, and the same two of each curve.
+
+        It asks nothing of other ranks: some may have fewer batches.
+        """
+
     # --- data ------------------------------------------------------------------------------------------------------
 
     def _take_stream(self, stream: StreamDataset) -> None:
-        """Train on a stream instead of the one row that SFTTrainer received."""
+        """Train on a stream instead of the one row that TRL received."""
         fitted, lengths = stream.survey()
         self.fitted.insert(0, fitted)
         self.findings = [*([sentence] if (sentence := fitted.describe()) else []), *self.findings]
@@ -124,15 +153,20 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         result = super().compute_loss(model, inputs, *args, **kwargs)
         loss = result[0] if isinstance(result, tuple) else result
-        # Summed on the device, and read only for a log entry: reading here would stall a GPU at every step.
-        if "attention_mask" in inputs:
-            self._fresh[0] += inputs["attention_mask"].sum()
-            self._fresh[1] += inputs["attention_mask"].shape[0]
-        else:  # packed: no padding, and each document begins at position 0
-            self._fresh[0] += inputs["input_ids"].numel()
-            self._fresh[1] += (inputs["position_ids"] == 0).sum()
-        self._losses.take(loss)
+        if self.model.training:
+            # Summed on the device, and read only for a log entry: reading here would stall a GPU at every step.
+            tokens, rows = self.count(inputs)
+            self._fresh[0] += tokens
+            self._fresh[1] += rows
+            self._losses.take(loss)
         return result
+
+    def count(self, inputs: Any) -> tuple[Any, Any]:
+        """Count the tokens and rows of a batch, without padding."""
+        if "attention_mask" in inputs:
+            return inputs["attention_mask"].sum(), inputs["attention_mask"].shape[0]
+        # Packed: no padding, and each document begins at position 0.
+        return inputs["input_ids"].numel(), (inputs["position_ids"] == 0).sum()
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         if "loss" in logs:
@@ -178,13 +212,14 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Evaluate the whole eval set, log it, and run the callbacks; stop early if the run is preempted."""
         started = time.monotonic()
-        loss, tokens = self.evaluate_token_weighted()
+        loss, weight, curves = self.evaluate_weighted()
         if self._preemption.agreed:
             if self.state.global_step == 0:
                 raise self._preemption.failure(0)
             self.control.should_save = self.control.should_training_stop = True
             return {"eval_loss": math.inf}  # not a result, and so never the best
-        metrics = {"eval_loss": loss, "eval_tokens": tokens, "eval_seconds": time.monotonic() - started}
+        metrics = {"eval_loss": loss, f"eval_{self.weighs}": weight, "eval_seconds": time.monotonic() - started}
+        metrics |= {f"eval_{name}": value for name, value in curves.items()}
         self.log(dict(metrics))
         if self._samples is not None:
             self._samples.write(
@@ -199,18 +234,19 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
             self._armada_metrics.remember_best(self.state.best_global_step or 0, float(self.state.best_metric))
         return is_best
 
-    def evaluate_token_weighted(self) -> tuple[float, int]:
-        """Compute the mean loss per trained token of the eval set.
+    def evaluate_weighted(self) -> tuple[float, int, dict[str, float]]:
+        """Compute the mean loss of the eval set, over tokens or over pairs.
 
         The Trainer averages the means of batches, so its result changes with batch size and order (transformers
-        #39241). This one is the sum over all tokens divided by their number.
+        #39241). This one is the sum over the whole set divided by its number.
 
         Returns:
-            The loss, and the number of tokens.
+            The loss, what it is the mean over, and the means of the objective's curves.
         """
         model = self.accelerator.unwrap_model(self.model)
         model.eval()
-        total = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
+        names = ("", *self.eval_curves)
+        total = torch.zeros(len(names), 2, dtype=torch.float64, device=self.accelerator.device)
         with torch.no_grad(), self.accelerator.autocast():
             for batch in self._eval_batches():
                 self._heartbeat.beat("evaluating", self.state.global_step)
@@ -219,11 +255,14 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
                     break
                 if batch is None:
                     continue
-                outputs = model(**self._prepare_inputs(batch), use_cache=False, fused_lm_head=True)
-                total[0] -= outputs.log_probs.double().sum()
-                total[1] += outputs.label_mask.sum()
-        loss, tokens = self.accelerator.reduce(total, "sum").tolist()
-        return loss / max(tokens, 1), int(tokens)
+                loss, weight, curves = self.evaluate_batch(model, self._prepare_inputs(batch))
+                for at, name in enumerate(names):
+                    part, share = curves.get(name, (0.0, 0.0)) if name else (loss, weight)
+                    total[at, 0] += part
+                    total[at, 1] += share
+        sums = dict(zip(names, self.accelerator.reduce(total, "sum").tolist(), strict=True))
+        (loss, weight), means = sums.pop(""), {name: part / share for name, (part, share) in sums.items() if share}
+        return loss / max(weight, 1), int(weight), means
 
     def _eval_batches(self) -> Iterator[Any]:
         """Deal the rows out to the ranks, each row once: a distributed sampler would repeat some to fill the last batch.
@@ -231,15 +270,27 @@ class Trainer(SFTTrainer):  # type: ignore[misc]  # trl is not installed where t
         Every rank gets the same number of batches, so that all can agree before each; None stands for a batch without
         rows.
         """
-        rows = self.eval_dataset.select_columns(["input_ids", "labels"])
+        rows = self.eval_dataset.select_columns(self._eval_columns())
         lengths = self._eval_lengths.tolist()
         by_length = sorted(range(len(rows)), key=lengths.__getitem__, reverse=True)
         mine = by_length[self._run.rank :: self._run.world_size]
-        size = self.args.per_device_eval_batch_size
+        size = self.eval_batch_size()
         most = -(-len(by_length) // self._run.world_size)
         for start in range(0, most, size):
-            chosen = [rows[index] for index in mine[start : start + size]]
+            chosen = [self.eval_row(rows, index) for index in mine[start : start + size]]
             yield self.data_collator(chosen) if chosen else None
+
+    def eval_row(self, rows: Any, index: int) -> Any:
+        """Return a row as the collator takes it."""
+        return rows[index]
+
+    def eval_batch_size(self) -> int:
+        """Return how many rows are evaluated together."""
+        return int(self.args.per_device_eval_batch_size)
+
+    def _eval_columns(self) -> list[str]:
+        """Return the columns that the collator takes: not the numbers that are stored beside them."""
+        return [name for name in self.eval_dataset.column_names if name not in self._numbers]
 
     # --- checkpoints -----------------------------------------------------------------------------------------------
 

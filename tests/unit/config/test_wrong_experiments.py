@@ -13,7 +13,13 @@ from tests.unit.config.experiments import COMMAND, SCRIPT, SFT, load, load_sft, 
 
 WRONG: list[tuple[str, str, int, str, str | None]] = [
     ("task: sft", "tsk: sft", 2, "unknown key `tsk`", "did you mean `task`?"),
-    ("task: sft", "task: stf", 2, "`task` must be 'sft', 'script' or 'command', not 'stf'", "did you mean sft?"),
+    (
+        "task: sft",
+        "task: stf",
+        2,
+        "`task` must be 'sft', 'pretrain', 'dpo', 'reward', 'kto', 'script' or 'command', not 'stf'",
+        "did you mean sft?",
+    ),
     (
         "task: sft",
         "task: sft\nsync: {transfer: rsnyc}",
@@ -293,4 +299,10 @@ def test_keys_of_another_kind_of_task_are_refused(project: Path, text: str, word
 @pytest.mark.parametrize("task", ["[]", "{}", "[sft]", "{sft: 1}", "5"])
 def test_a_task_that_is_no_word_is_refused_with_its_line(project: Path, task: str) -> None:
     error = refused(project, f"name: x\ntask: {task}\n")
-    assert (error.line, "`task` must be 'sft', 'script' or 'command'" in str(error)) == (2, True), error
+    assert (
+        error.line,
+        "`task` must be 'sft', 'pretrain', 'dpo', 'reward', 'kto', 'script' or 'command'" in str(error),
+    ) == (
+        2,
+        True,
+    ), error

@@ -49,7 +49,7 @@ def test_there_is_no_data_of_a_command_to_prepare_and_no_host_is_asked(order: Or
         launch_of(COMMAND, order, only_prepare=True)
     assert (refused.value.message, refused.value.hint) == (
         "there is no data to prepare",
-        "`armada prepare` is for `task: sft`",
+        "`armada prepare` is for trainings with the bundled trainer",
     )
 
 

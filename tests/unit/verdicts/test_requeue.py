@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from armada_agent.supervisor.time_limit import TimeLimit, plan_stop
-from armada_agent.verdicts.requeue import Attempt, advise, can_resume, count_fruitless, decide, span
+from armada_agent.verdicts.requeue import TRAININGS, Attempt, advise, can_resume, count_fruitless, decide, span
+
+from armada.config.tasks import registry
 
 RESUMES: dict[str, Any] = {"run_id": "r-1", "task": "sft", "watch": None, "time_limit_s": 86400.0}
 WATCH = {"checkpoints": {"pattern": "out/*", "quiet_s": 30}, "resume": ["--resume", "{checkpoint}"]}
@@ -15,6 +17,11 @@ CANNOT: dict[str, Any] = {"run_id": "r-1", "task": "command", "watch": {"checkpo
 
 def limited(number: int, before: int | None, step: int | None) -> Attempt:
     return Attempt(number, "time_limit", before, step)
+
+
+def test_every_task_of_the_bundled_trainer_resumes_by_itself() -> None:
+    assert TRAININGS == registry.TRAININGS
+    assert all(can_resume({"task": task}) for task in TRAININGS)
 
 
 @pytest.mark.parametrize(

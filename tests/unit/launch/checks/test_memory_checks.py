@@ -177,3 +177,21 @@ def test_rows_longer_than_a_hub_models_positions_are_named_with_their_line() -> 
     assert fits is not None
     assert fits.outcome == "ok"
     assert check("ARM022", subject_of(SMALL, gpu=GPU_80)) is None
+
+
+def test_a_reference_that_does_not_fit_is_refused_and_an_adapter_spares_it() -> None:
+    subject = subject_of(LLAMA, gpu=GPU_80, micro=1)
+    alone = estimate_launch(subject)
+    assert subject.trained is not None
+    pair = dataclasses.replace(subject.trained, sequences=2, has_reference=True)
+    whole = estimate_launch(dataclasses.replace(subject, trained=pair))
+    assert alone is not None
+    assert whole is not None
+    weights = next(term.size_bytes for term in whole.terms if term.name == "weights")
+    assert ("reference model", weights) in {(term.name, term.size_bytes) for term in whole.terms}
+    assert whole.certain_bytes == alone.certain_bytes + weights
+    assert whole.total_bytes > alone.total_bytes + weights  # two sequences for each row
+    refused = check("ARM021", dataclasses.replace(subject, trained=pair))
+    assert refused is not None
+    assert refused.outcome == "fail"
+    assert "`lora: {}`" in (refused.hint or "")

@@ -173,11 +173,11 @@ def test_files_at_home_are_read_once_for_all_hosts(world: World, monkeypatch: py
 
     read: list[object] = []
 
-    def count(data: Any) -> Any:
+    def count(data: Any, task: str) -> Any:
         read.append(data)
-        return check_data(data)
+        return check_data(data, task)
 
-    monkeypatch.setattr("armada.launch.plans.sft.check_data", count)
+    monkeypatch.setattr("armada.launch.plans.bundled.check_data", count)
     world.compare(SFT, A100, B100, DESK)
     assert len(read) == 1
 

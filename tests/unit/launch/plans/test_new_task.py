@@ -43,7 +43,10 @@ def test_a_task_of_ones_own_is_planned_by_launch(echo: Path, capsys: pytest.Capt
         (TEXT.replace("task: echo", "task: command\ncommand: [a]"), "e.yaml:4: `sentence` belongs to `task: echo`"),
         (TEXT.replace("sentence", "sentense"), "e.yaml:3: unknown key `sentense`"),
         (TEXT.replace("sentence: hello\n", ""), "e.yaml:1: `sentence` is missing"),
-        (TEXT.replace("echo", "ekho"), "e.yaml:2: `task` must be 'sft', 'script', 'command' or 'echo', not 'ekho'"),
+        (
+            TEXT.replace("echo", "ekho"),
+            "e.yaml:2: `task` must be 'sft', 'pretrain', 'dpo', 'reward', 'kto', 'script', 'command' or 'echo', not 'ekho'",
+        ),
     ],
 )
 def test_its_mistakes_are_told_like_those_of_others(echo: Path, text: str, said: str) -> None:
@@ -55,5 +58,14 @@ def test_its_mistakes_are_told_like_those_of_others(echo: Path, text: str, said:
 
 def test_editors_know_its_keys(echo: Path) -> None:
     made = schema_of("experiment")
-    assert made["properties"]["task"]["enum"] == ["sft", "script", "command", "echo"]
+    assert made["properties"]["task"]["enum"] == [
+        "sft",
+        "pretrain",
+        "dpo",
+        "reward",
+        "kto",
+        "script",
+        "command",
+        "echo",
+    ]
     assert made["$defs"]["Echo"]["properties"]["sentence"]["description"] == "What to say."

@@ -1,11 +1,11 @@
-"""Plan `task: sft`: a training with the bundled payload."""
+"""Plan a training with the bundled payload, whatever its task."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from armada.config.tasks.sft import Sft
+from armada.config.tasks.bundled import BundledTraining
 from armada.errors import PreflightRefused
 from armada.launch.checks.subject import Trained
 from armada.launch.plans.task import Parts, Task
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from armada.provision.environment import Environment
 
 
-class SftTask(Task[Sft]):
+class BundledTask(Task[BundledTraining]):
     """The trainer, its data, its model, and where it starts."""
 
     needs = "payload"
@@ -47,9 +47,9 @@ class SftTask(Task[Sft]):
     @cached_property
     def data(self) -> DataFacts:
         """Its files of data, read through once."""
-        known, key = self.order.data, self.settings.data.model_dump_json()
+        known, key = self.order.data, f"{self.settings.task} {self.settings.data.model_dump_json()}"
         if key not in known:
-            known[key] = check_data(self.settings.data)
+            known[key] = check_data(self.settings.data, self.settings.task)
         return known[key]
 
     @cached_property
@@ -127,6 +127,8 @@ class SftTask(Task[Sft]):
                 rows=count_rows(settings.data.train, self.data),
                 row_bytes=mean_row_bytes(settings.data.train, self.data),
                 eval_rows=_whole(count_rows(settings.data.eval, self.data)),
+                sequences=settings.sequences,
+                has_reference=settings.keeps_reference,
             ),
         )
 
@@ -189,7 +191,7 @@ def _whole(rows: float | None) -> int | None:
     return None if rows is None else int(rows)
 
 
-def _refuse_quantization(experiment: Sft, profile: Profile, gpus: int) -> None:
+def _refuse_quantization(experiment: BundledTraining, profile: Profile, gpus: int) -> None:
     wanted = experiment.lora.quantize if experiment.lora is not None else "none"
     if wanted == "none":
         return

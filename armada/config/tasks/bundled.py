@@ -1,0 +1,205 @@
+"""What every task of the bundled trainer says: the model, the data and how it is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from armada.config.checkpoints import Checkpoint, ResumeSettings
+from armada.config.documents import Document, shown
+from armada.config.model_names import mistyped_folder
+from armada.config.near_paths import near_path
+from armada.config.settings import FilePath, FilledText, SchemaPart, problem
+from armada.config.tasks.experiment import Experiment, StallAfter, find_file, no_folder
+from armada.config.tracking import Tracking
+from armada.config.training import HUB_ID, Data, Evaluation, Lora, StartFrom, TinyChoice, Train
+
+if TYPE_CHECKING:
+    from armada.config.settings import Settings
+
+_NEEDED = ("model", "data", "train")
+_WITH_DEFAULTS = ("checkpoint", "resume", "evaluation", "tracking")
+
+
+class BundledTraining(Experiment):
+    """What to train, on what, and how. Each task of the bundled trainer is a subclass, with what is its own."""
+
+    also_written: ClassVar[dict[str, SchemaPart]] = {
+        **{key: {"type": "null"} for key in _WITH_DEFAULTS},
+        "resume": {"type": ["array", "null"], "items": {"type": "string"}},
+        "start_from": {"type": "string"},
+    }
+    nothing_said: ClassVar[frozenset[str]] = frozenset({*_NEEDED, *_WITH_DEFAULTS, "stall_after"})
+    if_missing: ClassVar[dict[str, str]] = dict.fromkeys(_NEEDED, "a training needs model, data and train")
+
+    makes_rows: ClassVar[bool] = False
+    """Whether a hook may make its rows."""
+    packs: ClassVar[bool] = False
+    """Whether `train.packing` goes with it."""
+    splits: ClassVar[bool] = False
+    """Whether `train.long_samples: split` goes with it."""
+    generates: ClassVar[bool] = True
+    """Whether its model generates text; otherwise it scores texts."""
+    has_reference: ClassVar[bool] = False
+    """Whether it is compared with the model as it was."""
+    sequences: ClassVar[int] = 1
+    """Sequences of tokens in a row of data."""
+
+    model: FilledText | TinyChoice
+    """A hub id, an absolute folder, or a tiny one made on the spot."""
+    data: Data
+    """What is trained on, or what a script or command reads."""
+    train: Train
+    """How it is trained."""
+    lora: Lora | None = None
+    """A LoRA adapter; without it every weight is trained."""
+    start_from: StartFrom | None = None
+    """Another training's weights to begin with."""
+    checkpoint: Checkpoint = Field(default_factory=Checkpoint)
+    """When one is saved, and how many are kept."""
+    resume: ResumeSettings = Field(default_factory=ResumeSettings)
+    """How the run continues from its own checkpoints."""
+    evaluation: Evaluation = Field(default_factory=Evaluation)
+    """Sample answers after each evaluation."""
+    accelerate: FilePath | None = None
+    """A file of accelerate's own, for what neither profile nor experiment says; what it repeats must agree."""
+    deepspeed: FilePath | None = None
+    """A DeepSpeed configuration, under the same rule."""
+    tracking: Tracking = Field(default_factory=Tracking)
+    """Where curves are reported, beside armada."""
+    stall_after: StallAfter | None = "30m"
+
+    @property
+    def own(self) -> Settings | None:
+        """The settings of this task alone, which stand below its name."""
+        return None
+
+    @property
+    def keeps_reference(self) -> bool:
+        """Whether a second copy of the model is in memory, which is never trained."""
+        return self.has_reference and self.lora is None
+
+    def train_section(self) -> dict[str, object]:
+        """What the payload is told of `train` where the task decides it."""
+        return {}
+
+    @property
+    def local_model(self) -> Path | None:
+        """The model's folder, if it is a folder at home."""
+        return Path(self.model) if isinstance(self.model, str) and Path(self.model).is_absolute() else None
+
+    @property
+    def hub_model(self) -> str | None:
+        """The model's id, if it is a hub id."""
+        return self.model if isinstance(self.model, str) and self.local_model is None else None
+
+    def find_files(self, document: Document) -> Self:
+        start = self.start_from.path if self.start_from else None
+        if start is not None and not start.is_dir():
+            raise no_folder(document, ("start_from", "path"), "start_from.path", start)
+        find_file(document, "accelerate", self.accelerate)
+        find_file(document, "deepspeed", self.deepspeed)
+        found = super().find_files(document)
+        if not isinstance(self.model, str):
+            return found
+        return found.model_copy(update={"model": _named_model(self.model, document)})
+
+    def is_data(self, path: Path) -> bool:
+        """A file, or what `datasets` saved."""
+        return path.is_file() or (path / "state.json").is_file()
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _model_is_a_name_or_tiny(cls, value: Any) -> Any:
+        if not isinstance(value, str | dict | TinyChoice):
+            raise problem(f"must be a hub id, a folder, or {{tiny: {{}}}}, not {shown(value)}")
+        return value
+
+    @model_validator(mode="after")
+    def _keeps_to_tested_releases(self) -> Self:
+        if (named := self.existing) is not None:
+            key = "environment.conda" if named.conda is not None else "environment.existing"
+            message = "belongs to scripts and commands: the bundled trainer needs the releases it is tested with"
+            raise problem(message, key=key, hint="environment: {requirements: …} adds packages to them")
+        return self
+
+    @model_validator(mode="after")
+    def _finds_its_own_checkpoints(self) -> Self:
+        if self.checkpoint.pattern is not None:
+            raise problem("finds the checkpoints of scripts and commands", key="checkpoint.pattern")
+        if self.resume.arguments:
+            raise problem(
+                f"are for scripts and commands: `task: {self.task}` finds its checkpoint", key="resume.arguments"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _evaluates_on_something(self) -> Self:
+        if self.train.eval_every_steps and not self.data.eval:
+            raise problem("has nothing to evaluate: data.eval is empty", key="train.eval_every_steps")
+        if self.evaluation.samples and not self.data.eval:
+            raise problem("takes its prompts from data.eval, which is empty", key="evaluation.samples")
+        return self
+
+    @model_validator(mode="after")
+    def _goes_with_the_task(self) -> Self:
+        task = f"`task: {self.task}`"
+        if self.data.has_hook and not self.makes_rows:
+            raise problem(f"cannot have a hook with {task}", key="data.train", hint="write its rows to a file")
+        if self.train.packing and not self.packs:
+            raise problem(f"does not go with {task}: a row is compared as a whole", key="train.packing")
+        if self.train.long_samples == "split" and not self.splits:
+            raise problem(
+                f"split does not go with {task}: a row is compared as a whole",
+                key="train.long_samples",
+                hint="drop or truncate",
+            )
+        if self.evaluation.samples and not self.generates:
+            raise problem(f"the model of {task} generates no text", key="evaluation.samples", hint="leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _reference_is_known(self) -> Self:
+        if self.has_reference and self.start_from is not None and self.lora is not None:
+            raise problem(
+                "with `lora`, the reference would be the model without that adapter",
+                key="start_from",
+                hint="`armada merge` that run, and use the result as `model`",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _hooks_go_with_the_rest(self) -> Self:
+        if not self.data.has_hook:
+            return self
+        if self.code is None:
+            raise problem("has a hook, which comes from `code`, and there is none", key="data.train", hint="code: .")
+        if self.train.max_steps is None:
+            raise problem("needs max_steps: a hook's rows have no end, so there are no epochs", key="train")
+        for key in ("packing", "group_by_length"):
+            if getattr(self.train, key):
+                raise problem("needs all rows in advance; a hook makes them during training", key=f"train.{key}")
+        if self.train.long_samples == "split":
+            raise problem("split needs all rows in advance: a hook can split", key="train.long_samples")
+        return self
+
+
+def _named_model(name: str, document: Document) -> str:
+    """A model's folder beside the experiment, or a hub id that no folder was meant by."""
+    base = document.path.absolute().parent
+    folder = base / (Path(name).expanduser() if name.startswith("~/") else name)
+    if folder.is_dir():
+        return str(folder)
+    place = document.value_place(("model",))
+    if name.startswith(("/", "./", "../", "~")) or name in {".", ".."}:
+        raise place.error(
+            f"`model`: there is no folder {shown(str(folder), 500)}", near_path(folder, base, Path.is_dir)
+        )
+    if not HUB_ID.fullmatch(name):
+        raise place.error(f"`model`: {shown(name)} is neither a folder nor a hub id", "a hub id reads owner/name")
+    if meant := mistyped_folder(name, base):
+        hint = f"did you mean {meant}? If you mean the model on the hub, rename that folder"
+        raise place.error(f"`model`: there is no folder {shown(name)}, and there is {shown(meant)}", hint)
+    return name

@@ -1,0 +1,266 @@
+"""The kinds of rows: how each is recognised, validated and brought into its canonical form. Without torch.
+
+Chats are `messages`, or `conversations` in ShareGPT's from/value form.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from armada_train.data.readers import DataFailure, show
+from armada_train.specification.objectives import SFT, tasks_taking
+
+ROLES = {
+    "system": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "human": "user",
+    "gpt": "assistant",
+}
+
+CHATS = ("messages", "chat preference", "chat unpaired")
+"""The kinds that need a chat template."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A form in which people write rows.
+
+    Attributes:
+        words: What it holds, in an error.
+        matches: Whether a row is meant to have this form.
+        read: Returns the row's kind and its canonical form; unused keys are counted.
+    """
+
+    words: str
+    matches: Callable[[Row], bool]
+    read: Callable[[Row, object, Counter[str]], tuple[str, Row]]
+
+
+def normalise(content: Any, where: object, ignored: Counter[str], kinds: Sequence[str] = SFT.kinds) -> tuple[str, Row]:
+    """Convert a row to the canonical form of its kind; unused keys are counted.
+
+    Args:
+        content: The row as it was read.
+        where: Its place.
+        ignored: Counts the keys that nothing uses.
+        kinds: The kinds that the training takes.
+
+    Raises:
+        DataFailure: The row is invalid, or of a kind that the training does not take.
+    """
+    words = describe_kinds(kinds)
+    if not isinstance(content, dict):
+        raise DataFailure(where, f"a row must be a JSON object, not {show(content)}", f"with {words}")
+    for shape in shapes_of(kinds):
+        if shape.matches(content):
+            return shape.read(content, where, ignored)
+    for key, other in (("prompt", "completion"), ("completion", "prompt")):
+        if other in content and "prompt_completion" in kinds and "chosen" not in content:
+            raise DataFailure(where, f"`{key}` is missing beside `{other}`")
+    if "unpaired" in kinds and "completion" in content and "chosen" not in content:
+        lacking = next(key for key in ("prompt", "label") if key not in content)
+        raise DataFailure(where, f"`{lacking}` is missing beside `completion`", f"a row needs {words}")
+    for key, other in (("chosen", "rejected"), ("rejected", "chosen")):
+        if other in content and "preference" in kinds:
+            raise DataFailure(where, f"`{key}` is missing beside `{other}`", f"a row needs {words}")
+    keys = ", ".join(show(key) for key in itertools.islice(content, 5)) or "nothing"
+    raise DataFailure(where, f"the row has {keys}; it needs {words}", _other_task(content, kinds))
+
+
+def shapes_of(kinds: Sequence[str]) -> list[Shape]:
+    """Return the forms of some kinds, in the order in which they are tried."""
+    return list(dict.fromkeys(SHAPES[kind] for kind in kinds))
+
+
+def describe_kinds(kinds: Sequence[str]) -> str:
+    """Name what rows of some kinds hold."""
+    words = [shape.words for shape in shapes_of(kinds)]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])}, or {words[-1]}"
+
+
+def texts_of(row: Row) -> Iterator[str]:
+    """Yield all texts in a row."""
+    for value in row.values():
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            yield from (message["content"] for message in value)
+
+
+def _other_task(content: Row, kinds: Sequence[str]) -> str | None:
+    """Name the tasks that take such a row, if this one does not."""
+    for kind, shape in SHAPES.items():
+        if kind not in kinds and shape.matches(content):
+            return " or ".join(f"`task: {name}`" for name in tasks_taking(kind)) + " takes such rows"
+    return None
+
+
+def _read_messages(content: Row, where: object, ignored: Counter[str]) -> tuple[str, Row]:
+    key = "messages" if "messages" in content else "conversations"
+    ignored.update(content.keys() - {key})
+    return "messages", {"messages": _normalise_chat(content[key], where, f"`{key}", ignored)}
+
+
+def _read_completion(content: Row, where: object, ignored: Counter[str]) -> tuple[str, Row]:
+    ignored.update(content.keys() - {"prompt", "completion"})
+    return "prompt_completion", {key: _text(content[key], where, f"`{key}`") for key in ("prompt", "completion")}
+
+
+def _read_text(content: Row, where: object, ignored: Counter[str]) -> tuple[str, Row]:
+    ignored.update(content.keys() - {"text"})
+    return "text", {"text": _text(content["text"], where, "`text`")}
+
+
+def _read_pair(content: Row, where: object, ignored: Counter[str]) -> tuple[str, Row]:
+    """Read a pair; of two chats without a prompt of their own, the turns that both begin with are the prompt."""
+    chats = [isinstance(content[key], list) for key in ("chosen", "rejected")]
+    if chats[0] != chats[1]:
+        raise DataFailure(where, "`chosen` and `rejected` must both be text, or both be lists of messages")
+    ignored.update(content.keys() - {"prompt", "chosen", "rejected"})
+    row = _read_chat_pair(content, where, ignored) if chats[0] else _read_text_pair(content, where)
+    if row["chosen"] == row["rejected"]:
+        raise DataFailure(
+            where, "`chosen` and `rejected` are equal, so there is nothing to prefer", "leave such rows out"
+        )
+    return "chat preference" if chats[0] else "preference", row
+
+
+def _read_text_pair(content: Row, where: object) -> Row:
+    if "prompt" not in content:
+        raise DataFailure(where, "`prompt` is missing beside `chosen` and `rejected`")
+    if isinstance(content["prompt"], list):
+        raise DataFailure(where, "`prompt` is a list of messages, so `chosen` and `rejected` must be such lists too")
+    row = {key: _text(content[key], where, f"`{key}`") for key in ("prompt", "chosen", "rejected")}
+    for key, text in row.items():
+        if not text:
+            raise DataFailure(where, f"`{key}` is empty", "leave such rows out")
+    return row
+
+
+def _read_chat_pair(content: Row, where: object, ignored: Counter[str]) -> Row:
+    sides = [_turns(content[key], where, f"`{key}", ignored) for key in ("chosen", "rejected")]
+    prompt = content.get("prompt")
+    if isinstance(prompt, list):
+        turns = _turns(prompt, where, "`prompt", ignored)
+    elif isinstance(prompt, str) and sides[0][0]["role"] == "assistant":
+        turns = [{"role": "user", "content": _text(prompt, where, "`prompt`")}]
+    elif prompt is None or isinstance(prompt, str):
+        both = zip(*sides, strict=False)
+        turns = [one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], both)]
+        sides = [side[len(turns) :] for side in sides]
+    else:
+        raise DataFailure(where, f"`prompt` must be text or a list of messages, not {show(prompt)}")
+    for key, side in zip(("chosen", "rejected"), sides, strict=True):
+        if not any(turn["role"] == "assistant" and turn["content"] for turn in side):
+            if sides[0] == sides[1]:
+                break
+            raise DataFailure(where, f"`{key}` has no assistant turn of its own, so there is nothing to compare")
+    if sides[0] != sides[1] and not turns:
+        raise DataFailure(where, "`chosen` and `rejected` have no turn in common, and there is no `prompt`")
+    return {"prompt": turns, "chosen": sides[0], "rejected": sides[1]}
+
+
+def _read_unpaired(content: Row, where: object, ignored: Counter[str]) -> tuple[str, Row]:
+    """Read an answer that was liked or not."""
+    label = content["label"]
+    if not isinstance(label, bool | int) or label not in {0, 1}:
+        raise DataFailure(where, f"`label` must be true (a good answer) or false, not {show(label)}")
+    chats = [isinstance(content[key], list) for key in ("prompt", "completion")]
+    if chats[0] != chats[1]:
+        raise DataFailure(where, "`prompt` and `completion` must both be text, or both be lists of messages")
+    ignored.update(content.keys() - {"prompt", "completion", "label"})
+    row: Row
+    if chats[0]:
+        row = {key: _turns(content[key], where, f"`{key}", ignored) for key in ("prompt", "completion")}
+        if not any(turn["role"] == "assistant" and turn["content"] for turn in row["completion"]):
+            raise DataFailure(where, "`completion` has no assistant turn, so there is nothing to judge")
+    else:
+        row = {key: _text(content[key], where, f"`{key}`") for key in ("prompt", "completion")}
+        for key, text in row.items():
+            if not text:
+                raise DataFailure(where, f"`{key}` is empty", "leave such rows out")
+    return "chat unpaired" if chats[0] else "unpaired", {**row, "label": bool(label)}
+
+
+def _normalise_chat(turns: Any, where: object, key: str, ignored: Counter[str]) -> list[dict[str, str]]:
+    messages = _turns(turns, where, key, ignored)
+    if not any(message["role"] == "assistant" and message["content"] for message in messages):
+        raise DataFailure(where, f"{key}` has no assistant turn, so there is nothing to train on")
+    return messages
+
+
+def _turns(turns: Any, where: object, key: str, ignored: Counter[str]) -> list[dict[str, str]]:
+    if not isinstance(turns, list) or not turns:
+        raise DataFailure(where, f"{key}` must be a filled list of turns, not {show(turns)}")
+    messages = []
+    for index, turn in enumerate(turns):
+        if not isinstance(turn, dict):
+            raise DataFailure(where, f"{key}[{index}]` must be an object with role and content, not {show(turn)}")
+        role_key, text_key = ("role", "content") if "role" in turn or "content" in turn else ("from", "value")
+        if turn.get("tool_calls"):
+            raise DataFailure(
+                where, f"{key}[{index}]` has tool calls, which are not supported yet", "leave such rows out"
+            )
+        role = turn.get(role_key)
+        if not isinstance(role, str) or role not in ROLES:
+            raise DataFailure(where, f"{key}[{index}].{role_key}` is {show(role)}; known roles are {', '.join(ROLES)}")
+        ignored.update(turn.keys() - {role_key, text_key})
+        said = turn.get(text_key)
+        if isinstance(said, list):
+            raise DataFailure(
+                where,
+                f"{key}[{index}].{text_key}` is a list of parts, as for images; only text is supported",
+                "leave such rows out, or join their texts",
+            )
+        messages.append({"role": ROLES[role], "content": _text(said, where, f"{key}[{index}].{text_key}`")})
+    return messages
+
+
+def _text(value: Any, where: object, name: str) -> str:
+    if isinstance(value, list) and name in ("`prompt`", "`completion`"):
+        raise DataFailure(
+            where, f"{name} is a list of messages, and must be text", "give the whole conversation as `messages`"
+        )
+    if not isinstance(value, str):
+        raise DataFailure(where, f"{name} must be text, not {show(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise DataFailure(
+            where, f"{name} has half a character (\\ud800 to \\udfff alone), which no tokenizer can read"
+        ) from error
+    return value
+
+
+_PAIR = Shape(
+    "prompt, chosen and rejected",
+    lambda row: "chosen" in row and "rejected" in row,
+    _read_pair,
+)
+_UNPAIRED = Shape(
+    "prompt, completion and label",
+    lambda row: "prompt" in row and "completion" in row and "label" in row,
+    _read_unpaired,
+)
+SHAPES: dict[str, Shape] = {
+    "messages": Shape(
+        "messages, conversations", lambda row: "messages" in row or "conversations" in row, _read_messages
+    ),
+    "prompt_completion": Shape(
+        "prompt and completion", lambda row: "prompt" in row and "completion" in row, _read_completion
+    ),
+    "text": Shape("text", lambda row: "text" in row, _read_text),
+    "preference": _PAIR,
+    "chat preference": _PAIR,
+    "unpaired": _UNPAIRED,
+    "chat unpaired": _UNPAIRED,
+}
+"""The form of each kind, in the order in which they are tried."""
