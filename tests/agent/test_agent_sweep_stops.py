@@ -12,7 +12,7 @@ from tests.supervisors import kill_both
 from tests.waiting import eventually
 
 WHY = "pruned at step 100: loss 0.9, the best of 2 cells has 0.2"
-RULE = {"reason": "pruned", "message": WHY}
+RULE: dict[str, Any] = {"reason": "pruned", "message": WHY}
 LOOP = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
 
 
@@ -44,7 +44,7 @@ def test_so_does_one_whose_supervisor_was_killed(this_host: Host) -> None:
 
 def test_so_does_one_that_had_not_begun(this_host: Host) -> None:
     this_host.create("rule-3", "true")
-    told = {"reason": "sweep_stopped", "message": "its sweep ended: its 2 h are over"}
+    told: dict[str, Any] = {"reason": "sweep_stopped", "message": "its sweep ended: its 2 h are over"}
     assert this_host.call("run.stop", run_id="rule-3", grace_s=1, **told)["outcome"] == "cancelled_before_start"
     words = "cancelled before it started; its sweep ended: its 2 h are over"
     assert end_of(this_host, "rule-3") == ("cancelled", "sweep_stopped", words)
