@@ -187,7 +187,7 @@ def _launch(options: argparse.Namespace) -> int:
     from armada.paths import new_run_id
     from armada.sweeps.cells import read_draft
     from armada.sweeps.planning import Asked
-    from armada.sweeps.pruning import settings_for_pruning
+    from armada.sweeps.pruning import settings_for_pruning, words_of
     from armada.sweeps.rules import refuse_unkeepable
     from armada.sweeps.search import search_in
     from armada.sweeps.searched import settings_for
@@ -222,6 +222,8 @@ def _launch(options: argparse.Namespace) -> int:
         )
         if search is not None:
             reporter.stage("search", f"{search.trials} trials, {len(cells)} at once; others follow as these end")
+        if (rule := draft.sweep.prune) is not None:
+            reporter.stage("prune", words_of(rule, draft.sweep.metric or ""))
         if options.dry_run:
             return dry_run(asked, reporter, as_json=options.json)
         outcome = launch_sweep(asked, caller(reporter), lambda plan: say_plan(reporter, asked, plan))

@@ -87,6 +87,14 @@ def settings_for_pruning(rule: PruneRule | None) -> dict[str, object]:
     return {_KEY: rule.model_dump(mode="json")} if rule is not None else {}
 
 
+def words_of(rule: PruneRule, metric: str) -> str:
+    """`by eval_loss at steps 500, 1000: the best third continues`."""
+    steps = ", ".join(map(str, rule.at[:8])) + (", …" if len(rule.at) > 8 else "")
+    share = _SHARES.get(rule.reduction, f"1/{rule.reduction}")
+    at = "step" if len(rule.at) == 1 else "steps"
+    return f"by {sanitize_line(metric, 60)} at {at} {steps}: the best {share} continues"
+
+
 def pruning_of(record: SweepRecord) -> Pruning | None:
     """The pruning of a sweep; None if it has none, or a newer armada wrote what this one cannot read."""
     told = record.settings.get(_KEY)
