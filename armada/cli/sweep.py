@@ -318,7 +318,10 @@ def _former_words(record: SweepRecord, options: argparse.Namespace) -> tuple[Pat
 
     if not (options.grid or options.random):
         raise UsageError("armada sweep extend needs new cells", hint="--grid train.seed=4,5, or --random 10 --seed 1")
-    if record.experiment is None or not Path(record.experiment).is_file():
+    if record.experiment is None:
+        why = "only the lost store knew the experiment file of"
+        raise UsageError(f"{why} {record.name}", hint="armada sweep EXPERIMENT launches another sweep")
+    if not Path(record.experiment).is_file():
         raise UsageError(f"the experiment file of {record.name} is no longer there: {record.experiment}")
     words = _words(options)
     before = record.settings.get("overrides")

@@ -12,7 +12,7 @@ from armada.cli.printing import print_json
 from armada.cli.runs import condition, seen
 from armada.cli.table import table
 from armada.costs.report import cost_so_far
-from armada.errors import ArmadaError, Conflict, NotFound, UsageError
+from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.store import runs, sweeps
 from armada.sweeps.counts import count_states, newest_runs
@@ -131,6 +131,9 @@ def stop(context: Context, options: argparse.Namespace) -> int:
         try:
             _stop_on(context, host, theirs, options, reporter)
         except ArmadaError as error:
+            if isinstance(error, HostUnreachable):
+                later = f"once it answers, the daemon or armada sweep stop {record.name} stops its cells"
+                error.hint = "; ".join(filter(None, (error.hint, later)))
             errors.append(error)
             reporter.stage(host, f"⚠ {sanitize_line(error.message)}")
     found = newest_runs(runs.of_sweep(context.database, record.name))

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from armada.costs.tariff import ran
+from armada.store.queries.uses import ran_until
 from armada.verdicts.states import STATES
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Subject:
     def lasted_s(self) -> float | None:
         """Seconds that it has been on its host; None before that."""
         run = self.run
-        return None if run.started_at is None else max(0.0, (run.ended_at or self.now) - run.started_at)
+        return None if run.started_at is None else max(0.0, ran_until(run, self.now) - run.started_at)
 
     @property
     def costs(self) -> Amounts | None:
@@ -55,7 +56,7 @@ class Subject:
         if self.tariff is None or run.started_at is None:
             return None
         return self.tariff.cost_of_run(
-            len(run.gpus), [*self.earlier, ran(run.started_at, run.ended_at, run.created_at, self.now)]
+            len(run.gpus), [*self.earlier, ran(run.started_at, ran_until(run, self.now), run.created_at, self.now)]
         )
 
     @property

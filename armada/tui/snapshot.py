@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.costs.tariff import ran
 from armada.filters.keys import NO_WORDS
+from armada.store.queries.uses import ran_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,13 +60,13 @@ class RunRow:
         """How many seconds it has been on the host."""
         if self.run.started_at is None:
             return 0.0
-        return max(0.0, (self.run.ended_at or now) - self.run.started_at)
+        return max(0.0, ran_until(self.run, now) - self.run.started_at)
 
     def spans(self, now: float) -> tuple[Span, ...]:
         """Return when it ran, over all of its attempts."""
         if self.run.started_at is None:
             return ()
-        return (*self.earlier, ran(self.run.started_at, self.run.ended_at, self.run.created_at, now))
+        return (*self.earlier, ran(self.run.started_at, ran_until(self.run, now), self.run.created_at, now))
 
     def costs(self, now: float) -> Amounts | None:
         """Return what it cost since it began, its share of the box; None if no price is known, or it has not begun."""

@@ -98,6 +98,9 @@ def test_a_sweep_that_lost_its_rules_is_named(armada: Armada, home: HomePaths) -
     lose(home)
     assert f"{sweep}: only the lost store had its `stop:` rules" in armada.run("recover").stdout
     assert armada.json("recover")["sweeps"] == [sweep]
+    more = armada.run("sweep", "extend", sweep, "--grid", "env.X=2")
+    assert more.returncode == 2
+    assert f"only the lost store knew the experiment file of {sweep}" in more.stderr
     assert armada.run("sweep", "stop", sweep, "--grace", "0").returncode == 0
     assert armada.json("recover")["sweeps"] == []
 

@@ -303,6 +303,21 @@ def test_a_host_that_refuses_a_cell_starts_none_and_says_why(
 @pytest.mark.fault(
     "one of two hosts is killed in the middle of a sweep", "no cell twice by itself; what waited goes on"
 )
+def test_cells_of_a_host_that_is_away_are_stopped_once_it_answers(armada: Armada, server: SshServer) -> None:
+    two_hosts(armada, server)
+    hosts = ["--host", "box", "--host", "local"]
+    experiment = marking(armada, "exec sleep 600", stop_grace_s=1)
+    sweep = armada.json("sweep", experiment, *hosts, "--grid", "env.X=1,2")["sweep"]
+    eventually(lambda: len(starts(armada)) == 2)
+    server.stop()
+    stopped = armada.run("sweep", "stop", sweep)
+    assert stopped.returncode == 4
+    assert f"once it answers, the daemon or armada sweep stop {sweep} stops its cells" in stopped.stderr
+    assert {cell["host"]: cell["state"] for cell in cells(armada, sweep)}["local"] == "cancelled"
+    server.restart()
+    assert {cell["state"] for cell in await_ends(armada, sweep)} == {"cancelled"}
+
+
 @pytest.mark.takes_long("twelve cells on two hosts, one of which dies and comes back")
 def test_a_host_that_is_killed_in_the_middle_loses_only_what_ran_there(armada: Armada, server: SshServer) -> None:
     root = armada.folder / "box-root"

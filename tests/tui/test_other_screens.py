@@ -218,6 +218,29 @@ def test_compare_overlays_marked_runs_and_lists_what_differs(world: World) -> No
     drive(world.board(), use)
 
 
+def test_two_currencies_share_no_axis(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1", "price": "10 EUR"}, other={"ssh": "root@192.0.2.2", "price": "10 USD"})
+    for run_id, host in (("one-aaaaaa", "box"), ("two-bbbbbb", "other")):
+        world.run(run_id, host=host, step=3, total_steps=9)
+        world.losses(run_id, [3.0, 2.0, 1.0])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        await pilot.press("a", "c")
+        await shows(pilot, "loss against step")
+        await pilot.press("b", "b", "b")
+        seen = await shows(pilot, "loss against cost", "1 run in another currency left out")
+        view = pilot.app.screen
+        assert isinstance(view, CompareScreen)
+        own, other = ("EUR", "$") if view.chart.unit == "EUR" else ("$", "EUR")
+        assert len(view.chart.lines) == 1
+        axis = seen.splitlines()
+        assert any(own in line for line in axis)
+        assert not any(other in line for line in axis[2:-2])
+
+    drive(world.board(), use)
+
+
 def test_compare_draws_the_run_whose_curve_the_preview_has_drawn_already(world: World) -> None:
     for run_id in ("one-aaaaaa", "two-bbbbbb"):
         world.run(run_id, step=3, total_steps=9)

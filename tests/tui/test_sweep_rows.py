@@ -67,6 +67,18 @@ def test_its_cost_has_an_hour_of_the_box_once(swept: World) -> None:
     assert Fold("sweep:lr", unpriced, is_open=False).costs(7200.0) is None
 
 
+def test_a_lost_run_costs_until_it_was_last_observed(swept: World) -> None:
+    known = runs.find(swept.database, next(iter(SIX)))
+    lost = dataclasses.replace(
+        known, state="failed", created_at=0.0, started_at=0.0, ended_at=None, observed_at=3600.0, gpus=()
+    )
+    row = RunRow(lost, "lost", "box", Kept(None, None, 0, 0), None, Tariff((Price(10.0, "EUR"),)))
+    assert row.costs(9 * 3600.0) == Amounts({"EUR": 10.0})
+    assert row.lasted_s(9 * 3600.0) == 3600.0
+    goes_on = dataclasses.replace(row, run=dataclasses.replace(lost, state="running"))
+    assert goes_on.costs(2 * 3600.0) == Amounts({"EUR": 20.0})
+
+
 def test_enter_and_arrows_unfold_and_fold(swept: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "lr-x7 (6 cells)")

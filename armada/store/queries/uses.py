@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 
+def ran_until(run: Run, now: float) -> float:
+    """Return when a run's newest attempt ended: of one that was lost without a record of its end, when it was last observed."""
+    return now if not run.ended else run.ended_at or run.observed_at or now
+
+
 def ran_spans(run: Run, seen: Sequence[tuple[float, str, str | None, str | None]], now: float) -> tuple[Span, ...]:
     """Return when a run was running, over all of its attempts; nothing if it never started.
 
@@ -26,8 +31,7 @@ def ran_spans(run: Run, seen: Sequence[tuple[float, str, str | None, str | None]
     """
     if run.started_at is None:
         return ()
-    end = run.ended_at if run.ended and run.ended_at is not None else (run.observed_at or now if run.ended else now)
-    newest = ran(run.started_at, end, run.created_at, now)
+    newest = ran(run.started_at, ran_until(run, now), run.created_at, now)
     if run.attempt <= 1 and run.submission <= 1:
         return (newest,)
     earlier: list[Span] = []

@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from armada.compare.metrics import in_order
 from armada.compare.settings import differing
+from armada.costs.price import DOLLARS
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.curves import NAN, Curve
@@ -102,8 +103,19 @@ class CompareScreen(View):
         title += f" · reading {counted(len(unread), 'curve')} …" if unread else ""
         empty = "no points of this metric" + (": it needs the host's price" if self.against == "cost" else " yet")
         empty = "reading …" if unread else empty
-        self.chart.show(title, lines, log=self.logarithmic, unit=self.against, empty=empty)
+        unit = (self._currency or DOLLARS) if self.against == "cost" else self.against
+        others = sum(rate is not None and rate[1] != unit for rate in self._rates()) if self.against == "cost" else 0
+        title += f" · {counted(others, 'run')} in another currency left out" if others else ""
+        self.chart.show(title, lines, log=self.logarithmic, unit=unit, empty=empty)
         self._draw_settings()
+
+    def _rates(self) -> list[tuple[float, str] | None]:
+        return [row.rate(time.time()) for row in self.rows]
+
+    @property
+    def _currency(self) -> str | None:
+        """That of the first run with a price: two currencies share no axis."""
+        return next((rate[1] for rate in self._rates() if rate is not None), None)
 
     def _line(self, row: RunRow) -> Line | None:
         curve = self._curves.get((row.run.run_id, self.metric))
@@ -118,7 +130,7 @@ class CompareScreen(View):
         if self.against == "tokens":
             return self._by_tokens(row, curve, Line(name, (), levels, doubt=doubt))
         rate = row.rate(time.time())
-        if self.against == "cost" and rate is None:
+        if self.against == "cost" and (rate is None or rate[1] != self._currency):
             return None
         factor = 1.0 if self.against == "time" or rate is None else rate[0] / 3600
         return Line(name, _rising((moment - start) * factor for moment in curve.times), levels, doubt=doubt)

@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from armada.costs.price import money
 from armada.tui.curves import Levels
 from armada.tui.widgets.braille import Canvas, Window, draw, extent
 
@@ -304,7 +305,7 @@ class Chart(Widget):
             return f"{value:,.0f}"
         if self.unit == "time":
             return f"{value / 3600:.2f} h" if value >= 3600 else f"{value:.0f} s"
-        return f"${value:,.2f}" if self.unit == "cost" else f"{value:,.0f} {self.unit}"
+        return money(value, self.unit) if self.unit.isupper() else f"{value:,.0f} {self.unit}"
 
 
 def _sign(line: Line, owner: int) -> str:
