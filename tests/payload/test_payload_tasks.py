@@ -212,6 +212,16 @@ def test_a_task_that_was_killed_resumes_to_the_bit(
     assert again.heartbeat(0)["phase"] == "ended"
 
 
+def test_a_resume_under_another_beta_is_refused(tmp_path: Path, trained: Any) -> None:
+    done = trained("dpo")
+    again = resume_from(done, tmp_path / "again")
+    again.training = {**done.training, "objective": {"name": "dpo", "beta": 0.2}}
+    again.write_spec()
+    assert again.finish().code == 2
+    assert again.failure["reason"] == "resume_mismatch"
+    assert "`dpo.beta` was 0.1 and is 0.2" in again.failure["message"]
+
+
 @pytest.mark.parametrize(
     ("task", "objective"),
     [
@@ -332,6 +342,23 @@ def test_the_reference_of_a_training_that_starts_from_another_is_that_one(
     run.train()
     assert run.losses()[1] == pytest.approx(math.log(2), abs=1e-6)  # policy and reference are one
     assert run.lines("eval")[0]["eval_rewards/margins"] == 0
+
+
+def test_a_training_starts_only_from_a_model_with_its_kind_of_head(tmp_path: Path, make_run: Any, trained: Any) -> None:
+    judge, writer = trained("reward"), trained("dpo")
+    said = {}
+    for task, before, model in (("reward", writer, writer), ("sft", judge, judge), ("reward", judge, judge)):
+        rows = "reward" if task == "reward" else "pretrain"
+        training = make_task(rows, tmp_path, train={"max_length": 128, "max_steps": 1})
+        training["objective"] = {"name": task}
+        training["model"] = {"path": str(model.path / "model")}
+        training["start_from"] = {"path": str(before.path / "checkpoints" / "checkpoint-6")}
+        run = make_run(training, f"{task}-from-{before.training['objective']['name']}")
+        ended = run.finish()
+        said[run.path.name] = ended.output if ended.code == 0 else run.failure["message"]
+    for name in ("reward-from-dpo", "sft-from-reward"):
+        assert "its adapter belongs to another kind of model" in said[name]
+    assert "step 1/1" in said["reward-from-reward"]
 
 
 def test_prompts_that_leave_no_room_are_counted_and_the_first_is_named(tmp_path: Path, make_run: Any) -> None:
