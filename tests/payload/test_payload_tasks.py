@@ -25,7 +25,7 @@ from armada.launch.training.batch import Batch
 from armada.paths import HomePaths, HostPaths
 from armada.provision.environment import Environment
 from tests.payload.interpreter import Interpreter
-from tests.payload.payload_run import TINY, PayloadRun, make_training, write_jsonl
+from tests.payload.payload_run import TINY, PayloadRun, make_training, read_jsonl, write_jsonl
 from tests.payload.test_payload_training import EVALUATE, evaluate_all_ways
 
 pytestmark = pytest.mark.payload
@@ -212,6 +212,16 @@ def test_a_task_that_was_killed_resumes_to_the_bit(
     assert again.heartbeat(0)["phase"] == "ended"
 
 
+def test_a_resume_under_another_beta_is_refused(tmp_path: Path, trained: Any) -> None:
+    done = trained("dpo")
+    again = resume_from(done, tmp_path / "again")
+    again.training = {**done.training, "objective": {"name": "dpo", "beta": 0.2}}
+    again.write_spec()
+    assert again.finish().code == 2
+    assert again.failure["reason"] == "resume_mismatch"
+    assert "`dpo.beta` was 0.1 and is 0.2" in again.failure["message"]
+
+
 @pytest.mark.parametrize(
     ("task", "objective"),
     [
@@ -245,6 +255,45 @@ def test_two_ranks_equal_one_and_the_eval_loss_depends_on_no_batch(
         told -= {"eval_seconds"}
         assert {n: ours[n] for n in told} == pytest.approx({n: theirs[n] for n in told}, rel=1e-3, abs=1e-5)
         assert ours["num_tokens"] == theirs["num_tokens"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("precompute", [False, True], ids=["a second model", "computed before"])
+def test_two_ranks_have_the_reference_of_one_and_resume_to_the_bit(
+    tmp_path: Path, make_run: Any, trained: Any, precompute: bool
+) -> None:
+    one = trained("dpo", None)
+    training = json.loads(json.dumps(one.training))
+    training["batch"] = {"global": 4, "micro": 2, "accumulation": 1, "processes": 2}
+    training["model"] = {"path": str(one.path / "model")}
+    training["objective"]["precompute_reference"] = precompute
+    run = make_run(training)
+    run.train(launcher=True)
+    assert run.losses() == pytest.approx(one.losses(), rel=1e-4)
+    assert run.summary["eval_loss_after"] == pytest.approx(one.summary["eval_loss_after"], rel=1e-4)
+    again = resume_from(run, tmp_path / "again")
+    again.train(launcher=True)
+    assert weights(again, 6) == weights(run, 6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("task", ["dpo", "reward", "kto"])
+def test_the_switches_of_a_training_go_with_every_task(tmp_path: Path, make_run: Any, task: str) -> None:
+    switches = {"group_by_length": True, "neftune_alpha": 5.0, "activation_checkpointing": True, "max_steps": 3}
+    training = make_task(task, tmp_path, train=switches, lora={**LORA, "dora": True}, precision="bf16")
+    training["batch"] = {"global": 8, "micro": 4, "accumulation": 2, "processes": 1}
+    training["data"]["workers"] = 1
+    if task != "reward":
+        training["evaluation"] = {"samples": 1, "sample_tokens": 3}
+    run = make_run(training)
+    run.train()
+    assert list(run.losses()) == [1, 2, 3]
+    if task != "reward":
+        (sample, *_) = read_jsonl(run.path / "samples.jsonl")
+        assert (sample["prompt"], sample["expected"]) == (
+            "What is 0 plus one?\n",
+            {"dpo": "It is 1.", "kto": "I do not know 0 at all"}[task],
+        )
 
 
 EVALUATED = {
@@ -293,6 +342,23 @@ def test_the_reference_of_a_training_that_starts_from_another_is_that_one(
     run.train()
     assert run.losses()[1] == pytest.approx(math.log(2), abs=1e-6)  # policy and reference are one
     assert run.lines("eval")[0]["eval_rewards/margins"] == 0
+
+
+def test_a_training_starts_only_from_a_model_with_its_kind_of_head(tmp_path: Path, make_run: Any, trained: Any) -> None:
+    judge, writer = trained("reward"), trained("dpo")
+    said = {}
+    for task, before, model in (("reward", writer, writer), ("sft", judge, judge), ("reward", judge, judge)):
+        rows = "reward" if task == "reward" else "pretrain"
+        training = make_task(rows, tmp_path, train={"max_length": 128, "max_steps": 1})
+        training["objective"] = {"name": task}
+        training["model"] = {"path": str(model.path / "model")}
+        training["start_from"] = {"path": str(before.path / "checkpoints" / "checkpoint-6")}
+        run = make_run(training, f"{task}-from-{before.training['objective']['name']}")
+        ended = run.finish()
+        said[run.path.name] = ended.output if ended.code == 0 else run.failure["message"]
+    for name in ("reward-from-dpo", "sft-from-reward"):
+        assert "its adapter belongs to another kind of model" in said[name]
+    assert "step 1/1" in said["reward-from-reward"]
 
 
 def test_prompts_that_leave_no_room_are_counted_and_the_first_is_named(tmp_path: Path, make_run: Any) -> None:

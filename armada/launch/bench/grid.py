@@ -14,6 +14,7 @@ from armada.config.documents import Document, Place, read_document, shown
 from armada.config.experiments import experiment_of
 from armada.config.overrides import apply_choices, apply_override, put_value
 from armada.config.profiles import TrainSettings
+from armada.config.tasks.registry import TRAININGS
 from armada.config.tasks.sft import Sft
 from armada.config.validation import validate
 from armada.errors import PreflightRefused, UsageError
@@ -90,8 +91,13 @@ def read_grid(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Gri
         apply_override(document, text)
     base = experiment_of(document)
     if not isinstance(base, Sft):
+        why = (
+            "is not measured yet"
+            if base.task in TRAININGS
+            else "does not say what a step is, so nothing can be measured"
+        )
         raise PreflightRefused(
-            f"`task: {base.task}` does not say what a step is, so nothing can be measured",
+            f"`task: {base.task}` {why}",
             hint="`armada bench` is for `task: sft`",
         )
     choices: dict[str, list[Any]] = {}

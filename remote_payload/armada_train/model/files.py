@@ -72,9 +72,10 @@ def check_model(training: Training, kind: str | None) -> list[str]:
         PayloadFailure: `env_error`: the folder does not exist; `bad_spec` or `data_error`: it does not fit.
     """
     lora = training.lora
+    head = set() if training.objective.generates else {"score"}  # which the model gets when it is loaded
     if isinstance(training.model, TinyModel):
         if lora is not None:
-            refuse_unmatched(lora, _tiny_modules(training.model), "the tiny model")
+            refuse_unmatched(lora, _tiny_modules(training.model) | head, "the tiny model")
         return []
     folder = Path(training.model)
     if not folder.is_absolute():
@@ -88,7 +89,7 @@ def check_model(training: Training, kind: str | None) -> list[str]:
     _check_vocabulary(folder, config, tokenizer, kind)
     # transformers puts the experts of a mixture into modules that the files do not name.
     if lora is not None and shapes and not any("expert" in name for name in shapes):
-        refuse_unmatched(lora, module_names(shapes), str(folder))
+        refuse_unmatched(lora, module_names(shapes) | head, str(folder))
     finding = describe_positions(training.schedule.max_length, _positions(config))
     return [] if finding is None else [f"{folder}: {finding}"]
 

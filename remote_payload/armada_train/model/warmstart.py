@@ -20,6 +20,9 @@ _CONFIG = {
     "intermediate_size": "intermediate_size",
     "vocab_size": "vocab_size",
 }
+_SCORES = "SEQ_CLS"
+"""PEFT's word for an adapter of a model that scores; PEFT itself adds its head to `modules_to_save`, by both names."""
+_HEADS = {"classifier", "score"}
 _CHANGES_BASE = ("pissa", "olora")
 """Initialisations that subtract the adapter from the base: it then fits only a base that was changed in the same way."""
 
@@ -48,6 +51,15 @@ def check_start(training: Training) -> None:
         )
     if not adapter and training.lora is not None:
         raise _misfit(start, "it is a whole model, but this training has `lora`: use it as `model` instead")
+    if bool(adapter) and (adapter.get("task_type") == _SCORES) is training.objective.generates:
+        raise _misfit(
+            start,
+            "its adapter belongs to another kind of model (one scores texts, the other writes them): merge it first",
+        )
+    if not adapter and training.objective.generates and _scores(start.path):
+        raise _misfit(
+            start, f"it is a reward model, which cannot write: `task: {training.objective.name}` needs one that can"
+        )
     differences = [*_compare_models(start, training)]
     if training.lora is not None:
         differences += _compare_adapters(adapter, training.lora)
@@ -87,13 +99,24 @@ def _identity(model: str) -> str:
     return Path(model).name if Path(model).is_absolute() else model
 
 
+def _scores(folder: Path) -> bool:
+    """Tell whether a whole model has a head that scores."""
+    listed = _read(folder / "config.json").get("architectures")
+    return isinstance(listed, list) and any("SequenceClassification" in str(name) for name in listed)
+
+
 def _compare_adapters(adapter: dict[str, Any], lora: Lora) -> list[str]:
+    added = _HEADS if adapter.get("task_type") == _SCORES else set()
     pairs: list[tuple[str, Any, Any]] = [
         ("r", adapter.get("r"), lora.r),
         ("alpha", float(adapter.get("lora_alpha") or 0), float(lora.alpha)),
         ("dora", bool(adapter.get("use_dora")), lora.dora),
         ("rslora", bool(adapter.get("use_rslora")), lora.rslora),
-        ("modules_to_save", sorted(adapter.get("modules_to_save") or []), sorted(lora.modules_to_save)),
+        (
+            "modules_to_save",
+            sorted(set(adapter.get("modules_to_save") or []) - added),
+            sorted(set(lora.modules_to_save) - added),
+        ),
     ]
     if not isinstance(lora.target_modules, str):  # PEFT writes `all-linear` as a list
         pairs.append(("target_modules", sorted(adapter.get("target_modules") or []), sorted(lora.target_modules)))

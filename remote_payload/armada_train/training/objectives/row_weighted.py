@@ -30,8 +30,10 @@ class RowWeightedTrainer(Trainer):
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """Take the batches of a step, and note how many rows one would have if all were alike."""
         batches, items = super().get_batch_samples(*args, **kwargs)
-        counts = torch.tensor([sum(map(self.rows_of, batches)), len(batches)], device=self.accelerator.device)
-        rows, many = self.accelerator.reduce(counts, "sum").tolist()
+        rows, many = sum(map(self.rows_of, batches)), len(batches)
+        if self._run.world_size > 1:  # the ranks' last batches may differ
+            counts = torch.tensor([rows, many], device=self.accelerator.device)
+            rows, many = self.accelerator.reduce(counts, "sum").tolist()
         self._rows_expected = rows / max(many, 1)
         return batches, items
 

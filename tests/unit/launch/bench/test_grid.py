@@ -84,3 +84,9 @@ def test_a_million_cells_are_counted_and_not_made(file: Path) -> None:
     assert grid.count == 1_000_000 > MOST_CELLS
     with pytest.raises(UsageError, match="1,000,000"):
         expand(grid)
+
+
+def test_other_tasks_of_the_bundled_trainer_are_not_measured_yet(file: Path) -> None:
+    file.write_text(EXPERIMENT.replace("task: sft", "task: dpo"))
+    with pytest.raises(PreflightRefused, match="`task: dpo` is not measured yet"):
+        read_grid(file, [], [])
