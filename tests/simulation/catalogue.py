@@ -55,6 +55,12 @@ TOLD_FOR_A_CONDITION = {
     "a host restored twice from a snapshot is believed after its second start, too": (
         "launch snapshot_host tick look stop tick look resume tick look restore_host wait sync restore_host look"
     ),
+    "a training whose host was restarted after its final checkpoint is not run again": "launch tick end power_cut look retry",
+    "a home asks for the deletion of what it has not fetched": "launch save save tick demand_deletion",
+    "a home asks for the deletion of the newest, which it has": "launch save save tick sync demand_deletion",
+    "a home asks for the next submission while a job lives that outlived its supervisor": (
+        "launch tick kill_supervisor demand_submission"
+    ),
     "what a folder held that somebody removed is said": "launch save tick look end tick look lose_run",
 }
 
@@ -74,6 +80,7 @@ FOUND_WITH_SCRIPTS = {
     "its clock is set back, a script ends well without its supervisor, and its host is restarted": (
         "launch:3:2 save break_off:1:1 set_clock:1:3 tick:0:3 meanwhile_power_cut:2 end look:3:2 retry"
     ),
+    "a script ends well, and its supervisor is killed before it notices": "launch:1 save tick end kill_supervisor look retry",
     "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
 }
 

@@ -167,6 +167,24 @@ class SimHome:
         with self.store() as database:
             Retries(self.session(host)).look(database, self.world.now())
 
+    def demand_deletion(self, run_id: str) -> None:
+        """Ask for the deletion of all checkpoints, without a reason for any."""
+        session, digests = self._of(run_id)
+        session.call("outbox.prune", {"run_id": run_id, "digests": digests, "home": own(self.paths).as_json()})
+
+    def demand_submission(self, run_id: str) -> None:
+        """Ask for the next submission, without a look."""
+        session, _ = self._of(run_id)
+        with self.store() as database:
+            number = runs.find(database, run_id).submission + 1
+        session.call("run.submit", {"run_id": run_id, "submission": number, "home": own(self.paths).as_json()})
+
+    def _of(self, run_id: str) -> tuple[HostSession, list[str]]:
+        with self.store() as database:
+            session = self.session(self.world.hosts[runs.find(database, run_id).host])
+        (answer,) = session.call("run.observe", {"runs": [{"run_id": run_id}]})["runs"]
+        return session, [entry["digest"] for entry in answer["outbox"]]
+
     # What happens to it.
 
     def snapshot(self) -> None:
