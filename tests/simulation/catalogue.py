@@ -56,6 +56,7 @@ TOLD_FOR_A_CONDITION = {
         "launch snapshot_host tick look stop tick look resume tick look restore_host wait sync restore_host look"
     ),
     "a training whose host was restarted after its final checkpoint is not run again": "launch tick end power_cut look retry",
+    "what a person asked for by name stays at home": "launch:1:2 save tick sync ask_for save save save tick sync",
     "a home asks for the deletion of what it has not fetched": "launch save save tick demand_deletion",
     "a home asks for the deletion of the newest, which it has": "launch save save tick sync demand_deletion",
     "a home asks for the next submission while a job lives that outlived its supervisor": (
@@ -123,6 +124,10 @@ FOUND_ON_CLUSTERS_BY_CHANCE = {
     ),
 }
 
+TOLD_FOR_A_CONDITION_OF_SLURM = {
+    "a person hands a job file to Slurm once more": "launch submit_by_hand start_job start_job tick look",
+}
+
 FOUND_WITH_SLURM = {
     "its node fails, and Slurm forgets the job between two looks": "launch:2:3 start_job node_dies:3:2",
     "a preempted job is shown as failed until its node is cleared": "launch start_job preempt tick watch",
@@ -173,7 +178,7 @@ def found_once() -> dict[str, Telling]:
         (FOUND_ON_CLUSTERS, False, "slurm"),
         (FOUND_ON_CLUSTERS_WITH_SCRIPTS, True, "slurm"),
         (FOUND_ON_CLUSTERS_BY_CHANCE, False, "slurm"),
-        (FOUND_WITH_SLURM, False, "slurm"),
+        (FOUND_WITH_SLURM | TOLD_FOR_A_CONDITION_OF_SLURM, False, "slurm"),
         (FOUND_WITH_HTCONDOR, False, "htcondor"),
     ]
     return {

@@ -46,6 +46,8 @@ class SimHome:
     registered: set[str] = field(default_factory=set)
     """Runs that it launched, synced or recovered since it is this home: what it has not fetched of them, nobody else may delete."""
     fetched: set[bytes] = field(default_factory=set)
+    wanted: set[bytes] = field(default_factory=set)
+    """What a person asked for by name, as with `armada pull RUN CHECKPOINT`: no rule of retention deletes it here."""
     _idle: Database | None = None
     _checkpoints: dict[str, str] = field(default_factory=dict)
 
@@ -167,6 +169,16 @@ class SimHome:
         with self.store() as database:
             Retries(self.session(host)).look(database, self.world.now())
 
+    def ask_for(self, place: Path) -> None:
+        """As `armada pull RUN CHECKPOINT`, of one that is here."""
+        run_id = place.parents[1].name
+        with self.store() as database:
+            known = [each for each in checkpoints.of_run(database, run_id) if each.home_path == place]
+            for each in known:
+                checkpoints.pin(database, run_id, each.digest)
+        if known and (model := folders.model(str(place))):
+            self.wanted.add(model)
+
     def demand_deletion(self, run_id: str) -> None:
         """Ask for the deletion of all checkpoints, without a reason for any."""
         session, digests = self._of(run_id)
@@ -199,6 +211,7 @@ class SimHome:
         shutil.copytree(self.snapshots[-1], self.place, symlinks=True)
         self.registered.clear()  # it is another home now, which has yet to sync
         self.fetched.clear()
+        self.wanted.clear()
 
     def checkpoints(self, run_id: str) -> str:
         if run_id not in self._checkpoints:

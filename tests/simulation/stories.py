@@ -125,6 +125,10 @@ class Teller:
 
         self._act(home, release)
 
+    def do_ask_for(self, one: int, two: int) -> None:
+        for place in self._published(one, two):
+            self._home(one).ask_for(place)
+
     def do_demand_deletion(self, one: int, two: int) -> None:
         """A home that is wrong about everything wants all of a run's checkpoints deleted on its host."""
 
