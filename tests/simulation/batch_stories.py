@@ -59,6 +59,11 @@ class BatchTeller(Teller):
             self._saved_before[job.id] = self._saved(job)
             self._act(None, lambda: self.cluster.batch_system.start(job))
 
+    def do_submit_by_hand(self, one: int, _two: int) -> None:
+        """Somebody hands a run's job file to the batch system once more."""
+        if job := any_of([job for job in self._jobs if job.lives], one):
+            self.cluster.batch_system.submit(f"{100 + len(self._jobs)}", job.name)
+
     def do_preempt(self, one: int, _two: int) -> None:
         """Somebody more important needs its node: it gets its signal, and comes back later."""
         if running := self._running(one):

@@ -55,6 +55,13 @@ TOLD_FOR_A_CONDITION = {
     "a host restored twice from a snapshot is believed after its second start, too": (
         "launch snapshot_host tick look stop tick look resume tick look restore_host wait sync restore_host look"
     ),
+    "a training whose host was restarted after its final checkpoint is not run again": "launch tick end power_cut look retry",
+    "what a person asked for by name stays at home": "launch:1:2 save tick sync ask_for save save save tick sync",
+    "a home asks for the deletion of what it has not fetched": "launch save save tick demand_deletion",
+    "a home asks for the deletion of the newest, which it has": "launch save save tick sync demand_deletion",
+    "a home asks for the next submission while a job lives that outlived its supervisor": (
+        "launch tick kill_supervisor demand_submission"
+    ),
     "what a folder held that somebody removed is said": "launch save tick look end tick look lose_run",
 }
 
@@ -74,6 +81,7 @@ FOUND_WITH_SCRIPTS = {
     "its clock is set back, a script ends well without its supervisor, and its host is restarted": (
         "launch:3:2 save break_off:1:1 set_clock:1:3 tick:0:3 meanwhile_power_cut:2 end look:3:2 retry"
     ),
+    "a script ends well, and its supervisor is killed before it notices": "launch:1 save tick end kill_supervisor look retry",
     "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
 }
 
@@ -114,6 +122,10 @@ FOUND_ON_CLUSTERS_BY_CHANCE = {
     "a job that was given up begins again beside the one of the next submission": (
         "launch start_job end:0:3 give_up tick resume start_job:1 start_job tick look"
     ),
+}
+
+TOLD_FOR_A_CONDITION_OF_SLURM = {
+    "a person hands a job file to Slurm once more": "launch submit_by_hand start_job start_job tick look",
 }
 
 FOUND_WITH_SLURM = {
@@ -166,7 +178,7 @@ def found_once() -> dict[str, Telling]:
         (FOUND_ON_CLUSTERS, False, "slurm"),
         (FOUND_ON_CLUSTERS_WITH_SCRIPTS, True, "slurm"),
         (FOUND_ON_CLUSTERS_BY_CHANCE, False, "slurm"),
-        (FOUND_WITH_SLURM, False, "slurm"),
+        (FOUND_WITH_SLURM | TOLD_FOR_A_CONDITION_OF_SLURM, False, "slurm"),
         (FOUND_WITH_HTCONDOR, False, "htcondor"),
     ]
     return {

@@ -46,6 +46,8 @@ class SimHome:
     registered: set[str] = field(default_factory=set)
     """Runs that it launched, synced or recovered since it is this home: what it has not fetched of them, nobody else may delete."""
     fetched: set[bytes] = field(default_factory=set)
+    wanted: set[bytes] = field(default_factory=set)
+    """What a person asked for by name, as with `armada pull RUN CHECKPOINT`: no rule of retention deletes it here."""
     _idle: Database | None = None
     _checkpoints: dict[str, str] = field(default_factory=dict)
 
@@ -167,6 +169,34 @@ class SimHome:
         with self.store() as database:
             Retries(self.session(host)).look(database, self.world.now())
 
+    def ask_for(self, place: Path) -> None:
+        """As `armada pull RUN CHECKPOINT`, of one that is here."""
+        run_id = place.parents[1].name
+        with self.store() as database:
+            known = [each for each in checkpoints.of_run(database, run_id) if each.home_path == place]
+            for each in known:
+                checkpoints.pin(database, run_id, each.digest)
+        if known and (model := folders.model(str(place))):
+            self.wanted.add(model)
+
+    def demand_deletion(self, run_id: str) -> None:
+        """Ask for the deletion of all checkpoints, without a reason for any."""
+        session, digests = self._of(run_id)
+        session.call("outbox.prune", {"run_id": run_id, "digests": digests, "home": own(self.paths).as_json()})
+
+    def demand_submission(self, run_id: str) -> None:
+        """Ask for the next submission, without a look."""
+        session, _ = self._of(run_id)
+        with self.store() as database:
+            number = runs.find(database, run_id).submission + 1
+        session.call("run.submit", {"run_id": run_id, "submission": number, "home": own(self.paths).as_json()})
+
+    def _of(self, run_id: str) -> tuple[HostSession, list[str]]:
+        with self.store() as database:
+            session = self.session(self.world.hosts[runs.find(database, run_id).host])
+        (answer,) = session.call("run.observe", {"runs": [{"run_id": run_id}]})["runs"]
+        return session, [entry["digest"] for entry in answer["outbox"]]
+
     # What happens to it.
 
     def snapshot(self) -> None:
@@ -181,6 +211,7 @@ class SimHome:
         shutil.copytree(self.snapshots[-1], self.place, symlinks=True)
         self.registered.clear()  # it is another home now, which has yet to sync
         self.fetched.clear()
+        self.wanted.clear()
 
     def checkpoints(self, run_id: str) -> str:
         if run_id not in self._checkpoints:

@@ -15,7 +15,7 @@ from tests.simulation.breaking import Killed
 from tests.simulation.calm import be_calm
 from tests.simulation.home import EXPECTED, SimHome
 from tests.simulation.host import SimHost
-from tests.simulation.world import Broken, World, any_of
+from tests.simulation.world import GUESSED, Broken, World, any_of
 
 Event = tuple[str, int, int]
 """What happens, and two numbers that say to whom; what cannot happen now does not."""
@@ -125,6 +125,25 @@ class Teller:
 
         self._act(home, release)
 
+    def do_ask_for(self, one: int, two: int) -> None:
+        for place in self._published(one, two):
+            self._home(one).ask_for(place)
+
+    def do_demand_deletion(self, one: int, two: int) -> None:
+        """A home that is wrong about everything wants all of a run's checkpoints deleted on its host."""
+
+        def demand(home: SimHome, run_id: str) -> None:
+            before = {saved.step for saved in self.world.finished_on_hosts(run_id)}
+            home.demand_deletion(run_id)
+            after = {saved.step for saved in self.world.finished_on_hosts(run_id)}
+            self.world.hold(max(before, default=0) in after or not before, f"the newest of {run_id} was deleted")
+
+        self._on_run(one, two, demand)
+
+    def do_demand_submission(self, one: int, two: int) -> None:
+        """A home that believes that a run has ended wants its next submission."""
+        self._on_run(one, two, lambda home, run_id: home.demand_submission(run_id))
+
     def do_join(self, one: int, two: int) -> None:
         """Somebody's other machine: a new home takes up all runs of a host."""
         if len(self.world.homes) < _MOST_HOMES:
@@ -206,8 +225,9 @@ class Teller:
 
     def do_power_cut(self, _one: int, two: int) -> None:
         host = self._host(two)
-        # An end that nobody had time to write down is known to nobody.
-        self.world.well_done -= {one.run_id for one in host.supervisions} | self.world.unseen
+        # An end that nobody had time to write down is known to nobody, but for that of a training: its final checkpoint tells.
+        unwritten = {one.run_id for one in host.supervisions} | self.world.unseen
+        self.world.well_done -= {job.run_id for job in host.jobs if job.script and job.run_id in unwritten}
         host.power_cut()
 
     def do_tear(self, one: int, two: int) -> None:
@@ -315,8 +335,13 @@ class Teller:
         lives = bool(self.world.alive(run_id))
         self.world.hold(run.ended or run.state == "unknown" or lives, f"{run_id} cannot be seen, and is {run.state}")
         # What another home began since, and nothing shows any more, this one cannot know.
-        if run.ended and len(self.world.homes) == 1 and all(host.mounted for host in self.world.hosts.values()):
+        if not run.ended or len(self.world.homes) > 1:
+            return
+        if all(host.mounted for host in self.world.hosts.values()):
             self.world.check_state(home, run_id, run.state, run.reason)
+        else:
+            words = f"{run_id} is {run.state} ({run.reason}), says {home.name}, and its job runs on a disk that is away"
+            self.world.hold(not lives or run.reason in GUESSED, words)
 
     def _on_run(self, one: int, two: int, act: Callable[[SimHome, str], None]) -> None:
         home = self._home(one)

@@ -202,6 +202,10 @@ class World:
         folder = home.checkpoints(run_id)
         return folders.models([f"{folder}/{name}" for name in folders.names(folder) if not name.startswith(".")])
 
+    def _all_at(self, home: SimHome) -> set[bytes]:
+        """What a home has whole; not looked up where nobody asked for anything."""
+        return {model for run_id in self.run_ids for model in self.at_home(home, run_id)} if home.wanted else set()
+
     def surviving(self) -> set[Saved]:
         """Every checkpoint that lies whole somewhere."""
         there: dict[str, set[bytes]] = {}
@@ -252,6 +256,7 @@ class World:
         """Around whatever armada does of its own: no last good copy goes, nothing outside the home, nothing that another home waits for."""
         # What it deletes of its own concerns those alone beside whose act it acts.
         mine = folders.listing(str(home.place)) if self._breaking.depth else set()
+        home.wanted &= self._all_at(home)
         before = self.surviving()
         others = {other.name: folders.listing(str(other.place)) for other in self.homes.values() if other is not home}
         owed = {other.name: self.owed(other) for other in self.homes.values() if other is not home}
@@ -262,6 +267,7 @@ class World:
             self._breaking.depth -= 1
         if mine:
             self._gone_by_itself.setdefault(home.name, set()).update(mine - folders.listing(str(home.place)))
+        self.hold(home.wanted <= self._all_at(home), f"{home.name} deleted what a person had asked it for by name")
         after = self.surviving()
         for run_id in home.registered:
             home.fetched |= self.at_home(home, run_id)
