@@ -97,7 +97,12 @@ class Dashboard(App[None]):
 
     TITLE = "armada"
     BINDINGS = bindings("everywhere")
-    CSS = f"Screen {{ layout: vertical; overflow: hidden; }} Toast {{ max-width: 80%; }} {frame.CSS}"
+    CSS = f"""
+    Screen {{ layout: vertical; overflow: hidden; }}
+    Toast {{ max-width: 80%; }}
+    VerticalScroll {{ scrollbar-size-vertical: 1; }}
+    {frame.CSS}
+    """
 
     def __init__(self, home: HomePaths, *, read_only: bool = False, watch: bool = True) -> None:
         super().__init__()

@@ -115,7 +115,7 @@ ASCII = Symbols(
     closed=">",
     guide="`",
     star="*",
-    grid=".",
+    grid="-",
 )
 
 

@@ -15,9 +15,9 @@ def step_of(width: float, most: int) -> float:
     if not (math.isfinite(width) and width > 0) or most < 1:
         return 0.0
     least = width / most
-    power = 10.0 ** math.floor(math.log10(least))
-    if power == 0.0 or not math.isfinite(power):
+    if least < 1e-300:
         return 0.0
+    power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 
 

@@ -391,6 +391,8 @@ class Chart(Widget):
         most = max(1, room // COLUMNS_PER_TICK)
         of_time = self.unit in ("clock", "time")
         found = ticks.time_ticks(x0, x1, most, local=self.unit == "clock") if of_time else ticks.ticks(x0, x1, most)
+        if self.unit == "step":
+            found = [place for place in found if place == round(place)]
         step = ticks.distance(found)
         ends = 0
         for place in found:
