@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from armada.tui.app import Dashboard
 
 NOW = 1_790_000_000.0
-SIZE = (132, 36)
+SIZE = (132, 40)
 GB = 10**9
 HOSTS: dict[str, dict[str, Any]] = {
     "a100-1": {"ssh": "root@203.0.113.7:50022", "price_per_hour": 12.4},
@@ -320,6 +320,7 @@ def _comparable() -> list[str]:
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "screenshots").absolute()
     folder.mkdir(parents=True, exist_ok=True)
+    os.environ.pop("COLORFGBG", None)
     os.environ |= {"TZ": "UTC", "LANG": "C.UTF-8", "ARMADA_NO_DAEMON": "1"}
     time.tzset()
     time.time = Clock.time

@@ -17,13 +17,14 @@ from textual.message import Message
 from armada.foundation.ascii_text import in_ascii
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import operations, remembered
+from armada.tui import theme as themes
 from armada.tui.bindings import SCREENS, bindings, of
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.view import View
 from armada.tui.snapshot import EMPTY, Snapshot
 from armada.tui.symbols import of_terminal
-from armada.tui.theme import CHOICES, CONTRAST
 from armada.tui.watcher import Subscription, Watcher
+from armada.tui.widgets import frame
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -96,11 +97,20 @@ class Dashboard(App[None]):
 
     TITLE = "armada"
     BINDINGS = bindings("everywhere")
-    CSS = "Screen { layout: vertical; overflow: hidden; } Toast { max-width: 80%; }"
+    CSS = f"""
+    Screen {{ layout: vertical; overflow: hidden; }}
+    Toast {{ max-width: 80%; }}
+    VerticalScroll {{ scrollbar-size-vertical: 1; }}
+    {frame.CSS}
+    """
 
     def __init__(self, home: HomePaths, *, read_only: bool = False, watch: bool = True) -> None:
         super().__init__()
         self.home = home
+        themes.register(self)
+        # Before the start: a theme that is set later styles everything twice.
+        self.set_reactive(App.theme, themes.of_terminal(remembered.theme(home)))
+        self.stylesheet.set_variables(self.get_css_variables())
         self.read_only = read_only
         self._watch = watch
         self.symbols = of_terminal()
@@ -110,6 +120,9 @@ class Dashboard(App[None]):
         self._looking = False
         self._watcher = Watcher(home, lambda snapshot, updates: self._tell(Seen(snapshot, updates)))
 
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return {"frame": "#707070"} | {f"curve-{place}": "#808080" for place in range(1, themes.CURVES + 1)}
+
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), *self._ascii]
 
@@ -117,11 +130,6 @@ class Dashboard(App[None]):
         return RunsScreen()
 
     def on_mount(self) -> None:
-        self.register_theme(CONTRAST)
-        for theme in (os.environ.get("ARMADA_THEME"), remembered.theme(self.home)):
-            if theme in CHOICES:
-                self.theme = theme
-                break
         gc.disable()  # until the first paint: nothing that is created before becomes garbage
         self._watcher.start()
         self.set_interval(1.0, self._tick)
@@ -251,15 +259,15 @@ class Dashboard(App[None]):
             self.push_screen(HelpScreen(place, self.symbols, read_only=self.read_only))
 
     def action_next_theme(self) -> None:
-        place = CHOICES.index(self.theme) + 1 if self.theme in CHOICES else 0
-        self.choose_theme(CHOICES[place % len(CHOICES)])
+        place = themes.CHOICES.index(self.theme) + 1 if self.theme in themes.CHOICES else 0
+        self.choose_theme(themes.CHOICES[place % len(themes.CHOICES)])
         self.notify(f"theme {self.theme}", timeout=2)
 
-    def choose_theme(self, theme: str) -> None:
+    def choose_theme(self, name: str) -> None:
         """Set a theme and remember it."""
-        self.theme = theme
+        self.theme = name
         if not self.read_only:
-            remembered.keep_theme(self.home, theme)
+            remembered.keep_theme(self.home, name)
 
     def action_leave(self) -> None:
         self.exit()
@@ -275,8 +283,8 @@ class Dashboard(App[None]):
             yield SystemCommand(
                 f"{title} ({key.shown})", SCREENS[key.where], lambda node=node, key=key: self._do(key.action, node)
             )
-        for theme in CHOICES:
-            yield SystemCommand(f"Theme {theme}", "Colours", lambda theme=theme: self.choose_theme(theme))
+        for name in themes.CHOICES:
+            yield SystemCommand(f"Theme {name}", "Colours", lambda name=name: self.choose_theme(name))
 
     def _do(self, action: str, node: Screen[object] | App[None]) -> None:
         self.call_later(self.run_action, action, node)

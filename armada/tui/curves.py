@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -134,6 +135,17 @@ class Curve:
                 values = (math.log10(value) if value > 0 else NAN for value in values)
             self._made[key] = Levels(values)
         return self._made[key]
+
+
+def nearest(xs: Sequence[float], levels: Levels, place: float) -> float | None:
+    """Return the value of the point that is nearest to a place on the x axis; None for a gap."""
+    count = min(len(xs), len(levels))
+    after = bisect_left(xs, place, 0, count)
+    near = [index for index in (after - 1, after) if 0 <= index < count]
+    if not near:
+        return None
+    value = levels.values[min(near, key=lambda index: abs(xs[index] - place))]
+    return None if math.isnan(value) else value
 
 
 def smoothed(values: Sequence[float], weight: float) -> array[float]:

@@ -23,27 +23,42 @@ class Symbols:
     unreachable: str
     cursor: str
     marked: str
-    bars: str
     full: str
+    half: str
     empty: str
     sparks: str
+    loads: str
     none: str
     rule: str
     down: str
     up: str
     opened: str
     closed: str
+    guide: str
+    star: str
+    grid: str
 
     def text(self, text: str) -> str:
         """Return a text with only characters that this terminal can show."""
         return text if self.utf8 else in_ascii(text)
 
+    def meter(self, fraction: float, width: int) -> tuple[str, str]:
+        """Return a thin bar in two parts, what is done and the rest, for two styles; together `width` cells."""
+        share = fraction if math.isfinite(fraction) else 0.0
+        halves = round(min(1.0, max(0.0, share)) * width * 2)
+        done = self.full * (halves // 2) + self.half * (halves % 2)
+        return done, self.empty * (width - len(done))
+
     def bar(self, fraction: float, width: int) -> str:
-        eighths = len(self.bars)
-        filled = round(min(1.0, max(0.0, fraction)) * width * eighths)
-        whole, rest = divmod(filled, eighths)
-        bar = self.full * whole + (self.bars[rest - 1] if rest else "")
-        return bar + self.empty * (width - len(bar))
+        return "".join(self.meter(fraction, width))
+
+    def strip(self, shares: Sequence[float | None]) -> str:
+        """Draw loads between 0 and 1 over time, one character each. They stay below the full height: rows must not melt."""
+        top = len(self.loads) - 1
+        return "".join(
+            " " if share is None or not math.isfinite(share) else self.loads[round(min(1.0, max(0.0, share)) * top)]
+            for share in shares
+        )
 
     def spark(self, values: Sequence[float | None]) -> str:
         """Draw a sparkline: one character per value; a gap is a space."""
@@ -59,9 +74,49 @@ class Symbols:
 
 
 UNICODE = Symbols(
-    True, STATE_GLYPHS, "▲", "◌", "▸", "◆", "▏▎▍▌▋▊▉█", "█", "·", "▁▂▃▄▅▆▇█", "—", "─", "▼", "▲", "▾", "▸"
+    utf8=True,
+    states=STATE_GLYPHS,
+    attention="▲",
+    unreachable="◌",
+    cursor="▸",
+    marked="◆",
+    full="━",
+    half="╸",
+    empty="─",
+    sparks="▁▂▃▄▅▆▇█",
+    loads="▁▂▃▄▅▆",
+    none="—",
+    rule="─",
+    down="▼",
+    up="▲",
+    opened="▾",
+    closed="▸",
+    guide="└",
+    star="★",
+    grid="┈",
 )
-ASCII = Symbols(False, ASCII_GLYPHS, "!", "?", ">", "+", "#", "#", ".", "_.-=^", "-", "-", "v", "^", "v", ">")
+ASCII = Symbols(
+    utf8=False,
+    states=ASCII_GLYPHS,
+    attention="!",
+    unreachable="?",
+    cursor=">",
+    marked="+",
+    full="#",
+    half="#",
+    empty=".",
+    sparks="_.-=^",
+    loads="_.-=^",
+    none="-",
+    rule="-",
+    down="v",
+    up="^",
+    opened="v",
+    closed=">",
+    guide="`",
+    star="*",
+    grid="-",
+)
 
 
 def of_terminal() -> Symbols:

@@ -1,13 +1,57 @@
-"""armada's own themes with high contrast, in addition to Textual's."""
+"""Six themes, and which one fits the terminal.
+
+In all of them `accent` is the one colour for data and focus, `warning` is what needs you, `error` is what failed,
+and `success` is what is home or done. docs/explanation/visual-language.md says why.
+"""
 
 from __future__ import annotations
 
-from textual.theme import Theme
+import os
+from typing import TYPE_CHECKING
 
+from textual.color import Color
+from textual.theme import BUILTIN_THEMES, Theme
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from textual.app import App
+
+DARK = Theme(
+    name="armada-dark",
+    primary="#7aa2f7",
+    secondary="#bb9af7",
+    accent="#7aa2f7",
+    warning="#e0af68",
+    error="#f7768e",
+    success="#9ece6a",
+    foreground="#c8d0f0",
+    background="#15161e",
+    surface="#1b1d29",
+    panel="#1f2231",
+    boost="#242838",
+    variables={"text-muted": "#7f88b0"},
+)
+LIGHT = Theme(
+    name="armada-light",
+    primary="#2a5bd0",
+    secondary="#7a3fc0",
+    accent="#2a5bd0",
+    warning="#8f5600",
+    error="#c2263f",
+    success="#2f7317",
+    foreground="#262b40",
+    background="#f6f7fb",
+    surface="#eceef5",
+    panel="#e4e7f0",
+    boost="#dfe3ee",
+    dark=False,
+    variables={"text-muted": "#626a88"},
+)
 CONTRAST = Theme(
     name="armada-contrast",
-    primary="#ffff00",
-    secondary="#00ffff",
+    primary="#00ffff",
+    secondary="#ff80ff",
     accent="#00ffff",
     warning="#ffff00",
     error="#ff6060",
@@ -18,6 +62,84 @@ CONTRAST = Theme(
     panel="#303030",
     boost="#303030",
     dark=True,
-    variables={"text-muted": "#e0e0e0"},
+    variables={"text-muted": "#e0e0e0", "frame": "#ffffff"},
 )
-CHOICES = ("textual-dark", "textual-light", CONTRAST.name, "nord", "gruvbox", "solarized-light")
+CHOICES = (DARK.name, LIGHT.name, CONTRAST.name, "nord", "gruvbox", "solarized-light")
+FRAME_SHARE = 0.24
+"""How much of the foreground is in the lines of a frame that has no focus."""
+CURVES = 6
+"""How many colours curves have."""
+_FORMER = {"textual-dark": DARK.name, "textual-light": LIGHT.name}
+"""Names that armada's first release remembered."""
+_ACCENTS = {
+    "nord": ("#88c0d0", "#b48ead", "#9aa5b8"),
+    "gruvbox": ("#83a598", "#d3869b", "#a89984"),
+    "solarized-light": ("#1f6fb0", "#6c71c4", "#586e75"),
+}
+"""Accent, second colour and grey of Textual's own themes: their accents are too near to what means "needs you"."""
+
+
+def _ours() -> list[Theme]:
+    themes = [DARK, LIGHT, CONTRAST]
+    for name, (accent, second, muted) in _ACCENTS.items():
+        found = BUILTIN_THEMES[name]
+        theme = Theme(**{**vars(found), "primary": accent, "accent": accent, "secondary": second})
+        theme.variables = {**found.variables, "text-muted": muted}
+        themes.append(theme)
+    return themes
+
+
+def register(app: App[None]) -> None:
+    """Register the six themes."""
+    for theme in _ours():
+        _say_colours(theme)
+        app.register_theme(theme)
+
+
+def _say_colours(theme: Theme) -> None:
+    """Give text the theme's own colours: Textual would mix each with white or black, and the six would look alike."""
+    roles = {
+        "accent": theme.accent,
+        "primary": theme.primary,
+        "secondary": theme.secondary,
+        "warning": theme.warning,
+        "error": theme.error,
+        "success": theme.success,
+    }
+    said = {f"text-{role}": colour for role, colour in roles.items() if colour is not None}
+    ground, front = Color.parse(theme.background or "black"), Color.parse(theme.foreground or "white")
+    said |= {f"curve-{place}": colour for place, colour in enumerate(_curves(theme), 1)}
+    said["frame"] = ground.blend(front, FRAME_SHARE).hex
+    theme.variables = {**said, **theme.variables}
+
+
+def _curves(theme: Theme) -> tuple[str, ...]:
+    """Return the colours of curves: none looks like amber, red or green, which are states."""
+    others = (
+        ("#7dcfff", "#e8ecff", "#ff9ee4", "#a0a8d0") if theme.dark else ("#0b7f8a", "#20263c", "#b1267f", "#6d7590")
+    )
+    return (theme.accent or theme.primary, theme.secondary or theme.primary, *others)
+
+
+def choose(env: Mapping[str, str], kept: str | None) -> str:
+    """Return the theme to begin with: ARMADA_THEME, else the one chosen last, else what fits the terminal's background.
+
+    A terminal says its background in COLORFGBG (konsole, rxvt, iTerm2 and others). It is not asked with an escape
+    sequence: over a slow link the answer comes after the first paint, and looks like keys.
+    """
+    for name in (env.get("ARMADA_THEME"), kept):
+        chosen = _FORMER.get(name or "", name)
+        if chosen in CHOICES:
+            return chosen
+    return LIGHT.name if _is_light(env.get("COLORFGBG", "")) else DARK.name
+
+
+def _is_light(colours: str) -> bool:
+    """Whether COLORFGBG (`15;0`, `0;default;15`) names a light background: of the 16 colours, white and light grey."""
+    background = colours.rpartition(";")[2]
+    return background in ("7", "15")
+
+
+def of_terminal(kept: str | None) -> str:
+    """Choose by this process's environment."""
+    return choose(os.environ, kept)

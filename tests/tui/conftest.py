@@ -115,6 +115,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setenv("LANG", "C.UTF-8")
     monkeypatch.delenv("LC_ALL", raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("COLORFGBG", raising=False)
     monkeypatch.setenv("ARMADA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ARMADA_NO_DAEMON", "1")
     monkeypatch.chdir(tmp_path)

@@ -70,7 +70,7 @@ def test_a_host_is_added_once_its_key_was_shown_and_the_check_is_read_in_the_for
         world.hosts(box={"ssh": "root@192.0.2.1:50022"})  # as the command would have
         await pilot.press("enter")
         await lacks(pilot, "Add a host")
-        await until(pilot, lambda: any(line.startswith("▸") and "box" in line for line in screen(pilot).splitlines()))
+        await until(pilot, lambda: any(line.startswith("│▸") and "box" in line for line in screen(pilot).splitlines()))
 
     drive(world.board(), use)
     words = ["--price=12.4", "--", "box", LINE]

@@ -40,10 +40,15 @@ def test_who_uses_each_gpu_and_who_waits_for_one(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        seen = await shows(pilot, "2 wait for GPUs: next-bbbbbb 2m, far-cccccc (of another home)")
-        lines = {line.split()[0]: line for line in seen.splitlines() if "/80 G" in line}
+        await shows(pilot, "2 wait for GPUs: next-bbbbbb 2m, far-cccccc (of another home)", "/320 G")
+        await shows(pilot, "mine-aaaaaa (0), stranger (pid 4711) (1), theirs-dddddd (of another home) (3), 1 free")
+        await pilot.press("enter")
+        seen = await shows(pilot, "/80 G")
+        lines = {line.strip("│└ ").split()[0]: line.rstrip("│ ") for line in seen.splitlines() if "/80 G" in line}
         for index, user in enumerate(("mine-aaaaaa", "stranger (pid 4711)", "free", "theirs-dddddd (of another home)")):
             assert lines[str(index)].endswith(f"  {user}")
+        await pilot.press("left")
+        await shows(pilot, "/320 G")
 
     drive(world.board(), use)
 
@@ -116,34 +121,34 @@ def test_a_wiped_host_is_said_to_be_left_alone(world: World) -> None:
     drive(world.board(), use)
 
 
-def load(world: World, host: str, since_s: float, every_s: float) -> str:
-    """Fill the history of two GPUs; the clock at its first point."""
+def load(world: World, host: str, since_s: float, every_s: float) -> None:
+    """Fill the history of two GPUs."""
     now = time.time()
     moments = [now - since_s + every_s * number for number in range(int(since_s / every_s))]
     points = [telemetry.Point(index, at, 10.0 * index, 70 << 30, 312.0, 71.0) for at in moments for index in range(2)]
     telemetry.record(world.database, host, points)
-    return time.strftime("%H:%M:%S", time.localtime(moments[0]))
 
 
 def test_the_history_of_the_gpus_is_drawn_for_the_host_under_the_cursor_over_several_spans(world: World) -> None:
     world.hosts(box={"ssh": "root@192.0.2.1"}, far={"ssh": "root@192.0.2.2"})
     for host in ("box", "far"):
         hosts.record_facts(world.database, host, {"gpus": [gpu(0), gpu(1)]})
-    first = load(world, "box", 3000, 60)
+    load(world, "box", 3000, 60)
+    tick = time.strftime("%H:%M", time.localtime((time.time() - 1080) // 1800 * 1800))  # 18 to 48 minutes ago
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         measures = (
-            "utilisation %, 15 m  0 0  1 10",
-            "memory GiB, 15 m  0 70",
-            "power W, 15 m  0 312",
-            "temperature °C, 15 m  0 71",
+            *("utilisation %, 15 m", "  0 0  1 10"),
+            *("memory GiB, 15 m", "  0 70  1 70"),
+            *("power W, 15 m", "  0 312  1 312"),
+            *("temperature °C, 15 m", "  0 71  1 71"),
         )
-        seen = await shows(pilot, *(f"box · {measure}" for measure in measures))
+        seen = await shows(pilot, *measures)
         assert any(0x2800 < ord(character) <= 0x28FF for character in seen)
-        assert first not in seen
+        assert tick not in "".join(line for line in seen.splitlines() if line.startswith("│        "))
         await pilot.press("minus")
-        await shows(pilot, "box · power W, 1 h", first)
+        await shows(pilot, "box · power W, 1 h", tick)
         await pilot.press("minus", "minus", "minus", "minus", "minus")
         await shows(pilot, "box · power W, 7 d")
         await pilot.press("plus", "plus", "plus", "plus", "plus")
@@ -163,12 +168,12 @@ def test_on_a_low_terminal_the_history_comes_by_a_key(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        assert "utilisation" not in await shows(pilot, "70/80 G")
+        assert "utilisation" not in await shows(pilot, "140/160 G")
         await pilot.press("v")
         await shows(pilot, "box · utilisation %", "temperature °C")
         await pilot.press("v")
         await lacks(pilot, "utilisation")
-        assert "ENVIRONM…" not in await shows(pilot, "70/80 G")
+        assert "ENVIRONM…" not in await shows(pilot, "140/160 G")
 
     drive(world.board(), use, (80, 24))
 
@@ -182,7 +187,7 @@ def test_points_that_come_later_are_added_to_the_history(world: World) -> None:
         await pilot.press("3")
         await shows(pilot, "312 W")
         telemetry.record(world.database, "box", [telemetry.Point(0, time.time(), 99.0, 1 << 30, 123.0, 44.0)])
-        await shows(pilot, "123 W", "44 °C", "box · power W, 15 m  0 123")
+        await shows(pilot, "123 W", "44 °C", "box · power W, 15 m", "  0 123")
 
     drive(world.board(), use, (160, 48))
 

@@ -77,9 +77,9 @@ def test_new_points_are_drawn_after_those_that_were_there(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("enter", "c")
-        await shows(pilot, "loss (1 of 2) 1")
+        await shows(pilot, "loss (1 of 2)", " 1  lowest 1 · highest 3")
         world.losses("demo-aaaaaa", [0.25, float("nan")])
-        await shows(pilot, "loss (1 of 2) NaN since step 5, before 0.25")
+        await shows(pilot, "loss (1 of 2)", " NaN since step 5, before 0.25")
         view = pilot.app.screen
         assert isinstance(view, RunScreen)
         assert len(view.wall.curves["loss"]) == 5
@@ -158,11 +158,11 @@ def test_hosts_show_gpus_users_strangers_price_disk_and_silence(world: World) ->
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("3")
-        await shows(pilot, "1×A100", "$12.50/h", "412 GB", "90%", "70/80 G", "312 W", "71 °C", "▇▇▇")
+        await shows(pilot, "1×A100", "$12.50/h", "412 GB", "90%", "70/80 G", "312 W", "71 °C", "▅▅▅")
         await shows(pilot, "demo-aaaaaa", "stranger (pid 4711)", "not checked: press k")
         hosts.mark_unreachable(world.database, "box", "no route to host")
         await shows(pilot, "unreachable since", "no route to host")
-        await pilot.press("enter")
+        await pilot.press("l")
         await shows(pilot, "/ host:box", "1 of 1 runs")
 
     drive(world.board(), use)
@@ -247,7 +247,7 @@ def test_compare_draws_the_run_whose_curve_the_preview_has_drawn_already(world: 
         world.losses(run_id, [3.0, 2.0, 1.0])
 
     async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "loss 1", "⠉")
+        await shows(pilot, "two-bbbbbb · loss", "lowest 1 ·", "⠉")
         await pilot.press("a", "c")
         view = pilot.app.screen
         assert isinstance(view, CompareScreen)
@@ -284,7 +284,7 @@ def test_themes_change_and_the_picture_stays(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
-        for name in ("textual-light", "armada-contrast", "nord"):
+        for name in ("armada-light", "armada-contrast", "nord"):
             await pilot.press("ctrl+t")
             assert pilot.app.theme == name
             await pilot.pause()
@@ -344,7 +344,7 @@ def test_the_launch_screen_compares_all_hosts_when_asked(world: World) -> None:
         await pilot.press(*"exp", "full_stop", *"yaml", "tab", "enter")
         seen = await shows(pilot, "launch   possible", "$2.00 an hour", "echo hi")
         (line,) = (line for line in seen.splitlines() if "host     " in line and "twin" in line)
-        assert line.split()[:3] == ["host", "local", "twin"]
+        assert line.strip("│ ").split()[:3] == ["host", "local", "twin"]
         await pilot.press("ctrl+l")
         await until(pilot, lambda: "an experiment and a host are needed" in said(pilot))
 

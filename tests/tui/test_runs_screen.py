@@ -245,7 +245,7 @@ def test_the_preview_draws_the_loss_and_says_which_key_fetches_the_log(world: Wo
     world.losses("demo-aaaaaa", [3.0, 2.0, 1.0])
 
     async def use(pilot: Pilot[None]) -> None:
-        seen = await shows(pilot, "loss", "press l to follow", "3 ")
+        seen = await shows(pilot, "loss", "press l to follow", "highest 3")
         assert any(0x2800 < ord(character) <= 0x28FF for character in seen)
         world.losses("demo-aaaaaa", [0.5])
         await shows(pilot, "0.5")

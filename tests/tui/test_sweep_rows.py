@@ -87,12 +87,12 @@ def test_enter_and_arrows_unfold_and_fold(swept: World) -> None:
         await shows(pilot, "▾ lr-x7", "lr-4")
         assert set(rows(pilot)) == {"alone-bbbbbb", "sweep:lr-x7:", *SIX}
         await pilot.press("down", "down", "left")
-        await lacks(pilot, "lr-4")
+        await until(pilot, lambda: "lr-4aaaa" not in rows(pilot))
         assert first(pilot).table.cursor == "sweep:lr-x7:"
         await pilot.press("right")
-        await shows(pilot, "lr-4")
+        await until(pilot, lambda: "lr-4aaaa" in rows(pilot))
         await pilot.press("enter")
-        await lacks(pilot, "lr-4")
+        await until(pilot, lambda: "lr-4aaaa" not in rows(pilot))
 
     drive(swept.board(), use, (170, 40))
 
@@ -138,6 +138,6 @@ def test_with_columns_of_ones_own_a_sweep_keeps_its_name(swept: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         seen = await shows(pilot, "STATE", "lr-x7 (6 cells)")
-        assert next(line for line in seen.splitlines() if "lr-x7" in line).split()[-1] == "box"
+        assert next(line for line in seen.splitlines() if "lr-x7" in line).strip("│ ").split()[-1] == "box"
 
     drive(swept.board(), use, (170, 40))

@@ -32,7 +32,7 @@ def test_launch_watch_chart_log_stop_and_leave(armada: Armada, terminal: Termina
         "run_id"
     ]
     terminal.shows("curve", "1 running", "local")
-    terminal.shows("step 2")  # the end of its log, in the preview
+    terminal.shows("│ step ")  # the end of its log, in the preview
     terminal.keys("Enter")
     terminal.shows(run_id, "because")
     terminal.keys("c")

@@ -17,6 +17,7 @@ from armada.tui.bindings import bindings
 from armada.tui.curves import NAN, Curve
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
+from armada.tui.widgets import frame
 from armada.tui.widgets.chart import NAMES, Chart, Line
 from armada.tui.widgets.chart_wall import SMOOTHINGS
 from armada.tui.widgets.list_table import Item, ListTable
@@ -65,9 +66,12 @@ class CompareScreen(View):
         self._left_out = len(marked) - len(self.run_ids)
         yield Static("No runs are marked. Press 1, mark some with space, then c.", id="none", markup=False)
         self.chart = Chart(self.board.symbols)
+        self.chart.add_class(frame.FRAME)
         yield self.chart
         room = tuple(Column(NAMES[place], 8, grow=1) for place in range(len(self.run_ids)))
         self.table = ListTable((Column("DIFFERS IN", 22, grow=1, most=50), *room), self.board.symbols)
+        self.table.add_class(frame.FRAME)
+        frame.title(self.table, "Settings that differ")
         yield self.table
 
     def on_mount(self) -> None:
@@ -192,8 +196,12 @@ class CompareScreen(View):
     def action_pan(self, share: float) -> None:
         self.chart.pan(share)
 
+    def action_cross(self, by: int) -> None:
+        self.chart.put_cross(self.chart.step_cross(by))
+
     def action_whole(self) -> None:
         self.chart.reset()
+        self.chart.put_cross(None)
 
 
 def _rising(values: Iterable[float]) -> array[float]:

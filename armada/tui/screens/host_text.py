@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from armada.config.profiles import DERIVED
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import recorded_facts
+from armada.tui.gpu_strips import gpu_names, gpu_spans, points_of, together
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.run_table import age, short
 from armada.tui.widgets.table import Cells, Column, Span
@@ -34,14 +35,17 @@ COLUMNS = (
 )
 GPUS_SHOWN = 16
 QUEUE_SHOWN = 4
-HISTORY, HISTORY_NARROW = 16, 6
+HISTORY_WIDE, HISTORY, HISTORY_NARROW = 45, 16, 6
+WIDE = 150
 NARROW = 110
-HOT_C = 88.0
+FREE = "free"
 
 
-def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, width: int) -> Item:
-    """Return a host's row, with its problems, its queue and its GPUs below it."""
-    history = HISTORY if width >= NARROW else HISTORY_NARROW
+def host_item(
+    host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, width: int, *, is_open: bool = False
+) -> Item:
+    """Return a host's row, with its problems, its queue and its GPUs below it: in one line, or each in its own if it is open."""
+    history = (HISTORY_WIDE if width >= WIDE else HISTORY) if width >= NARROW else HISTORY_NARROW
     record = host.record
     is_known = record is not None and record.facts is not None
     facts = recorded_facts(record.facts if record is not None else None)
@@ -63,6 +67,9 @@ def host_item(host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, 
     )
     more: list[Cells] = [(line,) for line in _troubles(host, record, now)]
     more += [(line,) for line in queue_lines(facts.queue, snapshot, now)]
+    if len(gpus) > 1 and not is_open:
+        more.append((_gpus_line(gpus, host.telemetry, snapshot.index, symbols, history),))
+        return Item(host.name, cells, tuple(more))
     more += [
         (_gpu_line(gpu, points_of(host.telemetry, gpu), snapshot.index, symbols, history),) for gpu in gpus[:GPUS_SHOWN]
     ]
@@ -77,19 +84,6 @@ def _seen_at(host: HostView, record: HostRecord | None) -> float | None:
     if record is not None and record.observed_at is not None:
         moments.append(record.observed_at)
     return max(moments, default=None)
-
-
-def gpu_names(facts: RecordedFacts) -> str:
-    """Format the GPUs: `8×A100-SXM4-80GB`."""
-    names: dict[str, int] = {}
-    for gpu in facts.gpus or ():
-        name = (gpu.name or "").removeprefix("NVIDIA ")
-        names[name] = names.get(name, 0) + 1
-    return ", ".join(f"{count}×{name}" for name, count in names.items()) or "no GPU"
-
-
-def points_of(telemetry: Mapping[int, Sequence[Point]], gpu: RecordedGpu) -> Sequence[Point]:
-    return telemetry.get(gpu.index, ()) if gpu.index is not None else ()
 
 
 def _environment(host: HostView, snapshot: Snapshot) -> tuple[Span, ...]:
@@ -161,31 +155,38 @@ def _counts(jobs: Mapping[str, int]) -> str:
 def _gpu_line(
     gpu: RecordedGpu, history: Sequence[Point], index: Mapping[str, RunRow], symbols: Symbols, shown: int
 ) -> tuple[Span, ...]:
-    newest = history[-1] if history else None
-    used = newest.utilization if newest is not None else None
-    used = used if used is not None else gpu.utilization or 0.0
-    memory = newest.memory_used_bytes if newest is not None else None
-    memory_used = float(memory) if memory is not None else gpu.memory_used_bytes or 0.0
-    total = gpu.memory_total_bytes or 0.0
-    spans: list[Span] = [
-        (f"{'' if gpu.index is None else gpu.index:>2} ", "dim"),
-        (symbols.bar(used / 100, 10), "accent"),
-        (f" {used:>3.0f}%  ", "plain"),
-        (f"{memory_used / 2**30:>3.0f}/{total / 2**30:.0f} G", "plain"),
-    ]
-    if newest is not None and newest.power_w is not None:
-        spans.append((f"  {newest.power_w:>3.0f} W", "plain"))
-    if newest is not None and newest.temperature_c is not None:
-        spans.append((f"  {newest.temperature_c:.0f} °C", "bad" if newest.temperature_c >= HOT_C else "plain"))
-    if len(history) > 1:
-        step = max(1, len(history) // shown)
-        spark = "".join(
-            symbols.sparks[round(min(100.0, max(0.0, p.utilization or 0)) / 100 * (len(symbols.sparks) - 1))]
-            for p in history[::step]
-        )
-        spans.append((f"  {spark[-shown:]:<{shown}}", "accent"))
+    spans = gpu_spans(gpu, history, symbols, shown)
     spans.append((f"  {_users(gpu, index)}", "plain"))
     return tuple(spans)
+
+
+def _gpus_line(
+    gpus: Sequence[RecordedGpu],
+    telemetry: Mapping[int, Sequence[Point]],
+    index: Mapping[str, RunRow],
+    symbols: Symbols,
+    shown: int,
+) -> tuple[Span, ...]:
+    """Return all GPUs in one line, with who uses which of them."""
+    spans = together(gpus, telemetry, symbols, shown)
+    users: dict[str, list[int]] = {}
+    for place, gpu in enumerate(gpus):
+        users.setdefault(_users(gpu, index), []).append(place if gpu.index is None else gpu.index)
+    free = users.pop(FREE, [])
+    said = [f"{user} ({ranges(of)})" for user, of in users.items()]
+    said += [f"{len(free)} free" if users else FREE] if free else []
+    return (*spans, (f"  {', '.join(said)}", "plain"))
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Write numbers as ranges: `0-3,6`."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
 def _users(gpu: RecordedGpu, index: Mapping[str, RunRow]) -> str:
@@ -193,7 +194,7 @@ def _users(gpu: RecordedGpu, index: Mapping[str, RunRow]) -> str:
     for process in gpu.processes or ():
         stranger = f"stranger (pid {'unknown' if process.pid is None else process.pid})"
         users.append(_whose(process.run_id, index) if process.run_id else stranger)
-    return ", ".join(dict.fromkeys(users)) or "free"
+    return ", ".join(dict.fromkeys(users)) or FREE
 
 
 def _whose(run_id: object, index: Mapping[str, RunRow]) -> str:

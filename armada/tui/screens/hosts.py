@@ -16,6 +16,7 @@ from armada.tui.screens.question import Question
 from armada.tui.screens.verdict import Verdict
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
+from armada.tui.widgets import frame
 from armada.tui.widgets.gpu_history import SPANS_S, GpuHistory
 from armada.tui.widgets.list_table import ListTable
 
@@ -33,7 +34,7 @@ HINT = " only this machine so far; press a to add a GPU box"
 
 
 class HostsScreen(View):
-    """A row per host, a line per GPU under it, the GPUs' history below."""
+    """A row per host, its GPUs in one line under it until you unfold them, their history below."""
 
     PLACE = "hosts"
     BINDINGS = bindings("hosts")
@@ -42,20 +43,24 @@ class HostsScreen(View):
     HostsScreen GpuHistory { display: none; height: 40%; max-height: 24; }
     HostsScreen.-high GpuHistory { display: block; }
     HostsScreen.-high GpuHistory.toggled { display: none; }
-    HostsScreen.-low GpuHistory.toggled { display: block; height: 1fr; max-height: 100; }
-    HostsScreen.-low.history ListTable { height: 3; }
+    HostsScreen.-low GpuHistory.toggled, HostsScreen.-tiny GpuHistory.toggled { display: block; height: 1fr; max-height: 100; }
+    HostsScreen.-low.history ListTable, HostsScreen.-tiny.history ListTable { height: 5; }
     """
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (36, "-high")]  # noqa: RUF012  # Textual declares it so
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-low"), (36, "-high")]  # noqa: RUF012  # Textual declares it so
 
     def __init__(self) -> None:
         super().__init__()
         self._span = 0
         self._awaited: str | None = None
+        self._opened: set[str] = set()
+        """Hosts whose GPUs are listed one by one."""
 
     def body(self) -> Iterable[Widget]:
         self.hint = Static()
         yield self.hint
         self.table = ListTable(COLUMNS, self.board.symbols)
+        self.table.add_class(frame.FRAME)
+        frame.title(self.table, "Hosts")
         yield self.table
         self.history = GpuHistory(self.board.symbols)
         yield self.history
@@ -85,7 +90,10 @@ class HostsScreen(View):
         if not self.snapshot.taken_at:
             self.hint.display = True
             self.hint.update(" reading …")
-        self.table.show_items(host_item(host, self.snapshot, self.board.symbols, now, width) for host in hosts)
+        self.table.show_items(
+            host_item(host, self.snapshot, self.board.symbols, now, width, is_open=host.name in self._opened)
+            for host in hosts
+        )
         if self._awaited is not None and any(host.name == self._awaited for host in hosts):
             self.table.place(self._awaited)
             self._awaited = None
@@ -102,9 +110,18 @@ class HostsScreen(View):
 
     def on_table_chosen(self, event: Table.Chosen) -> None:
         del event
-        self.action_runs()
+        self.action_unfold()
 
     # Keys -----------------------------------------------------------------------------------------------------------
+
+    def action_unfold(self, opens: bool | None = None) -> None:
+        """List the GPUs of the host under the cursor one by one, or put them into one line again."""
+        name = self.table.cursor
+        if name is None:
+            return
+        wanted = name not in self._opened if opens is None else opens
+        (self._opened.add if wanted else self._opened.discard)(name)
+        self.draw()
 
     def action_runs(self) -> None:
         if self.table.cursor is not None:

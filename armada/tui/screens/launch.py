@@ -20,11 +20,12 @@ from textual.widgets import Input, Static
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.protocol.recorded import recorded_facts
 from armada.tui.bindings import bindings
+from armada.tui.gpu_strips import gpu_names
 from armada.tui.operations import command
 from armada.tui.screens.chooser import Choice, Chooser
-from armada.tui.screens.host_text import gpu_names
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
+from armada.tui.widgets import frame
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
 WAIT_S = 0.5
 PLAN_TIMEOUT_S = 120.0
-_MARGIN = 3
-"""Columns of the scroll bar and the border."""
+_MARGIN = 5
+"""Columns of the scroll bar, the border and the frame."""
 
 
 class Planned(Message):
@@ -64,8 +65,7 @@ class LaunchScreen(View):
     LaunchScreen .label { width: 14; padding: 0 1; color: $text-muted; }
     LaunchScreen Input { height: 1; border: none; padding: 0 1; background: $boost; width: 1fr; }
     LaunchScreen Input:focus { border: none; background: $primary 40%; }
-    LaunchScreen #hosts { height: 1; color: $text-muted; padding: 0 1; }
-    LaunchScreen VerticalScroll { height: 1fr; border-top: solid $panel; }
+    LaunchScreen VerticalScroll { height: 1fr; }
     """
 
     def __init__(self) -> None:
@@ -87,10 +87,10 @@ class LaunchScreen(View):
             field = Input(placeholder=more, id=name, suggester=SuggestFromList(hints) if hints else None)
             self.fields[name] = field
             yield Horizontal(Static(label, classes="label", markup=False), field)
-        self.names = Static(id="hosts")
-        yield self.names
         self.plan_text = Static(id="plan")
-        yield VerticalScroll(self.plan_text)
+        self.plan = VerticalScroll(self.plan_text, classes=frame.FRAME)
+        frame.title(self.plan, "Plan")
+        yield self.plan
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -106,7 +106,7 @@ class LaunchScreen(View):
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         del updates
         names = "  ".join(host.name for host in self.snapshot.hosts)
-        self.names.update(Text(f"hosts: {self.board.symbols.text(sanitize_line(names, 500))}"))
+        frame.facts(self.plan, self.board.symbols.text(f"hosts: {sanitize_line(names, 500)}"))
 
     # The plan -------------------------------------------------------------------------------------------------------
 

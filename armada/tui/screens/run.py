@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.containers import VerticalScroll
+from textual.containers import Container, VerticalScroll
 from textual.widgets import ContentSwitcher, Input, Static
 
 from armada.errors import UsageError
 from armada.tui import logs
 from armada.tui.bindings import bindings
+from armada.tui.gpu_strips import SPAN_S
 from armada.tui.log_file import LogFile
 from armada.tui.log_places import HOW, parse_place
 from armada.tui.operations import last_of
@@ -21,9 +22,12 @@ from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.prompt import Prompt
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
+from armada.tui.widgets import frame
 from armada.tui.widgets.chart_wall import ChartWall
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.log_view import LogView
+from armada.tui.widgets.panel import Panel
+from armada.tui.widgets.preview import Preview
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -48,6 +52,22 @@ class RunScreen(View):
     RunScreen #age { display: none; height: 1; color: $text-warning; }
     RunScreen ContentSwitcher { height: 1fr; }
     RunScreen VerticalScroll { height: 1fr; }
+    RunScreen #overview { layout: vertical; height: 1fr; }
+    RunScreen #facts { min-height: 3; }
+    RunScreen #overview > #kept { display: none; height: auto; max-height: 9; }
+    RunScreen.-tall #overview > #kept, RunScreen.-grand #overview > #kept { display: block; }
+    RunScreen Preview { display: none; }
+    RunScreen.-high Preview, RunScreen.-tall Preview, RunScreen.-grand Preview { display: block; height: 9; }
+    RunScreen.-tall Preview { height: 12; }
+    RunScreen.-grand Preview { height: 16; }
+    RunScreen.-normal #pages #overview, RunScreen.-wide #pages #overview, RunScreen.-vast #pages #overview {
+        layout: grid; grid-size: 2 2; grid-columns: 5fr 6fr; grid-rows: 1fr auto;
+    }
+    RunScreen.-normal #pages Preview, RunScreen.-wide #pages Preview, RunScreen.-vast #pages Preview {
+        layout: vertical; height: 1fr; row-span: 2; }
+    RunScreen.-normal #gpus, RunScreen.-wide #gpus, RunScreen.-vast #gpus { display: block; }
+    RunScreen.-high #gpus, RunScreen.-low #gpus { display: none; }
+    RunScreen.-tiny Preview, RunScreen.-low Preview { display: none; }
     RunScreen #find { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
     RunScreen #find.open { display: block; }
     """
@@ -65,6 +85,7 @@ class RunScreen(View):
     def body(self) -> Iterable[Widget]:
         symbols = self.board.symbols
         self.tabs = Static(id="tabs")
+        self.tabs.auto_links = False
         self.field = Input(id="find", disabled=True)
         self.age = Static(id="age")
         self.overview, self.config = Static(), Static()
@@ -73,21 +94,35 @@ class RunScreen(View):
         self.checkpoints = ListTable(run_text.CHECKPOINT_COLUMNS, symbols, id="checkpoints")
         self.events = ListTable(run_text.EVENT_COLUMNS, symbols, id="events")
         self.difference = ListTable(run_text.DIFFERENCE_COLUMNS, symbols, id="difference")
+        self.facts = VerticalScroll(self.overview, id="facts")
+        self.kept = Panel(symbols, "Checkpoints", id="kept")
+        self.beside = Preview(symbols)
+        self.settings = VerticalScroll(self.config, id="config")
+        named = {"run": self.facts, "checkpoints": self.checkpoints, "events": self.events}
+        for name, page in {**named, "config": self.settings, "differences": self.difference}.items():
+            page.add_class(frame.FRAME)
+            frame.title(page, name.capitalize())
         self.pages = ContentSwitcher(
-            VerticalScroll(self.overview, id="overview"),
+            Container(self.facts, self.beside, self.kept, id="overview"),
             self.wall,
             self.log_view,
             self.checkpoints,
             self.events,
-            VerticalScroll(self.config, id="config"),
+            self.settings,
             self.difference,
             initial=self.shown,
+            id="pages",
         )
         yield from (self.tabs, self.age, self.field, self.pages)
 
     def on_mount(self) -> None:
         super().on_mount()
         self.action_tab(self.shown)
+
+    def on_resize(self) -> None:
+        """Ask for what stands beside the facts: its room is known only now."""
+        if self.shown == "overview":
+            self.call_after_refresh(self.take)
 
     def on_unmount(self) -> None:
         if self._follower is not None:
@@ -108,9 +143,11 @@ class RunScreen(View):
         return self.shown
 
     def wants(self) -> Subscription:
-        curves = frozenset((self.run_id, name) for name in self.wall.wanted)
+        names = {"charts": self.wall.wanted, "overview": ["loss"] if self.beside.in_sight else []}.get(self.shown, [])
+        curves = frozenset((self.run_id, name) for name in names)
         details = frozenset({self.run_id} | ({self.other} if self.other else set()))
-        return Subscription(frozenset({self.run_id}), details, curves if self.shown == "charts" else frozenset())
+        history = (self.beside.host, SPAN_S) if self.shown == "overview" and self.beside.host is not None else None
+        return Subscription(frozenset({self.run_id}), details, curves, history=history)
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         row, detail, text = self.row, self.detail, self.board.symbols.text
@@ -127,6 +164,9 @@ class RunScreen(View):
         if self.shown == "overview":
             words = run_text.overview(row, detail, self.board.symbols, self.snapshot.syncs.get(self.run_id))
             self.overview.update(words)
+            self.beside.show_run(row, self.wall.curves.get("loss"))
+            self.kept.show(run_text.kept_lines(detail, self.snapshot, self.board.symbols))
+            frame.title(self.facts, text(f"{row.name} on {row.host}"))
         elif self.shown == "log":
             self._draw_log(row)
         elif detail is None and self.shown in ("checkpoints", "events", "config"):
@@ -166,14 +206,16 @@ class RunScreen(View):
             max(10, min(self.size.width // 2, self.size.width - tabs - 1)),
             overflow="ellipsis" if symbols.utf8 else "crop",
         )
+        active = self.top.get_component_rich_style("top--active")
+        dim = self.top.get_component_rich_style("top--dim")
         for tab in TABS:
-            part = Text(f" {tab} ", style="reverse bold" if tab == self.shown else "")
+            part = Text.assemble(" ", (tab, active if tab == self.shown else dim), " ")
             part.apply_meta({"@click": f"screen.tab('{tab}')"})
             words.append_text(part)
         place = self.log_view.place if self.shown == "log" else ""
         if place and self._follower is not None and self._follower.partial:
             place += " · showing the end; the next sync brings all of it"
-        words.append(symbols.text(f"  {place}"), style="dim")
+        words.append(symbols.text(f"  {place}"), style=dim)
         self.tabs.update(words)
 
     def _draw_log(self, row: RunRow) -> None:
@@ -219,11 +261,13 @@ class RunScreen(View):
         self.pages.current = "difference" if tab == "config" and self.other is not None else tab
         if tab == "log":
             self._fetch_log()
-        page = self.pages.visible_content
+        page = self.facts if tab == "overview" else self.pages.visible_content
         self.set_focus(page if page is not None and page.focusable else None)
         self.keys.refresh()
         self.age.display = False  # only the log has an age
         self.take()
+        if tab == "overview":
+            self.call_after_refresh(self.take)  # what stands beside the facts has its room only now
 
     def _fetch_log(self) -> None:
         row = self.row
@@ -262,6 +306,9 @@ class RunScreen(View):
 
     def action_pan(self, share: float) -> None:
         self._chart(lambda wall: wall.pan(share))
+
+    def action_cross(self, by: int) -> None:
+        self._chart(lambda wall: wall.step_cross(by))
 
     def action_whole(self) -> None:
         self._chart(ChartWall.reset)

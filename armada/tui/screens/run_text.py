@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from rich.table import Table
 from rich.text import Text
 
 from armada.compare.settings import differing, flat, settings
@@ -39,16 +40,20 @@ def stamp(moment: float | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment is not None else "—"
 
 
-def overview(row: RunRow, detail: RunDetail | None, symbols: Symbols, sync: RunSync | None) -> Text:
-    """Return the overview: the most important facts, one per line."""
+def overview(row: RunRow, detail: RunDetail | None, symbols: Symbols, sync: RunSync | None) -> Table:
+    """Return the overview: the most important facts, one per line; a long one continues under its beginning."""
     now = time.time()
-    text = Text()
-    for label, value in _facts(row, detail, sync, now):
-        text.append(f" {label:<13}", style="dim")
-        text.append(symbols.text(value) + "\n", style="bold" if label == "needs you" else "")
+    table = Table.grid(padding=(0, 1, 0, 1), expand=True)
+    table.add_column(width=12, no_wrap=True)
+    table.add_column(ratio=1, overflow="fold")
     sign, _ = glyph(row, symbols)
-    state = Text.assemble((f" {'state':<13}", "dim"), (f"{sign} {symbols.text(_state(row))}\n", "bold"))
-    return state.append_text(text)
+    table.add_row(Text("state", "dim"), Text(f"{sign} {symbols.text(_state(row))}", "bold"))
+    if row.run.step and row.run.total_steps and not row.run.ended:
+        share = row.run.step / row.run.total_steps
+        table.add_row(Text("progress", "dim"), Text(f"{symbols.bar(share, 24)} {min(share, 1):.0%}"))
+    for label, value in _facts(row, detail, sync, now):
+        table.add_row(Text(label, "dim"), Text(symbols.text(value), "bold" if label == "needs you" else ""))
+    return table
 
 
 def _state(row: RunRow) -> str:
@@ -198,6 +203,33 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
     if not items:
         items = [Item("none", ((("none yet", "dim"),), *(((("", "plain"),),) * 5)))]
     return items
+
+
+def kept_lines(detail: RunDetail | None, snapshot: Snapshot, symbols: Symbols) -> list[list[Span]]:
+    """Return a line for each checkpoint, newest first: step, size, age, and whether it is at home."""
+    if detail is None or not detail.checkpoints:
+        return [[("reading …" if detail is None else "none yet", "dim")]]
+    now = time.time()
+    moving = {each.digest: each for each in snapshot.transfers if each.run_id == detail.run_id}
+    lines: list[list[Span]] = []
+    for each in reversed(detail.checkpoints[-20:]):
+        line: list[Span] = [(f"{each.step:>9,}  ", "strong"), (f"{amount(each.size_bytes):>8}  ", "dim")]
+        transfer = moving.get(each.digest)
+        if each.home_path is not None:
+            word = "damaged" if each.trouble else "home"
+            sign = symbols.states["failed" if each.trouble else "succeeded"]
+            line += [(f"{sign} {word}", "bad" if each.trouble else "good"), (f"  {age(each.created_at, now)}", "dim")]
+        elif transfer is not None and transfer.state == "running" and transfer.total_bytes:
+            done, rest = symbols.meter(transfer.done_bytes / transfer.total_bytes, 12)
+            rate = f"  {amount(transfer.rate)}/s" if transfer.rate else ""
+            line += [(done, "accent"), (rest, "faint"), (rate, "dim")]
+        else:
+            line += [
+                (f"{symbols.attention} {each.nowhere or 'only on the host'}", "warn"),
+                (f"  {age(each.created_at, now)}", "dim"),
+            ]
+        lines.append(line)
+    return lines
 
 
 def _event_words(event: Mapping[str, Any]) -> str:

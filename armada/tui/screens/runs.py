@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from rich.text import Text
+from textual.containers import Container
 from textual.widgets import Input, Static
 
 from armada.filters.cells import MOST_COLUMNS
@@ -16,8 +17,11 @@ from armada.tui import remembered
 from armada.tui.arrangement import GROUPS, HEADS, SORTS, Arrangement
 from armada.tui.bindings import bindings
 from armada.tui.filtering import Query
+from armada.tui.gpu_strips import SPAN_S
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
+from armada.tui.widgets import frame
+from armada.tui.widgets.answers import Answers
 from armada.tui.widgets.preview import Preview
 from armada.tui.widgets.run_table import NONE_LIKE_THIS, RunTable
 from armada.tui.widgets.table import Table
@@ -56,18 +60,28 @@ class RunsScreen(View):
     PLACE = "runs"
     BINDINGS = bindings("runs")
     DEFAULT_CSS = """
-    RunsScreen #said { height: 1; color: $text-muted; }
+    RunsScreen #said { display: none; height: 1; color: $text-muted; }
+    RunsScreen.-tiny #said, RunsScreen.-slim #said { display: block; }
     RunsScreen #filter { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
     RunsScreen #filter.open { display: block; }
     RunsScreen #first { display: none; height: 1fr; }
     RunsScreen.empty #first { display: block; }
-    RunsScreen.empty RunTable, RunsScreen.empty Preview, RunsScreen.empty #said { display: none; }
+    RunsScreen.empty #main, RunsScreen.empty #said { display: none; }
     RunsScreen RunTable { height: 1fr; min-height: 2; }
     RunsScreen Preview { height: 35%; max-height: 16; }
-    RunsScreen.-low Preview { display: none; }
+    RunsScreen.-low Preview, RunsScreen.-tiny Preview { display: none; }
     RunsScreen Preview.closed { display: none; }
+    RunsScreen #main { height: 1fr; layout: vertical; }
+    RunsScreen.-vast #main { layout: horizontal; }
+    RunsScreen.-vast Preview { layout: vertical; width: 34%; max-width: 100; height: 1fr; max-height: 500; }
+    RunsScreen.-vast Preview.closed { display: none; }
+    RunsScreen.-wide Preview #gpus { display: block; width: 60; height: 1fr; }
+    RunsScreen.-vast.-grand Preview #gpus { display: block; }
+    RunsScreen Answers { display: none; height: 7; }
+    RunsScreen.-tall Answers { display: block; }
+    RunsScreen.-grand Answers { display: block; height: 9; }
+    RunsScreen.empty Answers, RunsScreen Answers.closed { display: none; }
     """
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # noqa: RUF012  # Textual declares it so
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,11 +98,15 @@ class RunsScreen(View):
         hint = "words · -word · host:… state:… tag:… is:trouble · loss<0.4 lr>1e-5 age<2d starred"
         self.field = Input(placeholder=hint, id="filter", disabled=True)
         yield self.field
-        yield Static(FIRST_START, id="first", markup=False)
+        first = Static(FIRST_START, id="first", markup=False, classes=frame.FRAME)
+        frame.title(first, "Welcome")
+        yield first
         self.table = RunTable(self.board.symbols, id="table")
-        yield self.table
+        self.table.add_class(frame.FRAME)
         self.preview = Preview(self.board.symbols)
-        yield self.preview
+        yield Container(self.table, self.preview, id="main")
+        self.answers = Answers(self.board.symbols)
+        yield self.answers
 
     def on_mount(self) -> None:
         self._columns = remembered.columns(self.board.home)[:MOST_COLUMNS]
@@ -103,7 +121,8 @@ class RunsScreen(View):
         facts = self.arrangement.query.wanted | {key.fact for key in self._keys if key.source != "run"}
         words = bool(self.arrangement.query) or bool(self._columns) or self.field.has_class("open")
         visible = frozenset(self.table.visible_keys) | ({cursor} if cursor else frozenset())
-        return Subscription(visible, sketches=curves, facts=facts, words=words)
+        history = (self.preview.host, SPAN_S) if self.preview.host is not None else None
+        return Subscription(visible, sketches=curves, facts=facts, words=words, history=history)
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         snapshot = self.snapshot
@@ -129,6 +148,7 @@ class RunsScreen(View):
         self._drawn = (snapshot.generation, chosen)
         self._follow_awaited(snapshot)
         self.preview.take(snapshot.row(self.cursor_run), updates)
+        self.answers.take(snapshot)
         self._say(self.table.run_count)
 
     def await_run(self, host: str) -> None:
@@ -171,6 +191,7 @@ class RunsScreen(View):
             self.draw()  # a filter about ages
         self.table.refresh_changed()
         self.preview.tick()
+        self.answers.tick()
 
     def on_resize(self) -> None:
         self._say(self.table.run_count)
@@ -184,6 +205,8 @@ class RunsScreen(View):
         if a.query.error is not None:
             words = a.query.error.sentence + (f" → {a.query.error.hint}" if a.query.error.hint else "")
             parts = [f"/ {a.query.text}", self.board.symbols.text(sanitize_line(words, 200))]
+        frame.title(self.table, f"Runs  {'  '.join(parts)}")
+        frame.facts(self.table, f"{shown:,} of {len(self.snapshot.runs):,} runs")
         left, right = "  ".join(parts), f"{shown:,} of {len(self.snapshot.runs):,} runs"
         room = max(1, self.size.width - len(left) - len(right) - 2)
         self.said.update(Text(f" {left}{' ' * room}{right}", no_wrap=True), layout=False)
@@ -306,6 +329,7 @@ class RunsScreen(View):
 
     def action_preview(self) -> None:
         self.preview.toggle_class("closed")
+        self.answers.toggle_class("closed")
         self.take()
 
     def action_filter(self) -> None:

@@ -12,8 +12,9 @@ from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
+from armada.tui.widgets import frame
 from armada.tui.widgets.list_table import Item, ListTable
-from armada.tui.widgets.run_table import age, short
+from armada.tui.widgets.run_table import age, meter, short
 from armada.tui.widgets.table import Cells, Column, Span, Table
 from armada.units import amount, span
 
@@ -48,6 +49,8 @@ class SyncScreen(View):
         self.disk = Static(id="disk")
         yield self.disk
         self.table = ListTable(COLUMNS, self.board.symbols)
+        self.table.add_class(frame.FRAME)
+        frame.title(self.table, "Sync  what is not at home yet")
         yield self.table
 
     def on_mount(self) -> None:
@@ -144,7 +147,7 @@ def _transfer(each: Transfer, symbols: Symbols, now: float) -> tuple[Span, ...]:
     share = each.done_bytes / each.total_bytes if each.total_bytes else 0.0
     spans: list[Span] = [
         (f"{each.digest[:8]} ", "dim"),
-        (symbols.bar(share, 16), "accent"),
+        *meter(share, 16, symbols),
         (f" {share:>4.0%}  ", "plain"),
     ]
     if each.state == "running":

@@ -27,6 +27,9 @@ class View(Screen[None]):
 
     PLACE: ClassVar[str]
     AUTO_FOCUS = ""  # Textual would focus the first field, hidden or not
+    # Frames go first, then what stands beside the main thing.
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-low"), (20, "-high"), (34, "-tall"), (44, "-grand")]  # noqa: RUF012  # Textual declares it so
+    HORIZONTAL_BREAKPOINTS = [(0, "-slim"), (50, "-narrow"), (110, "-normal"), (150, "-wide"), (220, "-vast")]  # noqa: RUF012
 
     @property
     def board(self) -> Dashboard:
@@ -37,9 +40,7 @@ class View(Screen[None]):
         return self.board.snapshot
 
     def compose(self) -> ComposeResult:
-        from armada.tui.bindings import SCREENS
-
-        self.top = TopLine(self.board.symbols, SCREENS[self.PLACE].lower())
+        self.top = TopLine(self.board.symbols, self.PLACE)
         yield self.top
         self.notice = Notice(self.board.symbols)
         yield self.notice

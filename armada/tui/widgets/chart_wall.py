@@ -9,6 +9,7 @@ from textual.containers import Grid
 from armada.compare.metrics import in_order
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.curves import Curve
+from armada.tui.widgets import frame
 from armada.tui.widgets.chart import Chart, Line
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class ChartWall(Grid):
     DEFAULT_CSS = """
     ChartWall { grid-size: 1; }
     ChartWall.panels2 { grid-size: 1 2; }
-    ChartWall.panels4 { grid-size: 2 2; grid-gutter: 0 2; }
+    ChartWall.panels4 { grid-size: 2 2; }
     ChartWall Chart { display: none; height: 1fr; }
     ChartWall Chart.shown { display: block; }
     """
@@ -47,7 +48,9 @@ class ChartWall(Grid):
 
     def compose(self) -> ComposeResult:
         for _ in range(max(PANELS)):
-            yield Chart(self.symbols)
+            chart = Chart(self.symbols)
+            chart.add_class(frame.FRAME)
+            yield chart
 
     def on_mount(self) -> None:
         self._draw()
@@ -129,9 +132,22 @@ class ChartWall(Grid):
     def reset(self) -> None:
         for chart in self.query(Chart):
             chart.reset()
+            chart.put_cross(None)
 
     def on_chart_looked(self, event: Chart.Looked) -> None:
         """Apply the range that the mouse selected in one chart to all of them."""
         for chart in self.query(Chart):
             if chart is not event.chart:
                 chart.look(event.chart.chosen)
+
+    def on_chart_crossed(self, event: Chart.Crossed) -> None:
+        """Put the crosshair at the same place in all charts."""
+        for chart in self.query(Chart):
+            chart.put_cross(event.chart.cross)
+
+    def step_cross(self, by: int) -> None:
+        """Move the crosshair by so many columns of the first chart."""
+        charts = list(self.query(Chart))
+        place = charts[0].step_cross(by)
+        for chart in charts:
+            chart.put_cross(place)

@@ -9,6 +9,7 @@ from textual.containers import Grid
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.curves import NAN, Levels
+from armada.tui.widgets import frame
 from armada.tui.widgets.chart import Chart, Line
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class GpuHistory(Grid):
     """A chart per measure, a curve per GPU."""
 
     DEFAULT_CSS = """
-    GpuHistory { grid-size: 2 2; border-top: solid $panel; }
+    GpuHistory { grid-size: 2 2; }
     GpuHistory.wide { grid-size: 4 1; }
     GpuHistory Chart { height: 1fr; }
     """
@@ -49,10 +50,17 @@ class GpuHistory(Grid):
 
     def compose(self) -> ComposeResult:
         for _ in MEASURES:
-            yield Chart(self.symbols)
+            chart = Chart(self.symbols)
+            chart.add_class(frame.FRAME)
+            yield chart
 
     def on_resize(self) -> None:
         self.set_class(self.size.width >= 200, "wide")
+
+    def on_chart_crossed(self, event: Chart.Crossed) -> None:
+        """Put the crosshair at the same moment in all charts."""
+        for chart in self.query(Chart):
+            chart.put_cross(event.chart.cross)
 
     def show(self, host: str, span_s: float, points: Mapping[int, tuple[Point, ...]]) -> None:
         """Draw the history, unless it is already drawn."""

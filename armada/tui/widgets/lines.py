@@ -24,21 +24,29 @@ if TYPE_CHECKING:
 
 WIDE = 100
 """Below this width only the total cost is shown."""
-SCREENS_SHOWN = "1-6 screens  "
+STEADY = 14
+"""Cells that the daemon's age may take: the line must not change its form when 9 s become 10 s."""
+SCREENS_SHOWN = ("1-6", " screens  ")
+TABS = ("runs", "run", "hosts", "sync", "launch", "compare")
+"""The screens, by the keys 1 to 6."""
 
 
 class TopLine(Widget):
-    """Counts, money, the daemon's age."""
+    """The screens by their numbers, counts, money, the daemon's age."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"top--good", "top--warn"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"top--{name}" for name in ("name", "active", "good", "warn", "dim")}
     DEFAULT_CSS = """
-    TopLine { height: 1; background: $panel; color: $foreground; }
+    TopLine { height: 1; background: $background; color: $foreground; }
+    TopLine > .top--name { color: $background; background: $accent; text-style: bold; }
+    TopLine > .top--active { color: $text-accent; text-style: bold underline; }
     TopLine > .top--good { color: $text-success; }
     TopLine > .top--warn { color: $text-warning; text-style: bold; }
+    TopLine > .top--dim { color: $text-muted; }
     """
 
     def __init__(self, symbols: Symbols, place: str) -> None:
         super().__init__()
+        self.auto_links = False  # Textual would underline everything that can be clicked
         self.symbols = symbols
         self.place = place
         self.snapshot: Snapshot = EMPTY
@@ -59,30 +67,57 @@ class TopLine(Widget):
 
     def _words(self) -> Text:
         snapshot, symbols, now = self.snapshot, self.symbols, time.time()
-        good, warn = (self.get_component_rich_style(name) for name in ("top--good", "top--warn"))
+        good, warn, dim, active, name = (
+            self.get_component_rich_style(f"top--{each}") for each in ("good", "warn", "dim", "active", "name")
+        )
+        badge = Text.assemble((" armada ", name), " ")
         if snapshot.trouble is not None:
-            return Text.assemble((" armada", "bold"), "  ", (symbols.text(snapshot.trouble), warn))
+            return Text.assemble(badge, " ", (symbols.text(snapshot.trouble), warn))
+        parts = self._facts(good, warn, dim)
+        daemon = self._daemon(now, good, warn)
+        room = self.size.width - badge.cell_len - 2 - max(daemon.cell_len, STEADY)
+        tabs = self._tabs(active, dim, every=True)
+        if tabs.cell_len + sum(part.cell_len for part in parts) > room:
+            tabs = self._tabs(active, dim, every=False)
+        while len(parts) > 1 and tabs.cell_len + sum(part.cell_len for part in parts) > room:
+            parts.pop()
+        line = badge.append_text(tabs)
+        facts = Text("").join([*parts, Text("  " if daemon else ""), daemon])
+        line.append(" " * max(1, self.size.width - line.cell_len - facts.cell_len - 1)).append_text(facts)
+        line.no_wrap = True
+        return line
+
+    def _tabs(self, active: Style, dim: Style, *, every: bool) -> Text:
+        """Return all screens with their keys, or only this one."""
+        tabs = Text("")
+        for number, place in enumerate(TABS, 1):
+            here = place == self.place
+            if not (every or here):
+                continue
+            part = Text.assemble((f"{number} {place.capitalize()}", active if here else dim), "  ")
+            part.apply_meta({"@click": f"app.go('{place}')"})
+            tabs.append_text(part)
+        return tabs
+
+    def _facts(self, good: Style, warn: Style, dim: Style) -> list[Text]:
+        """Return the counts and the costs, the most important first."""
+        snapshot, symbols = self.snapshot, self.symbols
         running, queued, need = snapshot.counts.running, snapshot.counts.waiting, snapshot.counts.troubled
-        parts = [Text(f" armada {self.place}".rstrip(), "bold")]
-        parts.append(Text(f"  {symbols.states['running']} {running} running", good if running else "dim"))
+        parts = [Text(f"{symbols.states['running']} {running} running", good if running else dim)]
         if queued:
-            parts.append(Text(f"  {symbols.states['queued']} {queued} queued"))
+            parts.append(Text(f"  {symbols.states['queued']} {queued} queued", dim))
         if need:
             parts.append(Text(f"  {symbols.attention} {need} need{'s' if need == 1 else ''} you", warn))
         if (money := snapshot.money) is not None:
             burning = total([money.per_hour, money.idle_per_hour]).text() or "unknown"
             idle = f" (idle {money.idle_per_hour.text()})" if any(money.idle_per_hour.by_currency.values()) else ""
-            figures = [f"burning {burning}/h{idle}" if self.size.width >= WIDE else f"{burning}/h"]
-            figures += [f"{money.week.text(rough=True)} for runs this week"] if money.week.is_known else []
-            parts += [Text(symbols.text(f"{' · ' if place else '  '}{each}")) for place, each in enumerate(figures)]
-        daemon = self._daemon(now, good, warn)
-        while len(parts) > 1 and sum(part.cell_len for part in parts) + daemon.cell_len + 3 > self.size.width:
-            parts.pop()
-        line = Text("").join(parts)
-        line.append(" " * max(2, self.size.width - line.cell_len - daemon.cell_len - 1))
-        line.append_text(daemon)
-        line.no_wrap = True
-        return line
+            wide = self.size.width >= WIDE
+            parts.append(
+                Text.assemble("  ", ("burning " if wide else "", dim), f"{burning}/h", (idle if wide else "", dim))
+            )
+            if money.week.is_known:
+                parts.append(Text(f" · {money.week.text(rough=True)} for runs this week", dim))
+        return [Text(symbols.text(part.plain), part.style, spans=part.spans) for part in parts]
 
     def _daemon(self, now: float, good: Style, warn: Style) -> Text:
         daemon = self.snapshot.daemon
@@ -92,7 +127,7 @@ class TopLine(Widget):
             return Text("no daemon", warn)
         ticked = span(now - daemon.tick_at)
         if daemon.condition == "fresh":
-            return Text(f"daemon {self.symbols.states['succeeded']} {ticked} ago", good)
+            return Text(f"daemon {self.symbols.states['succeeded']} {ticked}", good)
         words = f"daemon silent for {ticked}" if daemon.condition == "stale" else f"daemon ended {ticked} ago"
         return Text(words, warn)
 
@@ -100,10 +135,17 @@ class TopLine(Widget):
 class KeyLine(Widget):
     """The keys that work here; each can be clicked."""
 
-    DEFAULT_CSS = "KeyLine { height: 1; background: $panel; color: $foreground; dock: bottom; }"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key", "keys--word", "keys--off"}
+    DEFAULT_CSS = """
+    KeyLine { height: 1; background: $background; color: $text-muted; dock: bottom; }
+    KeyLine > .keys--key { color: $text-accent; text-style: bold; }
+    KeyLine > .keys--word { color: $text-muted; }
+    KeyLine > .keys--off { color: $text-muted; text-style: dim; }
+    """
 
     def __init__(self, symbols: Symbols, places: Sequence[str], *, read_only: bool) -> None:
         super().__init__()
+        self.auto_links = False
         self.symbols = symbols
         self.places = tuple(places)
         self.read_only = read_only
@@ -124,16 +166,20 @@ class KeyLine(Widget):
             if line.cell_len + part.cell_len + 2 + rest.cell_len + 1 > self.size.width:
                 break
             line.append_text(part).append("  ")
-        if not typing and line.cell_len + rest.cell_len + len(SCREENS_SHOWN) + 2 < self.size.width:
-            rest = Text(SCREENS_SHOWN).append_text(rest)
+        if not typing and line.cell_len + rest.cell_len + sum(map(len, SCREENS_SHOWN)) + 2 < self.size.width:
+            sign, word = self._styles()
+            screens = Text.assemble((SCREENS_SHOWN[0], sign), (SCREENS_SHOWN[1], word))
+            rest = screens.append_text(rest)
         line.append(" " * max(0, self.size.width - line.cell_len - rest.cell_len - 1)).append_text(rest)
         return line
 
     def _part(self, key: Key) -> Text:
         off = key.changes and self.read_only
         target = "app" if key.where == "everywhere" else "screen"
-        part = Text.assemble(
-            (self.symbols.text(key.shown), "dim" if off else "bold"), (f" {key.text}", "dim" if off else "")
-        )
+        sign, word = [self.get_component_rich_style("keys--off")] * 2 if off else self._styles()
+        part = Text.assemble((self.symbols.text(key.shown), sign), (f" {key.text}", word))
         part.apply_meta({"@click": f"{target}.{key.action}"})
         return part
+
+    def _styles(self) -> tuple[Style, Style]:
+        return self.get_component_rich_style("keys--key"), self.get_component_rich_style("keys--word")

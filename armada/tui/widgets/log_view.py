@@ -47,7 +47,7 @@ class LogView(Widget, can_focus=True):
     DEFAULT_CSS = """
     LogView { height: 1fr; background: $background; color: $foreground; }
     LogView > .log--dim { color: $text-muted; }
-    LogView > .log--found { background: $warning; color: $background; text-style: bold; }
+    LogView > .log--found { background: $accent; color: $background; text-style: bold; }
     """
 
     class Looked(Message):

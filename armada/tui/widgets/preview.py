@@ -13,7 +13,10 @@ from textual.widgets import Static
 from armada.foundation.sanitize import last_state, sanitize_line
 from armada.tui import logs
 from armada.tui.curves import Curve
+from armada.tui.gpu_strips import panel_lines
+from armada.tui.widgets import frame
 from armada.tui.widgets.chart import Chart, Line
+from armada.tui.widgets.panel import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +36,9 @@ class Preview(Horizontal):
     """Chart and tail, side by side."""
 
     DEFAULT_CSS = """
-    Preview { border-top: solid $panel; }
     Preview Chart { width: 1fr; }
-    Preview #tail { width: 1fr; height: 1fr; border-left: solid $panel; color: $text-muted; }
+    Preview #gpus { display: none; height: auto; max-height: 14; }
+    Preview #tail { width: 1fr; height: 1fr; color: $text-muted; }
     """
 
     def __init__(self, symbols: Symbols) -> None:
@@ -45,10 +48,14 @@ class Preview(Horizontal):
         self._curve: tuple[str, Curve] | None = None
         self._tail: object = None
         self.chart = Chart(symbols)
-        self.tail = Static(id="tail")
+        self.chart.add_class(frame.FRAME)
+        self.tail = Static(id="tail", classes=frame.FRAME)
+        frame.title(self.tail, "log")
+        self.gpus = Panel(symbols, "GPUs", id="gpus")
 
     def compose(self) -> ComposeResult:
         yield self.chart
+        yield self.gpus
         yield self.tail
 
     @property
@@ -74,6 +81,13 @@ class Preview(Horizontal):
             self._tail = None
         self.tick()
 
+    def show_run(self, row: RunRow | None, curve: Curve | None) -> None:
+        """Show a run whose curve somebody else keeps; None while it is not read."""
+        self._row = row
+        self._curve = (row.run.run_id, curve) if row is not None and curve is not None else None
+        self._draw_curve()
+        self.tick()
+
     def _draw_curve(self) -> None:
         chart = self.chart
         row = self._row
@@ -88,7 +102,9 @@ class Preview(Horizontal):
         chart.show(f"{row.name} · loss", lines, empty="no loss yet" if read else "reading …")
 
     def tick(self) -> None:
-        """Read the end of the log again when its file has grown."""
+        """Read the end of the log again when its file has grown, and the GPUs."""
+        if self.gpus.display:
+            self._draw_gpus()
         if self._row is None:
             self.tail.update("", layout=False)
         if not self.in_sight or self._row is None:
@@ -105,6 +121,21 @@ class Preview(Horizontal):
             return
         self._tail = stamp
         self.tail.update(self._read(path, max(1, size.height), max(10, size.width), old), layout=False)
+
+    @property
+    def host(self) -> str | None:
+        """The host whose GPUs are shown."""
+        return self._row.run.host if self._row is not None and self.gpus.display and self.in_sight else None
+
+    def _draw_gpus(self) -> None:
+        row = self._row
+        if row is None:
+            self.gpus.show([])
+            return
+        hosts = cast("Dashboard", self.app).snapshot.hosts
+        host = next((each for each in hosts if each.name == row.run.host), None)
+        self.gpus.show(panel_lines(host, row.run.gpus or (), self.symbols, self.gpus.size.width - 2))
+        frame.title(self.gpus, self.symbols.text(row.host))
 
     def _read(self, path: Path | None, height: int, width: int, old: str) -> Text:
         if path is None:

@@ -27,14 +27,14 @@ COLUMNS = (
     Column("", 1, rank=-2),
     Column("NAME", 14, grow=3, most=60, rank=-1),
     Column("HOST", 8, grow=4, most=20, rank=3),
-    Column("GPUS", 5, rank=6),
+    Column("GPUS", 5, rank=8),
     Column("PROGRESS", 17),
     Column("LOSS", 7, right=True, rank=1),
     Column("", 10, rank=5),
-    Column("TOK/S", 6, right=True, rank=4),
+    Column("TOK/S", 6, right=True, rank=7),
     Column("ETA", 8, right=True, rank=2),
-    Column("HOME", 18, grow=1, most=26, rank=7),
-    Column("COST", 7, right=True, rank=8),
+    Column("HOME", 18, grow=1, most=26, rank=6),
+    Column("COST", 7, right=True, rank=4),
     Column("SEEN", 10),
 )
 STATE_STYLES = {"running": "good", "succeeded": "good", "failed": "bad", "unknown": "warn", "cancelled": "dim"}
@@ -74,6 +74,12 @@ def figure(number: float | None) -> str:
     if number is None:
         return ""
     return f"{number:.0f}" if number < 1000 else f"{number / 1000:.1f}k" if number < 1e6 else f"{number / 1e6:.1f}M"
+
+
+def meter(share: float, width: int, symbols: Symbols, style: str = "accent") -> tuple[Span, Span]:
+    """Return a thin bar: what is done in a colour, the rest faint."""
+    done, rest = symbols.meter(share, width)
+    return (done, style), (rest, "faint")
 
 
 def glyph(row: RunRow, symbols: Symbols) -> Span:
@@ -133,7 +139,8 @@ class RunTable(Table):
             return (((f"  {title}", "heading"), (f"  {counted(source.count, 'run')}", "dim")),)
         assert isinstance(source, RunRow | Fold)  # noqa: S101  # show_runs adds nothing else
         if entry.kind == "more":
-            return (((self.symbols.text(source.trouble or ""), "warn"),),)
+            failed = isinstance(source, RunRow) and source.run.state == "failed"
+            return (((self.symbols.text(source.trouble or ""), "bad" if failed else "warn"),),)
         if isinstance(source, Fold):
             return self._folded(source, self.now())
         return self._chosen(source, self.now()) if self._keys else self._row(source, self.now())
@@ -162,7 +169,7 @@ class RunTable(Table):
             title,
             ((text(fold.hosts), "plain"),),
             ((f"{fold.gpus}×" if fold.gpus else "", "dim"),),
-            ((self.symbols.bar(fold.share, BAR), "accent"), (f" {fold.ended}/{len(fold.cells)}", "plain")),
+            (*meter(fold.share, BAR, self.symbols), (f" {fold.ended}/{len(fold.cells)}", "plain")),
             ((f"{best:.4g}" if best is not None else "", "plain"),),
             (blank,),
             ((figure(fold.tokens_per_s) if fold.tokens_per_s else "", "plain"),),
@@ -205,7 +212,7 @@ class RunTable(Table):
         """The name, the star, the end of the id and, if there is room for them, the tags."""
         run, text = row.run, self.symbols.text
         name = (text(row.name), "plain" if run.ended else "strong")
-        star: tuple[Span, ...] = ((text(" ★"), "accent"),) if run.starred_at is not None else ()
+        star: tuple[Span, ...] = ((text(f" {self.symbols.star}"), "accent"),) if run.starred_at is not None else ()
         tags: tuple[Span, ...] = ((text(_tags(row)), "dim"),) if run.tags else ()
         return (name, *star, (f" {run.run_id[-6:]}", "dim"), *tags)
 
@@ -213,7 +220,8 @@ class RunTable(Table):
         run = row.run
         if run.state == "running" and run.step is not None and run.total_steps:
             share = run.step / run.total_steps
-            return ((self.symbols.bar(share, BAR), "accent"), (f" {min(share, 1):>4.0%}", "plain"))
+            done = "dim" if run.unreachable_since is not None else "accent"
+            return (*meter(share, BAR, self.symbols, done), (f" {min(share, 1):>4.0%}", "plain"))
         if run.state == "running":
             words = sanitize_line(run.phase or "running", 12)
             lasted = f" {short(row.lasted_s(now))}" if run.started_at else ""

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 Span = tuple[str, str]
-"""Sanitized text and the name of a style: plain, dim, good, bad, warn, accent, strong."""
+"""Sanitized text and the name of a style: plain, dim, faint, good, bad, warn, accent, strong, key."""
 Cells = tuple[tuple[Span, ...], ...]
 
 LINES_KEPT = 500
-STYLES = ("plain", "dim", "good", "bad", "warn", "accent", "strong", "head", "cursor", "heading")
+STYLES = ("plain", "dim", "faint", "key", "good", "bad", "warn", "accent", "strong", "head", "cursor", "heading")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,16 @@ class Table(ScrollView, can_focus=True):
     DEFAULT_CSS = """
     Table { background: $background; color: $foreground; overflow-x: hidden; scrollbar-size-vertical: 1; }
     Table > .table--dim { color: $text-muted; }
+    Table > .table--faint { color: $frame; }
+    Table > .table--key { color: $text-accent; text-style: bold; }
     Table > .table--good { color: $text-success; }
-    Table > .table--bad { color: $text-error; text-style: bold; }
-    Table > .table--warn { color: $text-warning; text-style: bold; }
+    Table > .table--bad { color: $text-error; }
+    Table > .table--warn { color: $text-warning; }
     Table > .table--accent { color: $text-accent; }
     Table > .table--strong { text-style: bold; }
-    Table > .table--head { color: $text-muted; text-style: bold; }
+    Table > .table--head { color: $text-muted; }
     Table > .table--cursor { background: $boost; text-style: bold; }
-    Table:focus > .table--cursor { background: $primary 25%; }
+    Table:focus > .table--cursor { background: $accent 20%; }
     Table > .table--heading { color: $text-primary; text-style: bold; }
     """
 
@@ -227,10 +229,12 @@ class Table(ScrollView, can_focus=True):
         if entry.kind == "row":
             return self._strip(cells, width, under=under, marked=entry.key in self.marked)
         spans = cells[0]
-        indent = "      " if entry.kind == "more" else ""
-        segments = [Segment(indent, self.style_of("plain"))] + [
-            Segment(text, self.style_of(name)) for text, name in spans
-        ]
+        indent = f"    {self.symbols.guide} " if entry.kind == "more" else ""
+        segments, room = [Segment(indent, self.style_of("faint"))], width - len(indent)
+        for text, name in spans:
+            shown = text if cell_len(text) <= room else _cut(text, room, utf8=self.symbols.utf8)
+            segments.append(Segment(shown, self.style_of(name)))
+            room = max(0, room - cell_len(text))
         return Strip(segments).adjust_cell_length(width, self.style_of("plain"))
 
     def _strip(
@@ -343,14 +347,17 @@ class Table(ScrollView, can_focus=True):
         self.action_move(direction * len(self.entries))
 
     def on_click(self, event: events.Click) -> None:
-        if event.y == 0:
+        inside = event.get_content_offset(self)
+        if inside is None:
+            return  # on the frame
+        if inside.y == 0:
             left = 2
             for index, room in self._fit(self.size.width):
-                if left <= event.x < left + room + 1:
+                if left <= inside.x < left + room + 1:
                     self.post_message(self.Headed(self, self.columns[index].title))
                 left += room + 1
             return
-        line = self.scroll_offset.y + event.y - 1
+        line = self.scroll_offset.y + inside.y - 1
         if 0 <= line < len(self.entries):
             key = self._row_near(line, -1)
             self._set_cursor(key)
@@ -360,5 +367,5 @@ class Table(ScrollView, can_focus=True):
 
 def _cut(text: str, width: int, *, utf8: bool) -> str:
     if width <= 1:
-        return set_cell_size(text, width)
+        return set_cell_size(text, max(0, width))
     return set_cell_size(text, width - 1) + ("…" if utf8 else "~")

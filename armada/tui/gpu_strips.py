@@ -1,0 +1,125 @@
+"""A host's GPUs as strips of load over time: one line each, or all of them in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armada.protocol.recorded import recorded_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from armada.protocol.recorded import RecordedFacts, RecordedGpu
+    from armada.store.telemetry import Point
+    from armada.tui.snapshot import HostView
+    from armada.tui.symbols import Symbols
+    from armada.tui.widgets.table import Span
+
+HOT_C = 88.0
+SPAN_S = 900.0
+GAP_S = 120.0
+"""A measurement holds so long: a host may be asked less often than a strip has cells."""
+
+
+def strip(history: Sequence[Point], width: int) -> list[float | None]:
+    """Return the mean load of each of `width` equal parts of a time span, between 0 and 1; None where nothing was measured."""
+    if not history or width < 1:
+        return []
+    end = history[-1].time
+    sums, counts = [0.0] * width, [0] * width
+    for point in history:
+        place = width - 1 - int((end - point.time) / SPAN_S * width)
+        if place >= 0 and point.utilization is not None:
+            sums[min(width - 1, place)] += min(100.0, max(0.0, point.utilization)) / 100
+            counts[min(width - 1, place)] += 1
+    means: list[float | None] = []
+    since = 0
+    for total, count in zip(sums, counts, strict=True):
+        since = 0 if count else since + 1
+        held = means[-1] if means and since * SPAN_S / width <= GAP_S else None
+        means.append(total / count if count else held)
+    return means
+
+
+def gpu_names(facts: RecordedFacts) -> str:
+    """Format the GPUs: `8×A100-SXM4-80GB`."""
+    names: dict[str, int] = {}
+    for gpu in facts.gpus or ():
+        name = (gpu.name or "").removeprefix("NVIDIA ")
+        names[name] = names.get(name, 0) + 1
+    return ", ".join(f"{count}×{name}" for name, count in names.items()) or "no GPU"
+
+
+def points_of(telemetry: Mapping[int, Sequence[Point]], gpu: RecordedGpu) -> Sequence[Point]:
+    return telemetry.get(gpu.index, ()) if gpu.index is not None else ()
+
+
+def gpu_spans(gpu: RecordedGpu, history: Sequence[Point], symbols: Symbols, width: int) -> list[Span]:
+    """Return a GPU's line: number, load over time, load now, memory, power, temperature."""
+    newest = history[-1] if history else None
+    used = newest.utilization if newest is not None else None
+    used = used if used is not None else gpu.utilization or 0.0
+    memory = newest.memory_used_bytes if newest is not None else None
+    memory_used = float(memory) if memory is not None else gpu.memory_used_bytes or 0.0
+    total = gpu.memory_total_bytes or 0.0
+    spans: list[Span] = [(f"{'' if gpu.index is None else gpu.index:>2} ", "dim")]
+    if width > 0:
+        spans += [(f"{symbols.strip(strip(history, width)):<{width}}", "accent"), (" ", "plain")]
+    spans += [(f"{used:>3.0f}%", "plain"), (f"  {memory_used / 2**30:>3.0f}/{total / 2**30:.0f} G", "dim")]
+    if newest is not None and newest.power_w is not None:
+        spans.append((f"  {newest.power_w:>3.0f} W", "dim"))
+    if newest is not None and newest.temperature_c is not None:
+        spans.append((f"  {newest.temperature_c:.0f} °C", "bad" if newest.temperature_c >= HOT_C else "dim"))
+    return spans
+
+
+def together(
+    gpus: Sequence[RecordedGpu], telemetry: Mapping[int, Sequence[Point]], symbols: Symbols, width: int
+) -> list[Span]:
+    """Return all GPUs in one line: the load of each now, their mean over time, memory, power, the hottest."""
+    newest = [(gpu, points[-1] if (points := points_of(telemetry, gpu)) else None) for gpu in gpus]
+    loads = [_load(gpu, point) for gpu, point in newest]
+    memory = sum(_memory(gpu, point) for gpu, point in newest)
+    total = sum(gpu.memory_total_bytes or 0.0 for gpu in gpus)
+    strips = [strip(points_of(telemetry, gpu), width) for gpu in gpus]
+    mean = [_mean(column) for column in zip(*(each for each in strips if each), strict=False)]
+    now = symbols.strip([load / 100 for load in loads])
+    spans: list[Span] = [(now, "accent"), (f" {sum(loads) / max(1, len(loads)):>3.0f}%", "plain")]
+    if width > 0 and mean:
+        spans += [("  ", "plain"), (f"{symbols.strip(mean):<{width}}", "accent"), (" 15 min", "faint")]
+    spans.append((f"  {memory / 2**30:.0f}/{total / 2**30:.0f} G", "dim"))
+    watts = [point.power_w for _, point in newest if point is not None and point.power_w is not None]
+    if watts:
+        power = sum(watts)
+        spans.append((f"  {power / 1000:.1f} kW" if power >= 1000 else f"  {power:.0f} W", "dim"))
+    heat = [point.temperature_c for _, point in newest if point is not None and point.temperature_c is not None]
+    if heat:
+        spans.append((f"  {max(heat):.0f} °C", "bad" if max(heat) >= HOT_C else "dim"))
+    return spans
+
+
+def _load(gpu: RecordedGpu, point: Point | None) -> float:
+    found = point.utilization if point is not None else None
+    return found if found is not None else gpu.utilization or 0.0
+
+
+def _memory(gpu: RecordedGpu, point: Point | None) -> float:
+    found = point.memory_used_bytes if point is not None else None
+    return float(found) if found is not None else gpu.memory_used_bytes or 0.0
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def panel_lines(host: HostView | None, of: Sequence[int], symbols: Symbols, width: int) -> list[list[Span]]:
+    """Return a line for each GPU of a host, or for those of a run."""
+    record = host.record if host is not None else None
+    if host is None or record is None:
+        return [[("this host was not checked yet", "dim")]]
+    gpus = recorded_facts(record.facts).gpus or ()
+    chosen = [gpu for gpu in gpus if gpu.index in of] or list(gpus)
+    history = host.history or host.telemetry
+    room = max(0, width - 34)
+    return [gpu_spans(gpu, points_of(history, gpu), symbols, room) for gpu in chosen] or [[("no GPU", "dim")]]

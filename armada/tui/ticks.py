@@ -1,0 +1,109 @@
+"""Ticks of an axis at 1, 2 or 5 times a power of ten, on clocks at whole minutes, hours and days; and how they are written."""
+
+from __future__ import annotations
+
+import math
+import time
+
+_CLOCK_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
+_DAY_S = 86_400
+MOST_TICKS = 100
+
+
+def step_of(width: float, most: int) -> float:
+    """Return the smallest step of 1, 2 or 5 times a power of ten of which at most `most` fit into a width; 0.0 if none does."""
+    if not (math.isfinite(width) and width > 0) or most < 1:
+        return 0.0
+    least = width / most
+    if least < 1e-300:
+        return 0.0
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
+
+
+def ticks(low: float, high: float, most: int) -> list[float]:
+    """Return the places of ticks between two values: about `most`, and two if any scale has them."""
+    found: list[float] = []
+    for fits in range(max(2, most), max(2, most) + 4):
+        found = _multiples(low, high, step_of(high - low, fits))
+        if len(found) > 1:
+            break
+    return found
+
+
+def distance(places: list[float]) -> float:
+    """Return the distance between ticks; 0.0 if there is one or none."""
+    return places[1] - places[0] if len(places) > 1 else 0.0
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Return ticks on a logarithmic axis, as exponents: whole decades, or 1, 2 and 5 of each if few are shown."""
+    decades = ticks(low, high, most)
+    if len(decades) > 1 and all(each == round(each) for each in decades):
+        return decades
+    if high - low > MOST_TICKS:
+        return decades
+    powers = range(math.floor(low), math.ceil(high) + 1)
+    found = [power + math.log10(factor) for power in powers for factor in (1, 2, 5)]
+    return [each for each in found if low <= each <= high] or decades
+
+
+def time_ticks(low: float, high: float, most: int, *, local: bool) -> list[float]:
+    """Return ticks on an axis of seconds: whole seconds, minutes, hours and days.
+
+    Args:
+        low: The first second, a Unix time if `local`.
+        high: The last one.
+        most: How many fit.
+        local: Place them by the local clock.
+    """
+    least = (high - low) / max(1, most)
+    step = next((float(each) for each in _CLOCK_STEPS_S if each >= least), 0.0)
+    if not step:
+        step = _DAY_S * max(1.0, step_of((high - low) / _DAY_S, most))
+    shift = float(time.localtime(low).tm_gmtoff) if local and 0 <= low < 1e11 else 0.0
+    return [each - shift for each in _multiples(low + shift, high + shift, step)]
+
+
+def _multiples(low: float, high: float, step: float) -> list[float]:
+    if step <= 0 or not (math.isfinite(low) and math.isfinite(high)) or (high - low) / step > MOST_TICKS:
+        return []
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [number * step for number in range(first, min(last, first + MOST_TICKS) + 1)]
+
+
+def figure(value: float, step: float = 0.0, largest: float = 0.0) -> str:
+    """Write a value with as many digits as its step needs, or four: `0.38`, `12k`, `1.5M`, `3e-05`.
+
+    Args:
+        value: A tick, or a value between ticks.
+        step: The distance between ticks; 0.0 for a value with four digits.
+        largest: The largest tick, so that all of an axis have one unit.
+    """
+    if not math.isfinite(value):
+        return str(value)
+    size = max(abs(value), abs(largest), step)
+    if value == 0:
+        return "0"
+    if size < 1e-3 or size >= 1e12:
+        return f"{value:.2g}" if step else f"{value:.2e}"
+    units = ((1e9, "G"), (1e6, "M"), (2e3 if step else 1e4, "k"))
+    unit = next((unit for least, unit in units if size >= least), "")
+    divisor = {"G": 1e9, "M": 1e6, "k": 1e3}.get(unit, 1.0)
+    if not step:
+        return f"{value / divisor:.4g}{unit}"
+    digits = max(0, -math.floor(math.log10(step / divisor) + 1e-9))
+    return f"{value / divisor:.{min(digits, 6)}f}{unit}"
+
+
+def lasted(seconds: float) -> str:
+    """Write a duration on an axis: `0`, `40s`, `5m`, `1h30m`, `2d`."""
+    whole = round(seconds)
+    if whole == 0:
+        return "0"
+    parts = ((_DAY_S, "d"), (3600, "h"), (60, "m"), (1, "s"))
+    words = []
+    for size, unit in parts:
+        count, whole = divmod(whole, size)
+        words += [f"{count}{unit}"] if count else []
+    return "".join(words[:2])

@@ -1,0 +1,180 @@
+"""Two panels of the first screen: is everything safe, and what happened?"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.containers import Horizontal
+
+from armada.foundation.sanitize import sanitize_line
+from armada.tui.snapshot import EMPTY, RunRow, Snapshot
+from armada.tui.widgets.panel import Panel, Spans
+from armada.tui.widgets.run_table import clock, short
+from armada.units import amount, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.app import ComposeResult
+
+    from armada.store.transfers import Transfer
+    from armada.tui.symbols import Symbols
+
+NEWS = 60
+
+
+@dataclass(slots=True)
+class Safety:
+    """What of one host is at home, and what is not."""
+
+    host: str
+    home: int = 0
+    only_host: int = 0
+    damaged: int = 0
+    running: int = 0
+    unreachable_since: float | None = None
+
+    def add(self, row: RunRow) -> None:
+        kept, run = row.kept, row.run
+        self.home += kept.home
+        self.only_host += kept.only_host
+        self.damaged += kept.damaged
+        self.running += not run.ended
+        if run.unreachable_since is not None and not run.ended:
+            since = self.unreachable_since
+            self.unreachable_since = run.unreachable_since if since is None else min(since, run.unreachable_since)
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """The host with the most at risk first."""
+        at_risk = 0 if self.damaged or self.unreachable_since is not None else 1 if self.only_host else 2
+        return (at_risk, -self.only_host)
+
+
+def safety_of(rows: Iterable[RunRow]) -> list[Safety]:
+    """Sum up by host, the one with the most at risk first; hosts with nothing to keep are left out."""
+    hosts: dict[str, Safety] = {}
+    for row in rows:
+        kept, run = row.kept, row.run
+        if not (kept.home or kept.only_host or kept.damaged) and run.ended:
+            continue
+        (hosts.get(row.host) or hosts.setdefault(row.host, Safety(row.host))).add(row)
+    return sorted(hosts.values(), key=lambda each: each.rank)
+
+
+def news_of(rows: Iterable[RunRow], most: int = NEWS) -> list[tuple[float, str, RunRow]]:
+    """Return the last things that happened, newest first: a run began, ended or was lost, or a checkpoint came home."""
+    return heapq.nlargest(most, (each for row in rows for each in _events(row)), key=lambda each: each[0])
+
+
+def _events(row: RunRow) -> Iterable[tuple[float, str, RunRow]]:
+    run = row.run
+    if run.is_archived:
+        return
+    if run.ended_at is not None:
+        yield run.ended_at, run.state, row
+    elif run.unreachable_since is not None:
+        yield run.unreachable_since, "unreachable", row
+    if row.kept.home_at is not None:
+        yield row.kept.home_at, "home", row
+    if run.started_at is not None:
+        yield run.started_at, "started", row
+
+
+class Answers(Horizontal):
+    """Is everything safe? What happened? Both answer for all runs."""
+
+    def __init__(self, symbols: Symbols) -> None:
+        super().__init__()
+        self.symbols = symbols
+        self.safe = Panel(symbols, "Is everything safe?", id="safe")
+        self.happened = Panel(symbols, "What happened", id="happened")
+        self._snapshot: Snapshot = EMPTY
+        self._read: object = None
+        self._safety: list[Safety] = []
+        self._news: list[tuple[float, str, RunRow]] = []
+
+    def compose(self) -> ComposeResult:
+        yield self.safe
+        yield self.happened
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Sum up a new snapshot, if this is visible: reading 10,000 runs takes milliseconds."""
+        self._snapshot = snapshot
+        self.tick()
+
+    def tick(self) -> None:
+        """Draw again if a text changed, as ages do."""
+        snapshot = self._snapshot
+        if not self.display or snapshot is EMPTY or not self.size.height:
+            return
+        if self._read != (stamp := (snapshot.generation, len(snapshot.runs))):
+            self._read = stamp
+            self._safety, self._news = safety_of(snapshot.runs), news_of(snapshot.runs)
+        now = time.time()
+        moving: dict[str, list[Transfer]] = {}
+        for each in snapshot.transfers:
+            row = snapshot.row(each.run_id)
+            if each.state == "running" and row is not None:
+                moving.setdefault(row.host, []).append(each)
+        self.safe.show(
+            [self._safety_line(each, moving.get(each.host, []), now) for each in self._safety[:NEWS]] or _none()
+        )
+        self.happened.show([self._news_line(*each, now) for each in self._news] or _none())
+
+    def on_resize(self) -> None:
+        self.tick()
+
+    def _safety_line(self, each: Safety, moving: list[Transfer], now: float) -> Spans:
+        symbols = self.symbols
+        name: Spans = [(f"{sanitize_line(each.host, 14):<14} ", "strong")]
+        there = counted(each.only_host, "checkpoint") + " only there"
+        if each.unreachable_since is not None:
+            lost = f"unreachable for {short(now - each.unreachable_since)}"
+            said: Spans = [(symbols.unreachable + " ", "warn"), *name, (lost, "warn")]
+            return [
+                *said,
+                (f", {there}" if each.only_host else f", {each.home} home", "warn" if each.only_host else "dim"),
+            ]
+        if each.damaged:
+            return [(symbols.attention + " ", "warn"), *name, (f"{each.damaged} damaged at home", "bad")]
+        if moving:
+            done, whole = sum(one.done_bytes for one in moving), sum(one.total_bytes or 0 for one in moving)
+            rate = sum(one.rate or 0.0 for one in moving)
+            bar, rest = symbols.meter(done / whole if whole else 0.0, 10)
+            travels = f"{each.home} home, {len(moving)} on the way "
+            pace = f" {amount(rate)}/s" + (f", {short((whole - done) / rate)}" if whole > done else "") if rate else ""
+            sign = symbols.states["running"] + " "
+            return [(sign, "good"), *name, (travels, "dim"), (bar, "accent"), (rest, "faint"), (pace, "dim")]
+        if each.only_host:
+            words = f"not safe to destroy: {there}" + (
+                f", {counted(each.running, 'run')} active" if each.running else ""
+            )
+            return [(symbols.attention + " ", "warn"), *name, (words, "warn")]
+        if each.running:
+            kept = f"{each.home} home" if each.home else "no checkpoint yet"
+            return [
+                (symbols.states["running"] + " ", "good"),
+                *name,
+                (f"{counted(each.running, 'run')} active, {kept}", "dim"),
+            ]
+        return [(symbols.states["succeeded"] + " ", "good"), *name, (f"all {each.home} home", "dim")]
+
+    def _news_line(self, moment: float, what: str, row: RunRow, now: float) -> Spans:
+        when = f"{clock(moment, now):<9} " if now - moment >= 43_200 else f"{clock(moment, now)} "
+        name = (row.name, "strong")
+        if what == "home":
+            return [(when, "dim"), name, (f" ckpt-{row.kept.home_step} home", "good")]
+        if what == "started":
+            return [(when, "dim"), name, (f" started on {row.host}", "dim")]
+        if what == "succeeded":
+            return [(when, "dim"), name, (" succeeded", "good")]
+        said = f" {what}" + (f": {row.trouble.partition(': ')[2] or row.trouble}" if row.trouble else "")
+        return [(when, "dim"), name, (said, {"failed": "bad", "unreachable": "warn"}.get(what, "dim"))]
+
+
+def _none() -> list[Spans]:
+    return [[("nothing yet", "dim")]]

@@ -1,0 +1,202 @@
+"""The visual language: ticks, strips, what is safe, what happened, the crosshair, frames and themes."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.store import hosts, runs, telemetry
+from armada.store.telemetry import Point
+from armada.tui import theme as themes
+from armada.tui import ticks
+from armada.tui.curves import Levels, nearest
+from armada.tui.gpu_strips import strip
+from armada.tui.screens.host_text import ranges
+from armada.tui.screens.run import RunScreen
+from armada.tui.symbols import ASCII, UNICODE
+from armada.tui.widgets.chart import Chart
+from tests.tui.conftest import World, drive, lacks, screen, shows, strips, until
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.31, 3.47, [1.0, 2.0, 3.0]),
+        (0.0, 0.05, [0.0, 0.02, 0.04]),
+        (-5.0, 5.0, [-4.0, -2.0, 0.0, 2.0, 4.0]),
+        (20.0, 14_400.0, [5000.0, 10_000.0]),
+    ],
+)
+def test_ticks_are_at_1_2_or_5_times_a_power_of_ten(low: float, high: float, expected: list[float]) -> None:
+    assert ticks.ticks(low, high, 5 if low < 0 else 3) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (0.0, 0.0),
+        (1.0, 1.0),
+        (5.0, 1.0),
+        (math.nan, 1.0),
+        (0.0, math.inf),
+        (-1e308, 1e308),
+        (0.0, 5e-324),
+        (1e16, 1e16 + 2),
+    ],
+)
+def test_ticks_of_no_range_or_a_huge_one_are_few(low: float, high: float) -> None:
+    assert len(ticks.ticks(low, high, 4)) <= 10
+    assert all(math.isfinite(each) for each in ticks.ticks(low, high, 4))
+    assert len(ticks.log_ticks(low, high, 4) if math.isfinite(high - low) and high - low < 400 else []) <= 1200
+
+
+def test_ticks_of_one_axis_share_a_unit_and_their_digits() -> None:
+    places = ticks.ticks(0, 12_000, 5)
+    assert [ticks.figure(each, ticks.distance(places), 12_000) for each in places] == ["0", "5k", "10k"]
+    assert [ticks.figure(each, 0.05, 0.2) for each in (0.05, 0.1)] == ["0.05", "0.10"]
+    assert ticks.figure(3e-05, 1e-05) == "3e-05"
+    assert [ticks.figure(each) for each in (0.0, math.inf, 0.38, 403_200_000.0)] == ["0", "inf", "0.38", "403.2M"]
+
+
+def test_ticks_of_durations_are_whole_and_short() -> None:
+    places = ticks.time_ticks(0, 20_000, 4, local=False)
+    assert [ticks.lasted(each) for each in places] == ["0", "2h", "4h"]
+    assert ticks.lasted(5400) == "1h30m"
+
+
+def test_the_nearest_point_of_a_curve_is_found_and_a_gap_has_no_value() -> None:
+    xs, levels = [1.0, 2.0, 4.0], Levels([3.0, 2.0, math.nan])
+    assert [nearest(xs, levels, place) for place in (-9, 1.4, 1.6, 2.9, 3.9, 9)] == [3.0, 3.0, 2.0, 2.0, None, None]
+    assert nearest([], Levels(), 1.0) is None
+
+
+def test_a_strip_holds_a_measurement_for_a_while_and_shows_silence() -> None:
+    points = [Point(0, 1000.0 + at, load, None, None, None) for at, load in ((0, 100.0), (60, 500.0), (840, 0.0))]
+    shown = strip(points, 15)
+    assert shown[0] == shown[1] == shown[2] == 1.0
+    assert shown[5] is None
+    assert shown[-1] == 0.0
+    assert strip([], 15) == strip(points, 0) == []
+    assert strip([Point(0, 1.0, math.nan, None, None, None)], 2)
+    for symbols in (UNICODE, ASCII):
+        assert len(symbols.strip([0.0, None, 1.0, math.nan, 9.0, -1.0])) == 6
+
+
+def test_numbers_are_written_as_ranges() -> None:
+    assert ranges([6, 0, 1, 2, 3, 3]) == "0-3,6"
+    assert ranges([]) == ""
+
+
+def test_meters_have_their_width_and_a_share_that_is_no_number_is_nothing() -> None:
+    for symbols in (UNICODE, ASCII):
+        assert [len("".join(symbols.meter(share, 9))) for share in (-1, 0, 0.5, 1, 7, math.nan, math.inf)] == [9] * 7
+        assert symbols.meter(math.nan, 4)[0] == ""
+
+
+def test_a_theme_is_the_chosen_one_else_the_one_that_fits_the_terminal() -> None:
+    assert themes.choose({"ARMADA_THEME": "nord", "COLORFGBG": "0;15"}, "gruvbox") == "nord"
+    assert themes.choose({"ARMADA_THEME": "no such theme"}, "gruvbox") == "gruvbox"
+    assert themes.choose({"ARMADA_THEME": "textual-light"}, None) == "armada-light"
+    assert themes.choose({"COLORFGBG": "0;default;15"}, None) == "armada-light"
+    for words in ("15;0", "", ";", "0;15;x", "7"):
+        assert themes.choose({"COLORFGBG": words}, None) == ("armada-light" if words == "7" else "armada-dark")
+
+
+def test_the_first_screen_says_what_is_safe_and_what_happened(world: World) -> None:
+    world.run("keep-aaaaaa", host="box-[/b]\x1b[31m")
+    world.checkpoint("keep-aaaaaa", 100, home=False)
+    world.run("lost-bbbbbb", host="far")
+    runs.mark_unreachable(world.database, ["lost-bbbbbb"], "no route to host")
+    world.run("done-cccccc", host="near", state="succeeded")
+    world.checkpoint("done-cccccc", 7, home=True)
+    world.run("fail-dddddd", host="near", state="failed", reason="oom", message="[bold]2.1 GiB[/]")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "Is everything safe?", "not safe to destroy: 1 checkpoint only there, 1 run active")
+        await shows(pilot, "unreachable for", "all 1 home")
+        await shows(pilot, "What happened", "done-cccccc ckpt-7 home", "fail-dddddd failed: [bold]2.1 GiB[/]")
+        await pilot.press("p")
+        await lacks(pilot, "What happened")
+
+    drive(world.board(), use, (160, 48))
+
+
+def test_the_overview_shows_curve_gpus_checkpoints_and_log_beside_the_facts(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    world.run("demo-aaaaaa", step=3, total_steps=9, gpus="[1]")
+    world.losses("demo-aaaaaa", [3.0, 2.0, 1.0])
+    world.checkpoint("demo-aaaaaa", 3, home=True)
+    gpus = [
+        {"index": index, "name": "A100", "memory_total_bytes": 80 << 30, "memory_used_bytes": 1 << 30}
+        for index in (0, 1)
+    ]
+    hosts.record_facts(world.database, "box", {"gpus": gpus})
+    telemetry.record(world.database, "box", [Point(1, time.time(), 97.0, 71 << 30, 312.0, 71.0)])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter")
+        seen = await shows(
+            pilot, "because", "lowest 1 · highest 3", "97%   71/80 G", "2.1 GB  ✓ home", "press l to follow"
+        )
+        assert "1/80 G" not in seen.replace("71/80 G", ""), "only the GPUs of the run are shown"
+
+    drive(world.board(), use, (140, 44))
+
+
+def test_the_crosshair_is_at_the_same_place_in_all_charts_and_shows_their_values(world: World) -> None:
+    world.run("demo-aaaaaa", step=100, total_steps=100)
+    world.losses("demo-aaaaaa", [float(step) for step in range(100, 0, -1)])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "c", "v", "comma")
+        await shows(pilot, "at step 100 1", "at step 100 10k")
+        await pilot.press(*["comma"] * 10)
+        view = pilot.app.screen
+        assert isinstance(view, RunScreen)
+        one, two = list(view.wall.query(Chart))[:2]
+        assert one.cross == two.cross
+        assert one.cross is not None
+        assert 80 < one.cross < 100
+        await pilot.press("full_stop")
+        await until(pilot, lambda: one.cross is not None and two.cross == one.cross > 80)
+        await pilot.hover(one, offset=(one.size.width // 2, 3))
+        await until(pilot, lambda: one.cross is not None and one.cross < 60 and two.cross == one.cross)
+        await pilot.press("0")
+        await lacks(pilot, "at step")
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (8, 2), (20, 5), (49, 15), (50, 16), (110, 34), (300, 90)])
+def test_every_screen_draws_at_every_size(world: World, size: tuple[int, int]) -> None:
+    world.run("demo-aaaaaa", step=3, total_steps=9)
+    world.losses("demo-aaaaaa", [3.0, 2.0, 1.0])
+
+    async def use(pilot: Pilot[None]) -> None:
+        for keys in ("1", "2", "2c", "2l", "2k", "3", "4", "6"):
+            await pilot.press(*keys)
+            await pilot.pause()
+            assert len(strips(pilot.app)) == size[1]
+            assert all(strip.cell_length == size[0] for strip in strips(pilot.app))
+
+    drive(world.board(), use, size)
+
+
+def test_without_utf8_everything_is_ascii(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    world.run("demo-aaaaaa", step=3, total_steps=9)
+    world.losses("demo-aaaaaa", [3.0, 2.0, 1.0])
+
+    async def use(pilot: Pilot[None]) -> None:
+        for keys in ("1", "2", "2c", "3", "4"):
+            await pilot.press(*keys)
+            await pilot.pause()
+            assert screen(pilot).isascii()
+        assert "+-" in screen(pilot)
+
+    drive(world.board(), use)
