@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.containers import VerticalScroll
 from textual.widgets import ContentSwitcher, Input, Static
 
 from armada.errors import UsageError
@@ -24,6 +23,7 @@ from armada.tui.watcher import Subscription
 from armada.tui.widgets.chart_wall import ChartWall
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.log_view import LogView
+from armada.tui.widgets.text_scroll import TextScroll
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -47,7 +47,7 @@ class RunScreen(View):
     RunScreen #tabs { height: 1; }
     RunScreen #age { display: none; height: 1; color: $text-warning; }
     RunScreen ContentSwitcher { height: 1fr; }
-    RunScreen VerticalScroll { height: 1fr; }
+    RunScreen TextScroll { height: 1fr; }
     RunScreen #find { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
     RunScreen #find.open { display: block; }
     """
@@ -74,12 +74,12 @@ class RunScreen(View):
         self.events = ListTable(run_text.EVENT_COLUMNS, symbols, id="events")
         self.difference = ListTable(run_text.DIFFERENCE_COLUMNS, symbols, id="difference")
         self.pages = ContentSwitcher(
-            VerticalScroll(self.overview, id="overview"),
+            TextScroll(self.overview, id="overview"),
             self.wall,
             self.log_view,
             self.checkpoints,
             self.events,
-            VerticalScroll(self.config, id="config"),
+            TextScroll(self.config, id="config"),
             self.difference,
             initial=self.shown,
         )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WIDE = 100
 """Below this width only the total cost is shown."""
-SCREENS_SHOWN = "1-6 screens  "
+SCREENS_SHOWN = "1-8 screens  : command  "
 
 
 class TopLine(Widget):
@@ -69,6 +69,8 @@ class TopLine(Widget):
             parts.append(Text(f"  {symbols.states['queued']} {queued} queued"))
         if need:
             parts.append(Text(f"  {symbols.attention} {need} need{'s' if need == 1 else ''} you", warn))
+        if unread := getattr(self.app, "unread", 0):
+            parts.append(Text(f"  {unread} unread (8)", "bold"))
         if (money := snapshot.money) is not None:
             burning = total([money.per_hour, money.idle_per_hour]).text() or "unknown"
             idle = f" (idle {money.idle_per_hour.text()})" if any(money.idle_per_hour.by_currency.values()) else ""
