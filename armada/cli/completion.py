@@ -127,7 +127,7 @@ def _mark(parser: argparse.ArgumentParser, verb: str) -> None:
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for name, below in action.choices.items():
                 _mark(below, name)
-        elif kind := _kind(action, verb):
+        elif kind := kind_of(action, verb):
             _complete(action, _by_shell(kind))
         elif action.metavar in files:
             _complete(action, files[str(action.metavar)])
@@ -139,7 +139,8 @@ def _mark(parser: argparse.ArgumentParser, verb: str) -> None:
             action.choices = [*(word for group in COMMANDS.values() for word in group), *TOPICS]
 
 
-def _kind(action: argparse.Action, verb: str) -> str | None:
+def kind_of(action: argparse.Action, verb: str) -> str | None:
+    """Return what a word of a command names: runs, active (runs), hosts, profiles or settings; None if it is something else."""
     if action.metavar == "RUN":
         return "active" if verb in _ACTIVE_ONLY else "runs"
     if action.dest in {"profile", "profiles"}:

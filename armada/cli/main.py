@@ -63,7 +63,7 @@ COMMANDS = {
 """Which module of this package has which words: of a command that is known only its own is loaded."""
 
 
-_ELSEWHERE = {
+ELSEWHERE = {
     "status": "ps", "list": "ps", "ls": "ps", "cancel": "stop", "kill": "stop", "remove": "rm", "delete": "rm", "submit": "launch",
     "run": "launch", "start": "launch", "log": "logs", "tail": "logs", "info": "show", "describe": "show", "download": "pull",
     "copy": "cp", "scp": "cp",
@@ -75,7 +75,7 @@ _VERBS = {"list": "ls", "remove": "rm", "delete": "rm", "test": "check", "show":
 """The same for the verbs of a command, where it has them."""
 
 
-def nearest(word: str, known: Sequence[str], *, elsewhere: Mapping[str, str] = _ELSEWHERE) -> str | None:
+def nearest(word: str, known: Sequence[str], *, elsewhere: Mapping[str, str] = ELSEWHERE) -> str | None:
     """Return the closest known word, or None if none is close.
 
     Args:

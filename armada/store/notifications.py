@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -95,6 +95,17 @@ def mark_failed(database: Database, ids: Iterable[int], error: str) -> None:
 def newest(database: Database, limit: int = 50) -> list[Notification]:
     rows = database.connection.execute("SELECT * FROM notifications ORDER BY id DESC LIMIT ?", (limit,))
     return [Notification(**dict(row)) for row in rows]
+
+
+def events(database: Database, limit: int = 50) -> list[Notification]:
+    """Return the newest messages, newest first: of an event with several destinations one, which was sent if any was."""
+    found: dict[str, Notification] = {}
+    for message in newest(database, limit * 4):
+        event = message.key.rpartition("@")[0] or message.key
+        known = found.get(event)
+        shown = message if known is None or known.delivered_at is None else known
+        found[event] = replace(shown, id=message.id)  # the lowest id, which does not change when another one is sent
+    return sorted(found.values(), key=lambda message: -message.id)[:limit]
 
 
 def any_ever(database: Database) -> bool:

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import threading
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
@@ -19,6 +20,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.tui import operations, remembered
 from armada.tui import theme as themes
 from armada.tui.bindings import SCREENS, bindings, of
+from armada.tui.inverse import undoing
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.view import View
 from armada.tui.snapshot import EMPTY, Snapshot
@@ -29,11 +31,13 @@ from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from textual.color import Color
     from textual.screen import Screen
 
     from armada.paths import HomePaths
+    from armada.tui.commander import Commander
     from armada.tui.curves import CurveUpdate
     from armada.tui.snapshot import RunRow
 
@@ -49,6 +53,8 @@ NOTES = {
     "a host paid by the hour costs money again.",
 }
 LOOK = "check hosts"
+OF_VIEWS = frozenset({"go", "help", "command", "history", "notifications", "undo"})
+"""Actions that wait while a window is open."""
 
 
 class InAscii(LineFilter):
@@ -118,6 +124,9 @@ class Dashboard(App[None]):
         self.snapshot: Snapshot = EMPTY
         self.chosen: str | None = None
         self._looking = False
+        self._is_new = True
+        """No snapshot was seen yet."""
+        self.notified_until = remembered.notified_until(home)
         self._watcher = Watcher(home, lambda snapshot, updates: self._tell(Seen(snapshot, updates)))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -164,6 +173,9 @@ class Dashboard(App[None]):
         if (view := self._view) is not None:
             with self.batch_update():
                 view.take(message.updates)
+        if self._is_new and message.snapshot.taken_at and self._view is not None:
+            self._is_new = False
+            self._welcome()
         if first or changed is None or len(changed) > MANY:
             # These objects stay. Python's garbage collector would scan them again and again: 120 ms with 10,000 runs.
             gc.freeze()
@@ -252,11 +264,79 @@ class Dashboard(App[None]):
             self.pop_screen()
 
     def action_help(self) -> None:
-        from armada.tui.screens.help import HelpScreen
+        if isinstance(self.screen, View):
+            self.show_help(self.screen.PLACE)
 
-        place = self.screen.PLACE if isinstance(self.screen, View) else "runs"
-        if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(place, self.symbols, read_only=self.read_only))
+    def show_help(self, place: str) -> None:
+        """Show all keys, those of a place and of what is under the cursor first."""
+        from armada.tui.screens.help import HelpScreen, what_is_here
+
+        here = what_is_here(self.screen) if isinstance(self.screen, View) else None
+        self.push_screen(HelpScreen(place, self.symbols, read_only=self.read_only, here=here))
+
+    @cached_property
+    def commander(self) -> Commander:
+        """What the command line can do; created when it is first needed."""
+        from armada.tui.commander import Commander
+
+        return Commander(self)
+
+    def action_command(self) -> None:
+        from armada.tui.screens.command_line import CommandLine
+
+        self.push_screen(CommandLine(self.commander))
+
+    def action_history(self) -> None:
+        from armada.tui.screens.history import HistoryPanel
+
+        self.push_screen(HistoryPanel())
+
+    def action_notifications(self) -> None:
+        from armada.tui.screens.notifications import NotificationsPanel
+
+        self.push_screen(NotificationsPanel())
+
+    def action_undo(self) -> None:
+        from armada.tui.screens.history import undo_last
+
+        undo_last(self)
+
+    def _welcome(self) -> None:
+        """Show the tour, once in the life of a home, if nothing was done there yet."""
+        seen = self.snapshot
+        is_empty = not seen.runs and seen.trouble is None and not self.home.hosts_file.exists()
+        if is_empty and not self.read_only and not remembered.has_toured(self.home):
+            remembered.keep_toured(self.home)
+            self.show_tour()
+
+    def ask_word(self, title: str, note: str, value: str, then: Callable[[str | None], None]) -> None:
+        """Ask for one line of text, and call `then` with it; None if the user cancels."""
+        from armada.tui.screens.prompt import Prompt
+
+        self.push_screen(Prompt(title, note, value, self.symbols), then)
+
+    def show_tour(self) -> None:
+        from armada.tui.screens.tour import Tour
+
+        self.push_screen(Tour(self.symbols))
+
+    @property
+    def can_suspend(self) -> bool:
+        """Whether the terminal can be given to another program."""
+        return self._driver is not None and self._driver.can_suspend
+
+    def read_notifications(self) -> None:
+        """Remember that all notifications so far were read."""
+        newest = max((each.id for each in self.snapshot.told), default=0)
+        if newest > self.notified_until:
+            self.notified_until = newest
+            if not self.read_only:
+                remembered.keep_notified_until(self.home, newest)
+
+    @property
+    def unread(self) -> int:
+        """How many notifications were not read."""
+        return sum(each.id > self.notified_until for each in self.snapshot.told)
 
     def action_next_theme(self) -> None:
         place = themes.CHOICES.index(self.theme) + 1 if self.theme in themes.CHOICES else 0
@@ -293,7 +373,7 @@ class Dashboard(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         del parameters
-        return not (action in ("go", "back", "help") and not isinstance(self.screen, View)) or action == "back"
+        return not (action in OF_VIEWS and not isinstance(self.screen, View))
 
     def refuses(self, what: str) -> bool:
         """Refuse a change under `--read-only`, and say why."""
@@ -302,20 +382,44 @@ class Dashboard(App[None]):
         return self.read_only
 
     def operate(
-        self, title: str, words: Sequence[str], ended: Callable[[operations.Ended], None] | None = None
-    ) -> None:
-        """Start an armada command in a separate process; call `ended` when it has ended."""
+        self,
+        title: str,
+        words: Sequence[str],
+        ended: Callable[[operations.Ended], None] | None = None,
+        *,
+        undoes: str | None = None,
+    ) -> Path | None:
+        """Start an armada command in a separate process; call `ended` when it has ended.
+
+        Args:
+            title: Its name for the user.
+            words: The arguments after `armada`.
+            ended: Called in the event loop.
+            undoes: The name of the act that it undoes.
+
+        Returns:
+            The file with its output; None if it was refused.
+        """
         if self.refuses(title):
-            return
+            return None
         shown = sanitize_line(title, 200)
         self.notify(self.symbols.text(f"{shown} …"), markup=False, timeout=2)
-        operations.start(self.home, shown, words, lambda end: self._tell(OperationEnded(end, ended)))
+        undo = undoing(words, self.snapshot.index)
+
+        def tell(end: operations.Ended) -> None:
+            self._tell(OperationEnded(end, ended))
+
+        return operations.start(self.home, shown, words, tell, undo=undo, undoes=undoes)
 
     def ask(self, title: str, words: Sequence[str], then: Callable[[operations.Answer], None]) -> None:
         """Run an armada command that only reads, and call `then` with its answer."""
         if self.refuses(title):
             return
         self.notify(self.symbols.text(f"{sanitize_line(title, 200)} …"), markup=False, timeout=2)
+        self.read(words, then)
+
+    def read(self, words: Sequence[str], then: Callable[[operations.Answer], None]) -> None:
+        """Run an armada command that reads only this machine's files, without a message; call `then` with its answer."""
         operations.ask(words, lambda answer: self._tell(Answered(answer, then)))
 
     def act_on_runs(self, verb: str, rows: Sequence[RunRow]) -> None:
@@ -368,4 +472,4 @@ class Dashboard(App[None]):
             self._looking = True
             wanted = os.environ.get("ARMADA_NO_DAEMON", "") in ("", "0")
             words = ["daemon", "start", "--auto"] if wanted else ["ps"]
-            operations.start(self.home, LOOK, words, lambda ended: self._tell(OperationEnded(ended)))
+            operations.start(self.home, LOOK, words, lambda ended: self._tell(OperationEnded(ended)), is_own=True)

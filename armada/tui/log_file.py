@@ -106,7 +106,7 @@ class LogFile:
         if not wanted or not self.path.is_file():
             return None
         with self.path.open("rb") as file:
-            start = _after_newline(file, after)
+            start = _after_newline(file, after) if after >= 0 else 0
             while not given_up():
                 file.seek(start)
                 data = file.read(SEARCHED + len(wanted) - 1)

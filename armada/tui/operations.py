@@ -8,12 +8,13 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
+from armada.foundation.process_identity import process_info
 from armada.foundation.sanitize import sanitize_line
+from armada.tui import acts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from armada.paths import HomePaths
 
-LOGS_KEPT = 100
 ASK_S = 120.0
 
 
@@ -40,30 +40,41 @@ class Ended:
     log: Path
 
 
-def start(home: HomePaths, title: str, words: Sequence[str], tell: Callable[[Ended], None]) -> Path:
+def start(
+    home: HomePaths,
+    title: str,
+    words: Sequence[str],
+    tell: Callable[[Ended], None],
+    *,
+    undo: Sequence[Sequence[str]] = (),
+    undoes: str | None = None,
+    is_own: bool = False,
+) -> Path:
     """Start an armada command that outlives this process.
 
     Args:
-        home: Its output goes to state/dashboard/operations there.
+        home: Its output goes to state/dashboard there.
         title: The action's name for the user, sanitized.
         words: The arguments after `armada`.
         tell: Called from another thread when the command has ended, if this process still lives then.
+        undo: The commands that undo it, for the history.
+        undoes: The name of the act that it undoes.
+        is_own: The user did not ask for it; the history leaves it out.
 
     Returns:
         The file with its output.
     """
-    folder = home.state / "dashboard" / "operations"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for old in sorted(folder.glob("*.log"))[:-LOGS_KEPT]:
-        old.unlink(missing_ok=True)
-    log = folder / f"{time.time():.3f}-{words[0]}.log"
+    log = acts.new_log(home, words[0], kind="checks", kept=10) if is_own else acts.new_log(home, words[0])
     with log.open("wb") as output:
         process = subprocess.Popen(
             command(*words), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
+    identity = process_info(process.pid)
+    acts.record(log, title=title, words=words, process=identity, undo=undo, undoes=undoes)
 
     def wait() -> None:
         code = process.wait()
+        acts.record_end(log, code)
         tell(Ended(title, code, last_line(log), log))
 
     threading.Thread(target=wait, name=f"wait {words[0]}", daemon=True).start()

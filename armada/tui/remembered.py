@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _LARGEST_BYTES = 100_000
 _LONGEST_WORD = 200
+_COMMANDS_KEPT = 500
+_COMMANDS_BYTES = 1_000_000
 
 
 def _file(home: HomePaths) -> Path:
@@ -60,3 +62,46 @@ def columns(home: HomePaths) -> list[str]:
 def keep_columns(home: HomePaths, words: list[str]) -> None:
     """Remember the columns of the table of runs; none means the usual columns."""
     _keep(home, "columns", words or None)
+
+
+def notified_until(home: HomePaths) -> int:
+    """Return the id of the newest notification that was read; 0 if none was."""
+    found = _read(home).get("notified_until")
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
+
+
+def keep_notified_until(home: HomePaths, newest: int) -> None:
+    """Remember the newest notification that was read."""
+    _keep(home, "notified_until", newest)
+
+
+def has_toured(home: HomePaths) -> bool:
+    """Return whether the steps for newcomers were shown."""
+    return _read(home).get("toured") is True
+
+
+def keep_toured(home: HomePaths) -> None:
+    """Remember that the steps for newcomers were shown."""
+    _keep(home, "toured", True)
+
+
+def commands(home: HomePaths) -> list[str]:
+    """Return what was typed into the command line, oldest first."""
+    try:
+        with (home.state / "dashboard" / "commands.json").open("rb") as stream:
+            found = json.loads(stream.read(_COMMANDS_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return []
+    words = found if isinstance(found, list) else []
+    return [word for word in words if isinstance(word, str) and word.isprintable()][-_COMMANDS_KEPT:]
+
+
+def keep_command(home: HomePaths, text: str) -> None:
+    """Remember a command; the same one is kept once, as the newest."""
+    kept = [*(each for each in commands(home) if each != text), text][-_COMMANDS_KEPT:]
+    while len(json.dumps(kept)) > _COMMANDS_BYTES:
+        kept = kept[1:]
+    file = home.state / "dashboard" / "commands.json"
+    with contextlib.suppress(OSError, ValueError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(file, json.dumps(kept), durable=False)

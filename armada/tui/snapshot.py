@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from armada.provision.state import EnvironmentState
     from armada.store.checkpoints import Checkpoint
     from armada.store.hosts import HostRecord
+    from armada.store.notifications import Notification
     from armada.store.operations import Operation
     from armada.store.run_sync import RunSync
     from armada.store.runs import Run
@@ -152,6 +153,8 @@ class Snapshot:
     hosts: tuple[HostView, ...] = ()
     operations: tuple[Operation, ...] = ()
     transfers: tuple[Transfer, ...] = ()
+    told: tuple[Notification, ...] = ()
+    """What the daemon told, newest first; each event once."""
     syncs: Mapping[str, RunSync] = field(default_factory=dict)
     daemon: DaemonView | None = None
     money: Money | None = None

@@ -63,6 +63,10 @@ class Subscription:
     """Whether to find out which settings and metrics there are."""
 
 
+TOLD = 100
+"""Notifications that are read."""
+
+
 class Watcher:
     """Reads the store in its own thread, which dies with the process and delays no exit.
 
@@ -186,7 +190,7 @@ class Watcher:
 
     def _read(self, database: Database, reader: RunReader) -> None:
         """Read what every screen draws."""
-        from armada.store import operations, transfers
+        from armada.store import notifications, operations, transfers
         from armada.store.queries.tariffs import read_tariffs, switched_off
 
         now = time.time()
@@ -207,6 +211,7 @@ class Watcher:
             reader.changed,
             operations=tuple(operations.recent(database, 50)),
             transfers=tuple(transfers.under_way(database)),
+            told=tuple(notifications.events(database, TOLD)),
             syncs=reader.syncs,
             money=self._money[2],
             **self._besides,

@@ -160,8 +160,8 @@ def test_a_host_is_checked_and_its_facts_come_to_the_screen(there_is: There, add
 
     async def use(pilot: Pilot[None]) -> None:
         await on_host(pilot, "a100-1")
-        await shows(pilot, "not checked: press k")
-        await pilot.press("k")
+        await shows(pilot, "not checked: press c")
+        await pilot.press("c")
         await hears(pilot, "check a100-1 done")
         await sees(pilot, "8×A100-SXM4-80GB", "$12.50/h")
 
@@ -229,7 +229,7 @@ def test_a_changed_key_is_shown_beside_the_pinned_one_and_pinned_after_a_yes(
 
         async def use(pilot: Pilot[None]) -> None:
             await on_host(pilot, "a100-2")
-            await pilot.press("k")
+            await pilot.press("c")
             await hears(pilot, "check a100-2 ended with 4")
             await sees(pilot, "unreachable since", "key")
             await pilot.press("t")
@@ -321,7 +321,7 @@ def test_what_waits_for_gpus_and_who_holds_them_is_on_the_screen(there_is: There
         async def use(pilot: Pilot[None]) -> None:
             await until(pilot, lambda: next(run for run in there_is.runs if run.run_id == first).gpus, within_s=LONG_S)
             await on_host(pilot, "a100-2")
-            await pilot.press("k")
+            await pilot.press("c")
             await hears(pilot, "check a100-2 done")
             await sees(pilot, f"1 waits for GPUs: {second}", f"97%   18/80 G  {first}")
             await pilot.press("enter")

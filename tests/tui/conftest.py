@@ -20,6 +20,7 @@ from textual.strip import Strip
 from armada.paths import HomePaths
 from armada.store import checkpoints, metrics, runs
 from armada.store.database import Database
+from armada.tui import remembered
 from armada.tui.app import Dashboard
 from armada.verdicts.states import ENDED, Verdict
 from tests.answers import outbox
@@ -94,7 +95,10 @@ class World:
     def hosts(self, **hosts: dict[str, Any]) -> None:
         self.home.hosts_file.write_text(json.dumps({"hosts": hosts}))
 
-    def board(self, **options: Any) -> Dashboard:
+    def board(self, *, is_new: bool = False, **options: Any) -> Dashboard:
+        """The dashboard; one that `is_new` shows the tour if the home is empty."""
+        if not (is_new or options.get("read_only")):
+            remembered.keep_toured(self.home)
         return Dashboard(self.home, **({"watch": False} | options))
 
 

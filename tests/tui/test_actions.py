@@ -156,7 +156,7 @@ def test_a_command_that_fails_says_why_and_where_all_of_it_is(world: World) -> N
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         await shows(pilot, "gone")
-        await pilot.press("home", "k")
+        await pilot.press("home", "c")
         await until(pilot, lambda: "ended with 4" in said(pilot))
         (note,) = [note for note in heard(pilot) if "ended with" in note]
         assert "dashboard/operations" in note

@@ -37,7 +37,7 @@ class Commands:
         self.asked.append(words)
         tell(self.answer)
 
-    def _start(self, _home: object, title: str, words: list[str], tell: Callable[[Ended], None]) -> None:
+    def _start(self, _home: object, title: str, words: list[str], tell: Callable[[Ended], None], **_: object) -> None:
         self.started.append(words)
         self._log.write_text(self.end[1])
         tell(Ended(title, self.end[0], "", self._log))

@@ -146,7 +146,7 @@ def test_labels_are_given_by_keys_and_shown(world: World) -> None:
         await shows(pilot, "#arc #base")
         await pilot.press("i")
         await until(pilot, lambda: "a note is for one run" in said(pilot))
-        await pilot.press("G", *"sweep 1", "enter")
+        await pilot.press("B", *"sweep 1", "enter")
         await until(pilot, lambda: has("done", group="sweep 1") and has("busy", group="sweep 1"))
         await pilot.press("z")
         await until(pilot, lambda: runs.find(world.database, "done").is_archived)
@@ -162,7 +162,7 @@ def test_labels_are_given_by_keys_and_shown(world: World) -> None:
         await shows(pilot, "-x [b]why")
         await pilot.press("z")
         await until(pilot, lambda: "only ended runs can be archived" in said(pilot))
-        await pilot.press("G")
+        await pilot.press("B")
         await shows(pilot, "Group of busy-bbbbbb", "sweep 1")
         pilot.app.screen.query_one(Input).value = "-"
         await pilot.press("enter", "asterisk")
@@ -176,7 +176,7 @@ def test_read_only_gives_no_labels(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "done-aaaaaa")
-        for key in ("asterisk", "t", "i", "G", "z"):
+        for key in ("asterisk", "t", "i", "B", "z"):
             await pilot.press(key)
         await until(pilot, lambda: "archive: disabled" in said(pilot))
         assert runs.find(world.database, "done").starred_at is None
@@ -191,7 +191,7 @@ def test_runs_are_grouped_by_their_group(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: len(rows(pilot)) == 2)
-        await pilot.press("g", "g", "g")
+        await pilot.press("b", "b", "b")
         await shows(pilot, "grouped by group", "sweep [b]", "no group")
 
     drive(world.board(), use)

@@ -64,7 +64,7 @@ def test_hostile_text_is_inert_on_every_screen(world: World, text: str) -> None:
         seen.append(await shows(pilot, "Compare its settings with which run?"))
         await pilot.press("enter")
         seen.append(await shows(pilot, "SETTING"))
-        await pilot.press("k", "P")
+        await pilot.press("h", "P")
         seen.append(await shows(pilot, "into which folder?"))
         await pilot.press("escape", "5", "ctrl+o", "escape", "tab", "ctrl+o")
         seen.append(await shows(pilot, "On which host?"))

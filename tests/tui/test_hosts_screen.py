@@ -199,7 +199,7 @@ def test_the_address_is_copied(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         await shows(pilot, "– box")
-        await pilot.press("home", "w")
+        await pilot.press("home", "Y")
         await until(pilot, lambda: board.clipboard == "root@192.0.2.1:50022")
 
     drive(board, use)
@@ -211,7 +211,7 @@ def test_this_machine_has_no_key_to_compare_and_is_asked_for_none(world: World) 
         await shows(pilot, "– local")
         await pilot.press("t")
         await until(pilot, lambda: "this machine has no key to compare" in said(pilot))
-        assert not (world.home.state / "dashboard").exists()
+        assert not (world.home.state / "dashboard" / "operations").exists()
 
     drive(world.board(), use)
 

@@ -60,7 +60,7 @@ def test_charts_step_through_metrics_panels_scale_smoothing_and_zoom(world: Worl
         await shows(pilot, "grad_norm (2 of 3)")
         await pilot.press("M", "v")
         await shows(pilot, "loss (1 of 3)", "grad_norm (2 of 3)")
-        await pilot.press("g", "s")
+        await pilot.press("L", "s")
         await shows(pilot, "(log)", "smoothed 0.6")
         await pilot.press("plus")
         await shows(pilot, "zoomed: 0 shows all")
@@ -122,7 +122,7 @@ def test_checkpoints_say_where_each_copy_is_and_events_are_listed(world: World) 
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
-        await pilot.press("enter", "k")
+        await pilot.press("enter", "h")
         seen = await shows(pilot, "checkpoint-200", "50% on its way", "22.0 MB/s")
         line = next(line for line in seen.splitlines() if "checkpoint-100" in line)
         assert "2.1 GB" in line
@@ -159,7 +159,7 @@ def test_hosts_show_gpus_users_strangers_price_disk_and_silence(world: World) ->
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("3")
         await shows(pilot, "1×A100", "$12.50/h", "412 GB", "90%", "70/80 G", "312 W", "71 °C", "▅▅▅")
-        await shows(pilot, "demo-aaaaaa", "stranger (pid 4711)", "not checked: press k")
+        await shows(pilot, "demo-aaaaaa", "stranger (pid 4711)", "not checked: press c")
         hosts.mark_unreachable(world.database, "box", "no route to host")
         await shows(pilot, "unreachable since", "no route to host")
         await pilot.press("l")

@@ -94,7 +94,9 @@ def test_of_several_runs_those_that_stay_and_those_of_another_home_are_named(
     world.run("ours-bbbbbb", spec={**spec, "home": own(world.home).as_json()}, state="failed")
     world.run("only-cccccc", name="only", spec=spec, state="failed")
     asked: list[list[str]] = []
-    monkeypatch.setattr("armada.tui.operations.start", lambda _home, _title, words, _tell: asked.append(list(words)))
+    monkeypatch.setattr(
+        "armada.tui.operations.start", lambda _home, _title, words, _tell, **_: asked.append(list(words))
+    )
     kept = {"step": 5, "digest": "d", "size_bytes": 3_000_000_000}
     told = {
         "theirs-aaaaaa": {"kept_home": ["a", "b"], "host_error": None, "deleted_host": [kept, kept]},

@@ -75,7 +75,7 @@ def test_the_log_goes_to_a_line_a_share_a_byte_or_a_time(
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("l")
         await shows(pilot, "line 99999", "following")
-        await type_into(pilot, "j", place)
+        await type_into(pilot, "J", place)
         await until(pilot, lambda: top(pilot) == str(first))
         await lacks(pilot, "following")
         await pilot.press("end")
@@ -89,7 +89,7 @@ def test_what_is_no_place_in_a_log_is_said_with_what_is(world: World, log: Path,
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("l")
-        await type_into(pilot, "j", place)
+        await type_into(pilot, "J", place)
         await until(pilot, lambda: f"{place!r} is not a position in a log" in said(pilot) and "45%" in said(pilot))
         await shows(pilot, "following")
 
@@ -101,7 +101,7 @@ def test_a_place_beyond_the_log_is_not_found_and_nothing_moves(world: World, log
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("l")
-        await type_into(pilot, "j", place)
+        await type_into(pilot, "J", place)
         await until(pilot, lambda: "not found" in said(pilot))
         await shows(pilot, "line 99999", "following")
 
@@ -135,7 +135,7 @@ def test_a_line_of_a_megabyte_and_no_newline_are_jumped_over(world: World) -> No
         await pilot.press("l")
         await shows(pilot, "third without an end")
         for place, first in (("2", "second"), ("3", "third without an end"), ("10%", "xxxxxxxx")):
-            await type_into(pilot, "j", place)
+            await type_into(pilot, "J", place)
             await until(pilot, lambda first=first: screen(pilot).splitlines()[2].startswith(first))  # type: ignore[misc]
 
     drive(world.board(), use)
@@ -276,7 +276,7 @@ def test_one_checkpoint_is_pulled_and_copied_into_a_folder_and_its_path_is_copie
         await pilot.press("p")
         await until(pilot, lambda: known()[0].home_path is not None)
         await shows(pilot, "  home")
-        await pilot.press("w")
+        await pilot.press("Y")
         assert board.clipboard == str(known()[0].home_path)
         await pilot.press("P")
         await shows(pilot, "which folder")
@@ -296,7 +296,7 @@ def test_of_two_checkpoints_of_one_step_the_one_under_the_cursor_is_meant(world:
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
-        await pilot.press("enter", "k")
+        await pilot.press("enter", "h")
         await shows(pilot, "checkpoint-7")
         await pilot.press("end", "p")
         await until(pilot, lambda: "pull checkpoint-7 ended with" in said(pilot))
@@ -311,14 +311,14 @@ def test_what_is_copied_is_what_is_in_sight(world: World, log: Path) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
-        await pilot.press("w")
+        await pilot.press("Y")
         assert board.clipboard == "demo-aaaaaa"
         await pilot.press("l")
         await shows(pilot, "line 99999")
-        await pilot.press("w")
+        await pilot.press("Y")
         assert board.clipboard.splitlines()[-1].endswith(" line 99999")
         assert len(board.clipboard.splitlines()) > 10
-        await pilot.press("o", "w")
+        await pilot.press("o", "Y")
         assert board.clipboard == "demo-aaaaaa"
 
     drive(board, use)
@@ -328,11 +328,11 @@ def test_the_line_at_the_bottom_shows_the_keys_of_the_page_in_sight(world: World
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         for key, words, others in (
-            ("enter", ("charts", "y sync now"), ("j jump", "m metric", "p pull")),
-            ("l", ("/ search", "j jump"), ("m metric", "p pull")),
-            ("c", ("m metric", "v panels"), ("j jump", "p pull")),
-            ("k", ("p pull", "P pull to"), ("j jump", "m metric")),
-            ("f", ("d compare",), ("j jump", "m metric")),
+            ("enter", ("charts", "y sync now"), ("J jump", "m metric", "p pull")),
+            ("l", ("/ search", "J jump"), ("m metric", "p pull")),
+            ("c", ("m metric", "v panels"), ("J jump", "p pull")),
+            ("h", ("p pull", "P pull to"), ("J jump", "m metric")),
+            ("f", ("d compare",), ("J jump", "m metric")),
         ):
             await pilot.press(key)
             await until(pilot, lambda words=words: all(word in screen(pilot).splitlines()[-1] for word in words))  # type: ignore[misc]

@@ -136,7 +136,7 @@ def test_runs_are_sorted_grouped_and_reversed(world: World) -> None:
         await until(pilot, lambda: rows(pilot) == ["a-bbbbbb", "b-aaaaaa", "c-cccccc"])
         await pilot.press("S")
         await until(pilot, lambda: rows(pilot) == ["c-cccccc", "b-aaaaaa", "a-bbbbbb"])
-        await pilot.press("g")
+        await pilot.press("b")
         seen = await shows(pilot, "grouped by host", "2 runs", "1 run")
         assert seen.index("h2  2 runs") < seen.index("h1  1 run")
 
@@ -290,7 +290,7 @@ def test_read_only_starts_nothing_and_says_so(world: World) -> None:
 
 def places() -> list[tuple[str, Key]]:
     """Every key that changes something, with the keys that lead to where it works."""
-    ways = {"runs": "", "run": "2", "hosts": "3", "sync": "4", "launch": "5"}
+    ways = {"runs": "", "run": "2", "hosts": "3", "sync": "4", "launch": "5", "everywhere": "", "history": "7"}
     return [(ways[key.where], key) for key in KEYS if key.changes]
 
 
@@ -304,10 +304,10 @@ def test_read_only_refuses_every_key_that_changes_something(world: World, way: s
         await until(pilot, lambda: len(rows(pilot)) == 1)
         await pilot.press(*way)
         if key.page:
-            await pilot.press("k")
+            await pilot.press("h")
             await shows(pilot, "checkpoint-7")
         if way == "3":
-            await shows(pilot, "not checked: press k")
+            await shows(pilot, "not checked: press c")
             await pilot.press("home")
         before = len(pilot.app.screen_stack)
         await pilot.press(key.keys.split(",")[0])

@@ -1,21 +1,41 @@
-"""Help (`?`): the table of keys, those of the current screen first."""
+"""Help (`?`): the table of keys, those of what is under the cursor and of the current screen first."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.containers import VerticalScroll
+from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from armada.tui.bindings import SCREENS, of
+from armada.tui.bindings import SCREENS, Key, of
+from armada.tui.widgets.text_scroll import TextScroll
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from textual.app import ComposeResult
 
+    from armada.tui.screens.view import View
     from armada.tui.symbols import Symbols
+
+FAILED = ("logs", "tab('log')", "resume", "compare", "web", "remove")
+ACTIVE = ("logs", "tab('log')", "stop", "sync", "shell", "web")
+DONE = ("open", "tab('checkpoints')", "sync", "compare", "label('archive')")
+CHECKPOINT = ("pull", "pull_to", "copy")
+HOST = ("check", "release", "runs", "shell")
+GENERAL = ("lists", "find", "text")
+"""Places of keys that work on several screens."""
+
+
+class Here(NamedTuple):
+    """What is under the cursor, with the actions that it needs most, and the page of the screen."""
+
+    name: str
+    actions: Sequence[str]
+    page: str = ""
 
 
 class HelpScreen(ModalScreen[None]):
@@ -24,34 +44,66 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS = [Binding("escape,q,question_mark,enter", "close", "close")]  # noqa: RUF012  # Textual declares it so
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
-    HelpScreen VerticalScroll { width: 90%; max-width: 100; height: 90%; border: round $accent; padding: 0 1; background: $panel; }
+    HelpScreen Vertical { width: 90%; max-width: 100; height: 90%; border: round $accent; padding: 0 1; background: $panel; }
     """
 
-    def __init__(self, place: str, symbols: Symbols, *, read_only: bool) -> None:
+    def __init__(self, place: str, symbols: Symbols, *, read_only: bool, here: Here | None = None) -> None:
         super().__init__()
-        self._words = words(place, symbols, read_only=read_only)
+        self.words = words(place, symbols, read_only=read_only, here=here)
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll():
-            yield Static(self._words)
+        with Vertical():
+            self.scroll = TextScroll(Static(self.words))
+            yield self.scroll
+
+    def on_mount(self) -> None:
+        self.scroll.focus()
 
     def action_close(self) -> None:
         self.dismiss(None)
 
 
-def words(place: str, symbols: Symbols, *, read_only: bool) -> Text:
-    """Return all keys: first those of one place, then those that work everywhere, then the others."""
+def what_is_here(view: View) -> Here:
+    """Return what is under the cursor of a screen."""
+    page, host = view.page, view.host_meant
+    if host is not None:
+        return Here(host, HOST, page)
+    if page == "checkpoints":
+        return Here("the checkpoint under the cursor", CHECKPOINT, page)
+    rows = view.concerned()
+    if len(rows) != 1:
+        return Here(
+            f"{len(rows)} runs" if rows else "",
+            ("stop", "resume", "compare", "sync", "label('tag')") if rows else (),
+            page,
+        )
+    run = rows[0].run
+    actions = DONE if run.state == "succeeded" else FAILED if run.ended else ACTIVE
+    return Here(f"{rows[0].name} {run.run_id}, {run.state}", actions, page)
+
+
+def words(place: str, symbols: Symbols, *, read_only: bool, here: Here | None = None) -> Text:
+    """Return all keys: of what is under the cursor, of the page, of the screen, of everywhere and of lists, then the others."""
     text = Text()
-    order = [place, "everywhere", "lists", *(each for each in SCREENS if each not in (place, "everywhere", "lists"))]
-    for each in order:
-        text.append(f"{SCREENS[each]}\n", style="bold underline")
-        for key in of(each):
-            off = key.changes and read_only
-            line = f"  {symbols.text(key.shown):<8} {symbols.text(key.help)}{'  (off: --read-only)' if off else ''}\n"
-            text.append(line, style="dim" if off else "")
-        text.append("\n")
+    if here is not None and here.name:
+        mine = [key for action in here.actions for key in of(place) if key.action == action]
+        _append(text, here.name, mine, symbols, read_only=read_only)
+    if here is not None and here.page and (mine := [key for key in of(place) if key.page == here.page]):
+        _append(text, f"{SCREENS[place]}: {here.page}", mine, symbols, read_only=read_only)
+    first = (place, "everywhere", *GENERAL)
+    for each in (*dict.fromkeys(first), *(each for each in SCREENS if each not in first)):
+        _append(text, SCREENS[each], of(each), symbols, read_only=read_only)
     text.append("Signs: ", style="bold")
     signs = [f"{sign} {state}" for state, sign in symbols.states.items()]
     signs += [f"{symbols.attention} needs you", f"{symbols.unreachable} unreachable", f"{symbols.marked} marked"]
     text.append(" · ".join(signs) if symbols.utf8 else "  ".join(signs))
     return text
+
+
+def _append(text: Text, title: str, keys: Iterable[Key], symbols: Symbols, *, read_only: bool) -> None:
+    text.append(f"{symbols.text(title)}\n", style="bold underline")
+    for key in keys:
+        off = key.changes and read_only
+        line = f"  {symbols.text(key.shown):<8} {symbols.text(key.help)}{'  (off: --read-only)' if off else ''}\n"
+        text.append(line, style="dim" if off else "")
+    text.append("\n")

@@ -58,7 +58,7 @@ def host_item(
     cells: Cells = (
         ((sign, "warn" if unreachable else "good"),),
         ((sanitize_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
-        ((gpu_names(facts) if is_known else "not checked: press k", "plain"),),
+        ((gpu_names(facts) if is_known else "not checked: press c", "plain"),),
         ((counted(len(active), "run") if active else "idle", "plain" if active else "dim"),),
         _environment(host, snapshot),
         ((price.text if price is not None else "", "plain" if active else "warn"),),

@@ -13,7 +13,7 @@ from armada.tui.bindings import bindings
 from armada.tui.screens.host_text import COLUMNS, host_item
 from armada.tui.screens.keys import keys_of
 from armada.tui.screens.question import Question
-from armada.tui.screens.verdict import Verdict
+from armada.tui.screens.verdict import ask_release, show_verdict
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
@@ -78,6 +78,10 @@ class HostsScreen(View):
     def host(self) -> HostView | None:
         """The host under the cursor."""
         return next((host for host in self.snapshot.hosts if host.name == self.table.cursor), None)
+
+    @property
+    def host_meant(self) -> str | None:
+        return self.table.cursor
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         del updates
@@ -207,20 +211,16 @@ class HostsScreen(View):
     def action_release(self) -> None:
         """Check the host first, and show what would be lost before anything is done."""
         if (name := self.table.cursor) is not None:
-            words = ["hosts", "release", "--dry-run", "--json", name]
-            self.board.ask(f"check what {name} holds", words, lambda answer: self.judge(name, answer))
+            ask_release(self.board, name)
 
     def judge(self, name: str, answer: Answer) -> None:
-        if (found := answer.json) is None:
-            self._say(f"it is unknown what {name} holds: {answer.said}")
-            return
+        show_verdict(self.board, name, answer)
 
-        def go(verb: str | None) -> None:
-            if verb is not None:
-                more = ["--drain"] if verb == "drain" else []
-                self.board.operate(f"{verb} {name}", ["hosts", "release", *more, name])
+    def action_shell(self) -> None:
+        if (name := self.table.cursor) is not None:
+            from armada.tui.screens.outside import open_shell
 
-        self.board.push_screen(Verdict(name, found, self.board.symbols), go)
+            open_shell(self.board, ["ssh", name])
 
     def _say(self, words: str) -> None:
         self.board.notify(self.board.symbols.text(sanitize_line(words)), severity="error", markup=False, timeout=15)

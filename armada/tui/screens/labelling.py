@@ -67,7 +67,7 @@ class Labelling:
             groups = {row.run.group for row in self._rows}
             now = next(iter(groups)) or "" if len(groups) == 1 else ""
             note = (
-                f"One name for all; {CLEAR} takes them out. g groups the table, `group:name` in the filter finds them."
+                f"One name for all; {CLEAR} takes them out. b groups the table, `group:name` in the filter finds them."
             )
             self._ask(f"Group of {self._named}", note, now, self._change_group)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import work
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Horizontal
 from textual.message import Message
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
@@ -26,6 +26,7 @@ from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
+from armada.tui.widgets.text_scroll import TextScroll
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -65,19 +66,21 @@ class LaunchScreen(View):
     LaunchScreen .label { width: 14; padding: 0 1; color: $text-muted; }
     LaunchScreen Input { height: 1; border: none; padding: 0 1; background: $boost; width: 1fr; }
     LaunchScreen Input:focus { border: none; background: $primary 40%; }
-    LaunchScreen VerticalScroll { height: 1fr; }
+    LaunchScreen TextScroll { height: 1fr; }
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._timer: Timer | None = None
+        self._is_new = True
+        """The hosts were not read yet."""
         self._asking: subprocess.Popen[str] | None = None
         self.fields: dict[str, Input] = {}
         self.ready: tuple[str, ...] | None = None
         self.ready_host = ""
 
     def body(self) -> Iterable[Widget]:
-        files = _experiments()
+        files = experiments()
         hosts = [host.name for host in self.snapshot.hosts]
         for name, label, more, hints in (
             ("experiment", "experiment", "a YAML file, or quickstart (→ takes the suggestion)", files),
@@ -88,7 +91,7 @@ class LaunchScreen(View):
             self.fields[name] = field
             yield Horizontal(Static(label, classes="label", markup=False), field)
         self.plan_text = Static(id="plan")
-        self.plan = VerticalScroll(self.plan_text, classes=frame.FRAME)
+        self.plan = TextScroll(self.plan_text, classes=frame.FRAME)
         frame.title(self.plan, "Plan")
         yield self.plan
 
@@ -106,6 +109,10 @@ class LaunchScreen(View):
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         del updates
         names = "  ".join(host.name for host in self.snapshot.hosts)
+        if self._is_new and self.snapshot.hosts:
+            self._is_new = False
+            if [host.name for host in self.snapshot.hosts] == ["local"] and not self.fields["host"].value:
+                self.fields["host"].value = "local"  # the only one; typing replaces it
         frame.facts(self.plan, self.board.symbols.text(f"hosts: {sanitize_line(names, 500)}"))
 
     # The plan -------------------------------------------------------------------------------------------------------
@@ -147,7 +154,7 @@ class LaunchScreen(View):
             ]
             field, following, title = self.fields["host"], self.fields["set"], "On which host?"
         else:
-            choices = [Choice(name, name, _folder_of(name)) for name in _experiments()]
+            choices = [Choice(name, name, _folder_of(name)) for name in experiments()]
             field, following, title = self.fields["experiment"], self.fields["host"], "Which experiment?"
 
         def take(chosen: str | None) -> None:
@@ -229,7 +236,7 @@ class LaunchScreen(View):
             self._asking.terminate()
 
 
-def _experiments() -> list[str]:
+def experiments() -> list[str]:
     """Return the experiments near the folder in which the dashboard was started, and the bundled one."""
     here = sorted(str(path) for path in Path().glob("*.y*ml"))
     below = sorted(str(path) for path in Path().glob("*/*.y*ml"))[:200]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.containers import Container, VerticalScroll
+from textual.containers import Container
 from textual.widgets import ContentSwitcher, Input, Static
 
 from armada.errors import UsageError
@@ -28,6 +28,7 @@ from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.log_view import LogView
 from armada.tui.widgets.panel import Panel
 from armada.tui.widgets.preview import Preview
+from armada.tui.widgets.text_scroll import TextScroll
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -51,7 +52,7 @@ class RunScreen(View):
     RunScreen #tabs { height: 1; }
     RunScreen #age { display: none; height: 1; color: $text-warning; }
     RunScreen ContentSwitcher { height: 1fr; }
-    RunScreen VerticalScroll { height: 1fr; }
+    RunScreen TextScroll { height: 1fr; }
     RunScreen #overview { layout: vertical; height: 1fr; }
     RunScreen #facts { min-height: 3; }
     RunScreen #overview > #kept { display: none; height: auto; max-height: 9; }
@@ -94,10 +95,10 @@ class RunScreen(View):
         self.checkpoints = ListTable(run_text.CHECKPOINT_COLUMNS, symbols, id="checkpoints")
         self.events = ListTable(run_text.EVENT_COLUMNS, symbols, id="events")
         self.difference = ListTable(run_text.DIFFERENCE_COLUMNS, symbols, id="difference")
-        self.facts = VerticalScroll(self.overview, id="facts")
+        self.facts = TextScroll(self.overview, id="facts")
         self.kept = Panel(symbols, "Checkpoints", id="kept")
         self.beside = Preview(symbols)
-        self.settings = VerticalScroll(self.config, id="config")
+        self.settings = TextScroll(self.config, id="config")
         named = {"run": self.facts, "checkpoints": self.checkpoints, "events": self.events}
         for name, page in {**named, "config": self.settings, "differences": self.difference}.items():
             page.add_class(frame.FRAME)

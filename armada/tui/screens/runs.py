@@ -272,6 +272,17 @@ class RunsScreen(View):
     def action_compare(self) -> None:
         self.board.action_go("compare")
 
+    def action_newest(self) -> None:
+        """Put the cursor on the newest run in the table, or on the row of its sweep."""
+        folded = {
+            row.run.run_id: key for key, fold in self.table.folds.items() if not fold.is_open for row in fold.rows
+        }
+        for row in self.snapshot.runs:
+            key = folded.get(row.run.run_id, row.run.run_id)
+            if self.table.shows(key):
+                self.table.place(key)
+                return
+
     def action_look(self) -> None:
         self.board.operate("check all hosts", ["ps"])
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
+    from armada.tui.app import Dashboard
+    from armada.tui.operations import Answer
     from armada.tui.symbols import Symbols
 
 SHOWN = 500
@@ -83,3 +85,24 @@ class Verdict(ModalScreen[str | None]):
     def action_answer(self, verb: str) -> None:
         if verb in ("", "release" if self.safe else "drain"):
             self.dismiss(verb or None)
+
+
+def ask_release(board: Dashboard, name: str) -> None:
+    """Check a host, and show what would be lost before anything is done."""
+    words = ["hosts", "release", "--dry-run", "--json", name]
+    board.ask(f"check what {name} holds", words, lambda answer: show_verdict(board, name, answer))
+
+
+def show_verdict(board: Dashboard, name: str, answer: Answer) -> None:
+    """Show the answer of `armada hosts release --dry-run`, and start what the user chooses."""
+    if (found := answer.json) is None:
+        words = board.symbols.text(sanitize_line(f"it is unknown what {name} holds: {answer.said}"))
+        board.notify(words, severity="error", markup=False, timeout=15)
+        return
+
+    def go(verb: str | None) -> None:
+        if verb is not None:
+            more = ["--drain"] if verb == "drain" else []
+            board.operate(f"{verb} {name}", ["hosts", "release", *more, name])
+
+    board.push_screen(Verdict(name, found, board.symbols), go)

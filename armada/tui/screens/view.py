@@ -102,6 +102,25 @@ class View(Screen[None]):
         """Return the runs that an action concerns."""
         return []
 
+    @property
+    def host_meant(self) -> str | None:
+        """The host under the cursor."""
+        return None
+
+    def action_web(self) -> None:
+        from armada.tui.screens.outside import open_page
+
+        open_page(self.board, self.concerned())
+
+    def action_shell(self) -> None:
+        """Open a shell in the folder of the first run that an action concerns."""
+        from armada.tui.screens.outside import open_shell
+
+        if rows := self.concerned():
+            open_shell(self.board, ["ssh", rows[0].run.run_id])
+        else:
+            self.notify("shell: no run under the cursor", severity="warning")
+
     def action_sync(self) -> None:
         self.board.act_on_runs("sync", self.concerned())
 

@@ -26,7 +26,7 @@ WIDE = 100
 """Below this width only the total cost is shown."""
 STEADY = 14
 """Cells that the daemon's age may take: the line must not change its form when 9 s become 10 s."""
-SCREENS_SHOWN = ("1-6", " screens  ")
+SCREENS_SHOWN = (("1-8", " screens  "), (":", " command  "))
 TABS = ("runs", "run", "hosts", "sync", "launch", "compare")
 """The screens, by the keys 1 to 6."""
 
@@ -108,6 +108,8 @@ class TopLine(Widget):
             parts.append(Text(f"  {symbols.states['queued']} {queued} queued", dim))
         if need:
             parts.append(Text(f"  {symbols.attention} {need} need{'s' if need == 1 else ''} you", warn))
+        if unread := getattr(self.app, "unread", 0):
+            parts.append(Text(f"  {unread} unread (8)", "bold"))
         if (money := snapshot.money) is not None:
             burning = total([money.per_hour, money.idle_per_hour]).text() or "unknown"
             idle = f" (idle {money.idle_per_hour.text()})" if any(money.idle_per_hour.by_currency.values()) else ""
@@ -166,9 +168,13 @@ class KeyLine(Widget):
             if line.cell_len + part.cell_len + 2 + rest.cell_len + 1 > self.size.width:
                 break
             line.append_text(part).append("  ")
-        if not typing and line.cell_len + rest.cell_len + sum(map(len, SCREENS_SHOWN)) + 2 < self.size.width:
+        if (
+            not typing
+            and line.cell_len + rest.cell_len + sum(len(key) + len(name) for key, name in SCREENS_SHOWN) + 2
+            < self.size.width
+        ):
             sign, word = self._styles()
-            screens = Text.assemble((SCREENS_SHOWN[0], sign), (SCREENS_SHOWN[1], word))
+            screens = Text.assemble(*(part for key, name in SCREENS_SHOWN for part in ((key, sign), (name, word))))
             rest = screens.append_text(rest)
         line.append(" " * max(0, self.size.width - line.cell_len - rest.cell_len - 1)).append_text(rest)
         return line

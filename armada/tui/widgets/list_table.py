@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
+from armada.tui.bindings import bindings
+from armada.tui.widgets.finding import Finding, next_match
 from armada.tui.widgets.table import Cells, Entry, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from textual.binding import BindingType
 
 
 class Item(NamedTuple):
@@ -18,8 +22,10 @@ class Item(NamedTuple):
     more: tuple[Cells, ...] = ()
 
 
-class ListTable(Table):
+class ListTable(Table, Finding):
     """Shows items as given, after converting their text to what the terminal can show."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("find")
 
     def show_items(self, items: Iterable[Item]) -> None:
         entries: list[Entry] = []
@@ -32,3 +38,16 @@ class ListTable(Table):
         made = cast("Cells", entry.source)
         text = self.symbols.text
         return tuple(tuple((text(words), style) for words, style in spans) for spans in made)
+
+    def find_from_here(self, word: str, by: int) -> bool:
+        texts: dict[str, str] = {}
+        row = ""
+        for entry in self.entries:
+            row = entry.key if entry.kind == "row" else row
+            words = " ".join(text for spans in self.cells(entry) for text, _ in spans)
+            texts[row] = f"{texts.get(row, '')} {words}"
+        keys = list(texts)
+        at = next_match(list(texts.values()), word, keys.index(self.cursor) if self.cursor in texts else 0, by)
+        if at is not None:
+            self.place(keys[at])
+        return at is not None

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 from textual import work
-from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.worker import get_current_worker
 
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.bindings import bindings
 from armada.tui.log_file import LINE_BYTES, LogFile, LogLine
 from armada.tui.log_places import find_place
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual import events
+    from textual.binding import BindingType
 
     from armada.tui.log_places import Place
     from armada.tui.symbols import Symbols
@@ -33,16 +34,7 @@ class LogView(Widget, can_focus=True):
         id: As for every widget.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "move(-1)", "up", show=False),
-        Binding("down", "move(1)", "down", show=False),
-        Binding("pageup", "page(-1)", "page up", show=False),
-        Binding("pagedown", "page(1)", "page down", show=False),
-        Binding("home", "first", "first", show=False),
-        Binding("end", "last", "last", show=False),
-        Binding("left", "sideways(-1)", "to the left", show=False),
-        Binding("right", "sideways(1)", "to the right", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("lists"), *bindings("text")]
     COMPONENT_CLASSES: ClassVar[set[str]] = {"log--dim", "log--found"}
     DEFAULT_CSS = """
     LogView { height: 1fr; background: $background; color: $foreground; }
@@ -188,6 +180,10 @@ class LogView(Widget, can_focus=True):
         self._left = max(0, min(LINE_BYTES, self._left + direction * max(1, self.size.width // 2)))
         self.follow()
 
+    def action_edge(self, direction: int) -> None:
+        """Go to the first line, or to the last one and follow it."""
+        self.action_first() if direction < 0 else self.action_last()
+
     def action_first(self) -> None:
         self.following, self._top = False, 0
         self.follow()
@@ -220,6 +216,12 @@ class LogView(Widget, can_focus=True):
         self.word, self._stamp = word, None
         if (file := self.file) is not None:
             self._seek(f"“{word}”", lambda given_up: file.find_back(word, file.size, given_up))
+
+    def search_from_top(self) -> None:
+        """Go to the first line with the word, from the top of the visible part."""
+        file, word, top = self.file, self.word, self._top
+        if file is not None and word:
+            self._seek(f"“{word}”", lambda given_up: file.find_forward(word, top - 1, given_up))
 
     def search_on(self, *, back: bool) -> None:
         """Go to the next line with the word, starting at the top of the visible part."""

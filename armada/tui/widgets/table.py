@@ -330,6 +330,10 @@ class Table(ScrollView, can_focus=True):
         elif line >= top + room:
             self.scroll_to(y=line - room + 1, animate=False, immediate=True, force=True)
 
+    def shows(self, key: str) -> bool:
+        """Return whether there is a row with this key."""
+        return key in self._lines
+
     def place(self, key: str) -> None:
         """Put the cursor on a row, where it is shown."""
         if key in self._lines:

@@ -1,0 +1,199 @@
+"""Remember what the dashboard started: the command, its end, and the commands that undo it, in a file beside its output."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from armada.foundation.atomic_write import write_atomically
+from armada.foundation.process_identity import Process, lives
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+
+KEPT = 100
+_LARGEST_BYTES = 1_000_000
+_NAME = re.compile(r"(\d+\.\d{3})-([A-Za-z_-]{1,40})(?:-\d+)?")
+
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A command that the dashboard started.
+
+    Attributes:
+        name: The name of its files, without the ending.
+        log: The file with its output.
+        title: Its name for the user.
+        words: The arguments after `armada`; empty if an older dashboard started it, which did not record them.
+        started_at: Unix time.
+        ended_at: Unix time; None if it runs, or if the dashboard was closed before it ended.
+        exit_code: None as `ended_at`.
+        process: Its process.
+        undo: The commands that undo it.
+        is_undone: Whether they were started.
+        undoes: The name of the act that it undoes.
+    """
+
+    name: str
+    log: Path
+    title: str
+    words: Words
+    started_at: float
+    ended_at: float | None = None
+    exit_code: int | None = None
+    process: Process | None = None
+    undo: tuple[Words, ...] = ()
+    is_undone: bool = False
+    undoes: str | None = None
+
+    @property
+    def command_line(self) -> str:
+        """The command as typed in a shell; empty if it is unknown."""
+        return shlex.join(["armada", *self.words]) if self.words else ""
+
+    @property
+    def runs(self) -> bool:
+        return self.ended_at is None and self.process is not None and lives(self.process)
+
+    @property
+    def can_undo(self) -> bool:
+        return bool(self.undo) and not self.is_undone and self.exit_code == 0
+
+
+def new_log(home: HomePaths, word: str, *, kind: str = "operations", kept: int = KEPT) -> Path:
+    """Create the file for the output of a command, and delete the oldest ones.
+
+    Args:
+        home: The file is in state/dashboard/<kind> there.
+        word: The command's name.
+        kind: `operations` for what the user started, so that nothing else pushes it out of the history.
+        kept: How many files stay.
+    """
+    folder = home.state / "dashboard" / kind
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for old in sorted(folder.glob("*.log"))[: -kept + 1]:
+        old.unlink(missing_ok=True)
+        old.with_suffix(".json").unlink(missing_ok=True)
+    stem = f"{time.time():.3f}-{re.sub('[^A-Za-z_-]', '_', word)[:40]}"
+    for number in range(1000):
+        log = folder / (f"{stem}-{number}.log" if number else f"{stem}.log")
+        with contextlib.suppress(FileExistsError):  # two commands may start in the same millisecond
+            os.close(os.open(log, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            return log
+    raise FileExistsError(stem)
+
+
+def folder_of(home: HomePaths) -> Path:
+    return home.state / "dashboard" / "operations"
+
+
+def record(
+    log: Path,
+    *,
+    title: str,
+    words: Sequence[str],
+    process: Process,
+    undo: Sequence[Sequence[str]] = (),
+    undoes: str | None = None,
+) -> None:
+    """Record that a command was started."""
+    found = {
+        "title": title,
+        "words": list(words),
+        "started_at": time.time(),
+        "process": [process.pid, process.start_time, process.boot_id],
+        "undo": [list(each) for each in undo],
+        "undoes": undoes,
+    }
+    _write(log.with_suffix(".json"), found)
+
+
+def record_end(log: Path, exit_code: int) -> None:
+    """Record that a command has ended."""
+    _change(log, {"ended_at": time.time(), "exit_code": exit_code})
+
+
+def record_undone(log: Path) -> None:
+    """Record that a command was undone."""
+    _change(log, {"undone": True})
+
+
+def _change(log: Path, changes: dict[str, object]) -> None:
+    file = log.with_suffix(".json")
+    if found := _read(file):
+        _write(file, found | changes)
+
+
+def _write(file: Path, content: dict[str, object]) -> None:
+    with contextlib.suppress(OSError, ValueError):  # the command itself matters more than its record
+        write_atomically(file, json.dumps(content), durable=False)
+
+
+def _read(file: Path) -> dict[str, object]:
+    try:
+        with file.open("rb") as stream:
+            found = json.loads(stream.read(_LARGEST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def newest(home: HomePaths) -> list[Act]:
+    """Return what the user started from the dashboard, newest first."""
+    logs = sorted(folder_of(home).glob("*.log"), reverse=True)[:KEPT]
+    return [act for log in logs if (act := read(log)) is not None]
+
+
+def exit_code(log: Path) -> int | None:
+    """Return how an act ended; None while it runs, 0 if that is unknown."""
+    act = read(log)
+    if act is None or act.exit_code is not None:
+        return act.exit_code if act is not None else 0
+    return None if act.runs else 0
+
+
+def read(log: Path) -> Act | None:
+    """Return the act whose output is in this file; None if the file is not an act's."""
+    name = _NAME.fullmatch(log.stem)
+    if name is None:
+        return None
+    told = _read(log.with_suffix(".json"))
+    words = _words(told.get("words"))
+    undo = told.get("undo")
+    title, undoes = told.get("title"), told.get("undoes")
+    code, ended = told.get("exit_code"), told.get("ended_at")
+    return Act(
+        name=log.stem,
+        log=log,
+        title=title if isinstance(title, str) else name[2],
+        words=words,
+        started_at=float(name[1]),
+        ended_at=float(ended) if isinstance(ended, int | float) else None,
+        exit_code=code if isinstance(code, int) else None,
+        process=_process(told.get("process")),
+        undo=tuple(found for each in undo if (found := _words(each))) if isinstance(undo, list) else (),
+        is_undone=told.get("undone") is True,
+        undoes=undoes if isinstance(undoes, str) else None,
+    )
+
+
+def _words(found: object) -> Words:
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+def _process(found: object) -> Process | None:
+    if not (isinstance(found, list) and len(found) == 3 and isinstance(found[0], int) and found[0] > 0):
+        return None
+    start, boot = (each if isinstance(each, str) else None for each in found[1:])
+    return Process(found[0], start, boot)

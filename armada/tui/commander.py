@@ -1,0 +1,200 @@
+"""Carry out what is typed into the command line: as an operation, in an output pane, or in the terminal itself."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+from typing import TYPE_CHECKING
+
+from armada.errors import UsageError
+from armada.foundation.sanitize import sanitize_line
+from armada.tui import operations
+from armada.tui.commands import rules
+from armada.tui.commands.completion import Known
+from armada.tui.commands.registry import Registry, parse
+from armada.tui.commands.typed import Selected, Typed, fill_in, understand
+from armada.tui.screens.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from armada.tui.app import Dashboard
+    from armada.tui.commands.typed import Words
+    from armada.tui.snapshot import RunRow
+
+MOST_READ = 20
+"""Commands whose outputs one pane shows."""
+
+
+class Commander:
+    """The commands of one dashboard.
+
+    Args:
+        board: Shows the results.
+    """
+
+    def __init__(self, board: Dashboard) -> None:
+        self._board = board
+        self.registry: Registry | None = None
+        self.trouble: str | None = None
+        self._is_asked = False
+        self.known = Known()
+
+    # What can be typed ----------------------------------------------------------------------------------------------
+
+    def fetch(self, then: Callable[[], None]) -> None:
+        """Read armada's commands, once, in a process of its own; then call `then` in the event loop."""
+        if self.registry is not None or self._is_asked:
+            return
+        self._is_asked = True
+        from armada.tui.screens.launch import experiments
+
+        self.known.experiments = experiments()
+
+        def take(answer: operations.Answer) -> None:
+            self._is_asked = False
+            self.registry = parse(answer.out) if answer.exit_code == 0 else None
+            self.trouble = None if self.registry is not None else f"the commands cannot be read: {answer.said}"
+            then()
+
+        self._board.read(["__complete", "commands"], take)
+
+    def selected(self) -> Selected:
+        """Return what the screen below has marked or under its cursor."""
+        view = next((each for each in reversed(self._board.screen_stack) if isinstance(each, View)), None)
+        if view is None:
+            return Selected()
+        index = self._board.snapshot.index
+        rows = [row for row in view.concerned() if row.run.run_id in index]
+        hosts, sweeps = {row.run.host for row in rows}, {row.run.sweep for row in rows}
+        return Selected(
+            tuple(row.run.run_id for row in rows),
+            tuple(row.run.run_id for row in rows if not row.run.ended),
+            view.host_meant,
+            next(iter(hosts)) if len(hosts) == 1 else None,
+            self._is_run,
+            next(iter(sweeps)) if len(sweeps) == 1 else None,
+        )
+
+    def _is_run(self, word: str) -> bool:
+        index = self._board.snapshot.index
+        return word in index or any(run_id.startswith(word) for run_id in index)
+
+    def understood(self, text: str) -> tuple[Typed | None, list[Words]]:
+        """Return what a line means, and the commands that Enter starts.
+
+        Raises:
+            UsageError: It means nothing, or cannot be started from here.
+        """
+        if self.registry is None:
+            raise UsageError(self.trouble or "the commands are being read …")
+        typed = understand(text, self.registry)
+        if typed is None:
+            return None, []
+        if (why := rules.refusal(typed)) is not None:
+            raise UsageError(why)
+        started = fill_in(typed, self.selected())
+        if self._board.read_only:
+            started = [rules.from_home_alone(typed, words) for words in started]
+        return typed, started
+
+    # What Enter does ------------------------------------------------------------------------------------------------
+
+    def carry_out(self, typed: Typed, started: list[Words]) -> None:
+        """Carry out a command that was understood."""
+        board, how = self._board, rules.manner(typed)
+        if board.read_only and rules.changes(typed) and board.refuses(typed.command.name):
+            return
+        if how == "own":
+            self._own(typed.command.name)
+        elif how == "shell":
+            from armada.tui.screens.outside import open_shell
+
+            open_shell(board, started[0])
+        elif how == "reads":
+            self._show(started)
+        elif how == "prints":
+            self._print(started)
+        elif not self._as_its_key(typed, started):
+            self._act(typed, started)
+
+    def _own(self, name: str) -> None:
+        board = self._board
+        {
+            "history": board.action_history,
+            "notifications": board.action_notifications,
+            "quit": board.action_leave,
+            "tour": board.show_tour,
+            "undo": board.action_undo,
+        }[name]()
+
+    def _show(self, started: list[Words]) -> None:
+        from armada.tui.outputs import Reading
+        from armada.tui.screens.output import OutputPanel
+
+        board = self._board
+        if len(started) > MOST_READ:
+            words = f"{len(started)} runs are selected; this shows the first {MOST_READ}"
+            board.notify(words, severity="warning")
+        reading = Reading(board.home, started[:MOST_READ], board.size.width - 8)
+        board.push_screen(OutputPanel(started[0], reading.log, lambda: reading.exit_code, reading.stop))
+
+    def _print(self, started: list[Words]) -> None:
+        from armada.tui import acts
+        from armada.tui.screens.output import OutputPanel
+
+        for words in started:
+            log = self._board.operate(_title(words), words)
+            if log is not None and words is started[0]:
+                self._board.push_screen(OutputPanel(words, log, partial(acts.exit_code, log)))
+
+    def _as_its_key(self, typed: Typed, started: list[Words]) -> bool:
+        """Carry out a command as the key does that asks better; return whether there is one."""
+        name = typed.command.name
+        words = started[0][len(typed.command.path) :]
+        if typed.flags or len(started[0]) == len(typed.command.path):
+            return False
+        if name == "hosts release" and len(started) == 1 and len(words) == 1:
+            from armada.tui.screens.verdict import ask_release
+
+            ask_release(self._board, words[0])
+            return True
+        if name not in ("stop", "resume", "rm"):
+            return False
+        rows = self._rows([run_id for each in started for run_id in each[len(typed.command.path) :]])
+        if rows is None:
+            return False
+        if name == "rm":
+            from armada.tui.screens.removal import Removal
+
+            Removal(self._board, rows).begin()
+        else:
+            self._board.act_on_runs(name, rows)
+        return True
+
+    def _rows(self, names: Sequence[str]) -> list[RunRow] | None:
+        """Return the runs of these ids; None if one is not an id, such as the beginning of one."""
+        index = self._board.snapshot.index
+        rows = [index[name] for name in dict.fromkeys(names) if name in index]
+        return rows if len(rows) == len(set(names)) else None
+
+    def _act(self, typed: Typed, started: list[Words]) -> None:
+        board = self._board
+
+        def go(yes: bool | None = True) -> None:
+            if yes:
+                for words in started:
+                    board.operate(_title(words), rules.confirmed(typed, words))
+
+        if not rules.asks(typed):
+            go()
+            return
+        from armada.tui.screens.question import Question
+
+        lines = [shlex.join(["armada", *words]) for words in started]
+        note = typed.command.about + ". It starts as typed in a shell."
+        board.push_screen(Question(f"{typed.command.name}?", lines, note, typed.command.name, board.symbols), go)
+
+
+def _title(words: Words) -> str:
+    return sanitize_line(shlex.join(words), 100)

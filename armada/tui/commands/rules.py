@@ -1,0 +1,116 @@
+"""What a command does, as far as the dashboard must know: whether it reads, asks first, or needs a terminal of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from armada.tui.commands.typed import Typed
+
+Manner = Literal["own", "reads", "prints", "acts", "shell", "refused"]
+"""own: the dashboard's; reads: its output is shown; prints: it acts, and its output is shown; acts: an operation; shell: it takes
+the terminal; refused: it cannot work here."""
+
+_READS = frozenset(
+    {
+        "code", "compare", "completion", "config schema", "config show", "costs", "daemon logs", "daemon status", "diff", "doctor",
+        "help", "hosts homes", "hosts ls", "logs", "plan", "profiles ls", "profiles show", "profiles validate", "ps", "show",
+        "store check", "sweep best", "sweep show", "sync ls", "why",
+    }
+)  # fmt: skip
+_AT_HOME = frozenset(
+    {
+        "compare", "completion", "config schema", "costs", "daemon logs", "daemon status", "diff", "help", "hosts ls", "profiles ls",
+        "profiles show", "profiles validate", "sync ls",
+    }
+)  # fmt: skip
+"""Those that read this machine's files alone: a read-only dashboard starts them."""
+_CACHED = frozenset({"ps", "sweep best", "sweep show"})
+"""Those that do so with --cached, which a read-only dashboard adds."""
+_PRINTS = frozenset({"exec", "report", "sync verify"})
+_ASKS = frozenset(
+    {
+        "daemon stop", "hosts forget-home", "hosts release", "hosts rm", "recover", "resume", "rm", "stop", "sweep retry", "sweep stop",
+        "sync retention",
+    }
+)  # fmt: skip
+"""Acts that cannot be undone, or that cost money: the dashboard asks first."""
+_CONFIRMED = frozenset({"stop", "rm"})
+"""Those of them that ask at a terminal, too: a yes here is `--yes` there."""
+_TERMINAL = {
+    "daemon run": "it does not end; `daemon start` starts it in the background",
+    "dashboard": "it is open already",
+    "forward": "it runs until Ctrl-C; start it in another terminal",
+    "mcp": "it is for an assistant's program, which starts it itself",
+}
+_TERMINAL_FLAGS = {
+    ("logs", "--follow"): "l on a run follows its log",
+    ("daemon logs", "--follow"): "leave it out; the output then ends",
+    ("exec", "--tty"): "it needs a terminal; `!` opens a shell on the run's host",
+    ("exec", "-t"): "it needs a terminal; `!` opens a shell on the run's host",
+    ("note", "--edit"): "it opens an editor; i on a run changes its note here",
+    ("hosts provision", "--ask-sudo-password"): "it asks for a password; start it in another terminal",
+}
+_FOLLOWS = frozenset({"-f", "--follow"})
+
+
+def manner(typed: Typed) -> Manner:
+    """Return how a command is carried out."""
+    name = typed.command.name
+    if {"-h", "--help"} & typed.flags:
+        return "reads"
+    if refusal(typed) is not None:
+        return "refused"
+    if not typed.command.words and not typed.command.options and not typed.command.verbs:
+        return "own"
+    if name == "ssh":
+        return "shell"
+    if name in _READS and "--remember" not in typed.flags:
+        return "reads"
+    if "--dry-run" in typed.flags:
+        return "reads"
+    return "prints" if name in _PRINTS else "acts"
+
+
+def refusal(typed: Typed) -> str | None:
+    """Return why a command cannot be started from here; None if it can."""
+    name = typed.command.name
+    if name in _TERMINAL:
+        return f"{name}: {_TERMINAL[name]}"
+    for flag in sorted(typed.flags):
+        if (name, flag) in _TERMINAL_FLAGS:
+            return f"{name} {flag}: {_TERMINAL_FLAGS[name, flag]}"
+        if flag in _FOLLOWS and name != "logs":
+            return f"{name} {flag}: leave it out; the dashboard follows by itself"
+    return None
+
+
+def changes(typed: Typed) -> bool:
+    """Return whether a read-only dashboard refuses a command: it changes something, or asks a host."""
+    how = manner(typed)
+    if how in ("own", "refused") or {"-h", "--help"} & typed.flags:
+        return typed.command.name == "undo"
+    name = typed.command.name
+    return not (how == "reads" and name in _AT_HOME | _CACHED)
+
+
+def from_home_alone(typed: Typed, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words with --cached where a command then asks no host, for a read-only dashboard."""
+    if typed.command.name not in _CACHED or "--cached" in words:
+        return words
+    place = len(typed.command.path)
+    return (*words[:place], "--cached", *words[place:])
+
+
+def asks(typed: Typed) -> bool:
+    """Return whether the dashboard asks before it starts a command."""
+    return typed.command.name in _ASKS and manner(typed) == "acts"
+
+
+def confirmed(typed: Typed, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of a command to which the user has said yes."""
+    wants = typed.command.name in _CONFIRMED or (typed.command.name == "hosts release" and "--wipe" in typed.flags)
+    if not wants or {"-y", "--yes"} & typed.flags:
+        return words
+    place = len(typed.command.path)
+    return (*words[:place], "--yes", *words[place:])

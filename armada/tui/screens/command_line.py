@@ -1,0 +1,237 @@
+"""The command line (`:`): type any command of armada; what is selected is filled in and shown before Enter."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from armada.errors import UsageError
+from armada.foundation.sanitize import sanitize_line
+from armada.tui import remembered
+from armada.tui.commands.completion import Candidate, complete, replaced
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from armada.tui.app import Dashboard
+    from armada.tui.commander import Commander
+    from armada.tui.commands.typed import Typed, Words
+
+SHOWN = 8
+"""Candidates above the line."""
+KEYS = "Tab completes · ↑ ↓ history · ^r searches it · Enter starts · Esc closes"
+
+
+class CommandLine(ModalScreen[None]):
+    """One line at the bottom, with what completes it above.
+
+    Args:
+        commander: Knows the commands and carries them out.
+        text: The first text.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "leave", priority=True),
+        Binding("tab", "complete(1)", "complete", priority=True),
+        Binding("shift+tab", "complete(-1)", "complete backwards", priority=True),
+        Binding("up", "older", "older", priority=True),
+        Binding("down", "newer", "newer", priority=True),
+        Binding("ctrl+r", "search", "search the history", priority=True),
+    ]
+    DEFAULT_CSS = """
+    CommandLine { background: transparent; align: left bottom; }
+    CommandLine Vertical { height: auto; background: $panel; }
+    CommandLine Static { height: auto; padding: 0 1; }
+    CommandLine #found { color: $text-muted; }
+    CommandLine #meant { height: 1; }
+    CommandLine Input { height: 1; border: none; padding: 0 1; background: $boost; }
+    CommandLine Input:focus { border: none; background: $primary 40%; }
+    """
+
+    def __init__(self, commander: Commander, text: str = "") -> None:
+        super().__init__()
+        self._commander = commander
+        self._text = text
+        self._candidates: list[Candidate] = []
+        self._chosen = -1
+        self._start = 0
+        self._before = ""
+        """The text that Tab completes: it stays while Tab goes through the candidates."""
+        self._is_own = False
+        """The text was changed by a key of this screen, not typed."""
+        self._history: list[str] = []
+        self._place = 0
+        self._draft = ""
+        self._sought: str | None = None
+        self._waits = False
+        """Enter was pressed before the commands were read."""
+
+    @property
+    def board(self) -> Dashboard:
+        return cast("Dashboard", self.app)
+
+    def compose(self) -> ComposeResult:
+        self.found = Static(id="found")
+        self.meant = Static(id="meant")
+        self.field = Input(self._text, placeholder="show, why, stop, tag --add=…", id="command", select_on_focus=False)
+        with Vertical():
+            yield self.found
+            yield self.meant
+            yield self.field
+
+    def on_mount(self) -> None:
+        self._history = remembered.commands(self.board.home)
+        self._place = len(self._history)
+        self.field.focus()
+        self._commander.fetch(self._fetched)
+        self._look()
+
+    def _fetched(self) -> None:
+        if not self.is_mounted:
+            return
+        self._look()
+        if self._waits:
+            self._waits = False
+            self._enter()
+
+    # Drawing --------------------------------------------------------------------------------------------------------
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if not self._is_own:
+            self._sought = None
+            self._place = len(self._history)
+            self._look()
+        self._is_own = False
+
+    def _look(self) -> None:
+        """Complete the text, and say what it means."""
+        text = self.field.value
+        self._before, self._chosen, self._candidates = text, -1, []
+        if (registry := self._commander.registry) is not None:
+            names = self._commander.known.names(self.board.snapshot)
+            self._start, self._candidates = complete(text, registry, names)
+        self._draw_found()
+        self._say_meant()
+
+    def _draw_found(self) -> None:
+        symbols, first = self.board.symbols, max(0, self._chosen - SHOWN + 1)
+        lines = []
+        room = max(1, min(SHOWN, self.size.height - 4))
+        for place, each in enumerate(self._candidates[first : first + room], first):
+            word = symbols.text(sanitize_line(each.word, 60))
+            line = Text(f"{word:<28} ", style="bold" if place == self._chosen else "")
+            line.append(symbols.text(sanitize_line(each.about, 100)), style="dim")
+            lines.append(line)
+        self.found.display = bool(lines)
+        words = Text("\n").join(lines)
+        words.no_wrap = True
+        self.found.update(words)
+
+    def _say_meant(self, *, is_entered: bool = False) -> None:
+        """Say what Enter starts, or what is wrong; half a word with candidates is not wrong yet."""
+        text = self.field.value
+        try:
+            typed, started = self._commander.understood(text)
+        except UsageError as error:
+            if self._candidates and not is_entered:
+                self._say(KEYS, "dim")
+                return
+            words = sanitize_line(f"{error.message}{f' ({error.hint})' if error.hint else ''}", 500)
+            self._say(words, "dim" if self._commander.registry is None else "bold")
+            return
+        if typed is None:
+            self._say(KEYS, "dim")
+            return
+        shown = shlex.join(["armada", *started[0]])
+        more = f"   and {len(started) - 1} more" if len(started) > 1 else ""
+        self._say(f"→ {sanitize_line(shown, 1000)}{more}", "")
+
+    def _say(self, words: str, style: str) -> None:
+        self.meant.update(Text(self.board.symbols.text(words), style=style, no_wrap=True, overflow="ellipsis"))
+
+    def _put(self, text: str) -> None:
+        """Replace the text."""
+        self._is_own = text != self.field.value
+        self.field.value = text
+        self.field.cursor_position = len(text)
+
+    # Keys -----------------------------------------------------------------------------------------------------------
+
+    def action_complete(self, by: int) -> None:
+        """Take the next candidate; the only one is taken for good."""
+        if not self._candidates:
+            return
+        if len(self._candidates) == 1:
+            self._put(replaced(self._before, self._start, self._candidates[0]))
+            self._look()
+            return
+        self._chosen = (
+            (self._chosen + by) % len(self._candidates) if self._chosen >= 0 or by > 0 else len(self._candidates) - 1
+        )
+        self._put(replaced(self._before, self._start, self._candidates[self._chosen]))
+        self._draw_found()
+        self._say_meant()
+
+    def action_older(self) -> None:
+        self._step(-1)
+
+    def action_newer(self) -> None:
+        self._step(1)
+
+    def _step(self, by: int) -> None:
+        if self._place == len(self._history):
+            self._draft = self.field.value
+        place = self._place + by
+        if 0 <= place <= len(self._history):
+            self._place = place
+            self._put(self._history[place] if place < len(self._history) else self._draft)
+            self._look()
+
+    def action_search(self) -> None:
+        """Go to the next older command with the typed text in it."""
+        if self._sought is None:
+            self._sought, self._place = self.field.value, len(self._history)
+        sought = self._sought.lower()
+        for place in range(self._place - 1, -1, -1):
+            if sought in self._history[place].lower() and self._history[place] != self.field.value:
+                self._place = place
+                self._put(self._history[place])
+                self._look()
+                return
+        self._say(f"no older command has {sanitize_line(self._sought, 60)!r} in it", "bold")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._enter()
+
+    def _enter(self) -> None:
+        text = self.field.value.strip()
+        if not text:
+            self.dismiss(None)
+            return
+        if self._commander.registry is None and self._commander.trouble is None:
+            self._waits = True
+            return
+        try:
+            typed, started = self._commander.understood(text)
+        except UsageError:
+            self._say_meant(is_entered=True)
+            return
+        if typed is not None:
+            if not self.board.read_only:
+                remembered.keep_command(self.board.home, text)
+            self._leave_and(typed, started)
+
+    def _leave_and(self, typed: Typed, started: list[Words]) -> None:
+        self.dismiss(None)
+        self.board.call_later(self._commander.carry_out, typed, started)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)

@@ -1,0 +1,152 @@
+"""What was started from the dashboard: copy the command, show its output, start it again, undo it."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from textual.binding import Binding
+
+from armada.foundation.sanitize import sanitize_line
+from armada.tui import acts
+from armada.tui.bindings import bindings
+from armada.tui.screens.output import OutputPanel
+from armada.tui.screens.panel import Panel
+from armada.tui.widgets.list_table import Item, ListTable
+from armada.tui.widgets.table import Column
+from armada.units import span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.widget import Widget
+
+    from armada.tui.acts import Act
+    from armada.tui.app import Dashboard
+    from armada.tui.widgets.table import Span
+
+COLUMNS = (Column("AGO", 8, right=True), Column("ENDED", 12), Column("COMMAND", 30, grow=1), Column("UNDO", 9, rank=1))
+LOOK_S = 1.0
+NOT_UNDONE = "it cannot be undone: only stars, tags, notes, groups and archiving can"
+
+
+class HistoryPanel(Panel):
+    """A row for each act, newest first."""
+
+    PLACE = "history"
+    BINDINGS = [*bindings("history"), Binding("question_mark,f1", "panel_help", show=False)]  # noqa: RUF012  # as Textual declares it
+
+    def body(self) -> Iterable[Widget]:
+        self.table = ListTable(COLUMNS, self.board.symbols)
+        self.table.empty = "nothing was started from the dashboard yet"
+        yield self.table
+
+    def on_mount(self) -> None:
+        self.say("History: what was started from the dashboard")
+        self._look()
+        self.table.focus()
+        self.set_interval(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._acts = {act.name: act for act in acts.newest(self.board.home)}
+        now = time.time()
+        self.table.show_items(
+            Item(act.name, (((_ago(act, now), "dim"),), (_end(act),), _said(act), (_undo(act),)))
+            for act in self._acts.values()
+        )
+
+    @property
+    def act(self) -> Act | None:
+        """The act under the cursor."""
+        return self._acts.get(self.table.cursor or "")
+
+    def action_copy(self) -> None:
+        if (act := self.act) is None:
+            return
+        if not act.words:
+            self.tell("an older dashboard started it and did not record the command", bad=True)
+            return
+        self.app.copy_to_clipboard(act.command_line)
+        self.tell(f"copied: {act.command_line}")
+
+    def action_output(self) -> None:
+        if (act := self.act) is not None:
+            log = act.log
+            self.board.push_screen(OutputPanel(act.words or (act.title,), log, partial(acts.exit_code, log)))
+
+    def action_again(self) -> None:
+        from armada.tui.screens.question import Question
+
+        if self.board.refuses("start it again") or (act := self.act) is None:
+            return
+        if not act.words:
+            self.tell("an older dashboard started it and did not record the command", bad=True)
+            return
+
+        def go(yes: bool | None) -> None:
+            if yes:
+                self.board.operate(act.title, act.words)
+                self._look()
+
+        question = Question(
+            "Start it again?", [act.command_line], "It starts as typed in a shell.", "start", self.board.symbols
+        )
+        self.board.push_screen(question, go)
+
+    def action_undo_act(self) -> None:
+        if not self.board.refuses("undo") and (act := self.act) is not None:
+            undo(self.board, act)
+            self._look()
+
+    def on_table_chosen(self) -> None:
+        self.action_output()
+
+
+def undo(board: Dashboard, act: Act) -> None:
+    """Start the commands that undo an act, or say why it cannot be undone."""
+    title = act.title or act.command_line
+    if act.can_undo:
+        acts.record_undone(act.log)
+        for words in act.undo:
+            board.operate(f"undo {title}", words, undoes=act.name)
+        return
+    why = NOT_UNDONE
+    if act.is_undone:
+        why = "it is undone already"
+    elif act.undo and act.runs:
+        why = "it still runs"
+    elif act.undo:
+        why = "it failed, or how it ended is unknown"
+    board.notify(board.symbols.text(sanitize_line(f"{title}: {why}", 300)), severity="warning", markup=False)
+
+
+def undo_last(board: Dashboard) -> None:
+    """Undo the newest act that can be undone, and say what it was."""
+    if board.refuses("undo"):
+        return
+    found = next((act for act in acts.newest(board.home) if act.can_undo and act.undoes is None), None)
+    if found is None:
+        board.notify("there is nothing to undo: stars, tags, notes, groups and archiving can be", severity="warning")
+        return
+    undo(board, found)
+
+
+def _ago(act: Act, now: float) -> str:
+    return span(max(0.0, now - act.started_at))
+
+
+def _end(act: Act) -> Span:
+    if act.exit_code is not None:
+        return ("done", "good") if act.exit_code == 0 else (f"failed ({act.exit_code})", "bad")
+    return ("running", "accent") if act.runs else ("unknown", "dim")
+
+
+def _said(act: Act) -> tuple[Span, ...]:
+    return ((sanitize_line(act.command_line or f"{act.title} (command not recorded)", 1000), "plain"),)
+
+
+def _undo(act: Act) -> Span:
+    if act.is_undone:
+        return "undone", "dim"
+    return ("u undoes", "plain") if act.can_undo else ("", "plain")

@@ -1,0 +1,74 @@
+"""What the daemon told: the record of notifications, newest first."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from textual.binding import Binding
+
+from armada.foundation.sanitize import sanitize_line
+from armada.tui.bindings import bindings
+from armada.tui.screens.panel import Panel
+from armada.tui.widgets.list_table import Item, ListTable
+from armada.tui.widgets.table import Column
+from armada.units import span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.widget import Widget
+
+    from armada.store.notifications import Notification
+
+COLUMNS = (Column("AGO", 8, right=True), Column("WHAT", 30, grow=1), Column("SENT", 10, rank=1))
+NONE = "nothing yet. notifications.yaml says what is told, and to whom: docs/how-to/daemon.md"
+LOOK_S = 1.0
+LINES = 5
+
+
+class NotificationsPanel(Panel):
+    """A row for each event, with its message below; the unread ones are bold."""
+
+    PLACE = "notifications"
+    BINDINGS = [*bindings("notifications"), Binding("question_mark,f1", "panel_help", show=False)]  # noqa: RUF012  # as Textual declares it
+
+    def body(self) -> Iterable[Widget]:
+        self.table = ListTable(COLUMNS, self.board.symbols)
+        self.table.empty = NONE
+        yield self.table
+
+    def on_mount(self) -> None:
+        self.say("Notifications: what the daemon told")
+        self._seen = self.board.notified_until
+        self._look()
+        self.table.focus()
+        self.set_interval(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        told, now = self.board.snapshot.told, time.time()
+        self._told = {str(each.id): each for each in told}
+        self.table.show_items(_item(each, now, unread=each.id > self._seen) for each in told)
+        self.board.read_notifications()
+
+    def action_copy(self) -> None:
+        if (each := self._told.get(self.table.cursor or "")) is not None:
+            words = "\n".join(sanitize_line(line, 2000) for line in (each.title, *each.body.splitlines()))
+            self.app.copy_to_clipboard(words)
+            self.tell(f"copied: {each.title}")
+
+
+def _item(each: Notification, now: float, *, unread: bool) -> Item:
+    sent = (
+        ("sent", "good")
+        if each.delivered_at is not None
+        else ("waits", "dim")
+        if each.error is None
+        else ("failed", "bad")
+    )
+    title = ((sanitize_line(each.title, 300), "strong" if unread else "plain"),)
+    lines = [sanitize_line(line, 500) for line in each.body.splitlines()[:LINES]]
+    if each.error is not None and each.delivered_at is None:
+        lines.append(f"not sent: {sanitize_line(each.error, 300)}")
+    more = tuple((((line, "dim"),),) for line in lines if line.strip())
+    return Item(str(each.id), (((span(max(0.0, now - each.created_at)), "dim"),), title, (sent,)), more)

@@ -1,0 +1,45 @@
+"""A text that scrolls by the keys of lists, and in which words can be found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.containers import VerticalScroll
+from textual.geometry import Region
+
+from armada.tui.bindings import bindings
+from armada.tui.widgets.finding import Finding, next_match
+
+if TYPE_CHECKING:
+    from textual.binding import BindingType
+
+
+class TextScroll(VerticalScroll, Finding, inherit_bindings=False):
+    """Scrolls what is in it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("lists"), *bindings("find")]
+
+    def action_move(self, by: int) -> None:
+        self.scroll_to(y=self.scroll_offset.y + by, animate=False)
+
+    def action_page(self, direction: int) -> None:
+        self.action_move(direction * max(1, self.size.height - 1))
+
+    def action_edge(self, direction: int) -> None:
+        self.scroll_to(y=0 if direction < 0 else self.max_scroll_y, animate=False)
+
+    def find_from_here(self, word: str, by: int) -> bool:
+        lines = self._lines
+        at = next_match(lines, word, min(int(self.scroll_offset.y), max(0, len(lines) - 1)), by)
+        if at is not None:
+            self.scroll_to(y=at, animate=False)
+        return at is not None
+
+    @property
+    def _lines(self) -> list[str]:
+        """The lines as they are drawn, wrapped."""
+        found: list[str] = []
+        for child in self.children:
+            size = child.size
+            found += [strip.text for strip in child.render_lines(Region(0, 0, size.width, size.height))]
+        return found

@@ -1,0 +1,330 @@
+"""The command line: typed, completed, filled in, remembered, and carried out as in a shell."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from armada.store import runs
+from armada.tui import acts, remembered
+from armada.tui.commands.completion import Known, complete
+from armada.tui.outputs import Reading
+from armada.tui.screens.output import OutputPanel
+from armada.tui.snapshot import EMPTY
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
+from tests.tui.test_acts import rows
+from tests.tui.test_typed import registry
+from tests.waiting import eventually
+
+
+async def opened(pilot: Pilot[None]) -> Input:
+    """Open the command line, and wait until the commands are known."""
+    await pilot.press("colon")
+    await shows(pilot, "Open the dashboard")
+    return pilot.app.screen.query_one(Input)
+
+
+async def typed(pilot: Pilot[None], text: str, *keys: str) -> None:
+    """Open the command line with a text, then press keys."""
+    (await opened(pilot)).value = text
+    await pilot.pause()
+    await pilot.press(*keys)
+
+
+def test_a_command_reads_the_run_under_the_cursor_and_shows_what_it_printed(world: World) -> None:
+    world.run("demo-aaaaaa", state="failed", reason="oom", message="CUDA [b]out\x1b[31m of memory")
+    world.run("other-bbbbbb", state="succeeded")
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await opened(pilot)
+        await pilot.press(*"sho", "tab")
+        await shows(pilot, "→ armada show demo-aaaaaa")
+        await pilot.press("enter")
+        await shows(pilot, "armada show demo-aaaaaa", "CUDA [b]out�[31m of memory", "armada resume demo-aaaaaa")
+        await pilot.press("y")
+        assert board.clipboard == "armada show demo-aaaaaa"
+        await pilot.press("slash", *"resume", "enter")
+        await until(pilot, lambda: "resume" in screen(pilot).splitlines()[4])
+        await pilot.press("escape")
+        await lacks(pilot, "y copy command")
+
+    drive(board, use)
+
+
+def test_marked_runs_are_filled_in_and_shown_before_enter(world: World) -> None:
+    for name in ("a-aaaaaa", "b-bbbbbb"):
+        world.run(name, state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "a-aaaaaa", "b-bbbbbb")
+        await pilot.press("a")
+        await typed(pilot, "show")
+        await shows(pilot, "and 1 more")
+        await pilot.press("escape")
+        await typed(pilot, "tag --add=arc", "enter")
+        await until(pilot, lambda: all(run.tags == ("arc",) for run in runs.every(world.database)))
+        (act,) = acts.newest(world.home)
+        assert act.words[:2] == ("tag", "--add=arc")
+        assert set(act.words[2:]) == {"a-aaaaaa", "b-bbbbbb"}
+
+    drive(world.board(), use)
+
+
+def test_the_history_goes_up_and_down_is_searched_and_remembered(world: World) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+    for text in ("star", "tag --add=x", "note 'one [b]'"):
+        remembered.keep_command(world.home, text)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        field = await opened(pilot)
+        await pilot.press(*"dra", "up")
+        assert field.value == "note 'one [b]'"
+        await pilot.press("up", "up", "up")
+        assert field.value == "star"
+        await pilot.press("down", "down", "down")
+        assert field.value == "dra"
+        field.value = "ta"
+        await pilot.pause()
+        await pilot.press("ctrl+r")
+        assert field.value == "tag --add=x"
+        await pilot.press("ctrl+r")
+        assert field.value == "star"
+        await pilot.press("ctrl+r")
+        await shows(pilot, "no older command has 'ta' in it")
+        field.value = "star"
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: runs.find(world.database, "demo-aaaaaa").starred_at is not None)
+
+    drive(world.board(), use)
+    assert remembered.commands(world.home) == ["tag --add=x", "note 'one [b]'", "star"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("shwo", "there is no command 'shwo' (did you mean armada show?)"),
+        ("note 'half", "a quote in the command is not closed"),
+        ("dashboard", "it is open already"),
+        ("[/b]\x1b[31m", "there is no command '[/b]"),
+        ("--json", "a command does not begin with"),
+    ],
+)
+def test_what_means_nothing_starts_nothing_and_says_why(world: World, text: str, words: str) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await typed(pilot, text, "enter")
+        await shows(pilot, words)
+        await pilot.press("escape")
+        await lacks(pilot, words)
+
+    drive(world.board(), use)
+    assert acts.newest(world.home) == []
+    assert remembered.commands(world.home) == []
+
+
+def test_an_empty_line_closes_and_escape_too(world: World) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        for key in ("enter", "escape"):
+            await opened(pilot)
+            await pilot.press(key)
+            await lacks(pilot, "Open the dashboard")
+
+    drive(world.board(), use)
+
+
+def test_a_refused_command_says_the_sentence_of_the_command(world: World) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await typed(pilot, "archive", "enter")
+        await until(pilot, lambda: "archive demo-aaaaaa ended with" in said(pilot))
+        assert "demo-aaaaaa is running; only runs that have ended can be archived" in said(pilot)
+        await typed(pilot, "tag --nothing", "enter")
+        await until(pilot, lambda: "unrecognized arguments: --nothing" in said(pilot))
+
+    drive(world.board(), use)
+
+
+def test_acts_that_are_hard_to_undo_ask(world: World) -> None:
+    world.hosts(far={"ssh": "root@192.0.2.1"})
+    world.run("demo-aaaaaa", host="far")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await typed(pilot, "stop", "enter")
+        await shows(pilot, "Stop 1 run?", "demo-aaaaaa on far")
+        await pilot.press("n")
+        await typed(pilot, "stop --grace 0", "enter")
+        await shows(pilot, "stop?", "armada stop --grace 0 demo-aaaaaa")
+        await pilot.press("n")
+        await typed(pilot, "hosts rm", "enter")
+        await shows(pilot, "hosts rm?", "armada hosts rm far")
+        await pilot.press("escape")
+        await lacks(pilot, "hosts rm?")
+
+    drive(world.board(), use)
+    assert acts.newest(world.home) == []
+
+
+def test_a_yes_starts_the_command_as_in_a_shell(world: World) -> None:
+    world.hosts(far={"ssh": "root@192.0.2.1"})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "far")
+        await pilot.press("home")
+        await typed(pilot, "hosts rm", "enter")
+        await shows(pilot, "armada hosts rm far")
+        await pilot.press("y")
+        await until(pilot, lambda: "hosts rm far done" in said(pilot))
+
+    drive(world.board(), use)
+    assert [act.words for act in acts.newest(world.home)] == [("hosts", "rm", "far")]
+    assert "far" not in world.home.hosts_file.read_text()
+
+
+def test_read_only_refuses_what_changes_and_reads_home_alone(world: World) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await typed(pilot, "star", "enter")
+        await until(pilot, lambda: "star: disabled" in said(pilot))
+        await typed(pilot, "ps")
+        await shows(pilot, "→ armada ps --cached")
+        await pilot.press("enter")
+        await shows(pilot, "demo-aaaaaa", "y copy command")
+
+    drive(world.board(read_only=True), use)
+    assert runs.find(world.database, "demo-aaaaaa").starred_at is None
+    assert remembered.commands(world.home) == []
+
+
+def test_the_same_command_twice_at_once_is_two_acts(world: World) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await typed(pilot, "star", "enter")
+        await typed(pilot, "star", "enter")
+        await until(pilot, lambda: said(pilot).count("star demo-aaaaaa done") == 2)
+
+    drive(world.board(), use)
+    assert [act.words for act in acts.newest(world.home)] == [("star", "demo-aaaaaa")] * 2
+
+
+def test_an_act_outlives_the_dashboard(world: World) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await typed(pilot, "star", "enter", "ctrl+c")
+        await until(pilot, lambda: not pilot.app.is_running)
+
+    drive(world.board(), use)
+    eventually(lambda: runs.find(world.database, "demo-aaaaaa").starred_at is not None)
+
+
+def test_a_reading_command_ends_with_its_window(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run("demo-aaaaaa")
+    monkeypatch.setattr("armada.tui.outputs.command", lambda *_: ["sh", "-c", "echo began; exec sleep 600"])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        reading = Reading(world.home, [("plan", "x.yaml"), ("plan", "y.yaml")], 80)
+        panel = OutputPanel(("plan", "x.yaml"), reading.log, lambda: reading.exit_code, reading.stop)
+        pilot.app.push_screen(panel)
+        await shows(pilot, "armada plan x.yaml   running …", "$ armada plan x.yaml", "began")
+        await pilot.press("escape")
+        await until(pilot, lambda: not reading.is_running)
+        assert "y.yaml" not in reading.log.read_text()
+
+    drive(world.board(), use)
+
+
+def test_ten_thousand_runs_are_completed_within_a_frame(world: World) -> None:
+    world.run("demo-aaaaaa")
+    (row,) = rows(world).values()
+    many = tuple(
+        dataclasses.replace(row, run=dataclasses.replace(row.run, run_id=f"r{number}-{number:06d}"), name="x" * 300)
+        for number in range(10_000)
+    )
+    snapshot = dataclasses.replace(EMPTY, runs=many, index={each.run.run_id: each for each in many})
+    known = Known()
+    complete("show 99", registry(), known.names(snapshot))
+    start, found = complete("show r9999-", registry(), known.names(snapshot))
+    assert [each.word for each in found] == ["r9999-009999"]
+    assert all(len(each.about) <= 80 for each in found)
+    assert start == len("show ")
+
+
+def test_hostile_names_are_completed_inert(world: World) -> None:
+    world.run("demo-aaaaaa", name="[red]\x1b]52;c;x\x07" + "名" * 300)
+    world.hosts(far={"ssh": "root@192.0.2.1"})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "[red]")
+        await typed(pilot, "show ")
+        seen = await shows(pilot, "[red]�]52;c;x�")
+        assert "\x1b" not in seen
+        await pilot.press("tab")
+        assert pilot.app.screen.query_one(Input).value == "show demo-aaaaaa "
+
+    drive(world.board(), use, (80, 24))
+
+
+def test_the_commands_own_words_work(world: World) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await typed(pilot, "history", "enter")
+        await shows(pilot, "History: what was started")
+        await pilot.press("escape")
+        await typed(pilot, "notifications", "enter")
+        await shows(pilot, "Notifications: what the daemon told")
+        await pilot.press("escape")
+        await typed(pilot, "undo", "enter")
+        await until(pilot, lambda: "there is nothing to undo" in said(pilot))
+        await typed(pilot, "quit", "enter")
+        await until(pilot, lambda: not pilot.app.is_running)
+
+    drive(world.board(), use)
+
+
+def test_commands_that_cannot_be_read_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        monkeypatch.setattr("armada.tui.operations.command", lambda *words: ["sh", "-c", "echo broken >&2; exit 1"])
+        await pilot.press("colon", *"show", "enter")
+        await shows(pilot, "the commands cannot be read: broken")
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize("content", ["", "{", "7", '["a", 7, "\\u001b[31m", "b"]'])
+def test_a_broken_history_is_no_history(world: World, content: str) -> None:
+    file = world.home.state / "dashboard" / "commands.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(content)
+    assert remembered.commands(world.home) == (["a", "b"] if "a" in content else [])
+    remembered.keep_command(world.home, "show")
+    assert remembered.commands(world.home)[-1] == "show"
+    assert json.loads(file.read_text())[-1] == "show"
+    assert file.stat().st_mode & 0o077 == 0
