@@ -69,6 +69,9 @@ class SimHtcondor(BatchSystem):
             self.end(job, "COMPLETED")
 
     def lose_node(self, job: BatchJob, *, for_good: bool) -> None:
+        if job.forgotten:  # nobody puts back what its schedd does not know
+            self.left(job, 1)
+            return
         self._tell_lost(job)
         if for_good:
             self._tell_held(job)

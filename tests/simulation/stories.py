@@ -267,7 +267,10 @@ class Teller:
         """Somebody deletes a run's folder on its host, after everything of it has ended."""
         run_id = any_of(self.world.run_ids, one)
         if run_id and not self.world.alive(run_id) and not self.world.supervised(run_id):
-            shutil.rmtree(self._host(two).run_folder(run_id), ignore_errors=True)
+            host = self._host(two)
+            if not host.mounted and host.run_folder(run_id).exists():
+                host.hidden.add(run_id)  # it was on the root below the mount, which nobody sees later
+            shutil.rmtree(host.run_folder(run_id), ignore_errors=True)
             self.world.forget_words()
 
     # What happens to homes.
