@@ -11,6 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from armada.tui.bindings import SCREENS, of
+from armada.tui.widgets import frame
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -29,26 +30,29 @@ class HelpScreen(ModalScreen[None]):
 
     def __init__(self, place: str, symbols: Symbols, *, read_only: bool) -> None:
         super().__init__()
-        self._words = words(place, symbols, read_only=read_only)
+        self._place, self._symbols, self._read_only = place, symbols, read_only
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll():
-            yield Static(self._words)
+        accent = self.app.theme_variables["text-accent"]
+        with VerticalScroll() as page:
+            frame.title(page, "Keys")
+            yield Static(words(self._place, self._symbols, read_only=self._read_only, accent=accent))
 
     def action_close(self) -> None:
         self.dismiss(None)
 
 
-def words(place: str, symbols: Symbols, *, read_only: bool) -> Text:
+def words(place: str, symbols: Symbols, *, read_only: bool, accent: str = "") -> Text:
     """Return all keys: first those of one place, then those that work everywhere, then the others."""
     text = Text()
     order = [place, "everywhere", "lists", *(each for each in SCREENS if each not in (place, "everywhere", "lists"))]
     for each in order:
-        text.append(f"{SCREENS[each]}\n", style="bold underline")
+        text.append(f"{SCREENS[each]}\n", style="bold")
         for key in of(each):
             off = key.changes and read_only
-            line = f"  {symbols.text(key.shown):<8} {symbols.text(key.help)}{'  (off: --read-only)' if off else ''}\n"
-            text.append(line, style="dim" if off else "")
+            text.append(f"  {symbols.text(key.shown):<8} ", style="dim" if off else f"bold {accent}")
+            said = f"{symbols.text(key.help)}{'  (off: --read-only)' if off else ''}\n"
+            text.append(said, style="dim" if off else "")
         text.append("\n")
     text.append("Signs: ", style="bold")
     signs = [f"{sign} {state}" for state, sign in symbols.states.items()]
