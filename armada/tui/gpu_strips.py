@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armada.protocol.recorded import recorded_facts
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -115,6 +113,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def panel_lines(host: HostView | None, of: Sequence[int], symbols: Symbols, width: int) -> list[list[Span]]:
     """Return a line for each GPU of a host, or for those of a run."""
+    from armada.protocol.recorded import recorded_facts
+
     record = host.record if host is not None else None
     if host is None or record is None:
         return [[("this host was not checked yet", "dim")]]

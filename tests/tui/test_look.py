@@ -18,6 +18,7 @@ from armada.tui.screens.host_text import ranges
 from armada.tui.screens.run import RunScreen
 from armada.tui.symbols import ASCII, UNICODE
 from armada.tui.widgets.chart import Chart
+from armada.verdicts.states import Verdict
 from tests.tui.conftest import World, drive, lacks, screen, shows, strips, until
 
 
@@ -118,6 +119,10 @@ def test_the_first_screen_says_what_is_safe_and_what_happened(world: World) -> N
         await shows(pilot, "Is everything safe?", "not safe to destroy: 1 checkpoint only there, 1 run active")
         await shows(pilot, "unreachable for", "all 1 home")
         await shows(pilot, "What happened", "done-cccccc ckpt-7 home", "fail-dddddd failed: [bold]2.1 GiB[/]")
+        verdict = Verdict("succeeded", attempt=1, seq=2)
+        runs.record(world.database, "keep-aaaaaa", verdict, ended_at=time.time())  # only this run is summed up again
+        await shows(pilot, "keep-aaaaaa succeeded", "done-cccccc ckpt-7 home")
+        await lacks(pilot, "1 checkpoint only there, 1 run active")
         await pilot.press("p")
         await lacks(pilot, "What happened")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
@@ -11,6 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from armada.tui.bindings import SCREENS, Key, of
+from armada.tui.widgets import frame
 from armada.tui.widgets.text_scroll import TextScroll
 
 if TYPE_CHECKING:
@@ -49,10 +51,12 @@ class HelpScreen(ModalScreen[None]):
 
     def __init__(self, place: str, symbols: Symbols, *, read_only: bool, here: Here | None = None) -> None:
         super().__init__()
-        self.words = words(place, symbols, read_only=read_only, here=here)
+        self._words = functools.partial(words, place, symbols, read_only=read_only, here=here)
 
     def compose(self) -> ComposeResult:
-        with Vertical():
+        self.words = self._words(accent=self.app.theme_variables["text-accent"])
+        with Vertical() as page:
+            frame.title(page, "Keys")
             self.scroll = TextScroll(Static(self.words))
             yield self.scroll
 
@@ -82,17 +86,17 @@ def what_is_here(view: View) -> Here:
     return Here(f"{rows[0].name} {run.run_id}, {run.state}", actions, page)
 
 
-def words(place: str, symbols: Symbols, *, read_only: bool, here: Here | None = None) -> Text:
+def words(place: str, symbols: Symbols, *, read_only: bool, here: Here | None = None, accent: str = "") -> Text:
     """Return all keys: of what is under the cursor, of the page, of the screen, of everywhere and of lists, then the others."""
     text = Text()
     if here is not None and here.name:
         mine = [key for action in here.actions for key in of(place) if key.action == action]
-        _append(text, here.name, mine, symbols, read_only=read_only)
+        _append(text, here.name, mine, symbols, read_only=read_only, accent=accent)
     if here is not None and here.page and (mine := [key for key in of(place) if key.page == here.page]):
-        _append(text, f"{SCREENS[place]}: {here.page}", mine, symbols, read_only=read_only)
+        _append(text, f"{SCREENS[place]}: {here.page}", mine, symbols, read_only=read_only, accent=accent)
     first = (place, "everywhere", *GENERAL)
     for each in (*dict.fromkeys(first), *(each for each in SCREENS if each not in first)):
-        _append(text, SCREENS[each], of(each), symbols, read_only=read_only)
+        _append(text, SCREENS[each], of(each), symbols, read_only=read_only, accent=accent)
     text.append("Signs: ", style="bold")
     signs = [f"{sign} {state}" for state, sign in symbols.states.items()]
     signs += [f"{symbols.attention} needs you", f"{symbols.unreachable} unreachable", f"{symbols.marked} marked"]
@@ -100,10 +104,11 @@ def words(place: str, symbols: Symbols, *, read_only: bool, here: Here | None = 
     return text
 
 
-def _append(text: Text, title: str, keys: Iterable[Key], symbols: Symbols, *, read_only: bool) -> None:
-    text.append(f"{symbols.text(title)}\n", style="bold underline")
+def _append(text: Text, title: str, keys: Iterable[Key], symbols: Symbols, *, read_only: bool, accent: str) -> None:
+    text.append(f"{symbols.text(title)}\n", style="bold")
     for key in keys:
         off = key.changes and read_only
-        line = f"  {symbols.text(key.shown):<8} {symbols.text(key.help)}{'  (off: --read-only)' if off else ''}\n"
-        text.append(line, style="dim" if off else "")
+        text.append(f"  {symbols.text(key.shown):<8} ", style="dim" if off else f"bold {accent}")
+        said = f"{symbols.text(key.help)}{'  (off: --read-only)' if off else ''}\n"
+        text.append(said, style="dim" if off else "")
     text.append("\n")

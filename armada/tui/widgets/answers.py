@@ -58,11 +58,15 @@ def safety_of(rows: Iterable[RunRow]) -> list[Safety]:
     """Sum up by host, the one with the most at risk first; hosts with nothing to keep are left out."""
     hosts: dict[str, Safety] = {}
     for row in rows:
-        kept, run = row.kept, row.run
-        if not (kept.home or kept.only_host or kept.damaged) and run.ended:
+        if not _matters(row):
             continue
         (hosts.get(row.host) or hosts.setdefault(row.host, Safety(row.host))).add(row)
     return sorted(hosts.values(), key=lambda each: each.rank)
+
+
+def _matters(row: RunRow) -> bool:
+    """Whether a run is active or has checkpoints."""
+    return not row.run.ended or bool(row.kept.home or row.kept.only_host or row.kept.damaged)
 
 
 def news_of(rows: Iterable[RunRow], most: int = NEWS) -> list[tuple[float, str, RunRow]]:
@@ -84,6 +88,52 @@ def _events(row: RunRow) -> Iterable[tuple[float, str, RunRow]]:
         yield run.started_at, "started", row
 
 
+class Tally:
+    """Sums up all runs once, and after that only those that changed: all of 10,000 would take 30 ms of each second."""
+
+    def __init__(self) -> None:
+        self._generation = -1
+        self._by_host: dict[str, dict[str, RunRow]] = {}
+        self._sums: dict[str, Safety] = {}
+        self.news: list[tuple[float, str, RunRow]] = []
+
+    @property
+    def safety(self) -> list[Safety]:
+        return sorted(self._sums.values(), key=lambda each: each.rank)
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Take a new snapshot."""
+        generation, changed = snapshot.generation, snapshot.changed
+        if generation == self._generation:
+            return
+        follows = generation == self._generation + 1 and changed is not None and len(self.news) >= NEWS // 2
+        self._generation = generation
+        if not follows or changed is None:
+            self._by_host = {}
+            self._sums = {}
+            self.news = news_of(snapshot.runs)
+            self._sum(snapshot.runs)
+        elif changed:
+            rows = [snapshot.index[run_id] for run_id in changed if run_id in snapshot.index]
+            kept = (each for each in self.news if each[2].run.run_id not in changed)
+            self.news = heapq.nlargest(NEWS, [*kept, *news_of(rows)], key=lambda each: each[0])
+            self._sum(rows)
+
+    def _sum(self, rows: Iterable[RunRow]) -> None:
+        hosts = set()
+        for row in rows:
+            hosts.add(row.host)
+            known = self._by_host.setdefault(row.host, {})
+            if _matters(row):
+                known[row.run.run_id] = row
+            else:
+                known.pop(row.run.run_id, None)
+        for host in hosts:
+            found = safety_of(self._by_host[host].values())
+            self._sums.pop(host, None)
+            self._sums.update({each.host: each for each in found})
+
+
 class Answers(Horizontal):
     """Is everything safe? What happened? Both answer for all runs."""
 
@@ -93,9 +143,7 @@ class Answers(Horizontal):
         self.safe = Panel(symbols, "Is everything safe?", id="safe")
         self.happened = Panel(symbols, "What happened", id="happened")
         self._snapshot: Snapshot = EMPTY
-        self._read: object = None
-        self._safety: list[Safety] = []
-        self._news: list[tuple[float, str, RunRow]] = []
+        self._tally = Tally()
 
     def compose(self) -> ComposeResult:
         yield self.safe
@@ -111,9 +159,7 @@ class Answers(Horizontal):
         snapshot = self._snapshot
         if not self.display or snapshot is EMPTY or not self.size.height:
             return
-        if self._read != (stamp := (snapshot.generation, len(snapshot.runs))):
-            self._read = stamp
-            self._safety, self._news = safety_of(snapshot.runs), news_of(snapshot.runs)
+        self._tally.take(snapshot)
         now = time.time()
         moving: dict[str, list[Transfer]] = {}
         for each in snapshot.transfers:
@@ -121,9 +167,11 @@ class Answers(Horizontal):
             if each.state == "running" and row is not None:
                 moving.setdefault(row.host, []).append(each)
         self.safe.show(
-            [self._safety_line(each, moving.get(each.host, []), now) for each in self._safety[:NEWS]] or _none()
+            [self._safety_line(each, moving.get(each.host, []), now) for each in self._tally.safety[:NEWS]] or _none()
         )
-        self.happened.show([self._news_line(*each, now) for each in self._news] or _none())
+        self.happened.show(
+            [self._news_line(*each, now) for each in self._tally.news[: self.happened.size.height]] or _none()
+        )
 
     def on_resize(self) -> None:
         self.tick()
