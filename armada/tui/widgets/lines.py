@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WIDE = 100
 """Below this width only the total cost is shown."""
-SCREENS_SHOWN = "1-8 screens  : command  "
+SCREENS_SHOWN = "1-8 screens  "
 
 
 class TopLine(Widget):
