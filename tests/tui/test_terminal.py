@@ -27,6 +27,8 @@ def terminal(armada: Armada) -> Iterator[Terminal]:
 
 def test_launch_watch_chart_log_stop_and_leave(armada: Armada, terminal: Terminal) -> None:
     terminal.open()
+    terminal.shows("1 of 5", "What armada does")
+    terminal.keys("Escape")
     terminal.shows("Nothing has been launched yet")
     run_id = armada.json("launch", "--host", "local", armada.command(sys.executable, "-c", WRITER, name="curve"))[
         "run_id"
