@@ -61,7 +61,7 @@ def safety_of(rows: Iterable[RunRow]) -> list[Safety]:
         if not _matters(row):
             continue
         (hosts.get(row.host) or hosts.setdefault(row.host, Safety(row.host))).add(row)
-    return sorted(hosts.values(), key=lambda each: each.rank)
+    return sorted(hosts.values(), key=lambda each: (*each.rank, each.host))
 
 
 def _matters(row: RunRow) -> bool:
@@ -99,7 +99,7 @@ class Tally:
 
     @property
     def safety(self) -> list[Safety]:
-        return sorted(self._sums.values(), key=lambda each: each.rank)
+        return sorted(self._sums.values(), key=lambda each: (*each.rank, each.host))
 
     def take(self, snapshot: Snapshot) -> None:
         """Take a new snapshot."""
@@ -114,7 +114,7 @@ class Tally:
             self.news = news_of(snapshot.runs)
             self._sum(snapshot.runs)
         elif changed:
-            rows = [snapshot.index[run_id] for run_id in changed if run_id in snapshot.index]
+            rows = [snapshot.index[run_id] for run_id in sorted(changed) if run_id in snapshot.index]
             kept = (each for each in self.news if each[2].run.run_id not in changed)
             self.news = heapq.nlargest(NEWS, [*kept, *news_of(rows)], key=lambda each: each[0])
             self._sum(rows)
