@@ -31,7 +31,7 @@ def test_a_log_that_is_a_copy_says_how_old_it_is_and_since_when_its_host_is_sile
         await shows(pilot, "step 2", "copy at home as of", "10 m ago; box is unreac")
         await pilot.press("l")
         await shows(pilot, "step 2", "10 m ago; box is unreachable since")
-        await pilot.press("k")
+        await pilot.press("h")
         await lacks(pilot, "copy at home")
 
     drive(world.board(read_only=True), use)

@@ -26,7 +26,7 @@ WIDE = 100
 """Below this width only the total cost is shown."""
 STEADY = 14
 """Cells that the daemon's age may take: the line must not change its form when 9 s become 10 s."""
-SCREENS_SHOWN = (("1-8", " screens  "), (":", " command  "))
+SCREENS_SHOWN = ("1-8", " screens  ")
 TABS = ("runs", "run", "hosts", "sync", "launch", "compare")
 """The screens, by the keys 1 to 6."""
 
@@ -168,13 +168,9 @@ class KeyLine(Widget):
             if line.cell_len + part.cell_len + 2 + rest.cell_len + 1 > self.size.width:
                 break
             line.append_text(part).append("  ")
-        if (
-            not typing
-            and line.cell_len + rest.cell_len + sum(len(key) + len(name) for key, name in SCREENS_SHOWN) + 2
-            < self.size.width
-        ):
+        if not typing and line.cell_len + rest.cell_len + sum(map(len, SCREENS_SHOWN)) + 2 < self.size.width:
             sign, word = self._styles()
-            screens = Text.assemble(*(part for key, name in SCREENS_SHOWN for part in ((key, sign), (name, word))))
+            screens = Text.assemble((SCREENS_SHOWN[0], sign), (SCREENS_SHOWN[1], word))
             rest = screens.append_text(rest)
         line.append(" " * max(0, self.size.width - line.cell_len - rest.cell_len - 1)).append_text(rest)
         return line
