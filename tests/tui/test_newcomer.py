@@ -19,7 +19,7 @@ TASKS = {
     "launch": ("Launch the quickstart on this machine, after its plan", ("n", "q", "→", "^l")),
     "best": ("Find the best run of a sweep, from its row", ("enter", "s", "s", "s", "s", "j")),
     "why": ("Why did it fail?", (":", "w", "h", "y", "enter")),
-    "free": ("Free a GPU: stop the run that holds it", ("3", "enter", "x", "y")),
+    "free": ("Free a GPU: stop the run that holds it", ("3", "l", "x", "y")),
     "costs": ("What costs money?", (":", "c", "o", "s", "tab", "enter")),
     "safe": ("Is this box safe to destroy?", ("3", "r")),
     "log": ("Follow the log of the newest run", ("e", "l")),
