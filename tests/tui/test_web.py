@@ -103,7 +103,9 @@ def test_chromium_draws_the_runs_and_obeys_a_key(world: World, serve: Callable[.
     async def use() -> None:
         async with browser(tmp_path / "chromium") as page:
             await page.call("Page.navigate", url=served.address)
-            await page.shows("demo", "aaaaaa", "1 running", "50%", "next", "? help", "demo-aaaaaa · loss", "lowest 1.25", "⠉")
+            await page.shows(
+                "demo", "aaaaaa", "1 running", "50%", "next", "? help", "demo-aaaaaa · loss", "lowest 1.25", "⠉"
+            )
             assert await page.evaluate("location.href") == served.base, "the token does not stay in the address"
             assert await page.evaluate("document.cookie") == "", "no script reads the token"
             before = await page.picture()
