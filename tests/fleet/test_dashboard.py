@@ -111,7 +111,7 @@ async def on_host(pilot: Pilot[None], name: str) -> None:
     await shows(pilot, "LAST SEEN", name)
     await until(pilot, lambda: any(name in line for line in screen(pilot).splitlines()[2:]))
     await pilot.press("home")
-    await until(pilot, lambda: any(line.startswith("▸") and name in line for line in screen(pilot).splitlines()))
+    await until(pilot, lambda: any(line.startswith("│▸") and name in line for line in screen(pilot).splitlines()))
 
 
 SCRIPT = "n=0; while true; do n=$((n+1)); echo word $n; sleep 0.2; done"
@@ -174,6 +174,9 @@ def test_a_host_is_added_by_pasting_the_line_of_its_provider(there_is: There, fl
     line = f"ssh -p {port} {user}@{host} -i {machines.IDENTITY} -L 8080:localhost:8080"
 
     async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "1 of 5")
+        await pilot.press("escape")
+        await lacks(pilot, "1 of 5")
         await pilot.press("3")
         await shows(pilot, "press a to add a GPU box")
         await pilot.press("a")
@@ -323,8 +326,10 @@ def test_what_waits_for_gpus_and_who_holds_them_is_on_the_screen(there_is: There
             await on_host(pilot, "a100-2")
             await pilot.press("c")
             await hears(pilot, "check a100-2 done")
-            await sees(pilot, f"1 waits for GPUs: {second}", f"97%   18/80 G  {first}")
+            await sees(pilot, f"1 waits for GPUs: {second}")
             await pilot.press("enter")
+            await sees(pilot, "97%   18/80 G", first)
+            await pilot.press("l")
             await shows(pilot, "/ host:a100-2", "holder", "waiter")
 
         drive(there_is.board(), use)
@@ -354,7 +359,7 @@ def test_read_only_changes_nothing_whatever_is_pressed(there_is: There, add: Add
 
     async def use(pilot: Pilot[None]) -> None:
         await on_host(pilot, "workstation")
-        for key in ("k", "p", "t", "r"):
+        for key in ("c", "p", "t", "r"):
             await pilot.press(key)
         await until(pilot, lambda: said(pilot).count("--read-only") == 4)
         assert len(board.screen_stack) == 2

@@ -65,7 +65,7 @@ def test_launch_watch_chart_sync_stop_and_leave_on_an_ssh_host(
         terminal.shows("step 3", "following", within_s=120)
         terminal.keys("y")
         eventually(lambda: any(c["home_path"] for c in armada.json("show", run_id)["checkpoints"]), within_s=120)
-        terminal.keys("k")
+        terminal.keys("h")
         terminal.shows("checkpoint-7", "workstation", "5.0 kB", "home")
         terminal.keys("x")
         terminal.shows("Stop 1 run?", f"{run_id} on workstation")
