@@ -287,14 +287,14 @@ class Dashboard(App[None]):
         self.push_screen(CommandLine(self.commander))
 
     def action_history(self) -> None:
-        from armada.tui.screens.history import HistoryPanel
+        from armada.tui.screens.history import HistoryWindow
 
-        self.push_screen(HistoryPanel())
+        self.push_screen(HistoryWindow())
 
     def action_notifications(self) -> None:
-        from armada.tui.screens.notifications import NotificationsPanel
+        from armada.tui.screens.notifications import NotificationsWindow
 
-        self.push_screen(NotificationsPanel())
+        self.push_screen(NotificationsWindow())
 
     def action_undo(self) -> None:
         from armada.tui.screens.history import undo_last

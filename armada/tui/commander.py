@@ -130,23 +130,23 @@ class Commander:
 
     def _show(self, started: list[Words]) -> None:
         from armada.tui.outputs import Reading
-        from armada.tui.screens.output import OutputPanel
+        from armada.tui.screens.output import OutputWindow
 
         board = self._board
         if len(started) > MOST_READ:
             words = f"{len(started)} runs are selected; this shows the first {MOST_READ}"
             board.notify(words, severity="warning")
         reading = Reading(board.home, started[:MOST_READ], board.size.width - 8)
-        board.push_screen(OutputPanel(started[0], reading.log, lambda: reading.exit_code, reading.stop))
+        board.push_screen(OutputWindow(started[0], reading.log, lambda: reading.exit_code, reading.stop))
 
     def _print(self, started: list[Words]) -> None:
         from armada.tui import acts
-        from armada.tui.screens.output import OutputPanel
+        from armada.tui.screens.output import OutputWindow
 
         for words in started:
             log = self._board.operate(_title(words), words)
             if log is not None and words is started[0]:
-                self._board.push_screen(OutputPanel(words, log, partial(acts.exit_code, log)))
+                self._board.push_screen(OutputWindow(words, log, partial(acts.exit_code, log)))
 
     def _as_its_key(self, typed: Typed, started: list[Words]) -> bool:
         """Carry out a command as the key does that asks better; return whether there is one."""

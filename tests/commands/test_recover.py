@@ -57,6 +57,14 @@ def damage(home: HomePaths, how: str) -> bytes:
     return spoilt
 
 
+def spoil(home: HomePaths, run_id: str) -> Path:
+    """Give one file of a checkpoint at home other bytes of the same number."""
+    spoilt = home.checkpoints(run_id) / "checkpoint-20" / "model.bin"
+    spoilt.chmod(0o600)
+    spoilt.write_bytes(b"X" * spoilt.stat().st_size)
+    return spoilt
+
+
 def all_of(armada: Armada, run_id: str) -> dict[str, Any]:
     shown: dict[str, Any] = armada.json("show", run_id)
     for changing in ("observed_at", "because", "experiment", "quota", "created_at"):
@@ -210,9 +218,7 @@ def test_a_checkpoint_that_is_not_what_it_says_is_put_aside_and_fetched_again(
     armada: Armada, home: HomePaths, run_id: str
 ) -> None:
     armada.json("sync", "now")
-    spoilt = home.checkpoints(run_id) / "checkpoint-20" / "model.bin"
-    spoilt.chmod(0o600)
-    spoilt.write_bytes(b"X" * spoilt.stat().st_size)
+    spoilt = spoil(home, run_id)
     lose(home)
     assert [Path(path).name for path in armada.json("recover", "--sizes-only", "--dry-run")["recognised"]][
         1
@@ -231,9 +237,7 @@ def test_what_was_recognised_by_its_size_is_read_before_anything_relies_on_it(
     armada: Armada, home: HomePaths, run_id: str
 ) -> None:
     armada.json("sync", "now")
-    spoilt = home.checkpoints(run_id) / "checkpoint-20" / "model.bin"
-    spoilt.chmod(0o600)
-    spoilt.write_bytes(b"X" * spoilt.stat().st_size)
+    spoilt = spoil(home, run_id)
     lose(home)
     assert len(armada.json("recover", "--sizes-only")["recognised"]) == 3
     assert [each["verified_at"] for each in armada.json("show", run_id)["checkpoints"]] == [None] * 3
@@ -249,9 +253,7 @@ def test_verify_reads_what_was_recognised_by_its_size(armada: Armada, home: Home
     shutil.rmtree(armada.local_runs)  # its host is gone: only verify can read it
     lose(home)
     armada.json("recover", "--sizes-only")
-    spoilt = home.checkpoints(run_id) / "checkpoint-20" / "model.bin"
-    spoilt.chmod(0o600)
-    spoilt.write_bytes(b"X" * spoilt.stat().st_size)
+    spoil(home, run_id)
     assert armada.run("sync", "verify", run_id, "--read-data").returncode == 7
     troubles = [each["trouble"] for each in armada.json("show", run_id)["checkpoints"]]
     assert [troubles[0], troubles[2]] == [None, None]

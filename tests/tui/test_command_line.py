@@ -13,7 +13,7 @@ from armada.store import runs
 from armada.tui import acts, remembered
 from armada.tui.commands.completion import Known, complete
 from armada.tui.outputs import Reading
-from armada.tui.screens.output import OutputPanel
+from armada.tui.screens.output import OutputWindow
 from armada.tui.snapshot import EMPTY
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 from tests.tui.test_acts import rows
@@ -246,7 +246,7 @@ def test_a_reading_command_ends_with_its_window(world: World, monkeypatch: pytes
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         reading = Reading(world.home, [("plan", "x.yaml"), ("plan", "y.yaml")], 80)
-        panel = OutputPanel(("plan", "x.yaml"), reading.log, lambda: reading.exit_code, reading.stop)
+        panel = OutputWindow(("plan", "x.yaml"), reading.log, lambda: reading.exit_code, reading.stop)
         pilot.app.push_screen(panel)
         await shows(pilot, "armada plan x.yaml   running …", "$ armada plan x.yaml", "began")
         await pilot.press("escape")

@@ -155,11 +155,11 @@ def test_bars_and_sparks_have_their_width() -> None:
 def test_every_key_has_an_action_and_a_place() -> None:
     from armada.tui.app import Dashboard
     from armada.tui.screens.compare import CompareScreen
-    from armada.tui.screens.history import HistoryPanel
+    from armada.tui.screens.history import HistoryWindow
     from armada.tui.screens.hosts import HostsScreen
     from armada.tui.screens.launch import LaunchScreen
-    from armada.tui.screens.notifications import NotificationsPanel
-    from armada.tui.screens.output import OutputPanel
+    from armada.tui.screens.notifications import NotificationsWindow
+    from armada.tui.screens.output import OutputWindow
     from armada.tui.screens.run import RunScreen
     from armada.tui.screens.runs import RunsScreen
     from armada.tui.screens.sync import SyncScreen
@@ -169,8 +169,8 @@ def test_every_key_has_an_action_and_a_place() -> None:
 
     owners: dict[str, type] = {"everywhere": Dashboard, "lists": Table, "runs": RunsScreen, "run": RunScreen}
     owners |= {"hosts": HostsScreen, "sync": SyncScreen, "launch": LaunchScreen, "compare": CompareScreen}
-    owners |= {"find": Finding, "text": LogView, "history": HistoryPanel, "notifications": NotificationsPanel}
-    owners |= {"output": OutputPanel}
+    owners |= {"find": Finding, "text": LogView, "history": HistoryWindow, "notifications": NotificationsWindow}
+    owners |= {"output": OutputWindow}
     assert set(owners) == set(SCREENS)
     for key in KEYS:
         assert hasattr(owners[key.where], "action_" + key.action.partition("(")[0]), key

@@ -11,8 +11,8 @@ from textual.binding import Binding
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import acts
 from armada.tui.bindings import bindings
-from armada.tui.screens.output import OutputPanel
-from armada.tui.screens.panel import Panel
+from armada.tui.screens.output import OutputWindow
+from armada.tui.screens.window import Window
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column
 from armada.units import span
@@ -31,7 +31,7 @@ LOOK_S = 1.0
 NOT_UNDONE = "it cannot be undone: only stars, tags, notes, groups and archiving can"
 
 
-class HistoryPanel(Panel):
+class HistoryWindow(Window):
     """A row for each act, newest first."""
 
     PLACE = "history"
@@ -73,7 +73,7 @@ class HistoryPanel(Panel):
     def action_output(self) -> None:
         if (act := self.act) is not None:
             log = act.log
-            self.board.push_screen(OutputPanel(act.words or (act.title,), log, partial(acts.exit_code, log)))
+            self.board.push_screen(OutputWindow(act.words or (act.title,), log, partial(acts.exit_code, log)))
 
     def action_again(self) -> None:
         from armada.tui.screens.question import Question

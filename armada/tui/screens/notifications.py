@@ -9,7 +9,7 @@ from textual.binding import Binding
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
-from armada.tui.screens.panel import Panel
+from armada.tui.screens.window import Window
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column
 from armada.units import span
@@ -27,7 +27,7 @@ LOOK_S = 1.0
 LINES = 5
 
 
-class NotificationsPanel(Panel):
+class NotificationsWindow(Window):
     """A row for each event, with its message below; the unread ones are bold."""
 
     PLACE = "notifications"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from armada.tui.bindings import bindings
 from armada.tui.log_file import LogFile
-from armada.tui.screens.panel import Panel
 from armada.tui.screens.prompt import Prompt
+from armada.tui.screens.window import Window
 from armada.tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LOOK_S = 0.25
 
 
-class OutputPanel(Panel):
+class OutputWindow(Window):
     """Shows a file while it grows, from its beginning.
 
     Args:

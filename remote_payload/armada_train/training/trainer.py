@@ -248,14 +248,8 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         names = ("", *self.eval_curves)
         total = torch.zeros(len(names), 2, dtype=torch.float64, device=self.accelerator.device)
         with torch.no_grad(), self.accelerator.autocast():
-            for batch in self._eval_batches():
-                self._heartbeat.beat("evaluating", self.state.global_step)
-                (self._preemption.agreed,) = self._agreement.highest(self._preemption.noted)
-                if self._preemption.agreed:
-                    break
-                if batch is None:
-                    continue
-                loss, weight, curves = self.evaluate_batch(model, self._prepare_inputs(batch))
+            for inputs in self.eval_inputs():
+                loss, weight, curves = self.evaluate_batch(model, inputs)
                 for at, name in enumerate(names):
                     part, share = curves.get(name, (0.0, 0.0)) if name else (loss, weight)
                     total[at, 0] += part
@@ -263,6 +257,16 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         sums = dict(zip(names, self.accelerator.reduce(total, "sum").tolist(), strict=True))
         (loss, weight), means = sums.pop(""), {name: part / share for name, (part, share) in sums.items() if share}
         return loss / max(weight, 1), int(weight), means
+
+    def eval_inputs(self) -> Iterator[Any]:
+        """Yield the inputs of this rank's batches, until a preemption is agreed on; tell the heartbeat of each batch."""
+        for batch in self._eval_batches():
+            self._heartbeat.beat("evaluating", self.state.global_step)
+            (self._preemption.agreed,) = self._agreement.highest(self._preemption.noted)
+            if self._preemption.agreed:
+                return
+            if batch is not None:
+                yield self._prepare_inputs(batch)
 
     def _eval_batches(self) -> Iterator[Any]:
         """Deal the rows out to the ranks, each row once: a distributed sampler would repeat some to fill the last batch.

@@ -73,14 +73,7 @@ class KtoTrainer(RowWeightedTrainer, KTOTrainer):  # type: ignore[misc]  # trl i
         model.eval()
         total = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
         with torch.no_grad(), self.accelerator.autocast():
-            for batch in self._eval_batches():
-                self._heartbeat.beat("evaluating", self.state.global_step)
-                (self._preemption.agreed,) = self._agreement.highest(self._preemption.noted)
-                if self._preemption.agreed:
-                    break
-                if batch is None:
-                    continue
-                inputs = self._prepare_inputs(batch)
+            for inputs in self.eval_inputs():
                 own = self._compute_kl_logps(model, inputs)
                 _, reference = self.compute_ref_log_probs(self.ref_model or self.model, inputs)
                 total[0] += (own - reference).sum()

@@ -1,4 +1,4 @@
-"""The base of the panels: windows over a screen, with a title, one thing to scroll, and their keys."""
+"""The base of the windows over a screen: a title, one thing to scroll, and its keys."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from armada.tui.app import Dashboard
 
 
-class Panel(ModalScreen[None]):
+class Window(ModalScreen[None]):
     """A window, identified by its name in the table of keys. Subclasses bind `bindings(PLACE)` and `HELP`."""
 
     PLACE: ClassVar[str]
     DEFAULT_CSS = """
-    Panel { align: center middle; }
-    Panel Vertical { width: 96%; height: 90%; border: round $accent; padding: 0 1; background: $panel; }
-    Panel .line { height: 1; }
+    Window { align: center middle; }
+    Window Vertical { width: 96%; height: 90%; border: round $accent; padding: 0 1; background: $panel; }
+    Window .line { height: 1; }
     """
 
     @property
