@@ -251,7 +251,7 @@ def _extend(options: argparse.Namespace) -> int:
 
         return extend_search(context, record, options)
     if is_bench(record):
-        raise UsageError(f"{record.name} is a bench, whose cells stay as they are", hint="armada bench measures others")
+        raise UsageError(f"{record.name} is a bench: no cells can be added to it", hint="armada bench measures others")
     _refuse_repeated(options.host)
     path, draft_words = _former_words(record, options)
     draft = read_draft(path, draft_words)

@@ -262,4 +262,4 @@ def without_metric(database: Database, record: SweepRecord) -> str | None:
         return None
     names = sorted({name for run in past for name in metrics.names(database, run.run_id)})
     there = ", ".join(sanitize_line(each, 60) for each in names[:12]) or "none"
-    return f"no cell is pruned: none has told {sanitize_line(metric, 60)} by step {first}; metrics there are: {there}"
+    return f"no cell is pruned: no cell has recorded {sanitize_line(metric, 60)} by step {first}; metrics there are: {there}"

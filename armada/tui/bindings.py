@@ -65,7 +65,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "everywhere", "7", "7", "history", "", "History: what was started here, with commands to copy, output and undo"
     ),
-    Key("everywhere", "8", "8", "notifications", "", "Notifications: what the daemon told"),
+    Key("everywhere", "8", "8", "notifications", "", "Notifications from the daemon"),
     Key("everywhere", "colon", ":", "command", "", "Type any command; what is selected is filled in"),
     Key("everywhere", "U,shift+u", "U", "undo", "", "Undo the last act that can be undone", changes=True),
     Key("everywhere", "escape", "esc", "back", "", "Back; on Runs, clear the filter and the marks"),
@@ -88,7 +88,7 @@ KEYS: tuple[Key, ...] = (
     Key("lists", "home,g", "Home g", "edge(-1)", "", "To the first"),
     Key("lists", "end,G,shift+g", "End G", "edge(1)", "", "To the last"),
     Key("find", "slash", "/", "find", "", "Search; on Runs, filter"),
-    Key("find", "n", "n", "find_on(1)", "", "Next match; on Runs, launch: a filter lists all matches"),
+    Key("find", "n", "n", "find_on(1)", "", "Next match (on Runs, n launches: the filter lists all matches)"),
     Key("find", "N,shift+n", "N", "find_on(-1)", "", "Match before"),
     Key("text", "left", "←", "sideways(-1)", "", "To the left, along long lines"),
     Key("text", "right", "→", "sideways(1)", "", "To the right"),
@@ -308,7 +308,7 @@ KEYS: tuple[Key, ...] = (
     Key("output", "N,shift+n", "N", "search_on(True)", "", "Match before"),
     Key("output", "W,shift+w", "W", "wrap", "wrap", "Wrap long lines"),
     Key("output", "y", "y", "copy", "copy command", "Copy the command"),
-    Key("output", "escape,q,enter", "esc", "close", "close", "Close; a command that only reads is ended"),
+    Key("output", "escape,q,enter", "esc", "close", "close", "Close; this ends a command that only reads"),
     Key("notifications", "y", "y", "copy", "copy", "Copy the message under the cursor"),
     Key("notifications", "escape,q,8,enter", "esc", "close", "close", "Close"),
 )

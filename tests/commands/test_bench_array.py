@@ -105,7 +105,7 @@ def test_cells_are_jobs_of_one_array_and_their_rows_one_table(
     assert armada.json("bench", "--show", f"{name}-002")["best"] == 2
     refused = armada.run("sweep", "extend", name, "--grid", "train.seed=1")
     assert refused.returncode == 2
-    assert "is a bench, whose cells stay as they are" in refused.stderr
+    assert "is a bench: no cells can be added to it" in refused.stderr
 
 
 def test_an_interrupted_hand_over_continues_under_its_name(

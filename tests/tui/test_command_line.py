@@ -296,7 +296,7 @@ def test_the_commands_own_words_work(world: World) -> None:
         await shows(pilot, "History: what was started")
         await pilot.press("escape")
         await typed(pilot, "notifications", "enter")
-        await shows(pilot, "Notifications: what the daemon told")
+        await shows(pilot, "Notifications from the daemon")
         await pilot.press("escape")
         await typed(pilot, "undo", "enter")
         await until(pilot, lambda: "there is nothing to undo" in said(pilot))

@@ -117,7 +117,7 @@ def test_the_first_screen_says_what_is_safe_and_what_happened(world: World) -> N
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "Is everything safe?", "not safe to destroy: 1 checkpoint only there, 1 run active")
-        await shows(pilot, "unreachable for", "all 1 home")
+        await shows(pilot, "unreachable for", "1 checkpoint home · 3 r before you destroy it")
         await shows(pilot, "What happened", "done-cccccc ckpt-7 home", "fail-dddddd failed: [bold]2.1 GiB[/]")
         verdict = Verdict("succeeded", attempt=1, seq=2)
         runs.record(world.database, "keep-aaaaaa", verdict, ended_at=time.time())  # only this run is summed up again
@@ -158,7 +158,9 @@ def test_the_crosshair_is_at_the_same_place_in_all_charts_and_shows_their_values
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
-        await pilot.press("enter", "c", "v", "comma")
+        await pilot.press("enter", "c", "v")
+        await shows(pilot, "num_tokens (2 of 2)", "10k")
+        await pilot.press("comma")
         await shows(pilot, "at step 100 1", "at step 100 10k")
         await pilot.press(*["comma"] * 10)
         view = pilot.app.screen
@@ -175,6 +177,10 @@ def test_the_crosshair_is_at_the_same_place_in_all_charts_and_shows_their_values
         await lacks(pilot, "at step")
 
     drive(world.board(), use)
+
+
+def test_a_chart_without_points_has_no_crosshair() -> None:
+    assert Chart(UNICODE).step_cross(-1) is None
 
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 2), (20, 5), (49, 15), (50, 16), (110, 34), (300, 90)])

@@ -11,7 +11,7 @@ from armada.errors import UsageError
 
 OWN = {
     "history": "Show what the dashboard started, and its output",
-    "notifications": "Show what the daemon told",
+    "notifications": "Show the notifications from the daemon",
     "quit": "Leave the dashboard",
     "tour": "Show the five steps for newcomers",
     "undo": "Undo the last act that can be undone",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from armada.store.notifications import Notification
 
 COLUMNS = (Column("AGO", 8, right=True), Column("WHAT", 30, grow=1), Column("SENT", 10, rank=1))
-NONE = "nothing yet. notifications.yaml says what is told, and to whom: docs/how-to/daemon.md"
+NONE = "nothing yet. notifications.yaml says what is sent, and to whom: docs/how-to/daemon.md"
 LOOK_S = 1.0
 LINES = 5
 
@@ -39,7 +39,7 @@ class NotificationsWindow(Window):
         yield self.table
 
     def on_mount(self) -> None:
-        self.say("Notifications: what the daemon told")
+        self.say("Notifications from the daemon")
         self._seen = self.board.notified_until
         self._look()
         self.table.focus()

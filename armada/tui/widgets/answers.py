@@ -209,7 +209,9 @@ class Answers(Horizontal):
                 *name,
                 (f"{counted(each.running, 'run')} active, {kept}", "dim"),
             ]
-        return [(symbols.states["succeeded"] + " ", "good"), *name, (f"all {each.home} home", "dim")]
+        sign = symbols.states["succeeded"] + " "
+        home = f"{counted(each.home, 'checkpoint')} home"
+        return [(sign, "good"), *name, (home, "good"), (" · 3 r before you destroy it", "dim")]
 
     def _news_line(self, moment: float, what: str, row: RunRow, now: float) -> Spans:
         when = f"{clock(moment, now):<9} " if now - moment >= 43_200 else f"{clock(moment, now)} "

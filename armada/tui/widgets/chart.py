@@ -181,12 +181,12 @@ class Chart(Widget):
             self._cross = place
             self.refresh()  # it is drawn over the kept lines
 
-    def step_cross(self, by: int) -> float:
-        """Return the place that is so many columns from the crosshair; the first step begins at the newest point."""
+    def step_cross(self, by: int) -> float | None:
+        """Return the place so many columns from the crosshair, or from the newest point; None if there are no points."""
         x0, x1 = self.view
         column = (x1 - x0) / max(1, self.size.width - LABEL - 1)
         at = self._cross if self._cross is not None and x0 <= self._cross <= x1 else x1 + (column if by < 0 else 0)
-        return min(x1, max(x0, at + by * column))
+        return min(x1, max(x0, at + by * column)) if self.lines else None
 
     # The mouse ------------------------------------------------------------------------------------------------------
 

@@ -177,7 +177,7 @@ def test_a_metric_that_never_comes_is_said_once_cells_are_past_the_first_step(da
     assert without_metric(database, record) is None
     with database.transaction() as connection:
         connection.execute("UPDATE runs SET step = 120")
-    said = "no cell is pruned: none has told eval_los by step 100; metrics there are: loss"
+    said = "no cell is pruned: no cell has recorded eval_los by step 100; metrics there are: loss"
     assert without_metric(database, record) == said
     assert pruned(database) == {}
 
