@@ -20,7 +20,7 @@ RUN_TESTS = ARMADA_PAYLOAD_PYTHON="$(CURDIR)/$(PAYLOAD)/bin/python" $(VENV)/bin/
 # Where it is set, every process that a test starts compiles armada's modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo faults test test-all unit quick lint check format durations mutants screenshots transcripts docs reference clean python venv payload what-runs
+.PHONY: help demo faults test test-all unit quick lint check format durations mutants screenshots film transcripts docs reference clean python venv payload what-runs
 
 help:
 	@echo 'make demo    install armada and train a tiny model on this machine, from launch to verified checkpoint'
@@ -31,6 +31,7 @@ help:
 	@echo 'make faults  links that break, processes that are killed, disks that fill, many times over'
 	@echo 'make mutants  changes of one condition each in the decisions, and which tests notice them; half an hour'
 	@echo 'make screenshots  the pictures of the dashboard in README.md and docs/'
+	@echo 'make film    docs/screenshots/rescue.cast, a recording of the dashboard: a run hangs and is rescued; needs root and tmux'
 	@echo 'make transcripts  the commands and their output in docs/tutorial/own-script.md, from a real run; some minutes'
 	@echo 'make docs    the documentation as a site, in site/; fails at a broken link or anchor'
 	@echo 'make reference  the pages of docs/reference and protocol.json, made from the models, the command line and the checks'
@@ -112,6 +113,10 @@ mutants: venv
 # After a change of what the dashboard looks like; tests/tui/pictures are the tests' own: ARMADA_UPDATE_PICTURES=1 pytest tests/tui/test_pictures.py
 screenshots: venv
 	$(VENV)/bin/python docs/screenshots.py
+
+# Against a host of the fleet, whose GPUs are a stand-in: `asciinema play docs/screenshots/rescue.cast`
+film: venv
+	$(VENV)/bin/python -m tests.tools.film
 
 # The lesson is run against an sshd of this machine; tests/payload/test_payload_transcripts.py compares it with the page.
 transcripts: payload

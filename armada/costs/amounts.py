@@ -37,7 +37,7 @@ class Amounts:
         """`$4.20`, `4.20 EUR and $1.00`, `4.20 EUR and 2 h without a price`; empty if nothing is known.
 
         Args:
-            rough: Without cents.
+            rough: Without cents, from 10 on.
         """
         if not self.by_currency:
             return ""

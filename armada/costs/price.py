@@ -94,8 +94,8 @@ def parse_price(text: str, valid_from: float | None = None) -> Price:
 
 
 def money(amount: float, currency: str = DOLLARS, *, rough: bool = False) -> str:
-    """`$4.20`, `$1,234`, `4.20 EUR`; rough: without cents."""
-    figure = f"{amount:,.0f}" if rough or amount >= 1000 else f"{amount:,.2f}"
+    """`$4.20`, `$1,234`, `4.20 EUR`; rough: from 10 on, without cents."""
+    figure = f"{amount:,.0f}" if amount >= (10 if rough else 1000) else f"{amount:,.2f}"
     return f"${figure}" if currency == DOLLARS else f"{figure} {currency}"
 
 

@@ -84,6 +84,8 @@ def next_steps(now: Situation) -> list[Step]:
     if now.state in ("running", "queued", "submitted"):
         steps.append(Step("follow it", f"armada logs -f {now.run_id}"))
         steps.append(Step("end it", f"armada stop {now.run_id}"))
+    if now.reason == "stalled":
+        steps.append(Step("then start it again: from a checkpoint, if it can", f"armada resume {now.run_id}"))
     if now.state == "unknown":
         steps.append(Step("check the host", f"armada doctor {now.host}"))
     return steps

@@ -123,8 +123,9 @@ def decide(observed: Observation, stall_after_s: float | None = None) -> Verdict
     quiet_s = quiet_for(observed)
     if verdict.state != "running" or verdict.reason or stall_after_s is None or quiet_s < stall_after_s:
         return verdict
-    message = f"no progress for {span(quiet_s)}{_beat(evidence)}"
-    return dataclasses.replace(verdict, reason="stalled", message=message, because=f"{verdict.because}; {message}")
+    silence = f"no progress for {span(quiet_s)}"
+    message, because = f"{silence}{_beat(evidence)}", f"{verdict.because}; {silence}"
+    return dataclasses.replace(verdict, reason="stalled", message=message, because=because)
 
 
 def _woken_by(pids: tuple[int, ...]) -> str:

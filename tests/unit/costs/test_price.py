@@ -53,4 +53,5 @@ def test_a_price_is_shown_with_its_currency_and_what_it_is_for() -> None:
     assert Price(2.5, "EUR", "gpu").text == "2.50 EUR/GPU/h"
     assert parse_price(Price(0.1, "EUR", "gpu").written) == Price(0.1, "EUR", "gpu")
     assert (money(1234.5), money(3, "EUR")) == ("$1,234", "3.00 EUR")
+    assert (money(0.43, rough=True), money(12.4, rough=True)) == ("$0.43", "$12")
     assert parse_money("20 EUR") == (20.0, "EUR")

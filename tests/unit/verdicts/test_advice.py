@@ -61,6 +61,11 @@ def test_one_that_has_not_ended_is_followed_or_looked_for(state: str, first: str
     assert commands(state=state, reason=None)[0] == first
 
 
+def test_a_stalled_run_is_ended_and_started_again() -> None:
+    asked = commands(state="running", reason="stalled")
+    assert asked == ["armada logs a-1 --tail 50", "armada logs -f a-1", "armada stop a-1", "armada resume a-1"]
+
+
 def test_a_cell_that_no_host_has_is_handed_over_again_and_not_resumed() -> None:
     again = "armada sweep exp.yaml --host a100 --grid 'train.seed=1,2'"
     assert commands(reason="submit_refused", handed_over_by=again) == ["armada doctor a100", again]

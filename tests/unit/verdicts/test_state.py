@@ -377,7 +377,9 @@ def test_a_scheduler_that_signs_of_life_contradict_is_quoted_with_them() -> None
 
 
 def test_a_stalled_job_says_since_when_and_what_it_last_did() -> None:
-    assert decide(QUIET, 1800.0).message == "no progress for 33 m; rank 3 last said training, step 1200"
+    verdict = decide(QUIET, 1800.0)
+    assert verdict.message == "no progress for 33 m; rank 3 last said training, step 1200"
+    assert (verdict.because or "").count("last said") == 1
 
 
 def test_processes_that_are_stopped_are_part_of_the_evidence_and_change_no_state() -> None:
