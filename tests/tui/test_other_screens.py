@@ -11,6 +11,9 @@ from textual.pilot import Pilot
 from armada.store import hosts, run_sync, telemetry, transfers
 from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.run import RunScreen
+from armada.tui.symbols import UNICODE
+from armada.tui.widgets.answers import Safety
+from armada.tui.widgets.safety import bar
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 
 GPU = {
@@ -347,5 +350,31 @@ def test_the_launch_screen_compares_all_hosts_when_asked(world: World) -> None:
         assert line.strip("│ ").split()[:3] == ["host", "local", "twin"]
         await pilot.press("ctrl+l")
         await until(pilot, lambda: "an experiment and a host are needed" in said(pilot))
+
+    drive(world.board(), use)
+
+
+def test_a_bar_has_a_cell_for_each_kind_of_checkpoint_there_is() -> None:
+    spans = bar(UNICODE, Safety("box", home=1000, only_host=3, damaged=1), moving=1, width=10)
+    assert [(len(words), style) for words, style in spans] == [(7, "good"), (1, "accent"), (1, "warn"), (1, "bad")]
+    assert bar(UNICODE, Safety("box"), 0, 10) == [(UNICODE.empty * 10, "faint")]
+
+
+def test_sync_shows_how_safe_each_host_is(world: World) -> None:
+    world.run("demo-aaaaaa", host="box", state="succeeded")
+    world.run("more-bbbbbb", host="spare", state="succeeded")
+    world.checkpoint("demo-aaaaaa", 7, home=True)
+    world.checkpoint("demo-aaaaaa", 8, home=False)
+    world.checkpoint("more-bbbbbb", 9, home=True)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("4")
+        seen = await shows(pilot, "Is everything safe?", "not safe to destroy: 1 checkpoint only there")
+        lines = seen.splitlines()
+        bars = [line for line in lines if f"{UNICODE.full}  " in line]
+        risky, safe = (next(line for line in bars if host in line) for host in ("box", "spare"))
+        assert lines.index(risky) < lines.index(safe)
+        assert "1 checkpoint home · 3 r before you destroy it" in safe
 
     drive(world.board(), use)

@@ -33,6 +33,7 @@ from armada.tui.widgets.text_scroll import TextScroll
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from rich.style import Style
     from textual.widget import Widget
 
     from armada.store.checkpoints import Checkpoint
@@ -163,8 +164,8 @@ class RunScreen(View):
             return
         self.wall.take(self.run_id, detail.metrics if detail else (), updates, ended=row.run.ended)
         if self.shown == "overview":
-            words = run_text.overview(row, detail, self.board.symbols, self.snapshot.syncs.get(self.run_id))
-            self.overview.update(words)
+            sync = self.snapshot.syncs.get(self.run_id)
+            self.overview.update(run_text.overview(row, detail, self.board.symbols, sync, self._colour))
             self.beside.show_run(row, self.wall.curves.get("loss"))
             self.kept.show(run_text.kept_lines(detail, self.snapshot, self.board.symbols))
             frame.title(self.facts, text(f"{row.name} on {row.host}"))
@@ -184,6 +185,9 @@ class RunScreen(View):
             self._config = detail.spec
             self.config.update(Text(text(run_text.config(detail))))
 
+    def _colour(self, name: str) -> Style:
+        return self.checkpoints.get_component_rich_style(f"table--{name}")
+
     def _say_reading(self) -> None:
         """Say that pages are still being read, so that they do not look empty."""
         words = (("reading …", "dim"),)
@@ -201,7 +205,8 @@ class RunScreen(View):
 
     def _say_tabs(self) -> None:
         row, symbols = self.row, self.board.symbols
-        words = Text(f" {symbols.text(row.name) if row else ''} {self.run_id}  ", style="bold", no_wrap=True)
+        name = "" if row is None or self.run_id.startswith(row.name) else f" {symbols.text(row.name)}"
+        words = Text(f"{name} {self.run_id}  ", style="bold", no_wrap=True)
         tabs = sum(len(tab) + 2 for tab in TABS)  # all of them stay visible at 80 columns
         words.truncate(
             max(10, min(self.size.width // 2, self.size.width - tabs - 1)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -17,7 +18,7 @@ from armada.tui.widgets.table import Column, Span
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from armada.store.run_sync import RunSync
     from armada.tui.snapshot import RunDetail, RunRow, Snapshot
@@ -32,6 +33,7 @@ CHECKPOINT_COLUMNS = (
     Column("VERIFIED", 12, grow=1, most=16, rank=2),
 )
 DIFFERENCE_COLUMNS = (Column("SETTING", 20, grow=1, most=50), Column("THIS", 12, grow=2), Column("OTHER", 12, grow=2))
+_BOLD = Style(bold=True)
 FIRST_SAID = ("state", "reason", "message")
 EVENT_COLUMNS = (Column("TIME", 19), Column("KIND", 12), Column("WHAT", 30, grow=1))
 
@@ -40,19 +42,31 @@ def stamp(moment: float | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment is not None else "—"
 
 
-def overview(row: RunRow, detail: RunDetail | None, symbols: Symbols, sync: RunSync | None) -> Table:
-    """Return the overview: the most important facts, one per line; a long one continues under its beginning."""
+def overview(
+    row: RunRow, detail: RunDetail | None, symbols: Symbols, sync: RunSync | None, style: Callable[[str], Style]
+) -> Table:
+    """Return the overview: the most important facts, one per line; a long one continues under its beginning.
+
+    Args:
+        row: The run.
+        detail: What only its own page shows; None if it is not read yet.
+        symbols: What the terminal can show.
+        sync: How its sync stands.
+        style: Gives a colour by its name in the visual language.
+    """
     now = time.time()
     table = Table.grid(padding=(0, 1, 0, 1), expand=True)
     table.add_column(width=12, no_wrap=True)
     table.add_column(ratio=1, overflow="fold")
-    sign, _ = glyph(row, symbols)
-    table.add_row(Text("state", "dim"), Text(f"{sign} {symbols.text(_state(row))}", "bold"))
+    sign, tone = glyph(row, symbols)
+    state = Text(f"{sign} {symbols.text(_state(row))}", Style.combine((style(tone), _BOLD)))
+    table.add_row(Text("state", "dim"), state)
     if row.run.step and row.run.total_steps and not row.run.ended:
         share = row.run.step / row.run.total_steps
-        table.add_row(Text("progress", "dim"), Text(f"{symbols.bar(share, 24)} {min(share, 1):.0%}"))
+        table.add_row(Text("progress", "dim"), Text(f"{symbols.bar(share, 24)} {min(share, 1):.0%}", style("accent")))
+    warn = Style.combine((style("warn"), _BOLD))
     for label, value in _facts(row, detail, sync, now):
-        table.add_row(Text(label, "dim"), Text(symbols.text(value), "bold" if label == "needs you" else ""))
+        table.add_row(Text(label, "dim"), Text(symbols.text(value), warn if label == "needs you" else ""))
     return table
 
 

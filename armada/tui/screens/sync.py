@@ -1,4 +1,4 @@
-"""Sync: transfers, waiting runs and their reasons, when each run is due, and the disk at home."""
+"""Sync: what is safe, transfers, waiting runs and their reasons, when each run is due, and the disk at home."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.run_table import age, meter, short
+from armada.tui.widgets.safety import SafetyPicture
 from armada.tui.widgets.table import Cells, Column, Span, Table
 from armada.units import amount, span
 
@@ -48,6 +49,8 @@ class SyncScreen(View):
     def body(self) -> Iterable[Widget]:
         self.disk = Static(id="disk")
         yield self.disk
+        self.safety = SafetyPicture(self.board.symbols)
+        yield self.safety
         self.table = ListTable(COLUMNS, self.board.symbols)
         self.table.add_class(frame.FRAME)
         frame.title(self.table, "Sync  what is not at home yet")
@@ -63,6 +66,7 @@ class SyncScreen(View):
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         del updates
         self.disk.update(_disk(self.snapshot, self.board.symbols))
+        self.safety.take(self.snapshot)
         self.table.show_items(items(self.snapshot, self.board.symbols, time.time()))
 
     def tick(self) -> None:

@@ -16,12 +16,13 @@ from armada.tui.widgets.run_table import clock, short
 from armada.units import amount, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from textual.app import ComposeResult
 
     from armada.store.transfers import Transfer
     from armada.tui.symbols import Symbols
+    from armada.tui.widgets.table import Span
 
 NEWS = 60
 
@@ -160,58 +161,15 @@ class Answers(Horizontal):
         if not self.display or snapshot is EMPTY or not self.size.height:
             return
         self._tally.take(snapshot)
-        now = time.time()
-        moving: dict[str, list[Transfer]] = {}
-        for each in snapshot.transfers:
-            row = snapshot.row(each.run_id)
-            if each.state == "running" and row is not None:
-                moving.setdefault(row.host, []).append(each)
-        self.safe.show(
-            [self._safety_line(each, moving.get(each.host, []), now) for each in self._tally.safety[:NEWS]] or _none()
-        )
+        now, moving = time.time(), moving_by_host(snapshot)
+        lines = [safety_line(self.symbols, each, moving.get(each.host, []), now) for each in self._tally.safety[:NEWS]]
+        self.safe.show(lines or nothing_yet())
         self.happened.show(
-            [self._news_line(*each, now) for each in self._tally.news[: self.happened.size.height]] or _none()
+            [self._news_line(*each, now) for each in self._tally.news[: self.happened.size.height]] or nothing_yet()
         )
 
     def on_resize(self) -> None:
         self.tick()
-
-    def _safety_line(self, each: Safety, moving: list[Transfer], now: float) -> Spans:
-        symbols = self.symbols
-        name: Spans = [(f"{sanitize_line(each.host, 14):<14} ", "strong")]
-        there = counted(each.only_host, "checkpoint") + " only there"
-        if each.unreachable_since is not None:
-            lost = f"unreachable for {short(now - each.unreachable_since)}"
-            said: Spans = [(symbols.unreachable + " ", "warn"), *name, (lost, "warn")]
-            return [
-                *said,
-                (f", {there}" if each.only_host else f", {each.home} home", "warn" if each.only_host else "dim"),
-            ]
-        if each.damaged:
-            return [(symbols.attention + " ", "warn"), *name, (f"{each.damaged} damaged at home", "bad")]
-        if moving:
-            done, whole = sum(one.done_bytes for one in moving), sum(one.total_bytes or 0 for one in moving)
-            rate = sum(one.rate or 0.0 for one in moving)
-            bar, rest = symbols.meter(done / whole if whole else 0.0, 10)
-            travels = f"{each.home} home, {len(moving)} on the way "
-            pace = f" {amount(rate)}/s" + (f", {short((whole - done) / rate)}" if whole > done else "") if rate else ""
-            sign = symbols.states["running"] + " "
-            return [(sign, "good"), *name, (travels, "dim"), (bar, "accent"), (rest, "faint"), (pace, "dim")]
-        if each.only_host:
-            words = f"not safe to destroy: {there}" + (
-                f", {counted(each.running, 'run')} active" if each.running else ""
-            )
-            return [(symbols.attention + " ", "warn"), *name, (words, "warn")]
-        if each.running:
-            kept = f"{each.home} home" if each.home else "no checkpoint yet"
-            return [
-                (symbols.states["running"] + " ", "good"),
-                *name,
-                (f"{counted(each.running, 'run')} active, {kept}", "dim"),
-            ]
-        sign = symbols.states["succeeded"] + " "
-        home = f"{counted(each.home, 'checkpoint')} home"
-        return [(sign, "good"), *name, (home, "good"), (" · 3 r before you destroy it", "dim")]
 
     def _news_line(self, moment: float, what: str, row: RunRow, now: float) -> Spans:
         when = f"{clock(moment, now):<9} " if now - moment >= 43_200 else f"{clock(moment, now)} "
@@ -226,5 +184,49 @@ class Answers(Horizontal):
         return [(when, "dim"), name, (said, {"failed": "bad", "unreachable": "warn"}.get(what, "dim"))]
 
 
-def _none() -> list[Spans]:
+def moving_by_host(snapshot: Snapshot) -> dict[str, list[Transfer]]:
+    """Return the transfers that run now."""
+    moving: dict[str, list[Transfer]] = {}
+    for each in snapshot.transfers:
+        row = snapshot.row(each.run_id)
+        if each.state == "running" and row is not None:
+            moving.setdefault(row.host, []).append(each)
+    return moving
+
+
+def safety_line(
+    symbols: Symbols, each: Safety, moving: Sequence[Transfer], now: float, picture: Sequence[Span] = ()
+) -> Spans:
+    """Say how safe a host is: its sign, its name, a picture if there is one, and the worst that is known in words."""
+    sign, said = _said(symbols, each, moving, now)
+    return [sign, (f"{sanitize_line(each.host, 14):<14} ", "strong"), *picture, *said]
+
+
+def _said(symbols: Symbols, each: Safety, moving: Sequence[Transfer], now: float) -> tuple[Span, Spans]:
+    there = counted(each.only_host, "checkpoint") + " only there"
+    if each.unreachable_since is not None:
+        lost = f"unreachable for {short(now - each.unreachable_since)}"
+        more = (f", {there}", "warn") if each.only_host else (f", {each.home} home", "dim")
+        return (symbols.unreachable + " ", "warn"), [(lost, "warn"), more]
+    if each.damaged:
+        return (symbols.attention + " ", "warn"), [(f"{each.damaged} damaged at home", "bad")]
+    if moving:
+        done, whole = sum(one.done_bytes for one in moving), sum(one.total_bytes or 0 for one in moving)
+        rate = sum(one.rate or 0.0 for one in moving)
+        bar, rest = symbols.meter(done / whole if whole else 0.0, 10)
+        travels = f"{each.home} home, {len(moving)} on the way "
+        pace = f" {amount(rate)}/s" + (f", {short((whole - done) / rate)}" if whole > done else "") if rate else ""
+        sign = (symbols.states["running"] + " ", "good")
+        return sign, [(travels, "dim"), (bar, "accent"), (rest, "faint"), (pace, "dim")]
+    if each.only_host:
+        words = f"not safe to destroy: {there}" + (f", {counted(each.running, 'run')} active" if each.running else "")
+        return (symbols.attention + " ", "warn"), [(words, "warn")]
+    if each.running:
+        kept = f"{each.home} home" if each.home else "no checkpoint yet"
+        return (symbols.states["running"] + " ", "good"), [(f"{counted(each.running, 'run')} active, {kept}", "dim")]
+    home = f"{counted(each.home, 'checkpoint')} home"
+    return (symbols.states["succeeded"] + " ", "good"), [(home, "good"), (" · 3 r before you destroy it", "dim")]
+
+
+def nothing_yet() -> list[Spans]:
     return [[("nothing yet", "dim")]]
