@@ -141,52 +141,57 @@ def test_an_argument_that_a_tool_does_not_have_is_refused_and_starts_nothing(arm
 SECRET = "hunter2"
 
 
-@pytest.mark.parametrize(
-    ("experiment", "changes"),
-    [
-        ("/etc/passwd", []),
-        ("../outside.yaml", []),
-        ("~/outside.yaml", []),
-        ("link.yaml", []),
-        ("secret.env", []),
-        ("e\0.yaml", []),
-        ("exp.yaml", ["environment.requirements=../outside.yaml"]),
-        ("exp.yaml", ["environment={requirements: ../outside.yaml}"]),
-        ("exp.yaml", ["files={x: ~/.netrc}"]),
-        ("exp.yaml", ["data.train=[{path: /etc/passwd}]"]),
-        ("exp.yaml", ["code=/etc"]),
-        ("exp.yaml", ["environment.requirements=link.yaml"]),
-        ("quickstart", ["code=/etc"]),
-    ],
-)
-def test_an_assistant_plans_only_what_is_in_its_folder(armada: Armada, experiment: str, changes: list[str]) -> None:
+OUTSIDE: list[tuple[str, list[str]]] = [
+    ("/etc/passwd", []),
+    ("../outside.yaml", []),
+    ("~/outside.yaml", []),
+    ("link.yaml", []),
+    ("secret.env", []),
+    ("e\0.yaml", []),
+    ("exp.yaml", ["environment.requirements=../outside.yaml"]),
+    ("exp.yaml", ["environment={requirements: ../outside.yaml}"]),
+    ("exp.yaml", ["files={x: ~/.netrc}"]),
+    ("exp.yaml", ["data.train=[{path: /etc/passwd}]"]),
+    ("exp.yaml", ["code=/etc"]),
+    ("exp.yaml", ["environment.requirements=link.yaml"]),
+    ("quickstart", ["code=/etc"]),
+]
+
+
+def test_an_assistant_plans_only_what_is_in_its_folder(armada: Armada) -> None:
     armada.command("true", name="exp")
     outside = armada.folder.parent / "outside.yaml"
     outside.write_text(f"{SECRET} here\n")
     (armada.folder / "secret.env").write_text(f"KEY={SECRET}\n")
     (armada.folder / "link.yaml").symlink_to(outside)
-    asked = {"experiment": experiment, "changes": changes}
-    answers = Assistant(armada, "--allow", "launch").call(
-        ("plan", {**asked, "hosts": ["local"]}), ("launch", {**asked, "host": "local"})
-    )
-    for failed, text in answers:
+    calls = []
+    for experiment, changes in OUTSIDE:
+        asked = {"experiment": experiment, "changes": changes}
+        calls += [("plan", {**asked, "hosts": ["local"]}), ("launch", {**asked, "host": "local"})]
+    answers = Assistant(armada, "--allow", "launch").call(*calls)
+    for (failed, text), call in zip(answers, calls, strict=True):
         told = data_of(text)
-        assert (failed, told["exit_code"]) == (True, 2), told
-        assert "armada mcp" in told["error"]
+        assert (failed, told["exit_code"]) == (True, 2), (call, told)
+        assert "armada mcp" in told["error"], call
         assert SECRET not in text
     assert recorded(armada) == []
 
 
-@pytest.mark.parametrize("name", ["secret.env", "pyproject.toml", "requirements.txt"])
-def test_an_error_in_another_file_names_the_line_and_does_not_quote_it(armada: Armada, name: str) -> None:
-    experiment = armada.command("true", environment={"requirements": name})
-    (armada.folder / name).write_text(f"KEY={SECRET}\n")
-    ((failed, text),) = Assistant(armada).call(("plan", {"experiment": experiment, "hosts": ["local"]}))
-    told = data_of(text)
-    assert (failed, told["exit_code"]) == (True, 2)
-    assert f"{name}:1: this line is wrong" in told["error"]
-    assert SECRET not in text
-    assert SECRET in armada.run("plan", experiment, "--host", "local").stderr or name == "pyproject.toml"
+def test_an_error_in_another_file_names_the_line_and_does_not_quote_it(armada: Armada) -> None:
+    names = ("secret.env", "pyproject.toml", "requirements.txt")
+    asked = {"name": "e", "task": "command", "command": ["true"]}
+    experiments = [
+        armada.write(f"{name}.yaml", json.dumps({**asked, "environment": {"requirements": name}})) for name in names
+    ]
+    for name in names:
+        (armada.folder / name).write_text(f"KEY={SECRET}\n")
+    answers = Assistant(armada).call(*(("plan", {"experiment": each, "hosts": ["local"]}) for each in experiments))
+    for name, experiment, (failed, text) in zip(names, experiments, answers, strict=True):
+        told = data_of(text)
+        assert (failed, told["exit_code"]) == (True, 2)
+        assert f"{name}:1: this line is wrong" in told["error"]
+        assert SECRET not in text
+        assert SECRET in armada.run("plan", experiment, "--host", "local").stderr or name == "pyproject.toml"
 
 
 def test_changes_may_name_paths_on_the_host_and_files_of_the_folder(armada: Armada) -> None:
