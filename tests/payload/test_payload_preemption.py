@@ -72,8 +72,11 @@ def test_a_signal_to_one_process_saves_and_the_resume_ends_as_if_undisturbed(
         assert ours.read_bytes() == theirs.read_bytes(), name
 
 
-@pytest.mark.parametrize(("number", "rank"), [(signal.SIGUSR1, 1), (signal.SIGTERM, 0), (signal.SIGTERM, None)])
-@pytest.mark.takes_long("the launcher itself, and two ranks that import torch anew")
+# The launcher itself gets the signal in tests/fleet/test_batch.py, too, where a batch system preempts a training.
+@pytest.mark.parametrize(
+    ("number", "rank"),
+    [(signal.SIGUSR1, 1), (signal.SIGTERM, 0), pytest.param(signal.SIGTERM, None, marks=pytest.mark.long)],
+)
 def test_a_signal_to_any_single_rank_or_the_launcher_saves_once_on_all(
     chat_files: tuple[Path, Path], make_run: Any, number: signal.Signals, rank: int | None
 ) -> None:
