@@ -122,6 +122,7 @@ def _remove(options: argparse.Namespace) -> int:
     host = context.host(options.name)
     if host.name == "local":
         raise NotFound("`local` is built in and cannot be removed")
+    needed_by = [each for each in context.hosts().values() if each.environments_from == host.name]
     left = runs.every(context.database, host=host.name)
     only_there = [
         c for run in left for c in find_only_on_host(context.database, run, price=None, now=time.time()).checkpoints
@@ -133,9 +134,12 @@ def _remove(options: argparse.Namespace) -> int:
     if options.json:
         print_json(
             {"name": host.name, "removed": True, "runs": [run.run_id for run in left], "only_there": len(only_there)}
+            | {"needed_by": [each.name for each in needed_by]}
         )
         return 0
     print(f"{host.name} removed from hosts.yaml; nothing on the host was changed")
+    for each in needed_by:
+        print(f"  {each.name} gets its environments from it: change `environments_from` in {each.origin or 'hosts.yaml'}")
     if left:
         stay = f"{counted(len(left), 'run')} of it: armada ps --all still lists them, armada rm RUN --without-host forgets one"
         print(f"  {stay}")

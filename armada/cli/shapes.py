@@ -235,7 +235,7 @@ SHAPES: Fields = {
         "prices": [OBJ],
         "costs": OBJ_, "idle_costs": OBJ_,
     }],
-    "hosts rm": {**_FORMAT, "name": STR, "removed": BOOL, "runs": [STR], "only_there": INT},
+    "hosts rm": {**_FORMAT, "name": STR, "removed": BOOL, "runs": [STR], "only_there": INT, "needed_by": [STR]},
     "hosts provision": {
         **_FORMAT, "host": STR_, "profile?": STR, "environment?": STR, "outcome?": STR, "seconds?": NUM, "tasks": [_TASK],
     },

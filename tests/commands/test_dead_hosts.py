@@ -218,13 +218,15 @@ def test_a_run_that_may_live_on_a_dead_host_keeps_it_in_hosts_yaml_until_it_is_f
 def test_a_host_that_is_forgotten_says_what_it_leaves(armada: Armada) -> None:
     config = armada.folder / "home" / "config"
     config.mkdir(parents=True)
-    hosts = {name: {"ssh": "nobody@127.0.0.1:1"} for name in ("box", "other")}
+    hosts = {name: {"ssh": "nobody@127.0.0.1:1"} for name in ("box", "other", "offline")}
+    hosts["offline"]["environments_from"] = "box"
     (config / "hosts.yaml").write_text(json.dumps({"hosts": hosts}))
     place(armada, "box", log="one\n", synced=False)
     said = armada.run("hosts", "rm", "box")
     assert said.returncode == 0, said.stderr
     assert "1 checkpoint (1.2 GB) of these not home" in said.stdout
     assert "armada rm RUN --without-host" in said.stdout
+    assert "offline gets its environments from it: change `environments_from` in " in said.stdout
     told = armada.json("hosts", "rm", "other")
     jsonschema.validate(told, schema_of(SHAPES["hosts rm"]))
-    assert (told["runs"], told["only_there"]) == ([], 0)
+    assert (told["runs"], told["only_there"], told["needed_by"]) == ([], 0, [])
