@@ -139,7 +139,9 @@ def _remove(options: argparse.Namespace) -> int:
         return 0
     print(f"{host.name} removed from hosts.yaml; nothing on the host was changed")
     for each in needed_by:
-        print(f"  {each.name} gets its environments from it: change `environments_from` in {each.origin or 'hosts.yaml'}")
+        print(
+            f"  {each.name} gets its environments from it: change `environments_from` in {each.origin or 'hosts.yaml'}"
+        )
     if left:
         stay = f"{counted(len(left), 'run')} of it: armada ps --all still lists them, armada rm RUN --without-host forgets one"
         print(f"  {stay}")
