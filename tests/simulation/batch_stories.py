@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada_agent.verdicts.liveness import SILENT_S
@@ -94,6 +95,30 @@ class BatchTeller(Teller):
         """The controller notices which nodes are dead: their jobs go back, or fail where the site wants that."""
         for job in self.cluster.lost():
             self.cluster.batch_system.lose_node(job, for_good=two % 2 == 1)
+
+    def do_hold(self, one: int, _two: int) -> None:
+        """An administrator holds a job that waits."""
+        if job := any_of([job for job in self._jobs if job.waits], one):
+            self.cluster.batch_system.hold(job)
+
+    def do_node_fails(self, one: int, _two: int) -> None:
+        """Slurm says so in the job's log, and ends it."""
+        if running := self._running(one):
+            log = Path(running.paths.scheduler_log)
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("a") as stream:
+                stream.write(
+                    f"slurmstepd: error: *** JOB {running.job.id} ON n1 CANCELLED AT 2027-01-15T08:00:00 DUE TO NODE FAILURE ***\n"
+                )
+            running.job.goes_back = True
+            running.signal(15)
+
+    def do_terminate_job(self, one: int, _two: int) -> None:
+        """The scheduler's signal reaches the job before its supervisor."""
+        if running := self._running(one):
+            running.child.die(-15)
+            running.job.goes_back = True
+            running.signal(15)
 
     def do_give_up(self, one: int, _two: int) -> None:
         """A job's node is cut off, and believed dead while the job goes on."""

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.simulation import told, told_of_clusters
 from tests.simulation.batch_stories import WEIGHTS as BATCH_WEIGHTS
 from tests.simulation.batch_stories import BatchTeller
 from tests.simulation.host import Scheduler
@@ -180,9 +181,15 @@ def found_once() -> dict[str, Telling]:
         (FOUND_ON_CLUSTERS_BY_CHANCE, False, "slurm"),
         (FOUND_WITH_SLURM | TOLD_FOR_A_CONDITION_OF_SLURM, False, "slurm"),
         (FOUND_WITH_HTCONDOR, False, "htcondor"),
+        (told.TOLD, False, "direct"),
+        (told.TOLD_WITH_SCRIPTS, True, "direct"),
+        (told_of_clusters.TOLD_OF_SLURM, False, "slurm"),
+        (told_of_clusters.TOLD_OF_SLURM_WITH_SCRIPTS, True, "slurm"),
+        (told_of_clusters.TOLD_OF_HTCONDOR, False, "htcondor"),
+        (told_of_clusters.TOLD_OF_HTCONDOR_WITH_SCRIPTS, True, "htcondor"),
     ]
     return {
-        words: Telling(read(story), scripts, scheduler)
+        f"{words} ({scheduler}{', scripts' if scripts else ''})": Telling(read(story), scripts, scheduler)
         for found, scripts, scheduler in groups
         for words, story in found.items()
     }
@@ -200,10 +207,11 @@ def numbered(seed: int, number: int) -> Telling:
 
 
 def read(words: str) -> Story:
-    """Events from words such as `sync`, or `damage:0:1`."""
+    """Events from words such as `sync`, `damage:0:1`, or `look:0:1=succeeded`, which says what armada has to answer."""
     events = []
     for word in words.split():
-        what, *numbers = word.split(":")
+        told, equals, expected = word.partition("=")
+        what, *numbers = told.split(":")
         one, two = (*(int(number) for number in numbers), 0, 0)[:2]
-        events.append((what, one, two))
+        events.append((what + equals + expected, one, two))
     return events
