@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +66,44 @@ class BatchTeller(Teller):
         """Somebody hands a run's job file to the batch system once more."""
         if job := any_of([job for job in self._jobs if job.lives], one):
             self.cluster.batch_system.submit(f"{100 + len(self._jobs)}", job.name)
+
+    def do_submit_again(self, one: int, _two: int) -> None:
+        """The same with a job that the batch system has ended."""
+        if job := any_of([job for job in self._jobs if not job.lives], one):
+            self.cluster.batch_system.submit(job.id, job.name)
+
+    def do_cut_log(self, _one: int, _two: int) -> None:
+        """Something cuts the ends of the event logs off."""
+        for job in self._jobs:
+            log = self.cluster.run_folder(job.run_id) / "submissions" / str(job.number) / "job.log"
+            os.truncate(log, log.stat().st_size // 2)
+
+    def do_wink(self, _one: int, _two: int) -> None:
+        """A few seconds pass: less than a poll's interval."""
+        self.world.clock += 5.0
+
+    def do_break_exit(self, _one: int, _two: int) -> None:
+        """An older armada wrote the ends of attempts, without their steps."""
+        for job in self._jobs:
+            for path in sorted(self.cluster.run_folder(job.run_id).glob("attempts/*/exit.json")):
+                told = json.loads(path.read_bytes())
+                path.write_text(json.dumps({key: told[key] for key in told if key not in ("step", "step_before")}))
+
+        self._fruitless.clear()  # what they brought counts neither way
+
+    def do_swap_log(self, one: int, _two: int) -> None:
+        """Somebody puts another file where each event log is: with the same events, or with its first one and then none."""
+        for job in self._jobs:
+            log = self.cluster.run_folder(job.run_id) / "submissions" / str(job.number) / "job.log"
+            text = log.read_text()
+            log.unlink()
+            log.write_text(text.partition("...\n")[0] + "...\n" + "\n" * len(text) if one else text)
+
+    def do_submit_unclaimed(self, _one: int, _two: int) -> None:
+        """Somebody hands over a job file of a submission that no home asked for."""
+        if self._jobs:
+            run_id = self._jobs[0].run_id
+            self.cluster.batch_system.submit(f"{100 + len(self._jobs)}", f"armada.{run_id}.7")
 
     def do_preempt(self, one: int, _two: int) -> None:
         """Somebody more important needs its node: it gets its signal, and comes back later."""
@@ -149,6 +189,16 @@ class BatchTeller(Teller):
             job.forgotten = True
             if job.waits:
                 job.state = "LOST"
+
+    def do_recall_job(self, one: int, _two: int) -> None:
+        """Its controller knows a job again that it had forgotten while it waited."""
+        if job := any_of([job for job in self._jobs if job.forgotten and job.state == "LOST"], one):
+            job.forgotten, job.state = False, "PENDING"
+
+    def do_remove_job(self, one: int, _two: int) -> None:
+        """An administrator removes a job that waits."""
+        if job := any_of([job for job in self._jobs if job.waits], one):
+            self.cluster.batch_system.remove(job)
 
     def do_lie(self, one: int, two: int) -> None:
         lies = self.cluster.batch_system.LIES

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.simulation import told, told_of_clusters
+from tests.simulation import told, told_of_htcondor, told_of_idle, told_of_slurm
 from tests.simulation.batch_stories import WEIGHTS as BATCH_WEIGHTS
 from tests.simulation.batch_stories import BatchTeller
 from tests.simulation.host import Scheduler
@@ -174,6 +174,12 @@ class Telling:
 def found_once() -> dict[str, Telling]:
     """By what they broke."""
     groups: list[tuple[dict[str, str], bool, Scheduler]] = [
+        (told.TOLD | told_of_idle.TOLD_OF_IDLE, False, "direct"),
+        (told.TOLD_WITH_SCRIPTS, True, "direct"),
+        (told_of_slurm.TOLD_OF_SLURM, False, "slurm"),
+        (told_of_slurm.TOLD_OF_SLURM_WITH_SCRIPTS, True, "slurm"),
+        (told_of_htcondor.TOLD_OF_HTCONDOR, False, "htcondor"),
+        (told_of_htcondor.TOLD_OF_HTCONDOR_WITH_SCRIPTS, True, "htcondor"),
         (FOUND | FOUND_BY_CHANCE | TOLD_FOR_A_CONDITION, False, "direct"),
         (FOUND_WITH_SCRIPTS, True, "direct"),
         (FOUND_ON_CLUSTERS, False, "slurm"),
@@ -181,12 +187,6 @@ def found_once() -> dict[str, Telling]:
         (FOUND_ON_CLUSTERS_BY_CHANCE, False, "slurm"),
         (FOUND_WITH_SLURM | TOLD_FOR_A_CONDITION_OF_SLURM, False, "slurm"),
         (FOUND_WITH_HTCONDOR, False, "htcondor"),
-        (told.TOLD, False, "direct"),
-        (told.TOLD_WITH_SCRIPTS, True, "direct"),
-        (told_of_clusters.TOLD_OF_SLURM, False, "slurm"),
-        (told_of_clusters.TOLD_OF_SLURM_WITH_SCRIPTS, True, "slurm"),
-        (told_of_clusters.TOLD_OF_HTCONDOR, False, "htcondor"),
-        (told_of_clusters.TOLD_OF_HTCONDOR_WITH_SCRIPTS, True, "htcondor"),
     ]
     return {
         f"{words} ({scheduler}{', scripts' if scripts else ''})": Telling(read(story), scripts, scheduler)

@@ -210,16 +210,22 @@ class SimHome:
         if known and (model := folders.model(str(place))):
             self.wanted.add(model)
 
+    def forget_times(self) -> None:
+        columns = ("seen_boot", "seen_at_s", "less_boot", "less_since_s")
+        with self.store() as database, database.transaction() as connection:
+            for column in columns:
+                connection.execute(f"UPDATE runs SET {column} = NULL")  # names of this list
+
     def demand_deletion(self, run_id: str) -> None:
         """Ask for the deletion of all checkpoints, without a reason for any."""
         session, digests = self._of(run_id)
         session.call("outbox.prune", {"run_id": run_id, "digests": digests, "home": own(self.paths).as_json()})
 
-    def demand_submission(self, run_id: str) -> None:
-        """Ask for the next submission, without a look."""
+    def demand_submission(self, run_id: str, number: int | None = None) -> None:
+        """Ask for the next submission, or one by its number, without a look."""
         session, _ = self._of(run_id)
         with self.store() as database:
-            number = runs.find(database, run_id).submission + 1
+            number = number or runs.find(database, run_id).submission + 1
         session.call("run.submit", {"run_id": run_id, "submission": number, "home": own(self.paths).as_json()})
 
     def _of(self, run_id: str) -> tuple[HostSession, list[str]]:

@@ -199,6 +199,10 @@ class SimHost:
     def restore(self) -> None:
         """What its provider does with a snapshot: the machine starts anew from the older disk."""
         self.power_cut()
+        self.put_back()
+
+    def put_back(self) -> None:
+        """Its disk is the older one."""
         shutil.rmtree(self.root)
         shutil.copytree(self.snapshots[-1], self.root, symlinks=True)
         self.world.written_back.settle(self.root)
@@ -234,6 +238,10 @@ class SimHost:
         for job in self.jobs_of(paths.run_id):
             job.die(143)
         cleanup.clear(paths.root, paths.run_id, submission)
+
+    def end_leftovers(self, paths: RunPaths) -> None:
+        for job in self.jobs_of(paths.run_id):
+            job.die(143)
 
     def jobs_of(self, run_id: str) -> list[Job]:
         return [job for job in self.jobs if job.run_id == run_id and job.alive]
@@ -318,7 +326,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
     """(module, name, what takes its place) while a world exists."""
     from armada_agent.engines import engine
     from armada_agent.host import detached
-    from armada_agent.runs import submissions, supervisor_liveness
+    from armada_agent.runs import leftover_processes, submissions, supervisor_liveness
     from armada_agent.supervisor import batch, cleanup, job
 
     from tests.simulation.cluster import BatchSupervision, controller
@@ -341,6 +349,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (processes, "sweep", lambda find, *_: current().world.end_processes(find())),
         (cleanup, "_ask", lambda *_: 0.0),
         (thinning, "os", _Measuring()),
+        (leftover_processes, "start_ending", lambda _agent, paths, _grace_s: current().end_leftovers(paths)),
         (os, "fork", lambda: 0),
         (os, "nice", lambda _by: 0),
         (os, "umask", lambda _mask: 0),

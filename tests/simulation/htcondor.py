@@ -72,6 +72,10 @@ class SimHtcondor(BatchSystem):
         self._tell_held(job)
         job.state = "HELD"
 
+    def remove(self, job: BatchJob) -> None:
+        self._tell(job, _REMOVED, "via condor_rm (by user root)")
+        self.end(job, "REMOVED")
+
     def lose_node(self, job: BatchJob, *, for_good: bool) -> None:
         if job.forgotten:  # nobody puts back what its schedd does not know
             self.left(job, 1)

@@ -39,6 +39,9 @@ class SimSlurm(BatchSystem):
     def hold(self, job: BatchJob) -> None:
         job.reason = "JobHeldAdmin"
 
+    def remove(self, job: BatchJob) -> None:
+        self.end(job, "CANCELLED")
+
     def lose_node(self, job: BatchJob, *, for_good: bool) -> None:
         if for_good:
             self.end(job, "NODE_FAIL")

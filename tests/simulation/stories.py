@@ -26,6 +26,9 @@ Event = tuple[str, int, int]
 
 Story = Sequence[Event]
 
+ANYTHING = "?"
+"""An expected answer that may be any."""
+
 MEANWHILE = "meanwhile_"
 """Before what happens: it does so while a home waits for an answer of the next act's."""
 
@@ -44,6 +47,8 @@ class Teller(Unusual):
         self._acts = self._events = 0
         self.said = ""
         """What armada answered last, in short."""
+        self._is_told = False
+        """Whether the story says what has to be answered: then nothing else is asked for it, and no time passes."""
         self.plan: list[str] = []
         """What the experiment to be launched asks for."""
         world.add_home("home")
@@ -69,10 +74,10 @@ class Teller(Unusual):
         told, _, expected = what.partition("=")
         verb, *self.plan = told.split("+")
         self._events += 1
-        self.said = ""
+        self.said, self._is_told = "", bool(expected)
         getattr(self, f"do_{verb}")(one, two)
         words = f"{told}:{one}:{two} is answered with {self.said or 'nothing'}, and it is {expected}"
-        self.world.hold(not expected or self.said == expected, words)
+        self.world.hold(expected in ("", ANYTHING, self.said), words)
 
     # Persons and armada.
 
@@ -353,7 +358,16 @@ class Teller(Unusual):
 
     def _saw(self, home: SimHome, run_id: str, run: Any) -> None:
         self.said = of_run(run)
-        self._looked(home, run_id, run)
+        broken = self.world.records_broken or self.world.root_was_lost  # a power cut may have taken a part of a line
+        self.world.hold(broken or run.unreadable is None, f"{run_id} has records that cannot be read: {run.unreadable}")
+        words = run.message or ""
+        self.world.hold(
+            all(part.strip() for part in words.split("; ")) or not words, f"{run_id}: an empty part: {words}"
+        )
+        if not self._is_told:
+            self._looked(home, run_id, run)
+        elif run.ended and any(host.run_folder(run_id).exists() for host in self.world.hosts.values()):
+            self.world.check_state(home, run_id, run.state, run.reason)
 
     def _looked(self, home: SimHome, run_id: str, run: Any) -> None:
         """What a look showed must be so.

@@ -62,12 +62,12 @@ TOLD = {
         "launch save tick look=running end tick lose_run look=unknown/not_on_host release=yes sync=open"
     ),
     "wiped by this home": (
-        "launch save tick end tick sync=final release=yes wipe look=succeeded release=yes launch sync=final "
+        "launch save tick end tick sync=final release=yes wipe=done look=succeeded release=yes launch sync=final "
         "resume=Conflict stop=NotFound"
     ),
     "wiped by another home": (
-        "launch save tick join sync:1=open end tick sync=final sync:1=final wipe:1 look=succeeded look:1=succeeded "
-        "release=yes release:1=yes"
+        "launch save tick join sync:1=open end tick sync=final sync:1=final wipe:1=done look=succeeded "
+        "look:1=succeeded release=yes release:1=yes"
     ),
     "an older agent names no root": (
         "old_agent:7 launch save tick look=running sync=open lose_run look=running stop=cancelled/killed_by_user "
@@ -283,6 +283,163 @@ TOLD = {
     "a disk without room, where a loss is a word": (
         "launch+floor save save:0:4 save:0:1 save:0:5 save save fill_disk:1 tick host=1,3,6"
     ),
+    "its job ends without its supervisor, and a retry follows a restart that nobody looked at": (
+        "launch save tick kill_supervisor end:0:1 look=failed/supervisor_lost power_cut retry=again begun=2"
+    ),
+    "its file server is put back": (
+        "launch tick look=running snapshot_host end:0:1 tick look=failed/exit_1 resume=again look=running "
+        "kill_supervisor end:0:1 put_back look=failed/supervisor_lost retry=again"
+    ),
+    "its file server is put back after its end was seen": (
+        "launch tick look=running snapshot_host stop=cancelled/killed_by_user put_back look=cancelled/killed_by_user"
+    ),
+    "wiped by this home before its end was seen": (
+        "launch save tick look=running kill_supervisor end wipe=done look=unknown/not_on_host release=yes "
+        "stop=cancelled/killed_by_user"
+    ),
+    "an interrupted launch, of which nothing is there": (
+        "break_off:1:1 launch look=unknown/not_on_host stop=cancelled/killed_by_user look=cancelled/killed_by_user "
+        "release=yes sync=ArmadaError"
+    ),
+    "a home in a mirror of a stopped run": (
+        "launch save tick stop=cancelled/killed_by_user sync=final delete sync=final home=1 release=yes"
+    ),
+    "kept at home by nothing that is left": (
+        "launch+last_1+remote_1 save tick sync=open save tick sync=open home=2 host=1,2 delete sync=open home=2 "
+        "host=1,2"
+    ),
+    "thinned at home, and later damaged": (
+        "launch+last_1+remote_9 save save tick sync=open home=2 damage end tick sync=final home=3 "
+        "release=~unwanted read=1"
+    ),
+    "not read twice": (
+        "launch+remote_9 save save tick sync=open touch end tick sync=final read=2 release=yes read=0 release=yes "
+        "read=0 touch release=yes read=3"
+    ),
+    "damage is read again until it is healed": (
+        "launch+remote_9 save save tick sync=open end tick sync=final read=0 damage release=damaged read=1 "
+        "release=damaged read=2 sync=final read=2 release=yes read=0 release=yes read=0"
+    ),
+    "a manifest at home is broken": (
+        "launch+remote_9 save tick end tick sync=final break_manifest release=damaged read=0 sync=final "
+        "release=yes read=0 home=1,2"
+    ),
+    "a big log, and its first lines": (
+        "launch+short_log write:3 tick end tick sync=final release=middle log_at_home=other"
+    ),
+    "too many results": "launch+results write:4 end tick sync=final release=too_many",
+    "another home holds it": (
+        "launch+remote_1 save tick join sync:1=open save tick sync=open host=2 sync:1=open sync=open host=2 home:1=1,2"
+    ),
+    "nothing to thin while it was not acknowledged": (
+        "launch+remote_1 save tick cut_link sync=HostUnreachable mend_link sync=open host=1 save tick look=running "
+        "host=1,2 sync=open host=2"
+    ),
+    "a run that another home resumed": (
+        "launch save tick join stop=cancelled/killed_by_user look:1=cancelled/killed_by_user resume:1=again "
+        "look=running save tick sync=open release=lives+owed end tick look=succeeded sync=final release=owed"
+    ),
+    "released while its root is away": (
+        "launch save end tick sync=final unmount look=succeeded release=yes look=succeeded mount look=succeeded "
+        "release=yes"
+    ),
+    "released while its root is away before all is home": (
+        "launch save tick unmount look=unknown/root_away release=runs_on mount release=lives+logs+only_there"
+    ),
+    "its job goes on without its folder": (
+        "launch tick look=running kill_supervisor hide_run look=running/folder_removed release=runs_on "
+        "stop=cancelled/killed_by_user look=cancelled/killed_by_user"
+    ),
+    "its root is back while a stop asks": (
+        "launch tick look=running unmount meanwhile_mount:0:1 stop=OutcomeUnknown look=running living=1"
+    ),
+    "its job goes on without its folder, and is stopped": (
+        "launch tick look=running kill_supervisor hide_run look=running/folder_removed living=1 "
+        "stop=cancelled/killed_by_user living=0 look=cancelled/killed_by_user"
+    ),
+    "wiped by another home before its end was seen": (
+        "launch save tick look=running join kill_supervisor end sync:1=open sync=open sync:1=open wipe:1=Conflict "
+        "look=failed/supervisor_lost look:1=failed/supervisor_lost stop=cancelled/killed_by_user "
+        "release=logs+only_there+owed"
+    ),
+    "its host is put back, as an earlier release has it": (
+        "launch tick look=running snapshot_host end:0:1 tick look=failed/exit_1 old_store restore_host "
+        "look=failed/exit_1 pause:20 look=failed/exit_1"
+    ),
+    "a home asks for the first submission of one that was resumed": (
+        "launch end:0:1 tick look=failed/exit_1 resume=again end:0:1 tick look=failed/exit_1 demand_former "
+        "look=failed/exit_1 begun=2 living=0"
+    ),
+    "a home asks for the next submission before its end is written": (
+        "launch tick end:0:1 demand_submission living=0 begun=1 tick look=failed/exit_1"
+    ),
+    "a home asks for the next submission of what nothing started": (
+        "break_off:1:3 launch look=submitted demand_submission begun=0 look=submitted"
+    ),
+    "its folder is removed, and it ended before": (
+        "launch tick end:0:1 tick look=failed/exit_1 unmount look=failed/exit_1 stop=NotFound mount look=failed/exit_1"
+    ),
+    "it ended, and its folder is removed before a stop": (
+        "launch tick look=running end:0:1 tick sync=final look=failed/exit_1 meanwhile_lose_run stop=NotFound "
+        "look=failed/exit_1"
+    ),
+    "damage that somebody repairs": (
+        "launch+remote_9 save save tick end tick sync=final read=0 damage release=damaged read=1 repair "
+        "release=yes read=2 release=yes read=0"
+    ),
+    "damage at home while the run lives, and it is repaired": (
+        "launch+remote_9 save save tick sync=open damage release=damaged+lives sync=open read=1 repair sync=open "
+        "release=lives read=2"
+    ),
+    "its supervisor is of a later release": (
+        "launch tick look=running newer_state look=unknown/newer_armada stop=cancelled/killed_by_user "
+        "look=cancelled/killed_by_user"
+    ),
+    "an older agent does not say what remains": (
+        "old_agent:3 launch tick look=running end tick look=succeeded lose_run look=succeeded stop=NotFound release=yes"
+    ),
+    "an older agent does not say what remains of a lost run": (
+        "old_agent:3 launch tick look=running kill_supervisor end lose_run look=unknown/not_on_host "
+        "stop=cancelled/killed_by_user release=yes"
+    ),
+    "killed before its submission was claimed": (
+        "break_off:1:2 launch look=preparing release=logs stop=cancelled/killed_by_user look=cancelled/killed_by_user"
+    ),
+    "killed a step later": (
+        "break_off:2 launch look=running/supervisor_lost release=lives+logs stop=cancelled/killed_by_user "
+        "look=cancelled/killed_by_user begun=1"
+    ),
+    "killed two steps later": (
+        "break_off:2:1 launch look release=lives+logs stop=cancelled/killed_by_user look=cancelled/killed_by_user "
+        "begun=1"
+    ),
+    "the best by the job's own word stays": (
+        "launch+floor save save save:0:8 save:0:8 save:0:8 tick fill_disk:1 tick host=1,2,5"
+    ),
+    "the job's own word is no number": (
+        "launch+floor save save:0:8 save:0:7 save save tick fill_disk:4 tick host=1,2,4,5"
+    ),
+    "the best loss stays, and the job's word of another": (
+        "launch+floor save:0:3 save:0:1 save:0:2 save:0:8 save:0:8 tick fill_disk:1 tick host=1,2,3,5"
+    ),
+    "no loss at all": "launch+floor save save save tick fill_disk:2 tick host=1,3",
+    "a loss that is a word stays nowhere": "launch+floor save save:0:4 save:0:1 save tick fill_disk:1 tick host=1,3,4",
+    "a disk without room, half of which every home holds": (
+        "launch+floor+remote_9 save save save tick sync=open save save save tick fill_disk:5 tick host=2,3,4,5,6 "
+        "fill_disk:3 tick host=4,5,6 fill_disk:1 tick host=4,6"
+    ),
+    "the oldest is acknowledged by one home only": (
+        "launch+floor+remote_9 save save save tick join sync=open sync:1=open save tick fill_disk:3 tick "
+        "host=2,3,4 fill_disk:2 tick host=3,4"
+    ),
+    "launched twice, and one is stopped": (
+        "launch launch tick stop=cancelled/killed_by_user look=cancelled/killed_by_user look:0:1=running "
+        "release=lives+logs sync=final release=lives+logs"
+    ),
+    "the newest is not at home yet": (
+        "launch+last_1+remote_9 save tick sync=open save tick break_off:3:3 sync=open home=2 host=1,2 sync=open "
+        "home=2 host=1,2"
+    ),
 }
 
 TOLD_WITH_SCRIPTS = {
@@ -309,4 +466,8 @@ TOLD_WITH_SCRIPTS = {
         "finish sync=open release=yes"
     ),
     "a checkpoint that leads out of the work folder": "launch:1 save write:5 tick end tick sync=final release=outside",
+    "a script ends without its supervisor, and a retry follows a restart that nobody looked at": (
+        "launch:1 save tick kill_supervisor end:0:1 look=failed/supervisor_lost power_cut retry=no begun=1"
+    ),
+    "a script's best, by its step": "launch+remote_1:1 save tick save tick look=running sync=open home=1,2 host=2",
 }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, Any
 
+from armada.errors import ArmadaError
 from armada.verdicts.release import may_go, must_stay
 from tests.simulation import folders
 
@@ -18,7 +21,16 @@ if TYPE_CHECKING:
 _OLDER = ("may_have_succeeded", "moment", "written_at", "remains", "wiped", "submission", "scheduler", "id", "job")
 """Fields that agents of earlier releases did not know."""
 
-_BROKEN = (b"{", b"[]", b"null", b'{"watch": 1, "offset": "x", "seen": [], "last": 7, "dates": "x"}')
+_BROKEN = (b"{", b"[]", b"null")
+_WATCHES: tuple[dict[str, Any], ...] = (
+    {"looks": "gone"}, {"since": "x", "still": "x"}, {"changed": "y"}, {"word": 7}, {"since": 1e12}, {"sign": "gone"},
+)  # fmt: skip
+_LOG_RECORDS: tuple[dict[str, Any], ...] = (
+    {"offset": "x"}, {"offset": -5}, {"seen": []}, {"seen": {"state": "no state"}}, {"offset": 1 << 40},
+    {"inode": 1}, {"last": "other"}, {"last": 7},
+    {"offset": -5, "last": ""}, {"offset": 1 << 40, "last": ""}, {"last": ""},
+)  # fmt: skip
+"""What may stand in such records instead; `gone`: the field is missing."""
 
 
 class Unusual:
@@ -45,13 +57,47 @@ class Unusual:
     def do_wipe(self, one: int, two: int) -> None:
         """A person has a home delete everything of armada's on a host, whatever would be lost."""
         home, host = self._home(one), self._host(two)
-        home.wipe(host)
+        try:
+            home.wipe(host)
+        except ArmadaError as error:
+            self.said = type(error).__name__
+            return
+        self.said = "done"
         self.world.root_was_lost = True
+
+    def do_repair(self, one: int, two: int) -> None:
+        """Somebody puts the right bytes back into a published file that was damaged."""
+        for place in self._home(one).published(self.world.run_ids[0])[two : two + 1]:
+            model = place / "model.bin"
+            data = model.read_bytes()
+            model.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+
+    def do_break_manifest(self, one: int, _two: int) -> None:
+        """Something else than armada writes into a published checkpoint's manifest."""
+        self._home(one).was_damaged = True
+        for place in self._home(one).published(self.world.run_ids[0])[:1]:
+            manifest = place / "MANIFEST.json"
+            manifest.chmod(0o600)
+            manifest.write_bytes(manifest.read_bytes().replace(b"1", b"2"))
+
+    def do_hide_run(self, _one: int, two: int) -> None:
+        """Somebody removes the folder of the first run while its job goes on."""
+        shutil.rmtree(self._folder(self._host(two)))
 
     def do_touch(self, one: int, _two: int) -> None:
         """Somebody changes the times of everything that a home has published of the first run; its bytes stay."""
         for place in self._home(one).published(self.world.run_ids[0]):
             os.utime(place / "model.bin", (1.0, 1.0))
+
+    # The daemon's idle rule.
+
+    def do_daemon(self, one: int, two: int) -> None:
+        """A home's daemon looks at a host, and stops it once it was idle for long enough."""
+        self.said = self.world.idling.look(self._home(one), self._host(two))
+
+    def do_stop_command(self, one: int, _two: int) -> None:
+        """What hosts' stop commands do from now on."""
+        self.world.idling.command = ("stops", "fails", "answers on")[one % 3]
 
     # What jobs write.
 
@@ -79,22 +125,40 @@ class Unusual:
             (work / "out").mkdir(parents=True, exist_ok=True)
             (work / "out" / "checkpoint-99").symlink_to(self.world.folder)
 
+    def do_put_back(self, _one: int, two: int) -> None:
+        """A host's disk is put back to what it was while the machine runs on, as an administrator does it on a file server."""
+        host = self._host(two)
+        if host.snapshots and host.mounted and not any(job.alive for job in host.jobs):
+            host.supervisions.clear()
+            host.put_back()
+            self.world.root_was_lost = True
+            self.world.forget_words()
+
     # What records and answers lack.
 
     def do_old_agent(self, one: int, two: int) -> None:
         """A host has the agent of an earlier release, which does not say one of the fields."""
         self._host(two).forgets = frozenset({_OLDER[one % len(_OLDER)]})
 
+    def do_old_store(self, one: int, _two: int) -> None:
+        """A home's store was written by an earlier release, which did not note when its host answered."""
+        self._home(one).forget_times()
+
     def do_break_record(self, one: int, two: int) -> None:
         """Something else than armada writes into what the host remembers of its polls."""
-        host = self._host(0)
-        for kept in sorted(self._folder(host).glob("submissions/*/*.json")):
-            if kept.name in ("watch.json", "liveness.json"):
-                kept.write_bytes(_BROKEN[one % len(_BROKEN)])
+        name, changes = ("watch.json", _LOG_RECORDS) if two else ("liveness.json", _WATCHES)
+        for kept in sorted(self._folder(self._host(0)).glob(f"submissions/*/{name}")):
+            told = json.loads(kept.read_bytes())
+            for each in [reader["watch"] for reader in told["readers"]] if not two else [told]:
+                each.update(changes[one % len(changes)])
+                for gone in [key for key, value in each.items() if value == "gone"]:
+                    del each[gone]
+            kept.write_text(json.dumps(told))
 
     def do_break_state(self, one: int, _two: int) -> None:
         host = self._host(0)
         host.oddities.add("unreadable")
+        self.world.records_broken = True
         (self._folder(host) / "state.json").write_bytes(_BROKEN[one % len(_BROKEN)])
 
     def do_pause(self, one: int, two: int) -> None:
@@ -134,6 +198,15 @@ class Unusual:
         there = folders.read(str(self._folder(self._host(two)) / "output.log"))
         here = folders.read(str(self._home(one).paths.run(run_id) / "outputs" / "output.log"))
         self.said = "same" if here == there else "other"
+
+    def do_newer_state(self, _one: int, _two: int) -> None:
+        """The supervisor is of a later release, and wrote a state that nobody here knows."""
+        path = self._folder(self._host(0)) / "state.json"
+        path.write_text(json.dumps({**json.loads(path.read_bytes()), "state": "hibernating"}))
+
+    def do_demand_former(self, one: int, _two: int) -> None:
+        """A home that believes an older store asks for the first submission of the first run again."""
+        self._home(one).demand_submission(self.world.run_ids[0], number=1)
 
     def do_over(self, one: int, two: int) -> None:
         """Whether a home has stopped waiting for better evidence about a run."""

@@ -25,6 +25,7 @@ from tests.simulation.cluster import SimCluster
 from tests.simulation.disks import WrittenBack
 from tests.simulation.home import SimHome, new_home
 from tests.simulation.host import Scheduler, SimHost
+from tests.simulation.idling import Idling
 from tests.simulation.supervising import Job
 
 GUESSED = ("gone",)
@@ -67,15 +68,19 @@ class World:
         """Runs whose plan does not say how to resume."""
         self.files_read = 0
         """By homes, to prove checkpoints."""
+        self.records_broken = False
+        """Something else than armada wrote into its records."""
         self.supervisor_pid = 0
         self.home_clock_offset = 0.0
         self.written_back = WrittenBack()
+        self.idling = Idling(self)
         self._breaking = Breaking(self.written_back)
         self._gone_by_itself: dict[str, set[str]] = {}
         self._patches = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        for module, name, instead in [*hosts.stand_ins(), *self._breaking.stand_ins(), *self.written_back.stand_ins()]:
+        stand_ins = [*hosts.stand_ins(), *self._breaking.stand_ins(), *self.written_back.stand_ins()]
+        for module, name, instead in [*stand_ins, *self.idling.stand_ins()]:
             self._patches.enter_context(mock.patch.object(module, name, instead))
         self._patches.enter_context(mock.patch.object(time, "time", self.now))
         self._patches.enter_context(mock.patch.object(proof, "is_right", self._counted(is_right)))
