@@ -11,6 +11,7 @@ row decides (`because` of the verdict names the row, and `armada ps --why` shows
 | its records there cannot be read                                | unknown    | unreadable      |
 | no submission claimed                                           | preparing  |                 |
 | claimed, no supervisor has started it                           | submitted  |                 |
+| … and its job's id is not recorded, but its supervisor wrote    | as written |                 |
 | supervisor alive                                                | as written |                 |
 | … and wrote “running”, and no progress for `stall_after`        | running    | stalled         |
 | its batch system: it waits, or waits again                      | queued     | as written      |
@@ -172,12 +173,17 @@ def _decide(observed: Observation, newest: Newest) -> Verdict:
     submission = newest.submission
     if submission is None or not submission.claimed:
         return verdict("its folder is on the host; no submission was claimed", "preparing")
+    if submission.job is None and state is not None and state.state:
+        # The answer of the batch system was lost. Its job has begun all the same.
+        because = f"its supervisor wrote “{sanitize_line(state.state, 20)}”; which job it belongs to is not recorded"
+        return verdict(because, state.state, state.reason, state.message)
     if submission.job is None:
         because = f"submission {submission.number or 0} is claimed; no supervisor has started it"
         return verdict(because, "submitted", None, "claimed on the host, not started yet")
     if evidence.scheduler is not None:
         return verdict(*_by_scheduler(evidence.scheduler, state, evidence))
-    written = (state.state if state is not None else None) or "submitted"
+    began = attempt is not None and attempt.run is not None
+    written = (state.state if state is not None else None) or ("running" if began else "submitted")
     if evidence.supervisor not in ("dead", "none"):
         alive = (
             "its supervisor lives"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada_agent.verdicts.liveness import SILENT_S
@@ -64,6 +67,44 @@ class BatchTeller(Teller):
         if job := any_of([job for job in self._jobs if job.lives], one):
             self.cluster.batch_system.submit(f"{100 + len(self._jobs)}", job.name)
 
+    def do_submit_again(self, one: int, _two: int) -> None:
+        """The same with a job that the batch system has ended."""
+        if job := any_of([job for job in self._jobs if not job.lives], one):
+            self.cluster.batch_system.submit(job.id, job.name)
+
+    def do_cut_log(self, _one: int, _two: int) -> None:
+        """Something cuts the ends of the event logs off."""
+        for job in self._jobs:
+            log = self.cluster.run_folder(job.run_id) / "submissions" / str(job.number) / "job.log"
+            os.truncate(log, log.stat().st_size // 2)
+
+    def do_wink(self, _one: int, _two: int) -> None:
+        """A few seconds pass: less than a poll's interval."""
+        self.world.clock += 5.0
+
+    def do_break_exit(self, _one: int, _two: int) -> None:
+        """An older armada wrote the ends of attempts, without their steps."""
+        for job in self._jobs:
+            for path in sorted(self.cluster.run_folder(job.run_id).glob("attempts/*/exit.json")):
+                told = json.loads(path.read_bytes())
+                path.write_text(json.dumps({key: told[key] for key in told if key not in ("step", "step_before")}))
+
+        self._fruitless.clear()  # what they brought counts neither way
+
+    def do_swap_log(self, one: int, _two: int) -> None:
+        """Somebody puts another file where each event log is: with the same events, or with its first one and then none."""
+        for job in self._jobs:
+            log = self.cluster.run_folder(job.run_id) / "submissions" / str(job.number) / "job.log"
+            text = log.read_text()
+            log.unlink()
+            log.write_text(text.partition("...\n")[0] + "...\n" + "\n" * len(text) if one else text)
+
+    def do_submit_unclaimed(self, _one: int, _two: int) -> None:
+        """Somebody hands over a job file of a submission that no home asked for."""
+        if self._jobs:
+            run_id = self._jobs[0].run_id
+            self.cluster.batch_system.submit(f"{100 + len(self._jobs)}", f"armada.{run_id}.7")
+
     def do_preempt(self, one: int, _two: int) -> None:
         """Somebody more important needs its node: it gets its signal, and comes back later."""
         if running := self._running(one):
@@ -95,6 +136,30 @@ class BatchTeller(Teller):
         for job in self.cluster.lost():
             self.cluster.batch_system.lose_node(job, for_good=two % 2 == 1)
 
+    def do_hold(self, one: int, _two: int) -> None:
+        """An administrator holds a job that waits."""
+        if job := any_of([job for job in self._jobs if job.waits], one):
+            self.cluster.batch_system.hold(job)
+
+    def do_node_fails(self, one: int, _two: int) -> None:
+        """Slurm says so in the job's log, and ends it."""
+        if running := self._running(one):
+            log = Path(running.paths.scheduler_log)
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("a") as stream:
+                stream.write(
+                    f"slurmstepd: error: *** JOB {running.job.id} ON n1 CANCELLED AT 2027-01-15T08:00:00 DUE TO NODE FAILURE ***\n"
+                )
+            running.job.goes_back = True
+            running.signal(15)
+
+    def do_terminate_job(self, one: int, _two: int) -> None:
+        """The scheduler's signal reaches the job before its supervisor."""
+        if running := self._running(one):
+            running.child.die(-15)
+            running.job.goes_back = True
+            running.signal(15)
+
     def do_give_up(self, one: int, _two: int) -> None:
         """A job's node is cut off, and believed dead while the job goes on."""
         if running := self._running(one):
@@ -124,6 +189,16 @@ class BatchTeller(Teller):
             job.forgotten = True
             if job.waits:
                 job.state = "LOST"
+
+    def do_recall_job(self, one: int, _two: int) -> None:
+        """Its controller knows a job again that it had forgotten while it waited."""
+        if job := any_of([job for job in self._jobs if job.forgotten and job.state == "LOST"], one):
+            job.forgotten, job.state = False, "PENDING"
+
+    def do_remove_job(self, one: int, _two: int) -> None:
+        """An administrator removes a job that waits."""
+        if job := any_of([job for job in self._jobs if job.waits], one):
+            self.cluster.batch_system.remove(job)
 
     def do_lie(self, one: int, two: int) -> None:
         lies = self.cluster.batch_system.LIES

@@ -86,6 +86,14 @@ class BatchSystem(abc.ABC):
         """Its supervisor has left the node."""
 
     @abc.abstractmethod
+    def hold(self, job: BatchJob) -> None:
+        """Keep a job that waits from starting, until somebody releases it."""
+
+    @abc.abstractmethod
+    def remove(self, job: BatchJob) -> None:
+        """Take a job that waits out of the queue, as an administrator."""
+
+    @abc.abstractmethod
     def lose_node(self, job: BatchJob, *, for_good: bool) -> None:
         """It notices that a job's node is no more: the job goes back, or not, where the site wants that."""
 

@@ -6,8 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from armada.store import checkpoints
-from armada.sync.context import HostContext
-from armada.sync.release.judge import judge_host, losses
+from armada.sync.release.judge import losses
+from tests.simulation.answers import kind_of
 from tests.simulation.cluster import SimCluster
 from tests.simulation.home import EXPECTED
 
@@ -118,7 +118,8 @@ def _let_go(world: World, home: SimHome) -> None:
     hidden = {run_id for host in world.hosts.values() for run_id in host.hidden}
     settled = {run_id for run_id in home.known() if home.is_final(run_id)} - hidden
     for host in world.hosts.values():
-        with _acting(world, home, f"whether {host.name} can be let go cannot be said"), home.store() as database:
-            lost = losses(judge_host(HostContext(database, home.session(host), home.paths), ignore_work=True))
+        with _acting(world, home, f"whether {host.name} can be let go cannot be said"):
+            lost = losses(home.judge(host, ignore_work=True))
             kept = [item for item in lost if item.run_id in settled and not any(each in item.what for each in _LOST)]
+            kept = [item for item in kept if kind_of(item) not in host.oddities]
             world.hold(not kept, f"{host.name} is held for {[(item.run_id, item.what) for item in kept]}")

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.simulation import told, told_of_htcondor, told_of_idle, told_of_slurm
 from tests.simulation.batch_stories import WEIGHTS as BATCH_WEIGHTS
 from tests.simulation.batch_stories import BatchTeller
 from tests.simulation.host import Scheduler
@@ -173,6 +174,12 @@ class Telling:
 def found_once() -> dict[str, Telling]:
     """By what they broke."""
     groups: list[tuple[dict[str, str], bool, Scheduler]] = [
+        (told.TOLD | told_of_idle.TOLD_OF_IDLE, False, "direct"),
+        (told.TOLD_WITH_SCRIPTS, True, "direct"),
+        (told_of_slurm.TOLD_OF_SLURM, False, "slurm"),
+        (told_of_slurm.TOLD_OF_SLURM_WITH_SCRIPTS, True, "slurm"),
+        (told_of_htcondor.TOLD_OF_HTCONDOR, False, "htcondor"),
+        (told_of_htcondor.TOLD_OF_HTCONDOR_WITH_SCRIPTS, True, "htcondor"),
         (FOUND | FOUND_BY_CHANCE | TOLD_FOR_A_CONDITION, False, "direct"),
         (FOUND_WITH_SCRIPTS, True, "direct"),
         (FOUND_ON_CLUSTERS, False, "slurm"),
@@ -182,7 +189,7 @@ def found_once() -> dict[str, Telling]:
         (FOUND_WITH_HTCONDOR, False, "htcondor"),
     ]
     return {
-        words: Telling(read(story), scripts, scheduler)
+        f"{words} ({scheduler}{', scripts' if scripts else ''})": Telling(read(story), scripts, scheduler)
         for found, scripts, scheduler in groups
         for words, story in found.items()
     }
@@ -200,10 +207,11 @@ def numbered(seed: int, number: int) -> Telling:
 
 
 def read(words: str) -> Story:
-    """Events from words such as `sync`, or `damage:0:1`."""
+    """Events from words such as `sync`, `damage:0:1`, or `look:0:1=succeeded`, which says what armada has to answer."""
     events = []
     for word in words.split():
-        what, *numbers = word.split(":")
+        told, equals, expected = word.partition("=")
+        what, *numbers = told.split(":")
         one, two = (*(int(number) for number in numbers), 0, 0)[:2]
-        events.append((what, one, two))
+        events.append((what + equals + expected, one, two))
     return events

@@ -157,7 +157,7 @@ class BatchSupervision(Supervision):
 
     @property
     def can_resume(self) -> bool:
-        return bool(self._spec.get("watch"))
+        return bool(self._spec.get("watch")) or self._spec["task"] == "sft"
 
     def leave(self) -> None:
         """It has concluded: the job goes with it, back into the queue or not."""

@@ -21,16 +21,19 @@ from armada.recovery.host_runs import read_host
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import Database
 from armada.sync.context import HostContext, SyncContext
-from armada.sync.release.judge import judge_host, losses
+from armada.sync.release.judge import judge_host, settle_stopped
 from armada.sync.runs.sync_run import sync_run
+from armada.verdicts.again import resumes_from
 from tests.simulation import folders
 from tests.simulation.cluster import job_file
 from tests.simulation.link import SimSession
+from tests.simulation.plans import changed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from armada.rpc.session import HostSession
+    from armada.verdicts.release import Item
     from tests.simulation.host import SimHost
     from tests.simulation.world import World
 
@@ -48,6 +51,8 @@ class SimHome:
     fetched: set[bytes] = field(default_factory=set)
     wanted: set[bytes] = field(default_factory=set)
     """What a person asked for by name, as with `armada pull RUN CHECKPOINT`: no rule of retention deletes it here."""
+    was_damaged: bool = False
+    """Somebody changed or deleted what it had, or a disk of it was reset."""
     _idle: Database | None = None
     _checkpoints: dict[str, str] = field(default_factory=dict)
 
@@ -93,8 +98,10 @@ class SimHome:
 
     # What a person or the daemon does.
 
-    def launch(self, host: SimHost, run_id: str, *, script: bool, retries: int = 0, **sync: Any) -> None:
-        spec = _spec(run_id, host, script=script, retries=retries, sync=sync)
+    def launch(
+        self, host: SimHost, run_id: str, *, script: bool, retries: int = 0, plan: Sequence[str] = (), **sync: Any
+    ) -> None:
+        spec = changed(_spec(run_id, host, script=script, retries=retries, sync=sync), plan)
         files = job_file(host.scheduler, run_id) if "scheduler" in spec else {}
         with self.store() as database:
             root = host.ask("run.observe", {"runs": []})["root"]  # as the facts of its preflight say
@@ -146,10 +153,10 @@ class SimHome:
         words = {"home": own(self.paths).as_json(), "forget": other_id}
         self.session(host).call("homes.forget", words)
 
-    def may_release(self, host: SimHost) -> bool:
-        """Whether armada says that the host can be destroyed."""
+    def judge(self, host: SimHost, *, ignore_work: bool = False) -> list[Item]:
+        """What armada says that would be lost with the host, and what else it says of it."""
         with self.store() as database:
-            return not losses(judge_host(HostContext(database, self.session(host), self.paths)))
+            return judge_host(HostContext(database, self.session(host), self.paths), ignore_work=ignore_work)
 
     def stop(self, run_id: str) -> runs.Run:
         with self.store() as database:
@@ -165,9 +172,33 @@ class SimHome:
             run = runs.find(database, run_id)
             resume_run(database, self.session(self.world.hosts[run.host]), run)
 
-    def retry(self, host: SimHost) -> None:
+    def retry(self, host: SimHost) -> list[str]:
         with self.store() as database:
-            Retries(self.session(host)).look(database, self.world.now())
+            return Retries(self.session(host)).look(database, self.world.now())
+
+    def settle(self, host: SimHost) -> list[str]:
+        return settle_stopped(self.session(host), sleep=self.world.tick)
+
+    def is_over(self, run_id: str) -> bool:
+        """Whether the daemon neither looks at a run nor syncs it any more."""
+        with self.store() as database:
+            return runs.find(database, run_id).is_settled(self.world.now())
+
+    def root_of(self, run_id: str) -> str | None:
+        with self.store() as database:
+            return runs.find(database, run_id).root_id if runs.is_known(database, run_id) else None
+
+    def resumes_from(self, run_id: str) -> int | None:
+        """As `armada show` says it."""
+        with self.store() as database:
+            there = [each.step for each in checkpoints.of_run(database, run_id) if each.on_host]
+            return resumes_from(runs.spec(database, run_id), there)
+
+    def wipe(self, host: SimHost) -> None:
+        """As `armada hosts release --wipe`, once a person has said that nothing there counts."""
+        answer = self.session(host).call("host.wipe", {"home": own(self.paths).as_json()})
+        with self.store() as database:
+            runs.mark_wiped(database, host.name, answer["root"])
 
     def ask_for(self, place: Path) -> None:
         """As `armada pull RUN CHECKPOINT`, of one that is here."""
@@ -179,16 +210,22 @@ class SimHome:
         if known and (model := folders.model(str(place))):
             self.wanted.add(model)
 
+    def forget_times(self) -> None:
+        columns = ("seen_boot", "seen_at_s", "less_boot", "less_since_s")
+        with self.store() as database, database.transaction() as connection:
+            for column in columns:
+                connection.execute(f"UPDATE runs SET {column} = NULL")  # names of this list
+
     def demand_deletion(self, run_id: str) -> None:
         """Ask for the deletion of all checkpoints, without a reason for any."""
         session, digests = self._of(run_id)
         session.call("outbox.prune", {"run_id": run_id, "digests": digests, "home": own(self.paths).as_json()})
 
-    def demand_submission(self, run_id: str) -> None:
-        """Ask for the next submission, without a look."""
+    def demand_submission(self, run_id: str, number: int | None = None) -> None:
+        """Ask for the next submission, or one by its number, without a look."""
         session, _ = self._of(run_id)
         with self.store() as database:
-            number = runs.find(database, run_id).submission + 1
+            number = number or runs.find(database, run_id).submission + 1
         session.call("run.submit", {"run_id": run_id, "submission": number, "home": own(self.paths).as_json()})
 
     def _of(self, run_id: str) -> tuple[HostSession, list[str]]:
@@ -209,6 +246,7 @@ class SimHome:
         self.close()
         shutil.rmtree(self.place)
         shutil.copytree(self.snapshots[-1], self.place, symlinks=True)
+        self.was_damaged = True
         self.registered.clear()  # it is another home now, which has yet to sync
         self.fetched.clear()
         self.wanted.clear()

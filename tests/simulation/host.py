@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import process_identity
 from armada_agent.foundation.session import Call, Session
 from armada_agent.host import processes
-from armada_agent.outbox import inventory, orphans
+from armada_agent.outbox import inventory, orphans, thinning
 from armada_agent.outbox import listing as agent_checkpoints
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
@@ -30,6 +31,7 @@ from armada_agent.supervisor import supervise
 
 from armada.errors import HostUnreachable
 from armada.rpc.agent_errors import call_error
+from tests.simulation import folders
 from tests.simulation.breaking import Killed
 from tests.simulation.supervising import Job, Supervision
 
@@ -59,6 +61,12 @@ class SimHost:
     reachable: bool = True
     clock_offset: float = 0.0
     clock_was_set: bool = False
+    oddities: set[str] = field(default_factory=set)
+    """Kinds of lines of a release's answer that are true of it because a story made them so."""
+    room: int | None = None
+    """For how many finished checkpoints its disk has room; None: for any number."""
+    forgets: frozenset[str] = frozenset()
+    """Fields that its agent, an older one, does not know."""
     hidden: set[str] = field(default_factory=set)
     """Runs that were put there while the file system was away: they lie below it."""
     finishes: bool = False
@@ -135,7 +143,7 @@ class SimHost:
                 raise HostUnreachable(f"the agent on {self.name} was killed", host=self.name) from None
         self.world.step()
         self.require()
-        return cast("dict[str, Any]", json.loads(json.dumps(answer)))
+        return cast("dict[str, Any]", _without(json.loads(json.dumps(answer)), self.forgets))
 
     def read(self, run_id: str, path: str, offset: int, length: int) -> bytes:
         """A block of a file, by the agent's own rules of what may travel."""
@@ -191,6 +199,10 @@ class SimHost:
     def restore(self) -> None:
         """What its provider does with a snapshot: the machine starts anew from the older disk."""
         self.power_cut()
+        self.put_back()
+
+    def put_back(self) -> None:
+        """Its disk is the older one."""
         shutil.rmtree(self.root)
         shutil.copytree(self.snapshots[-1], self.root, symlinks=True)
         self.world.written_back.settle(self.root)
@@ -205,6 +217,11 @@ class SimHost:
         self.away.rename(self.root)
 
     # What the agent's code is told, in place of what the kernel would say.
+
+    def measure_disk(self, _path: str) -> SimpleNamespace:
+        """Stands in for `os.statvfs`: one block of one byte is free while there is room."""
+        count = sum(len(name) == 64 for at in self.root.glob("runs/*/outbox") for name in folders.names(str(at)))
+        return SimpleNamespace(f_bavail=int(self.room is None or count <= self.room), f_frsize=1)
 
     def start_detached(self, command: str, paths: RunPaths, submission: int) -> None:
         with contextlib.suppress(Killed):  # it is a process of its own: whoever started it goes on
@@ -221,6 +238,10 @@ class SimHost:
         for job in self.jobs_of(paths.run_id):
             job.die(143)
         cleanup.clear(paths.root, paths.run_id, submission)
+
+    def end_leftovers(self, paths: RunPaths) -> None:
+        for job in self.jobs_of(paths.run_id):
+            job.die(143)
 
     def jobs_of(self, run_id: str) -> list[Job]:
         return [job for job in self.jobs if job.run_id == run_id and job.alive]
@@ -251,6 +272,17 @@ class SimHost:
         return ("alive" if lives else "dead"), False
 
 
+def _without(answer: Any, names: frozenset[str]) -> Any:
+    """Leave out what an older agent does not say."""
+    if not names:
+        return answer
+    if isinstance(answer, list):
+        return [_without(each, names) for each in answer]
+    if isinstance(answer, dict):
+        return {key: _without(value, names) for key, value in answer.items() if key not in names}
+    return answer
+
+
 class _Talk:
     """As much of an agent's session as its methods use."""
 
@@ -261,6 +293,15 @@ class _Talk:
 
 def current() -> SimHost:
     return cast("SimHost", here.host)
+
+
+class _Measuring:
+    """Stands in for `os` where a disk is measured."""
+
+    statvfs = staticmethod(lambda path: current().measure_disk(path))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
 
 
 def start_job(paths: RunPaths, argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -285,7 +326,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
     """(module, name, what takes its place) while a world exists."""
     from armada_agent.engines import engine
     from armada_agent.host import detached
-    from armada_agent.runs import submissions, supervisor_liveness
+    from armada_agent.runs import leftover_processes, submissions, supervisor_liveness
     from armada_agent.supervisor import batch, cleanup, job
 
     from tests.simulation.cluster import BatchSupervision, controller
@@ -307,6 +348,8 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (Journal, "write_json", write_at_the_worlds_time),
         (processes, "sweep", lambda find, *_: current().world.end_processes(find())),
         (cleanup, "_ask", lambda *_: 0.0),
+        (thinning, "os", _Measuring()),
+        (leftover_processes, "start_ending", lambda _agent, paths, _grace_s: current().end_leftovers(paths)),
         (os, "fork", lambda: 0),
         (os, "nice", lambda _by: 0),
         (os, "umask", lambda _mask: 0),

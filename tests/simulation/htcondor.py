@@ -68,6 +68,14 @@ class SimHtcondor(BatchSystem):
             self._tell(job, _TERMINATED, f"(1) Normal termination (return value {code})")
             self.end(job, "COMPLETED")
 
+    def hold(self, job: BatchJob) -> None:
+        self._tell_held(job)
+        job.state = "HELD"
+
+    def remove(self, job: BatchJob) -> None:
+        self._tell(job, _REMOVED, "via condor_rm (by user root)")
+        self.end(job, "REMOVED")
+
     def lose_node(self, job: BatchJob, *, for_good: bool) -> None:
         if job.forgotten:  # nobody puts back what its schedd does not know
             self.left(job, 1)

@@ -36,6 +36,12 @@ class SimSlurm(BatchSystem):
             return
         self.end(job, "CANCELLED" if job.cancelled else "FAILED" if code else "COMPLETED")
 
+    def hold(self, job: BatchJob) -> None:
+        job.reason = "JobHeldAdmin"
+
+    def remove(self, job: BatchJob) -> None:
+        self.end(job, "CANCELLED")
+
     def lose_node(self, job: BatchJob, *, for_good: bool) -> None:
         if for_good:
             self.end(job, "NODE_FAIL")

@@ -10,17 +10,24 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from armada.sync.release.judge import losses
 from armada.verdicts.order import LAG_S
+from tests.simulation.answers import check_lines, of_release, of_run
 from tests.simulation.breaking import Killed
 from tests.simulation.calm import be_calm
 from tests.simulation.home import EXPECTED, SimHome
 from tests.simulation.host import SimHost
+from tests.simulation.plans import changed
+from tests.simulation.unusual import Unusual
 from tests.simulation.world import GUESSED, Broken, World, any_of
 
 Event = tuple[str, int, int]
 """What happens, and two numbers that say to whom; what cannot happen now does not."""
 
 Story = Sequence[Event]
+
+ANYTHING = "?"
+"""An expected answer that may be any."""
 
 MEANWHILE = "meanwhile_"
 """Before what happens: it does so while a home waits for an answer of the next act's."""
@@ -30,14 +37,20 @@ _AT_ONCE = 2  # programs of one home
 _CLOCKS = (0.0, -7200.0, 7200.0, 40 * 86_400.0)
 
 
-class Teller:
+class Teller(Unusual):
     """Tells one story to one world."""
 
     def __init__(self, world: World, *, scripts: bool = False) -> None:
         self.world = world
         self.scripts = scripts
         self._acting: list[SimHome | None] = []
-        self._acts = 0
+        self._acts = self._events = 0
+        self.said = ""
+        """What armada answered last, in short."""
+        self._is_told = False
+        """Whether the story says what has to be answered: then nothing else is asked for it, and no time passes."""
+        self.plan: list[str] = []
+        """What the experiment to be launched asks for."""
         world.add_home("home")
         self.add_host()
 
@@ -57,34 +70,47 @@ class Teller:
         if what.startswith(MEANWHILE):
             then = what.removeprefix(MEANWHILE)
             self.world.interrupt_with(1 + two, lambda: self._happen(then, one, two))
-        else:
-            getattr(self, f"do_{what}")(one, two)
+            return
+        told, _, expected = what.partition("=")
+        verb, *self.plan = told.split("+")
+        self._events += 1
+        self.said, self._is_told = "", bool(expected)
+        getattr(self, f"do_{verb}")(one, two)
+        words = f"{told}:{one}:{two} is answered with {self.said or 'nothing'}, and it is {expected}"
+        self.world.hold(expected in ("", ANYTHING, self.said), words)
 
     # Persons and armada.
 
     def do_launch(self, one: int, two: int) -> None:
         if len(self.world.run_ids) < 2:
             run_id = f"run-{len(self.world.run_ids)}"
-            home, host = self._home(one), self._host(two)
+            home, host, plan = self._home(one), self._host(two), tuple(self.plan)
             self.world.run_ids.append(run_id)
             sync: dict[str, Any] = {"keep_remote": 1 + two % 2}
             if two // 2 % 2:
                 sync["keep_home"] = {"last": 2}
-                self.world.keeps_last[run_id] = 2
+            if "dirty" in plan:
+                host.oddities.add("dirty")
+            if "no_resume" in plan:
+                self.world.begins_anew.add(run_id)
+            kept = changed({"sync": sync}, plan)["sync"].get("keep_home")
+            if kept is not None:
+                self.world.keeps_last[run_id] = kept["last"]
 
             def launch() -> None:
-                home.launch(host, run_id, script=self.scripts and one % 2 == 1, retries=2, **sync)
+                home.launch(host, run_id, script=self.scripts and one % 2 == 1, retries=2, plan=plan, **sync)
                 self._spoke(home, host, run_id)
 
             self._act(home, launch)
 
     def do_look(self, one: int, two: int) -> None:
-        self._on_run(one, two, lambda home, run_id: self._looked(home, run_id, home.look(run_id)))
+        self._on_run(one, two, lambda home, run_id: self._saw(home, run_id, home.look(run_id)))
 
     def do_sync(self, one: int, two: int) -> None:
         def sync(home: SimHome, run_id: str) -> None:
             was_final = home.is_final(run_id)
             is_final = home.sync(run_id)
+            self.said = "final" if is_final else "open"
             for host in self.world.hosts.values():
                 self._spoke(home, host, run_id)
             # While the root is away a home can only repeat what it said before, whatever another one has begun since.
@@ -94,10 +120,14 @@ class Teller:
         self._on_run(one, two, sync)
 
     def do_stop(self, one: int, two: int) -> None:
-        self._on_run(one, two, lambda home, run_id: self._looked(home, run_id, home.stop(run_id)))
+        self._on_run(one, two, lambda home, run_id: self._saw(home, run_id, home.stop(run_id)))
 
     def do_resume(self, one: int, two: int) -> None:
-        self._on_run(one, two, lambda home, run_id: home.resume(run_id))
+        def resume(home: SimHome, run_id: str) -> None:
+            home.resume(run_id)
+            self.said = "again"
+
+        self._on_run(one, two, resume)
 
     def do_retry(self, one: int, two: int) -> None:
         home, host = self._home(one), self._host(two)
@@ -105,7 +135,7 @@ class Teller:
         def retry() -> None:
             before = {run_id: len(self.world.alive(run_id)) for run_id in self.world.run_ids}
             acts = self._acts
-            home.retry(host)
+            self.said = "again" if home.retry(host) else "no"
             if acts != self._acts:
                 return  # somebody did something meanwhile, and may have begun it
             again = [
@@ -120,7 +150,12 @@ class Teller:
 
         def release() -> None:
             # What another home put there while the root is not mounted, nobody can see: no empty root says that one is missing.
-            if home.may_release(host) and (host.mounted or (home.known() and len(self.world.homes) == 1)):
+            events = self._events
+            items = home.judge(host)
+            self.said = of_release(items)
+            if events == self._events:  # else somebody did something meanwhile
+                check_lines(self.world, home, host, items)
+            if not losses(items) and (host.mounted or (home.known() and len(self.world.homes) == 1)):
                 self.world.check_release(home, host)
 
         self._act(home, release)
@@ -180,9 +215,9 @@ class Teller:
     def do_tick(self, _one: int, _two: int) -> None:
         self._act(None, self.world.tick)
 
-    def do_save(self, one: int, _two: int) -> None:
+    def do_save(self, one: int, two: int) -> None:
         if job := self._job(one):
-            job.save()
+            job.save(measured=two)
 
     def do_log(self, one: int, _two: int) -> None:
         if job := self._job(one):
@@ -277,6 +312,7 @@ class Teller:
 
     def do_damage(self, one: int, two: int) -> None:
         """A byte of a published file is another one; size and times are as they were."""
+        self._home(one).was_damaged = True
         for place in self._published(one, two):
             model = place / "model.bin"
             if model.exists() and (data := model.read_bytes()):  # a script's may be empty since a power cut
@@ -284,6 +320,7 @@ class Teller:
                 model.write_bytes(bytes([data[0] ^ 1]) + data[1:])
 
     def do_delete(self, one: int, two: int) -> None:
+        self._home(one).was_damaged = True
         for place in self._published(one, two):
             shutil.rmtree(place)
 
@@ -318,6 +355,19 @@ class Teller:
         home = self._home(one)
         places = [place for run_id in self.world.run_ids for place in home.published(run_id)]
         return [any_of(places, two)] if places else []
+
+    def _saw(self, home: SimHome, run_id: str, run: Any) -> None:
+        self.said = of_run(run)
+        broken = self.world.records_broken or self.world.root_was_lost  # a power cut may have taken a part of a line
+        self.world.hold(broken or run.unreadable is None, f"{run_id} has records that cannot be read: {run.unreadable}")
+        words = run.message or ""
+        self.world.hold(
+            all(part.strip() for part in words.split("; ")) or not words, f"{run_id}: an empty part: {words}"
+        )
+        if not self._is_told:
+            self._looked(home, run_id, run)
+        elif run.ended and any(host.run_folder(run_id).exists() for host in self.world.hosts.values()):
+            self.world.check_state(home, run_id, run.state, run.reason)
 
     def _looked(self, home: SimHome, run_id: str, run: Any) -> None:
         """What a look showed must be so.
@@ -358,8 +408,11 @@ class Teller:
         self._acts += 1
         try:
             # What armada says no with is another test's.
-            with self.world.armada_acts(home or self._home(0)), contextlib.suppress(*EXPECTED, Killed):
-                act()
+            with self.world.armada_acts(home or self._home(0)), contextlib.suppress(Killed):
+                try:
+                    act()
+                except EXPECTED as error:
+                    self.said = type(error).__name__
         finally:
             self._acting.pop()
 

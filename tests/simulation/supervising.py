@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 from armada_agent.foundation import files
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths
+from armada_agent.records.ending import Ending
+from armada_agent.supervisor.job import StartError
 from armada_agent.supervisor.supervise import StoppedError, Supervisor
 from armada_agent.verdicts.doubt import OUTLIVED_S
 
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
     from tests.simulation.host import SimHost
 
 _pids = itertools.count(1000)
+
+METRICS: tuple[dict[str, Any], ...] = (
+    {}, {"eval_loss": 0.5}, {"eval_loss": 0.25}, {"eval_loss": 0.75},
+    {"eval_loss": "low"}, {"eval_loss": 1e999}, {"best_step": 1}, {"best_step": "first"}, {"best_step": 2},
+)  # fmt: skip
+"""What checkpoints say of themselves; random stories use the first four."""
 
 
 def new_pid() -> int:
@@ -37,6 +45,8 @@ class Job:
         self.script = argv[0] == "script"
         self.resumed_from = int(argv[argv.index("--resume") + 1]) if "--resume" in argv else None
         self.step = self.resumed_from or 0
+        if argv[0] == "trainer":  # it finds its newest checkpoint itself
+            self.step = max((s.step for s in host.world.all_saved if s.run_id == run_id), default=0)
         self.log()
         if self.script and self.resumed_from is None:
             shutil.rmtree(self.folder / "work" / "out", ignore_errors=True)
@@ -61,8 +71,8 @@ class Job:
         self.log()
         self.die(status)
 
-    def save(self, kind: str = "periodic") -> None:
-        """Write the next checkpoint, whole; its content is like no other's."""
+    def save(self, kind: str = "periodic", measured: int = 0) -> None:
+        """Write the next checkpoint, whole; its content is like no other's. `measured`: which of `METRICS` it has."""
         self.step += 1
         content = {"model.bin": b"%s %d %d" % (self.run_id.encode(), self.step, self.pid), "config.json": b"{}"}
         if self.script:
@@ -71,14 +81,19 @@ class Job:
             part = self.folder / "outbox" / f".part-{self.step}"
             self._write(part, content)
             size = sum(map(len, content.values()))
+            metrics = METRICS[measured % len(METRICS)]
             told = {
                 "step": self.step,
                 "kind": kind,
                 "time": self.host.world.now(),
                 "size_bytes": size,
-                "metrics": {},
+                "metrics": metrics,
             }
-            (part / ".announce.json").write_text(json.dumps(told))
+            # JSON has no infinity, but some writers have numbers that are too large for a reader.
+            (part / ".announce.json").write_text(json.dumps(told).replace("Infinity", "1e999"))
+            if metrics:
+                line = {"kind": "eval", "step": self.step, "time": told["time"], **metrics}
+                write_line(self.folder / "metrics.jsonl", json.dumps(line), self.host.world.clock)
             part.rename(self.folder / "outbox" / f".new-{self.step}-{self.pid}")
         else:
             return
@@ -164,9 +179,16 @@ class Supervision:
             real._conclude(real._stopped_ending())  # noqa: SLF001
             self.leave()
             return
+        except StartError as error:
+            real._conclude(Ending("failed", error.reason, error.message))  # noqa: SLF001
+            self.leave()
+            return
         except OSError as error:  # then the run fails, and says so
             self.host.world.hold(not self.host.mounted, f"{self.run_id} could not be started: {error}")
             raise
+        for clock in (real._limit, real._budget):  # noqa: SLF001
+            clock._clock = lambda: self.host.world.clock  # noqa: SLF001
+            clock.start()
         self._outbox = Outbox(self.paths, self._spec["outbox"], real._journal, real._checkpoint_watch)  # noqa: SLF001
 
     def step(self) -> None:

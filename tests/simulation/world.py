@@ -16,6 +16,8 @@ from unittest import mock
 from armada_agent.outbox import orphans
 
 from armada.launch import stop as stopping
+from armada.sync.checkpoints import proof
+from armada.sync.transfer.staging import is_right
 from tests.simulation import folders
 from tests.simulation import host as hosts
 from tests.simulation.breaking import Breaking, Killed
@@ -23,6 +25,7 @@ from tests.simulation.cluster import SimCluster
 from tests.simulation.disks import WrittenBack
 from tests.simulation.home import SimHome, new_home
 from tests.simulation.host import Scheduler, SimHost
+from tests.simulation.idling import Idling
 from tests.simulation.supervising import Job
 
 GUESSED = ("gone",)
@@ -61,17 +64,26 @@ class World:
         self.keeps_last: dict[str, int] = {}
         self.root_was_lost = False
         """A power cut, or an older disk, may have taken the name of a root: then a run that is not there may be elsewhere."""
+        self.begins_anew: set[str] = set()
+        """Runs whose plan does not say how to resume."""
+        self.files_read = 0
+        """By homes, to prove checkpoints."""
+        self.records_broken = False
+        """Something else than armada wrote into its records."""
         self.supervisor_pid = 0
         self.home_clock_offset = 0.0
         self.written_back = WrittenBack()
+        self.idling = Idling(self)
         self._breaking = Breaking(self.written_back)
         self._gone_by_itself: dict[str, set[str]] = {}
         self._patches = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        for module, name, instead in [*hosts.stand_ins(), *self._breaking.stand_ins(), *self.written_back.stand_ins()]:
+        stand_ins = [*hosts.stand_ins(), *self._breaking.stand_ins(), *self.written_back.stand_ins()]
+        for module, name, instead in [*stand_ins, *self.idling.stand_ins()]:
             self._patches.enter_context(mock.patch.object(module, name, instead))
         self._patches.enter_context(mock.patch.object(time, "time", self.now))
+        self._patches.enter_context(mock.patch.object(proof, "is_right", self._counted(is_right)))
         waiting = SimpleNamespace(monotonic=self.now, time=self.now, sleep=self.tick)
         self._patches.enter_context(mock.patch.object(stopping, "time", waiting))
         # What finishes another's checkpoints waits on its host, where nothing else may happen in the middle of its turn.
@@ -128,6 +140,13 @@ class World:
         shutil.copytree(home.place, self.folder / name, symlinks=True)
         self.homes[name] = SimHome(self, name, self.folder / name)
         return self.homes[name]
+
+    def _counted(self, real: Callable[..., bool]) -> Callable[..., bool]:
+        def counting(*words: Any) -> bool:
+            self.files_read += 1
+            return real(*words)
+
+        return counting
 
     def _pass(self, seconds: float) -> None:
         self.clock += seconds
@@ -238,7 +257,8 @@ class World:
         others = [other for other in self.alive(job.run_id) if other is not job and not job.host.has_given_up(other)]
         self.hold(not others, f"a second job of {job.run_id} was started beside one that lives")
         self.hold(job.environment.get("KEY") == "canary", f"a job of {job.run_id} was started without its secret")
-        if job.script and not job.host.clock_was_set:  # else times of files say nothing of what was whole
+        # Where a clock was set, times of files say nothing of what was whole.
+        if job.script and job.run_id not in self.begins_anew and not job.host.clock_was_set:
             newest = max(
                 (s.step for s in self.all_saved if s.run_id == job.run_id and s.model in self.on_hosts(job.run_id)),
                 default=0,
@@ -276,8 +296,10 @@ class World:
             taken = {s for s in expected - there if s.run_id in self.homes[name].registered}
             taken = {s for s in taken if s.model not in self.homes[name].fetched}  # it may have come while we waited
             taken = {saved for saved in taken if not self._is_surplus(saved, there | self.fetched_by(name))}
+            taken = {saved for saved in taken if not self._had_no_room(saved)}
             self.hold(not taken, f"{home.name} deleted what {name} has not fetched: {sorted(s.step for s in taken)}")
         lost = {saved for saved in before - after if not self._is_surplus(saved, after)}
+        lost = {saved for saved in lost if not self._had_no_room(saved)}
         self.hold(not lost, f"armada destroyed the last good copy of {sorted((s.run_id, s.step) for s in lost)}")
         for name, listed in others.items():
             gone = listed - folders.listing(str(self.homes[name].place)) - self._gone_by_itself.get(name, set())
@@ -292,6 +314,15 @@ class World:
             other for other in after if other.run_id == saved.run_id and other != saved and other.step >= saved.step
         ]
         return kept is not None and len(later) >= kept
+
+    def _had_no_room(self, saved: Saved) -> bool:
+        """Whether a host had to free its disk: then the oldest and the newest stay there, and the best."""
+        if all(host.room is None for host in self.hosts.values()):
+            return False
+        there = self.finished_on_hosts(saved.run_id)
+        of_run = [each for each in self.all_saved if each.run_id == saved.run_id]
+        place = of_run.index(saved)
+        return any(each in there for each in of_run[:place]) and any(each in there for each in of_run[place + 1 :])
 
     def check_state(self, home: SimHome, run_id: str, state: str, reason: str | None) -> None:
         """After a look that was answered just now."""

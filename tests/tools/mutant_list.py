@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ _THIN = (
 MODULES = (
     Module("armada/verdicts/again.py", _VERDICTS),
     Module("armada/verdicts/guesses.py", (*_VERDICTS, *_STATE)),
+    Module("armada/verdicts/idle.py", _VERDICTS, frozenset({"seen", "came_back", "stopped_spans", "why_wait"})),
     Module("armada/verdicts/order.py", _VERDICTS),
     Module("armada/verdicts/presence.py", _VERDICTS),
     Module("armada/verdicts/settling.py", _VERDICTS),
@@ -73,6 +75,17 @@ MODULES = (
 )
 
 EQUIVALENT = {
+    "again.py may_have_succeeded: rebooted → True": (
+        "of a script whose host was not restarted, its host says that it may have succeeded, or an older one says nothing"
+    ),
+    "guesses.py is_waited_for: is_guess(state, reason) → True": "the store says since when only of a guess",
+    "guesses.py is_waited_for: since is not None → True": "the store says of each guess since when",
+    "order.py compare: seen_at is None → False": "an answer without a time is not compared",
+    "thinning.py choose: not is_scarce → False": "thin asks only on a nearly full disk",
+    "thinning.py find_best: math.isfinite(loss) → True": "an announcement with such a number is refused",
+    "state.py _decide: not observed.exists → True": "a host tells what remains only of a folder that is gone",
+    "htcondor_log.py read: seen → False": "of a job of whose log something was read, the id is known",
+    "htcondor_log.py read: self._job_id → False": "look says the same of a log of which nothing was read",
     "proof.py prove: read → True": "of no file nothing is recorded",
     "retention.py decide_host: best := _best(_ordered(candidates), 1) → (best := _best(_ordered(candidates), 1)) and False": (
         "the best of all, where the host has it, is the best of what the host has, and that stays anyway"
@@ -245,8 +258,14 @@ def breed(words: Sequence[str] = ()) -> list[Mutant]:
     return [each for each in mutants if not words or any(word in each.name for word in words)]
 
 
-def sample(mutants: Sequence[Mutant], count: int) -> list[Mutant]:
-    """Choose mutants that remove a condition: the same ones each time, of each module alike, from all over it."""
+def sample(mutants: Sequence[Mutant], count: int, draw: int = 0) -> list[Mutant]:
+    """Choose mutants that remove a condition: the same ones each time, of each module alike.
+
+    Args:
+        mutants: All there are.
+        count: At least so many, if there are.
+        draw: Which choice: 0 takes them at equal distances all over each module, any other number by chance of its own.
+    """
     groups: dict[str, list[Mutant]] = {}
     for each in mutants:
         if each.removes and each.key not in EQUIVALENT:
@@ -255,8 +274,10 @@ def sample(mutants: Sequence[Mutant], count: int) -> list[Mutant]:
     while sum(quotas.values()) < min(count, sum(map(len, groups.values()))):
         for path, group in groups.items():
             quotas[path] += quotas[path] < len(group)
-    return [
-        group[(2 * place + 1) * len(group) // (2 * quotas[path])]
-        for path, group in groups.items()
-        for place in range(quotas[path])
-    ]
+    chosen: list[Mutant] = []
+    for path, group in groups.items():
+        places = [(2 * place + 1) * len(group) // (2 * quotas[path]) for place in range(quotas[path])]
+        if draw:
+            places = sorted(random.Random(f"{draw} {path}").sample(range(len(group)), quotas[path]))
+        chosen += [group[place] for place in places]
+    return chosen

@@ -1,6 +1,6 @@
 """Change one condition of armada's decisions at a time and report which tests detect it.
 
-    python -m tests.tools.mutants [--stories N] [--jobs N] [--list] [--simulator-only] [--sample N] [WORD …]
+    python -m tests.tools.mutants [--stories N] [--jobs N] [--list] [--simulator-only] [--sample N] [--draw N] [WORD …]
 
 Each mutant gets a copy of the tree in a temporary folder. First, the stories of tests/simulation that reach its line
 are run: all that were found once, then N random ones. Then its module's unit tests run. The first failure ends the run.
@@ -8,7 +8,7 @@ A WORD selects mutants by a part of their name, such as `proof.py` or `state.py:
 in `EQUIVALENT` was not detected.
 
 With `--simulator-only`, no unit tests run: it measures what the simulation alone detects. `--sample N` takes at least N
-mutants that remove a condition, of each module alike, the same ones each time.
+mutants that remove a condition, of each module alike, the same ones each time; `--draw N` makes another choice.
 """
 
 from __future__ import annotations
@@ -143,6 +143,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at once (one for each core)")
     parser.add_argument("--simulator-only", action="store_true", help="run no unit tests; survivors are no failure")
     parser.add_argument("--sample", type=int, metavar="N", help="about N that remove a condition, of each module alike")
+    parser.add_argument("--draw", type=int, default=0, metavar="N", help="which choice of a sample (0)")
     parser.add_argument("--list", action="store_true", help="name the mutants and end")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -150,7 +151,7 @@ def main(arguments: Sequence[str]) -> int:
         return serve()
     mutants = breed(given.words)
     if given.sample is not None:
-        mutants = sample(mutants, given.sample)
+        mutants = sample(mutants, given.sample, given.draw)
     if given.list:
         for mutant in mutants:
             print(f"{mutant.name} {mutant.key}" + (" (equivalent)" if mutant.key in EQUIVALENT else ""))

@@ -127,10 +127,15 @@ def _not_there(database: Database, session: HostSession, there: Sequence[str]) -
     told = looks(answer)
     items: list[Item] = []
     for run in missing:
-        if run.root_id is None and run.observed_at is None:
+        if run.root_id is None and (run.observed_at is None or _never_came(database, run)):
             continue  # it was never submitted
         items += judge_missing(_missing(database, run, answer, told.get(run.run_id)))
     return items
+
+
+def _never_came(database: Database, run: Run) -> bool:
+    """Whether a stop found that a run never was on its host, and nothing has shown it there since."""
+    return run.state == "cancelled" and not transitions.was_seen(database, run.run_id)
 
 
 def _missing(database: Database, run: Run, answer: Observations, told: Look | Misfit | None) -> RunMissing:

@@ -68,6 +68,16 @@ CASES = [
         ("submitted", None),
     ),
     (
+        "a claim whose job's id was lost with an answer, and whose supervisor wrote",
+        observed(submission={**JOB, "job": None}, state=RUNNING, attempt=ATTEMPT, supervisor="none"),
+        ("running", None),
+    ),
+    (
+        "a job that was started, and no state that can be read",
+        observed(submission=JOB, attempt=ATTEMPT, supervisor="alive"),
+        ("running", None),
+    ),
+    (
         "a supervisor that waits for GPUs",
         observed(submission=JOB, state={"state": "queued", "seq": 1}, supervisor="alive"),
         ("queued", None),

@@ -354,6 +354,19 @@ class TestNotThere:
             connection.execute("UPDATE runs SET observed_at = 1.0 WHERE run_id = ?", (RUN,))
         assert len(world.lost()) == 1
 
+    def test_what_a_stop_found_never_to_have_come_is_not_missed(self, world: World) -> None:
+        with world.database.transaction() as connection:
+            connection.execute("UPDATE runs SET observed_at = 1.0 WHERE run_id = ?", (RUN,))
+        runs.set_state(world.database, RUN, "cancelled", reason="killed_by_user")
+        assert world.lost() == []
+
+    def test_what_was_stopped_after_it_was_handed_over_is_missed(self, world: World) -> None:
+        with world.database.transaction() as connection:
+            connection.execute("UPDATE runs SET observed_at = 1.0 WHERE run_id = ?", (RUN,))
+        runs.set_state(world.database, RUN, "submitted")
+        runs.set_state(world.database, RUN, "cancelled", reason="killed_by_user")
+        assert len(world.lost()) == 1
+
     def test_what_the_host_lists_is_there_whatever_its_root_is_called(self, world: World) -> None:
         runs.set_root(world.database, RUN, "its own")
         world.listed = [RUN]

@@ -1,0 +1,244 @@
+"""Rarer things that happen to hosts, and questions about what lies where: what stories of one condition of the core need."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from armada.errors import ArmadaError
+from armada.verdicts.release import may_go, must_stay
+from tests.simulation import folders
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.simulation.home import SimHome
+    from tests.simulation.host import SimHost
+    from tests.simulation.world import World
+
+_OLDER = ("may_have_succeeded", "moment", "written_at", "remains", "wiped", "submission", "scheduler", "id", "job")
+"""Fields that agents of earlier releases did not know."""
+
+_BROKEN = (b"{", b"[]", b"null")
+_WATCHES: tuple[dict[str, Any], ...] = (
+    {"looks": "gone"}, {"since": "x", "still": "x"}, {"changed": "y"}, {"word": 7}, {"since": 1e12}, {"sign": "gone"},
+)  # fmt: skip
+_LOG_RECORDS: tuple[dict[str, Any], ...] = (
+    {"offset": "x"}, {"offset": -5}, {"seen": []}, {"seen": {"state": "no state"}}, {"offset": 1 << 40},
+    {"inode": 1}, {"last": "other"}, {"last": 7},
+    {"offset": -5, "last": ""}, {"offset": 1 << 40, "last": ""}, {"last": ""},
+)  # fmt: skip
+"""What may stand in such records instead; `gone`: the field is missing."""
+
+
+class Unusual:
+    """What a teller can also tell."""
+
+    world: World
+    said: str
+
+    def _home(self, number: int) -> SimHome:
+        raise NotImplementedError
+
+    def _host(self, number: int) -> SimHost:
+        raise NotImplementedError
+
+    # Disks.
+
+    def do_fill_disk(self, one: int, two: int) -> None:
+        """From now on a host's disk has room for a few finished checkpoints."""
+        self._host(two).room = one
+
+    def do_clear_disk(self, _one: int, two: int) -> None:
+        self._host(two).room = None
+
+    def do_wipe(self, one: int, two: int) -> None:
+        """A person has a home delete everything of armada's on a host, whatever would be lost."""
+        home, host = self._home(one), self._host(two)
+        try:
+            home.wipe(host)
+        except ArmadaError as error:
+            self.said = type(error).__name__
+            return
+        self.said = "done"
+        self.world.root_was_lost = True
+
+    def do_repair(self, one: int, two: int) -> None:
+        """Somebody puts the right bytes back into a published file that was damaged."""
+        for place in self._home(one).published(self.world.run_ids[0])[two : two + 1]:
+            model = place / "model.bin"
+            data = model.read_bytes()
+            model.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+
+    def do_break_manifest(self, one: int, _two: int) -> None:
+        """Something else than armada writes into a published checkpoint's manifest."""
+        self._home(one).was_damaged = True
+        for place in self._home(one).published(self.world.run_ids[0])[:1]:
+            manifest = place / "MANIFEST.json"
+            manifest.chmod(0o600)
+            manifest.write_bytes(manifest.read_bytes().replace(b"1", b"2"))
+
+    def do_hide_run(self, _one: int, two: int) -> None:
+        """Somebody removes the folder of the first run while its job goes on."""
+        shutil.rmtree(self._folder(self._host(two)))
+
+    def do_touch(self, one: int, _two: int) -> None:
+        """Somebody changes the times of everything that a home has published of the first run; its bytes stay."""
+        for place in self._home(one).published(self.world.run_ids[0]):
+            os.utime(place / "model.bin", (1.0, 1.0))
+
+    # The daemon's idle rule.
+
+    def do_daemon(self, one: int, two: int) -> None:
+        """A home's daemon looks at a host, and stops it once it was idle for long enough."""
+        self.said = self.world.idling.look(self._home(one), self._host(two))
+
+    def do_stop_command(self, one: int, _two: int) -> None:
+        """What hosts' stop commands do from now on."""
+        self.world.idling.command = ("stops", "fails", "answers on")[one % 3]
+
+    # What jobs write.
+
+    def do_write(self, one: int, two: int) -> None:
+        """The first job writes something of its own: notes, a result, a result whose name is not valid, much into its log."""
+        host = self._host(two)
+        work = self._folder(host) / "work"
+        kind = ("unnamed", "result", "unnameable", "middle", "too_many", "outside", "link")[one % 7]
+        host.oddities.add(kind)
+        (work / "results").mkdir(parents=True, exist_ok=True)
+        if kind == "unnamed":
+            (work / "notes.txt").write_text("mine")
+        elif kind == "result":
+            (work / "results" / "a.csv").write_text("1,2")
+        elif kind == "unnameable":
+            with open(os.fsencode(work / "results") + b"/\xff", "wb") as stream:
+                stream.write(b"1")
+        elif kind == "middle":
+            with (self._folder(host) / "output.log").open("ab") as stream:
+                stream.write(b"a line\n" * 40_000)
+        elif kind == "too_many":
+            for number in range(10_001):
+                (work / "results" / str(number)).touch()
+        elif kind == "outside":
+            (work / "out").mkdir(parents=True, exist_ok=True)
+            (work / "out" / "checkpoint-99").symlink_to(self.world.folder)
+
+    def do_put_back(self, _one: int, two: int) -> None:
+        """A host's disk is put back to what it was while the machine runs on, as an administrator does it on a file server."""
+        host = self._host(two)
+        if host.snapshots and host.mounted and not any(job.alive for job in host.jobs):
+            host.supervisions.clear()
+            host.put_back()
+            self.world.root_was_lost = True
+            self.world.forget_words()
+
+    # What records and answers lack.
+
+    def do_old_agent(self, one: int, two: int) -> None:
+        """A host has the agent of an earlier release, which does not say one of the fields."""
+        self._host(two).forgets = frozenset({_OLDER[one % len(_OLDER)]})
+
+    def do_old_store(self, one: int, _two: int) -> None:
+        """A home's store was written by an earlier release, which did not note when its host answered."""
+        self._home(one).forget_times()
+
+    def do_break_record(self, one: int, two: int) -> None:
+        """Something else than armada writes into what the host remembers of its polls."""
+        name, changes = ("watch.json", _LOG_RECORDS) if two else ("liveness.json", _WATCHES)
+        for kept in sorted(self._folder(self._host(0)).glob(f"submissions/*/{name}")):
+            told = json.loads(kept.read_bytes())
+            for each in [reader["watch"] for reader in told["readers"]] if not two else [told]:
+                each.update(changes[one % len(changes)])
+                for gone in [key for key, value in each.items() if value == "gone"]:
+                    del each[gone]
+            kept.write_text(json.dumps(told))
+
+    def do_break_state(self, one: int, _two: int) -> None:
+        host = self._host(0)
+        host.oddities.add("unreadable")
+        self.world.records_broken = True
+        (self._folder(host) / "state.json").write_bytes(_BROKEN[one % len(_BROKEN)])
+
+    def do_pause(self, one: int, two: int) -> None:
+        """Nobody does anything for so many quarters of a minute, and so many days."""
+        self.world.clock += 15.0 * one + 86_400.0 * two
+
+    # What lies where, and what was begun.
+
+    def do_home(self, one: int, _two: int) -> None:
+        """Which steps of the first run are at home."""
+        run_id = self.world.run_ids[0]
+        here = self.world.at_home(self._home(one), run_id)
+        self.said = self._steps(here)
+
+    def do_host(self, _one: int, _two: int) -> None:
+        """Which steps of the first run are finished on its host."""
+        self.said = self._steps(self.world.on_hosts(self.world.run_ids[0], finished=True))
+
+    def do_begun(self, _one: int, _two: int) -> None:
+        """How many jobs of the first run were started."""
+        jobs = [job for host in self.world.hosts.values() for job in host.jobs]
+        self.said = str(sum(job.run_id == self.world.run_ids[0] for job in jobs))
+
+    def do_waits(self, _one: int, two: int) -> None:
+        self.said = "yes" if self._host(two).waits(self.world.run_ids[0]) else "no"
+
+    def do_living(self, _one: int, _two: int) -> None:
+        self.said = str(len(self.world.alive(self.world.run_ids[0])))
+
+    def do_secrets(self, _one: int, two: int) -> None:
+        """Whether the first run's secrets are on its host."""
+        self.said = "there" if folders.read(str(self._folder(self._host(two)) / "secrets.env")) else "gone"
+
+    def do_log_at_home(self, one: int, two: int) -> None:
+        """How the log at home relates to that on the host."""
+        run_id = self.world.run_ids[0]
+        there = folders.read(str(self._folder(self._host(two)) / "output.log"))
+        here = folders.read(str(self._home(one).paths.run(run_id) / "outputs" / "output.log"))
+        self.said = "same" if here == there else "other"
+
+    def do_newer_state(self, _one: int, _two: int) -> None:
+        """The supervisor is of a later release, and wrote a state that nobody here knows."""
+        path = self._folder(self._host(0)) / "state.json"
+        path.write_text(json.dumps({**json.loads(path.read_bytes()), "state": "hibernating"}))
+
+    def do_demand_former(self, one: int, _two: int) -> None:
+        """A home that believes an older store asks for the first submission of the first run again."""
+        self._home(one).demand_submission(self.world.run_ids[0], number=1)
+
+    def do_over(self, one: int, two: int) -> None:
+        """Whether a home has stopped waiting for better evidence about a run."""
+        self.said = "yes" if self._home(one).is_over(self.world.run_ids[two]) else "no"
+
+    def do_from(self, one: int, _two: int) -> None:
+        """From which step a home says that the first run resumes."""
+        self.said = str(self._home(one).resumes_from(self.world.run_ids[0]))
+
+    def do_resumed_from(self, _one: int, _two: int) -> None:
+        """From which step the newest job of the first run resumed."""
+        jobs = [job for host in self.world.hosts.values() for job in host.jobs if job.run_id == self.world.run_ids[0]]
+        self.said = str(jobs[-1].resumed_from)
+
+    def do_read(self, _one: int, _two: int) -> None:
+        """How many files of checkpoints homes have read since this was asked last."""
+        self.said, self.world.files_read = str(self.world.files_read), 0
+
+    def do_sum_up(self, one: int, two: int) -> None:
+        """Whether the sentences of a release treat a host as the user's own."""
+        host = self._host(two)
+        words = may_go(host.name, host.scheduler), must_stay(host.name, host.scheduler, "everything")
+        self.said = "+".join("own" if "destroyed" in each else "shared" for each in words)
+
+    def do_settle(self, one: int, two: int) -> None:
+        """As `hosts release` begins: the ends of runs that a person stopped and their batch system forgot are recorded."""
+        self.said = str(len(self._home(one).settle(self._host(two))))
+
+    def _steps(self, models: set[bytes]) -> str:
+        run_id = self.world.run_ids[0]
+        steps = sorted(saved.step for saved in self.world.all_saved if saved.run_id == run_id and saved.model in models)
+        return ",".join(map(str, steps)) or "none"
+
+    def _folder(self, host: SimHost) -> Path:
+        return host.run_folder(self.world.run_ids[0])
