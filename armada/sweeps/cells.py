@@ -119,7 +119,43 @@ def read_draft(path: Path, words: Words) -> Draft:
     draft = Draft(document, validate(document, Sweep, at=("sweep",)))
     if not draft.count:
         raise _nothing(document)
+    _refuse_same(draft, way)
     return draft
+
+
+def _refuse_same(draft: Draft, way: str) -> None:
+    """Refuse values that are written differently and mean the same, such as 1 and "1" for text: their cells are equal."""
+    sweep, base = draft.sweep, _without_sweep(draft.document)
+    drawn = sweep.search if way == "search" else sweep.random
+    for above, choices in (
+        (("sweep", "grid"), sweep.grid),
+        (("sweep", way, "space"), drawn.space if drawn is not None else {}),
+    ):
+        for key, values in choices.items():
+            if isinstance(values, Interval) or len(values) == len({_loose(value) for value in values}):
+                continue
+            place = draft.document.value_place((*above, key))
+            seen: dict[str, Any] = {}
+            for value in values:
+                made = _made(base, key, value, place)
+                if made in seen:
+                    both = f"{shown(seen[made])} and {shown(value)}"
+                    raise place.error(f"`{key}` has {both}, which are the same to it", "leave one of them out")
+                seen |= {made: value} if made is not None else {}
+
+
+def _made(base: Document, key: str, value: Any, place: Place) -> str | None:
+    """The experiment with one value, as text; None if it does not fit, which is said where cells are made."""
+    with contextlib.suppress(ConfigError):
+        return _experiment(base, {key: value}, {key: place}).model_dump_json()
+    return None
+
+
+def _loose(value: Any) -> str:
+    """A text that values share which may mean the same: 1, 1.0 and "1"."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        return repr(float(value))
+    return str(value).strip().lower()
 
 
 def _searches(document: Document) -> bool:

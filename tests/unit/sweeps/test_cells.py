@@ -98,6 +98,13 @@ def test_options_replace_a_key_of_the_file_and_keep_the_others(tmp_path: Path) -
         ("", Words(grid=["command.9=a"]), "'9' is not an index of a list of 3"),
         ("", Words(grid=["name.x=1"]), "`name.x` cannot differ between cells"),
         ("sweep: {grid: {env.A: [1, 1]}}\n", Words(), "`env.A` has 1 twice"),
+        ("", Words(grid=['env.A=1,"1"']), "`env.A` has 1 and '1', which are the same to it"),
+        (
+            "sweep: {grid: {stop_grace_s: [5, 6, 5.0]}}\n",
+            Words(),
+            ":5: `stop_grace_s` has 5 and 5.0, which are the same",
+        ),
+        ("", Words(random=1, space=['env.A=2,"2"']), "`env.A` has 2 and '2', which are the same"),
         ("sweep: {grid: {env.A: []}}\n", Words(), "`sweep.grid.env.A` must be filled"),
         ("sweep: {grid: {env..A: [1]}}\n", Words(), "'env..A' is not a key"),
         ("sweep: {cells: [{}]}\n", Words(), "cell 1 changes nothing"),
@@ -123,6 +130,11 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, sweep: str, words
 
 def test_a_wrong_key_has_the_nearest_one_as_hint(tmp_path: Path) -> None:
     assert error_of(tmp_path, "sweep: {grid: {resources.gpu: [1]}}\n").hint == "did you mean `resources.gpus`?"
+
+
+def test_values_that_only_look_alike_are_cells_of_their_own(tmp_path: Path) -> None:
+    cells = cells_of(tmp_path, "", Words(grid=['env.A="1","1.0","x"']))
+    assert [cell.experiment.env["A"] for cell in cells] == ["1", "1.0", "x"]
 
 
 def test_a_million_cells_are_counted_but_never_made(tmp_path: Path) -> None:
