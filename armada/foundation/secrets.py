@@ -15,6 +15,8 @@ _SECRET_VALUE = re.compile(
     r"\b(hf|sk|ghp|gho|ghs|wandb|github_pat)[_-][\w-]{16,}|\bglpat-[\w-]{16,}|\bxox.-[\w-]{10,}|\bAKIA[0-9A-Z]{12,}"
     r"|\b[0-9a-f]{40}\b|(?<=://)[^/\s]*(?=@)"
 )
+_SHORTEST = 8
+"""Characters of a secret."""
 _QUERY = re.compile(r"(?<=\S)[?#]\S*")
 _NO_SECRETS = frozenset({"secrets", "revision"})
 """Keys of an experiment: names of variables, whose values stand nowhere, and commits, which look like W&B's keys."""
@@ -40,6 +42,18 @@ def without_secrets(words: Sequence[str]) -> list[str]:
             shown.append(_SECRET_VALUE.sub("***", word))
         follows = is_plain_name and not equals
     return shown
+
+
+def may_be_secret(key: str, value: Any) -> bool:
+    """Whether a variable's value may be a secret: a long text under a secret's name, or a text in the form of one.
+
+    Args:
+        key: The name of the variable, or the way to a setting.
+        value: Its value. Numbers and short words are none.
+    """
+    if not isinstance(value, str):
+        return False
+    return bool(_SECRET_VALUE.search(value)) or (len(value) >= _SHORTEST and bool(_SECRET_WORD.search(key)))
 
 
 def without_secret_settings(value: Any, key: str = "") -> Any:

@@ -17,7 +17,7 @@ from armada.config.overrides import apply_choices, apply_override, put_value
 from armada.config.sweep import Interval, Sweep
 from armada.config.validation import validate
 from armada.errors import ConfigError, UsageError
-from armada.foundation.secrets import without_secret_settings
+from armada.foundation.secrets import HIDDEN, may_be_secret, without_secret_settings
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ _DIGITS = 6
 """Significant digits of numbers that are drawn, so that what is shown is what is used."""
 
 _TRIES = 100
+
+_WORDS = ("env", "arguments", "command")
+"""Settings whose values may be anything."""
 
 _LONG_OPTION = 120
 """Characters."""
@@ -119,8 +122,28 @@ def read_draft(path: Path, words: Words) -> Draft:
     draft = Draft(document, validate(document, Sweep, at=("sweep",)))
     if not draft.count:
         raise _nothing(document)
+    _refuse_secrets(draft)
     _refuse_same(draft, way)
     return draft
+
+
+def _refuse_secrets(draft: Draft) -> None:
+    """Refuse values that may be secrets: what cells differ by is in their plans, in lists and in recorded commands."""
+    sweep, document = draft.sweep, draft.document
+    found = [(("sweep", "grid"), sweep.grid)]
+    found += [(("sweep", "random", "space"), sweep.random.space)] if sweep.random is not None else []
+    found += [(("sweep", "search", "space"), sweep.search.space)] if sweep.search is not None else []
+    found += [(("sweep", "cells", index), cell) for index, cell in enumerate(sweep.cells)]
+    for above, settings in found:
+        for key, told in settings.items():
+            values = told if isinstance(told, tuple) else (told,)
+            if key.partition(".")[0] in _WORDS and any(may_be_secret(key, value) for value in values):
+                place = document.value_place((*above, key))
+                place = place if place.override is None else replace(place, override=f"{key}={HIDDEN}")
+                raise place.error(
+                    f"`{key}` may be a secret, and what cells differ by is in their plans and in recorded commands",
+                    "name it under `secrets`, and launch a sweep for each value",
+                )
 
 
 def _refuse_same(draft: Draft, way: str) -> None:

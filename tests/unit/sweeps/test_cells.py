@@ -132,6 +132,27 @@ def test_a_wrong_key_has_the_nearest_one_as_hint(tmp_path: Path) -> None:
     assert error_of(tmp_path, "sweep: {grid: {resources.gpu: [1]}}\n").hint == "did you mean `resources.gpus`?"
 
 
+@pytest.mark.parametrize(
+    ("sweep", "words"),
+    [
+        ("", Words(grid=["env.HF_TOKEN=canary-9912,x"])),
+        ("", Words(grid=["arguments.0=a,hf_canary9912canary9912"])),
+        ("", Words(random=1, space=["env.API_KEY=[short, canary-9912]"])),
+        ("", Words(search=3, space=["env.PASSWORD=[short, canary-9912]"])),
+        ("sweep: {metric: loss, cells: [{env.A: 1}, {env.MY_SECRET: canary-9912}]}\n", Words()),
+    ],
+)
+def test_a_secret_is_not_swept_over_and_not_repeated(tmp_path: Path, sweep: str, words: Words) -> None:
+    error = error_of(tmp_path, f"arguments: [x]\n{sweep or 'sweep: {metric: loss}'}\n", words)
+    assert "may be a secret" in error.message
+    assert "canary" not in f"{error} {error.hint}"
+
+
+def test_short_words_and_numbers_under_such_names_are_no_secrets(tmp_path: Path) -> None:
+    cells = cells_of(tmp_path, "", Words(grid=["env.SORT_KEY=name,date", "env.MAX_TOKEN=1234567890,5"]))
+    assert len(cells) == 4
+
+
 def test_values_that_only_look_alike_are_cells_of_their_own(tmp_path: Path) -> None:
     cells = cells_of(tmp_path, "", Words(grid=['env.A="1","1.0","x"']))
     assert [cell.experiment.env["A"] for cell in cells] == ["1", "1.0", "x"]
