@@ -272,8 +272,8 @@ def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStand
         print(f"stopped: {sanitize_line(record.why)}")
     if search is not None and search.note and record.state == "started":
         print(f"⚠ no new trials: {sanitize_line(search.note, 500)}")
-    for words in _spent_budgets(context, record, cells):
-        print(f"⚠ {words}")
+    for why in _spent_budgets(context, record, cells):
+        print(f"⚠ {why}")
     if words := without_metric(context.database, record):
         print(f"⚠ {words}")
     for trial in search.without_value if search is not None else ():

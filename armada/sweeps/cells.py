@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from armada.config.documents import Document, Place, read_document, shown
+from armada.config.documents import Document, Location, Place, read_document, shown
 from armada.config.experiments import experiment_of
 from armada.config.overrides import apply_choices, apply_override, put_value
 from armada.config.sweep import Interval, Sweep
@@ -130,7 +130,7 @@ def read_draft(path: Path, words: Words) -> Draft:
 def _refuse_secrets(draft: Draft) -> None:
     """Refuse values that may be secrets: what cells differ by is in their plans, in lists and in recorded commands."""
     sweep, document = draft.sweep, draft.document
-    found = [(("sweep", "grid"), sweep.grid)]
+    found: list[tuple[Location, Mapping[str, Any]]] = [(("sweep", "grid"), sweep.grid)]
     found += [(("sweep", "random", "space"), sweep.random.space)] if sweep.random is not None else []
     found += [(("sweep", "search", "space"), sweep.search.space)] if sweep.search is not None else []
     found += [(("sweep", "cells", index), cell) for index, cell in enumerate(sweep.cells)]
