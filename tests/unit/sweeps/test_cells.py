@@ -137,6 +137,9 @@ def test_a_wrong_key_has_the_nearest_one_as_hint(tmp_path: Path) -> None:
     [
         ("", Words(grid=["env.HF_TOKEN=canary-9912,x"])),
         ("", Words(grid=["arguments.0=a,hf_canary9912canary9912"])),
+        ("", Words(grid=["arguments.0=--key=canary-9912,x"])),
+        ("", Words(grid=["env=[{A: b, HF_TOKEN: canary-9912}]"])),
+        ("", Words(grid=["arguments=[[--token, canary-9912]]"])),
         ("", Words(random=1, space=["env.API_KEY=[short, canary-9912]"])),
         ("", Words(search=3, space=["env.PASSWORD=[short, canary-9912]"])),
         ("sweep: {metric: loss, cells: [{env.A: 1}, {env.MY_SECRET: canary-9912}]}\n", Words()),
@@ -151,6 +154,8 @@ def test_a_secret_is_not_swept_over_and_not_repeated(tmp_path: Path, sweep: str,
 def test_short_words_and_numbers_under_such_names_are_no_secrets(tmp_path: Path) -> None:
     cells = cells_of(tmp_path, "", Words(grid=["env.SORT_KEY=name,date", "env.MAX_TOKEN=1234567890,5"]))
     assert len(cells) == 4
+    cells = cells_of(tmp_path, "", Words(grid=[f"env.REVISION={'ab' * 20},main"]))
+    assert len(cells) == 2
 
 
 def test_values_that_only_look_alike_are_cells_of_their_own(tmp_path: Path) -> None:
