@@ -59,6 +59,7 @@ def summary(run: Run) -> dict[str, object]:
         "wiped_root",
         "seen_boot",
         "seen_at_s",
+        "alive_at",
         "less_boot",
         "less_since_s",
     }

@@ -272,6 +272,8 @@ def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStand
         print(f"stopped: {sanitize_line(record.why)}")
     if search is not None and search.note and record.state == "started":
         print(f"⚠ no new trials: {sanitize_line(search.note, 500)}")
+    for why in _spent_budgets(context, record, cells):
+        print(f"⚠ {why}")
     if words := without_metric(context.database, record):
         print(f"⚠ {words}")
     for trial in search.without_value if search is not None else ():
@@ -280,6 +282,20 @@ def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStand
         again = interrupted_commands(context.database, record.name) or ["the same `armada sweep` command"]
         print("⚠ its launch was interrupted. To continue it, run again:")
         print("\n".join(f"    {command}" for command in again))
+
+
+def _spent_budgets(context: Context, record: SweepRecord, cells: Sequence[CellStanding]) -> list[str]:
+    """Say of each host whose budget is spent that its cells do not begin, and what to do."""
+    from armada.store.queries.host_costs import why_over_budget
+
+    hosts = context.hosts()
+    concerned = {cell.run.host for cell in cells if not cell.run.ended or cell.run.reason == "budget"}
+    return [
+        f"{why}: no cell begins there, and the daemon stops those that are left. "
+        f"armada hosts set {name} --budget MONEY raises it; then armada sweep retry {record.name} --reason budget"
+        for name in sorted(concerned & set(hosts))
+        if (why := why_over_budget(context.database, hosts[name], time.time())) is not None
+    ]
 
 
 def _known_metrics(context: Context, cells: Sequence[CellStanding]) -> str:

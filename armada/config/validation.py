@@ -181,12 +181,14 @@ def _one_problem(
             return _missing(document, model, location, depth)
         case kind if kind in {PROBLEM, "value_error"}:
             return _ours(document, location, first)
+    if any(error["type"] in _BOUNDS for error in errors):  # it has a type that fits: it is not meant to be text
+        errors = [error for error in errors if error["type"] != "string_type"]
     wanted = " or ".join(dict.fromkeys(_wanted(error) for error in errors))
     return _Problem(
         location,
         document.value_place(location),
         f"{name} must be {wanted}, not {shown(first['input'])}",
-        _quoting_hint(location, errors),
+        _quoting_hint(location, errors, document.value_place(location)),
         "value",
     )
 
@@ -220,15 +222,19 @@ def _wanted(error: ErrorDetails) -> str:
     return _KINDS.get(kind) or f"something else ({error['msg']})"
 
 
-def _quoting_hint(location: Location, errors: list[ErrorDetails]) -> str | None:
+def _quoting_hint(location: Location, errors: list[ErrorDetails], place: Place) -> str | None:
     """Most wrong types in YAML are a matter of quotes."""
     value = errors[0]["input"]
     wants = {error["type"] for error in errors}
     key = next((part for part in reversed(location) if isinstance(part, str)), "")
     if "string_type" in wants and isinstance(value, bool | int | float):
+        if place.override is not None:  # the shell takes away a single pair
+            return f"""put quotes around it, and around all for the shell: {place.option} '{_key_of(place)}="{shown(value)}"'"""
         return f'put quotes around it: "{shown(value)}"'
     if isinstance(value, str) and wants & {"int_type", "float_type", "bool_type"} and _reads_as_number(value):
-        return f"leave the quotes out: {key}: {value}"
+        return (
+            f"leave the quotes out: {f'{_key_of(place)}={value}' if place.override is not None else f'{key}: {value}'}"
+        )
     expected = str(errors[0].get("ctx", {}).get("expected", ""))
     if value is False and "'off'" in expected:
         return f"{key}: off"
@@ -236,6 +242,11 @@ def _quoting_hint(location: Location, errors: list[ErrorDetails]) -> str | None:
         near = nearest(value, [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")])
         return f"did you mean {near}?" if near else None
     return None
+
+
+def _key_of(place: Place) -> str:
+    """The key of an option on the command line."""
+    return (place.override or "").partition("=")[0]
 
 
 def _reads_as_number(text: str) -> bool:

@@ -15,6 +15,9 @@ _SECRET_VALUE = re.compile(
     r"\b(hf|sk|ghp|gho|ghs|wandb|github_pat)[_-][\w-]{16,}|\bglpat-[\w-]{16,}|\bxox.-[\w-]{10,}|\bAKIA[0-9A-Z]{12,}"
     r"|\b[0-9a-f]{40}\b|(?<=://)[^/\s]*(?=@)"
 )
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_SHORTEST = 8
+"""Characters of a secret."""
 _QUERY = re.compile(r"(?<=\S)[?#]\S*")
 _NO_SECRETS = frozenset({"secrets", "revision"})
 """Keys of an experiment: names of variables, whose values stand nowhere, and commits, which look like W&B's keys."""
@@ -40,6 +43,27 @@ def without_secrets(words: Sequence[str]) -> list[str]:
             shown.append(_SECRET_VALUE.sub("***", word))
         follows = is_plain_name and not equals
     return shown
+
+
+def may_be_secret(key: str, value: Any) -> bool:
+    """Whether a value may be a secret: a long text under a secret's name, or a text in the form of one.
+
+    Args:
+        key: The name of the variable, or the way to a setting.
+        value: Its value; of lists and mappings, any of theirs counts. Numbers and short words are none.
+    """
+    if isinstance(value, dict):
+        return any(may_be_secret(str(name), inner) for name, inner in value.items())
+    if isinstance(value, list):
+        return any(may_be_secret(str(before), inner) for before, inner in zip([key, *value], value, strict=False))
+    if not isinstance(value, str):
+        return False
+    name, equals, rest = value.partition("=")
+    if equals and len(rest) >= _SHORTEST and _SECRET_WORD.search(name):
+        return True
+    if len(value) >= _SHORTEST and _SECRET_WORD.search(key):
+        return True
+    return bool(_SECRET_VALUE.search(value)) and not _COMMIT.fullmatch(value)
 
 
 def without_secret_settings(value: Any, key: str = "") -> Any:

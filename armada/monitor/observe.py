@@ -222,6 +222,7 @@ def record_look(database: Database, run: Run, look: Look, *, observed_at: float 
         verdict = dataclasses.replace(verdict, state=run.state, reason=run.reason, message=run.message)
     facts = _facts(run, look, newest, verdict)
     facts.observed_at = observed_at or time.time()
+    facts.alive_at = _alive_at(run, seen, verdict, facts.observed_at)
     _add_step_saved(database, run, seen, facts)
     order = _order(database, run, look, verdict, facts)
     if order is Order.WENT_BACK:
@@ -251,6 +252,7 @@ class _Facts:
     log_size_bytes: int | None = None
     root_id: str | None = None
     observed_at: float | None = None
+    alive_at: float | None = None
     seen_boot: str | None = None
     seen_at_s: float | None = None
     metrics_offset: int | None = None
@@ -285,6 +287,15 @@ def _facts(run: Run, look: Look, newest: Newest, verdict: Verdict) -> _Facts:
     facts.log_size_bytes = seen.log_size_bytes
     facts.root_id = (look.folder.root or run.root_id) if seen.exists else None
     return facts
+
+
+def _alive_at(run: Run, seen: Observation, verdict: Verdict, observed_at: float) -> float | None:
+    """Return until when a run is known to have been alive, by home's clock; None: not later than was known before."""
+    if verdict.state == "running":
+        return observed_at
+    untouched_s = seen.evidence.untouched_s if seen.evidence is not None else None
+    written_at = observed_at - untouched_s if untouched_s is not None else 0.0
+    return written_at if written_at > (run.alive_at or run.started_at or 0.0) else None
 
 
 def _add_step_saved(database: Database, run: Run, seen: Observation, facts: _Facts) -> None:

@@ -194,7 +194,8 @@ class Evidence(Message):
     `supervisor`: `none` if no supervisor has started, `unknown` if it is on another machine or its record is damaged.
     `may_have_succeeded` is about a job that ended without a recorded exit. `stopped` lists processes of the run,
     including its supervisor, that SIGSTOP has suspended. `written_at` is when `state` was written, by the file system's
-    clock: that of the worker that wrote it may be wrong.
+    clock: that of the worker that wrote it may be wrong. `untouched_s` is about a job without a living supervisor: the
+    seconds since it or its supervisor last wrote a file.
     """
 
     submission: UnsaidOrNull[Submission] = None
@@ -208,6 +209,7 @@ class Evidence(Message):
     heartbeat: UnsaidOrNull[Heartbeat] = None
     scheduler: UnsaidOrNull[SchedulerStatus] = None
     quiet_s: Annotated[UnsaidOrNull[Seconds], MAY_MISS] = None
+    untouched_s: Annotated[UnsaidOrNull[Seconds], MAY_MISS] = None
     written_at: Annotated[UnsaidOrNull[UnixTime], MAY_MISS] = None
     stopped: Annotated[Fitting[Positive], EMPTY, MAY_MISS] = ()
 

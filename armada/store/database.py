@@ -188,6 +188,8 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE hosts ADD COLUMN stopping TEXT;
     UPDATE hosts SET first_seen_at = (SELECT min(started_at) FROM runs WHERE runs.host = hosts.name)
     """,
+    # Until when a run is known to have run: where its end was never recorded, its cost is counted until then.
+    "ALTER TABLE runs ADD COLUMN alive_at REAL",
 )
 
 

@@ -72,6 +72,7 @@ class Run:
     archived_at: float | None = None
     sweep: str | None = None
     cell: int | None = None
+    alive_at: float | None = None
     guessed_at: float | None = None
     checkpoints_home: int = 0
     checkpoints_host: int = 0

@@ -11,13 +11,13 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from armada.config.documents import Document, Place, read_document, shown
+from armada.config.documents import Document, Location, Place, read_document, shown
 from armada.config.experiments import experiment_of
 from armada.config.overrides import apply_choices, apply_override, put_value
 from armada.config.sweep import Interval, Sweep
 from armada.config.validation import validate
 from armada.errors import ConfigError, UsageError
-from armada.foundation.secrets import without_secret_settings
+from armada.foundation.secrets import HIDDEN, may_be_secret, without_secret_settings
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ _DIGITS = 6
 """Significant digits of numbers that are drawn, so that what is shown is what is used."""
 
 _TRIES = 100
+
+_WORDS = ("env", "arguments", "command")
+"""Settings whose values may be anything."""
 
 _LONG_OPTION = 120
 """Characters."""
@@ -119,7 +122,63 @@ def read_draft(path: Path, words: Words) -> Draft:
     draft = Draft(document, validate(document, Sweep, at=("sweep",)))
     if not draft.count:
         raise _nothing(document)
+    _refuse_secrets(draft)
+    _refuse_same(draft, way)
     return draft
+
+
+def _refuse_secrets(draft: Draft) -> None:
+    """Refuse values that may be secrets: what cells differ by is in their plans, in lists and in recorded commands."""
+    sweep, document = draft.sweep, draft.document
+    found: list[tuple[Location, Mapping[str, Any]]] = [(("sweep", "grid"), sweep.grid)]
+    found += [(("sweep", "random", "space"), sweep.random.space)] if sweep.random is not None else []
+    found += [(("sweep", "search", "space"), sweep.search.space)] if sweep.search is not None else []
+    found += [(("sweep", "cells", index), cell) for index, cell in enumerate(sweep.cells)]
+    for above, settings in found:
+        for key, told in settings.items():
+            values = told if isinstance(told, tuple) else (told,)
+            if key.partition(".")[0] in _WORDS and any(may_be_secret(key, value) for value in values):
+                place = document.value_place((*above, key))
+                place = place if place.override is None else replace(place, override=f"{key}={HIDDEN}")
+                raise place.error(
+                    f"`{key}` may be a secret, and what cells differ by is in their plans and in recorded commands",
+                    "name it under `secrets`, and launch a sweep for each value",
+                )
+
+
+def _refuse_same(draft: Draft, way: str) -> None:
+    """Refuse values that are written differently and mean the same, such as 1 and "1" for text: their cells are equal."""
+    sweep, base = draft.sweep, _without_sweep(draft.document)
+    drawn = sweep.search if way == "search" else sweep.random
+    for above, choices in (
+        (("sweep", "grid"), sweep.grid),
+        (("sweep", way, "space"), drawn.space if drawn is not None else {}),
+    ):
+        for key, values in choices.items():
+            if isinstance(values, Interval) or len(values) == len({_loose(value) for value in values}):
+                continue
+            place = draft.document.value_place((*above, key))
+            seen: dict[str, Any] = {}
+            for value in values:
+                made = _made(base, key, value, place)
+                if made in seen:
+                    both = f"{shown(seen[made])} and {shown(value)}"
+                    raise place.error(f"`{key}` has {both}, which are the same to it", "leave one of them out")
+                seen |= {made: value} if made is not None else {}
+
+
+def _made(base: Document, key: str, value: Any, place: Place) -> str | None:
+    """The experiment with one value, as text; None if it does not fit, which is said where cells are made."""
+    with contextlib.suppress(ConfigError):
+        return _experiment(base, {key: value}, {key: place}).model_dump_json()
+    return None
+
+
+def _loose(value: Any) -> str:
+    """A text that values share which may mean the same: 1, 1.0 and "1"."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        return repr(float(value))
+    return str(value).strip().lower()
 
 
 def _searches(document: Document) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError, HostUnreachable, OutcomeUnknown, UnexpectedAnswer
+from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown, UnexpectedAnswer
 from armada.launch.keep import keep_launch, share_packages
 from armada.launch.start import asking_home, provision_plan, record_labels
 from armada.launch.stop import request_of
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from armada.store.database import Database
     from armada.sweeps.planning import HostShare
 
+ANOTHER_SPEC = "exists here with another spec"
+"""What the agent answers where a run's name is taken."""
 CELLS_PER_REQUEST = 500
 _SUBMIT_S = 180.0
 """A batch system may take this long to take cells."""
@@ -109,6 +111,7 @@ def hand_over(database: Database, sweep: str, share: HostShare) -> Taken:
 
     Raises:
         OutcomeUnknown: The host may have them or not; they are recorded as `unknown`.
+        Conflict: The host has other cells under these names; these are forgotten.
         ArmadaError: The host refused, and starts none of them; they are recorded as failed.
     """
     session = share.session
@@ -134,6 +137,14 @@ def hand_over(database: Database, sweep: str, share: HostShare) -> Taken:
                 hint=f"armada sweep show {sweep} finds out; nothing is started twice",
                 host=share.host,
             ) from error
+        except Conflict as error:
+            left = [plan.run_id for plan in (wanted if is_batch else wanted[start:])]
+            if ANOTHER_SPEC not in error.message:
+                _set_all(database, left, "failed", "submit_refused", error.message)
+                raise
+            for run_id in left:  # nothing of them is on the host, and others have their names there
+                runs.delete(database, run_id)
+            raise older_store(sweep, share.host) from error
         except ArmadaError as error:
             left = [plan.run_id for plan in (wanted if is_batch else wanted[start:])]
             _set_all(database, left, "failed", "submit_refused", error.message)
@@ -142,6 +153,15 @@ def hand_over(database: Database, sweep: str, share: HostShare) -> Taken:
             taken.arrays += answer.arrays
             taken.cells += _record_taken(database, session, [plan.run_id for plan in concerned], answer)
     return taken
+
+
+def older_store(sweep: str, host: str | None = None) -> Conflict:
+    """Build the error for cells that the store does not know: it is an older copy than the sweep."""
+    return Conflict(
+        f"{sweep} has cells that the store does not know, as after an older copy of it was put back; nothing was started",
+        hint="armada recover reads them from their hosts; then run the command again",
+        host=host,
+    )
 
 
 def _record_taken(database: Database, session: HostSession, run_ids: Sequence[str], answer: TakenCells) -> int:

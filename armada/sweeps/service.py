@@ -24,7 +24,7 @@ from armada.rpc.client import Call
 from armada.store import hosts as host_records
 from armada.store import operations, runs, sweeps
 from armada.store.running_operations import operation
-from armada.sweeps.hand_over import hand_over, provision_share
+from armada.sweeps.hand_over import hand_over, older_store, provision_share
 from armada.sweeps.planning import Asked, HostShare, SweepPlan, plan_share, plan_sweep, run_id_of
 from armada.sweeps.unfinished import NOT_LAUNCHED, mark_launched, mark_started, was_launched
 from armada.units import counted
@@ -144,6 +144,8 @@ def extend_sweep(asked: Asked, caller: Caller, planned: Callable[[SweepPlan], No
         new = dataclasses.replace(asked, cells=[cell for cell in asked.cells if cell.number not in numbers])
         if not new.cells:
             return outcome
+        if any(asked.home.run(run_id_of(asked.name, cell.number)).exists() for cell in new.cells):
+            raise older_store(asked.name)
         waiting = [run for run in known if not run.ended]
         already = {name: sum(run.host == name for run in waiting) for name in asked.sessions}
         plan = plan_sweep(new, lambda host: progress.now("plan", f"asking {host}"), already)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from armada_agent.paths import RunPaths
+from armada_agent.records.spent import Spent
 from armada_agent.supervisor.budget import Budget
 
 from tests.agent.batch_worker import RESUME, SAVING, Worker, told
@@ -27,9 +28,14 @@ class Clock:
         return self.now
 
 
-def budget(folder: Path, clock: Clock, told: Any, grace_s: float = 60.0) -> Budget:
+def budget(folder: Path, clock: Clock, told: Any, grace_s: float = 60.0, submission: int = 1) -> Budget:
     (folder / "runs/b-1").mkdir(parents=True, exist_ok=True)
-    return Budget(RunPaths(str(folder), "b-1"), {"budget": told, "stop_grace_s": grace_s}, clock)
+    return Budget(RunPaths(str(folder), "b-1"), {"budget": told, "stop_grace_s": grace_s}, submission, clock)
+
+
+def spent(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "runs/b-1/spent.json").read_text())
+    return found
 
 
 def ours() -> bool:
@@ -60,11 +66,14 @@ def test_attempts_count_together_and_a_resume_after_the_end_gets_the_same_again(
         clock.now += 1700
         assert not found.is_reached
         found.note(ours)
-        assert json.loads((tmp_path / "runs/b-1/spent.json").read_text()) == {"spent_s": 1700.0 * attempt}
+        assert spent(tmp_path)["spent_s"] == 1700.0 * attempt
     clock.now += 140
     assert found.is_reached
     found.note(ours, at_once=True)
-    again = budget(tmp_path, clock, {"seconds": HOUR})
+    requeued = budget(tmp_path, clock, {"seconds": HOUR})
+    requeued.start()
+    assert requeued.is_reached
+    again = budget(tmp_path, clock, {"seconds": HOUR}, submission=2)
     again.start()
     assert not again.is_reached
     clock.now += HOUR
@@ -80,14 +89,41 @@ def test_a_supervisor_that_is_killed_loses_seconds_and_a_foreign_folder_is_left_
     found.note(ours)
     clock.now += 9
     found.note(ours)
-    assert json.loads((tmp_path / "runs/b-1/spent.json").read_text()) == {"spent_s": 0.0}
+    assert spent(tmp_path)["spent_s"] == 0.0
     clock.now += 2
     found.note(ours)
-    assert json.loads((tmp_path / "runs/b-1/spent.json").read_text()) == {"spent_s": 11.0}
+    assert spent(tmp_path)["spent_s"] == 11.0
+
+
+@pytest.mark.parametrize(("used_s", "is_over"), [(3500.0, False), (3545.0, True), (3700.0, True)])
+@pytest.mark.parametrize("submission", [1, 3])
+def test_nobody_goes_on_by_itself_once_the_budget_is_spent(
+    tmp_path: Path, used_s: float, is_over: bool, submission: int
+) -> None:
+    """A host that restarts while the job saves at its budget's end grants nothing: only a person does."""
+    clock = Clock()
+    found = budget(tmp_path, clock, {"seconds": HOUR}, submission=submission)
+    found.start()
+    clock.now += used_s
+    found.note(ours, at_once=True)
+    spec = {"budget": {"seconds": HOUR}, "stop_grace_s": 60.0}
+    left = Spent(RunPaths(str(tmp_path), "b-1"), spec)
+    assert left.is_over is is_over
+    assert (left.granted_s(submission), left.granted_s(submission + 1)) == (HOUR, 2 * HOUR if is_over else HOUR)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "\0", '{"spent_s": -5}', '{"spent_s": "1e9"}', '{"spent_s": true}', '{"spent_s": 1e300}']
+    "text",
+    [
+        "",
+        "[]",
+        "\0",
+        '{"spent_s": -5}',
+        '{"spent_s": "1e9"}',
+        '{"spent_s": true}',
+        '{"spent_s": 1e300}',
+        '{"submission": 1, "allowed_s": 1e8}',
+    ],
 )
 def test_what_a_job_writes_there_gives_it_no_more_than_the_budget(tmp_path: Path, text: str) -> None:
     clock = Clock()

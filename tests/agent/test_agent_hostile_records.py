@@ -292,7 +292,11 @@ def of(run_id: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
 def steady(value: Any) -> Any:
     """An answer without what every look changes."""
     if isinstance(value, dict):
-        return {key: steady(item) for key, item in value.items() if key not in ("seen_at", "quiet_s", "mtime")}
+        return {
+            key: steady(item)
+            for key, item in value.items()
+            if key not in ("seen_at", "quiet_s", "untouched_s", "mtime")
+        }
     return [steady(item) for item in value] if isinstance(value, list) else value
 
 

@@ -248,6 +248,7 @@ def test_a_worker_whose_clock_is_wrong_is_silent_for_as_long_as_its_files(tmp_pa
     evidence = observation.Evidence(run).as_json()
     assert evidence["quiet_s"] == pytest.approx(600, abs=120)
     assert evidence["written_at"] == pytest.approx(now - 9000, abs=1)
+    assert evidence["untouched_s"] == pytest.approx(600, abs=120)
     (Path(run.folder) / "heartbeat-0.json").unlink()
     assert observation.Evidence(run).as_json()["quiet_s"] == pytest.approx(9000, abs=120)
 

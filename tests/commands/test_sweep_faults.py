@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -360,3 +361,31 @@ def test_a_host_that_is_killed_in_the_middle_loses_only_what_ran_there(armada: A
     again = {cell["values"]["env.X"] for cell in lost}
     assert again <= set(began)
     assert Counter(starts(armada)) == {f"x{number}": 2 if f"x{number}" in again else 1 for number in range(12)}
+
+
+@pytest.mark.parametrize("files_too", [False, True], ids=["the store alone", "another copy of home"])
+def test_a_store_that_is_older_than_its_sweep_gives_no_name_to_another_cell(armada: Armada, files_too: bool) -> None:
+    state = armada.folder / "home" / "state"
+    sweep = armada.json("sweep", marking(armada), "--host", "local", "--grid", "env.X=a,b", "--no-daemon")["sweep"]
+    await_ends(armada, sweep)
+    copies = {path: path.read_bytes() for path in state.glob("armada.db*")}
+    extend = ("sweep", "extend", sweep, "--no-daemon", "--grid")
+    armada.json(*extend, "env.X=c,d")
+    assert len(await_ends(armada, sweep)) == 4
+    for path in state.glob("armada.db*"):
+        path.unlink()
+    for path, content in copies.items():
+        path.write_bytes(content)
+    if files_too:
+        for number in (3, 4):
+            shutil.rmtree(state / "runs" / f"{sweep}-00{number}")
+    refused = armada.run(*extend, "env.X=e")
+    assert refused.returncode == 8
+    assert f"{sweep} has cells that the store does not know" in refused.stderr
+    assert "armada recover reads them from their hosts; then run the command again" in refused.stderr
+    assert [cell["label"] for cell in cells(armada, sweep)] == ["X=a", "X=b"]
+    assert armada.run("recover").returncode == 0
+    assert [cell["label"] for cell in cells(armada, sweep)] == ["X=a", "X=b", "X=c", "X=d"]
+    assert armada.json(*extend, "env.X=e,d")["taken"] == {"local": 1}
+    assert [cell["run_id"] for cell in await_ends(armada, sweep)][4:] in ([f"{sweep}-005"], [f"{sweep}-006"])
+    assert Counter(starts(armada)) == dict.fromkeys("abcde", 1)

@@ -75,6 +75,27 @@ def test_a_watcher_stops_them(armada: Armada, home: HomePaths, database: Databas
     assert armada.json("show", run["run_id"])["reason"] == "budget"
 
 
+def test_a_sweep_says_why_its_cells_do_not_begin_and_what_to_do(
+    armada: Armada, home: HomePaths, database: Database
+) -> None:
+    home.hosts_file.write_text(ENTRY.format(100))
+    experiment = armada.command("sh", "-c", SLEEPS, stop_grace_s=30)
+    sweep = armada.json("sweep", experiment, "--host", "local", "--grid", "env.X=1,2", "--parallel", "1")["sweep"]
+    rent(database, 11)
+    shown = armada.run("sweep", "show", sweep, "--cached").stdout
+    assert "⚠ local has cost 110" in shown
+    assert f"armada hosts set local --budget MONEY raises it; then armada sweep retry {sweep} --reason budget" in shown
+    with HostSession(load_hosts(home)["local"], home) as session:
+        HostBudget(session).look(database, time.time())
+    for run_id in (f"{sweep}-001", f"{sweep}-002"):
+        armada.await_end(run_id)
+        assert armada.json("show", run_id)["reason"] == "budget"
+    home.hosts_file.write_text(ENTRY.format(1000))
+    assert "has cost" not in armada.run("sweep", "show", sweep, "--cached").stdout
+    assert armada.json("sweep", "retry", sweep, "--reason", "budget")["left"] == {}
+    assert armada.run("sweep", "stop", sweep, "--grace", "0").returncode == 0
+
+
 @pytest.mark.parametrize(
     ("entry", "said"),
     [

@@ -207,6 +207,20 @@ def test_nothing_is_resumed_by_itself_on_a_host_whose_budget_is_spent(
     assert armada.run("stop", run_id, "--grace", "0").returncode == 0
 
 
+def test_a_run_lost_at_the_end_of_its_budget_is_left_to_a_person(
+    armada: Armada, database: Database, session: HostSession, lose: Callable[[str], None]
+) -> None:
+    run_id = launch(armada, retries=3, budget={"hours": 1})
+    lose(run_id)
+    assert see(database, session, run_id).reason == "host_rebooted"
+    (armada.local_runs / run_id / "spent.json").write_text('{"spent_s": 3599, "submission": 1, "allowed_s": 3600}')
+    assert Retries(session).look(database) == []
+    message = runs.find(database, run_id).message or ""
+    assert f"the budget of {run_id} is spent; `armada resume {run_id}` grants the same once more" in message
+    assert armada.json("resume", run_id)["submission"] == 2
+    assert armada.run("stop", run_id, "--grace", "0").returncode == 0
+
+
 def test_without_its_secrets_it_is_refused_once_and_says_why(
     armada: Armada, database: Database, session: HostSession, lose: Callable[[str], None]
 ) -> None:

@@ -14,6 +14,7 @@ from tests.conftest import Armada, eventually
 from tests.fleet.batch_hosts import ROOT, SELDOM_S, Cluster, add_cluster
 from tests.fleet.conftest import Fleet
 from tests.fleet.test_batch import shell_job
+from tests.fleet.test_launch import ROWS, TRAINING
 
 pytestmark = [pytest.mark.timeout(1500)]
 MARKS = 'echo "+$X" >> /home/researcher/marks-$SWEEP; {}; echo "-$X" >> /home/researcher/marks-$SWEEP'
@@ -197,3 +198,24 @@ def living(cluster: Cluster, sweep: str) -> list[str]:
     return cluster.shell(
         f"condor_q -factory -constraint 'ArmadaArray == \"armada.{sweep}.array1\"' -af ClusterId"
     ).split()
+
+
+@pytest.mark.xdist_group("slurm")
+@pytest.mark.takes_long("two jobs import torch and train; the first on a host builds its environment")
+def test_the_cells_of_a_bench_are_jobs_of_one_array_and_their_rows_one_table(armada: Armada, fleet: Fleet) -> None:
+    cluster = add_cluster(armada, fleet, "slurm")
+    armada.write("train.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS * 8))
+    armada.write("exp.yaml", json.dumps({**TRAINING, "resources": {"processes": 1}}))
+    pace = ("--warmup", "1", "--seconds", "0.1", "--steps", "3")
+    words = ("bench", "exp.yaml", "--host", cluster.host, "--grid", "train.micro_batch_size=2,4", "--array", *pace)
+    measured = armada.run(*words, "--json", timeout_s=1200)
+    assert measured.returncode == 0, measured.stderr
+    told = json.loads(measured.stdout)
+    assert told["state"] == "succeeded"
+    assert [cell["status"] for cell in told["cells"]] == ["measured", "measured"]
+    assert all(cell["tokens_per_s"] > 0 and cell["cost_per_million_tokens"] is None for cell in told["cells"])
+    assert told["best"] in (1, 2)
+    assert len(arrays(cluster, told["run_id"])) == 1
+    places = [cluster.shell(f"cat {ROOT}/runs/{told['run_id']}-00{number}/submissions/1/job.json") for number in (1, 2)]
+    assert len({json.loads(place)["job_id"].partition("_")[0] for place in places}) == 1
+    assert armada.json("bench", "--show", told["run_id"])["cells"] == told["cells"]

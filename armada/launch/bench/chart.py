@@ -78,12 +78,15 @@ def write_csv(results: Sequence[Result], stream: IO[str]) -> None:
     """Write a row for each cell; what is not known is empty."""
     keys = list(dict.fromkeys(key for each in results for key in each.values))
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["cell", *map(_cell, keys), "status", *FIGURES, "scaling", "cost_per_million_tokens", "message"])
+    writer.writerow(
+        ["cell", *map(_cell, keys), "status", *FIGURES, "scaling", "cost_per_million_tokens", "currency", "message"]
+    )
     for each in results:
         figures = [each.figures.get(name, "") for name in FIGURES]
         derived = ["" if value is None else value for value in (each.scaling, each.cost_per_million_tokens)]
         values = [_cell(str(each.values.get(key, ""))) for key in keys]
-        writer.writerow([each.number, *values, each.status, *figures, *derived, _cell(each.message)])
+        currency = each.currency if each.cost_per_million_tokens is not None else ""
+        writer.writerow([each.number, *values, each.status, *figures, *derived, currency, _cell(each.message)])
 
 
 def _cell(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.costs.report import Use
-from armada.costs.tariff import ran
+from armada.costs.tariff import is_possible, ran
 from armada.store import transitions
 
 if TYPE_CHECKING:
@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 
 
 def ran_until(run: Run, now: float) -> float:
-    """Return when a run's newest attempt ended: of one that was lost without a record of its end, when it was last observed."""
-    return now if not run.ended else run.ended_at or run.observed_at or now
+    """Return when a run's newest attempt ended: of one that was lost without a record of its end, when it last was alive."""
+    if not run.ended or run.ended_at:
+        return run.ended_at if run.ended and run.ended_at else now
+    alive_at = run.alive_at or run.observed_at or now
+    if run.started_at is not None and not is_possible(run.started_at, run.created_at, now):
+        return run.started_at + max(0.0, alive_at - run.created_at)  # both by the host's clock, as ends are
+    return alive_at
 
 
 def ran_spans(run: Run, seen: Sequence[tuple[float, str, str | None, str | None]], now: float) -> tuple[Span, ...]:

@@ -138,6 +138,7 @@ class Evidence:
             ),
             "heartbeat": beat and {name: beat.get(name) for name in ("phase", "step", "total_steps", "time", "rank")},
             "quiet_s": self._quiet_s(beat or {}),
+            "untouched_s": self._untouched_s(),
             "written_at": _changed_at(self._paths.state) or None,
         }
 
@@ -216,6 +217,14 @@ class Evidence:
             began = _changed_at(run) or began
             noted = noted and (beat["noted_at"] or noted)
         return max(0.0, time.time() - max(float(began or 0), float(noted or 0)))
+
+    def _untouched_s(self) -> Optional[float]:
+        """Return the seconds since a job that was lost, or its supervisor, last wrote a file; None if it is not lost."""
+        if (self.state or {}).get("state") != "running" or self.has_ended or self.supervisor == "alive":
+            return None
+        names = [self._paths.state, self._paths.telemetry, self._paths.output, *self._paths.heartbeats()]
+        written_at = max(map(_changed_at, names))
+        return max(0.0, time.time() - written_at) if written_at else None
 
     def _read(self, path: str, limit: int = _RECORD_LIMIT) -> Optional[Dict[str, Any]]:
         try:

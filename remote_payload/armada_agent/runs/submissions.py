@@ -15,6 +15,7 @@ from armada_agent.foundation.session import Call
 from armada_agent.host import detached, job_variables, roots, setup_lines
 from armada_agent.paths import RunPaths, SweepPaths, newest
 from armada_agent.records.place import is_gone
+from armada_agent.records.spent import Spent
 from armada_agent.records.stop_request import BY_SWEEP, concerns, ending_of, read_stop_request
 from armada_agent.runs import leftover_processes, work_data
 from armada_agent.runs.observation import Evidence
@@ -54,6 +55,7 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             raise AgentError("conflict", "run %s was cancelled before it started" % paths.run_id)
         if params.get("keep_secrets") is True:
             _require_secrets(paths)
+            _require_budget(paths)
         if number > 1:
             work_data.require_unchanged(call, paths)
         settings = read_scheduler(paths)
@@ -65,6 +67,17 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             return {"outcome": "started", "job": _hand_over(engines.Handed(paths, number), settings, lock)}
         detached.start("supervise", call.session.agent_path, paths, number)
         return {"outcome": "started", "job": _await_job(paths, number)}
+
+
+def _require_budget(paths: RunPaths) -> None:
+    """Refuse to go on without a user where the budget is spent: only a person grants it once more.
+
+    Raises:
+        AgentError: `conflict`.
+    """
+    if Spent(paths, files.read_json(paths.spec) or {"stop_grace_s": 0.0}).is_over:
+        again = "`armada resume %s` grants the same once more" % paths.run_id
+        raise AgentError("conflict", "the budget of %s is spent; %s" % (paths.run_id, again))
 
 
 def claim_first(paths: RunPaths, place: Optional[engines.Place] = None) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Optional
 from armada_agent.foundation import files
 from armada_agent.paths import RunPaths
 from armada_agent.records.ending import Ending
+from armada_agent.records.spent import Spent
 
 BUDGET = "budget"
 """The reason of a run that its budget ended, as in exit.json."""
@@ -19,23 +20,27 @@ class Budget:
     """Reports when a run has used the time that its budget pays for, over all of its attempts.
 
     The clock counts while a job runs and is never adjusted. What earlier attempts used stands in spent.json. A run that
-    is resumed although its budget was spent gets the same once more: somebody wants it to continue.
+    somebody resumes although its budget was spent gets the same once more; an attempt that a batch system starts again
+    does not.
 
     Args:
         paths: The run's files.
         spec: The run's plan.
+        submission: The number of the submission that runs.
         clock: Monotonic seconds.
     """
 
-    def __init__(self, paths: RunPaths, spec: Dict[str, Any], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, paths: RunPaths, spec: Dict[str, Any], submission: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         told = spec.get("budget")
-        seconds = _time(told.get("seconds") if isinstance(told, dict) else None)
-        self._file = paths.spent
+        self._paths = paths
+        self._spec = spec
+        self._submission = submission
         self._clock = clock
-        self._each_s = seconds or None
-        # The job has its grace period to save; what it runs then is paid, too.
-        self._reserve_s = min(float(spec["stop_grace_s"]), self._each_s / 2) if self._each_s is not None else 0.0
         self._said = str(told.get("said") or "") if isinstance(told, dict) else ""
+        # The job has its grace period to save; what it runs then is paid, too.
+        self._reserve_s = 0.0
         self._before_s = 0.0
         self._allowed_s = float("inf")
         self._since: Optional[float] = None
@@ -43,15 +48,12 @@ class Budget:
 
     def start(self) -> None:
         """Start the clock, after what was used before."""
-        if self._each_s is None:
+        spent = Spent(self._paths, self._spec)
+        if not spent.each_s:
             return
-        try:
-            spent = (files.read_json(self._file) or {}).get("spent_s")
-        except files.UnreadableError:
-            spent = None  # the job wrote into its run's folder
-        self._before_s = _time(spent)
-        times = int((self._before_s + self._reserve_s) / self._each_s + 1e-6) + 1
-        self._allowed_s = times * self._each_s
+        self._reserve_s = spent.reserve_s
+        self._before_s = spent.used_s
+        self._allowed_s = spent.granted_s(self._submission)
         self._since = self._clock()
 
     @property
@@ -74,7 +76,8 @@ class Budget:
             return
         self._noted_at = self._clock()
         with contextlib.suppress(OSError):  # a full disk: the next note tries again
-            files.write_json(self._file, {"spent_s": self.spent_s})
+            record = {"spent_s": self.spent_s, "submission": self._submission, "allowed_s": self._allowed_s}
+            files.write_json(self._paths.spent, record)
 
     def ending(self, run_id: str) -> Ending:
         """Return the end of a run whose budget is spent, with what to do."""
@@ -90,10 +93,3 @@ def _span(seconds: float) -> str:
     if seconds < 3600:
         return "%d m" % (seconds // 60)
     return "%d h %02d m" % (seconds // 3600, seconds % 3600 // 60)
-
-
-def _time(value: Any) -> float:
-    """Return a time from a file, 0 for anything else: a job may write into its run's folder."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
-        return 0.0
-    return float(value)

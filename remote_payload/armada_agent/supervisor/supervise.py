@@ -72,7 +72,7 @@ class Supervisor:
         self._log_watch: Optional[LogWatch] = None
         self._metrics_watch: Optional[MetricsWatch] = None
         self._limit = TimeLimit(spec)
-        self._budget = Budget(paths, spec)
+        self._budget = Budget(paths, spec, submission)
         self._progress = Progress(paths)
         self._log_size = LogSize(paths.output)
         self._enclosure: Optional[enclosure.Prepared] = None

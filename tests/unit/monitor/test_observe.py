@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from armada.config.hosts import Host as HostConfig
-from armada.monitor.observe import observe, observe_all
+from armada.monitor.look import Folder, Look
+from armada.monitor.observe import observe, observe_all, record_look
 from armada.paths import HomePaths
+from armada.protocol.observation import Observation
 from armada.store import metrics, run_sync, runs, transitions
 from armada.store.database import Database
+from armada.store.queries.uses import read_use
 from tests.answers import answered
 
 STATE = {"state": "running", "attempt": 1, "seq": 4, "submission": 1, "started_at": 1_795_000_000.0, "gpus": [0]}
@@ -207,3 +210,52 @@ def test_a_step_is_never_below_that_of_a_checkpoint_of_the_same_attempt(database
     assert see(database, entry(outbox=[])).step == 60  # the host has thinned it out
     assert see(database, entry(beat={"step": 61}, outbox=[saved])).step == 61
     assert see(database, entry(beat={"step": None}, outbox=[saved])).step == 60
+
+
+@pytest.mark.parametrize(
+    ("known_for_s", "untouched_s", "lasted_s"), [(600.0, 9000.0, 1000.0), (3600.0, 9000.0, 3600.0)]
+)
+def test_a_lost_run_costs_until_it_last_was_alive_and_not_until_somebody_asked(
+    database: Database, known_for_s: float, untouched_s: float, lasted_s: float
+) -> None:
+    """After `armada recover`, a run of last week had cost 2,479 EUR instead of 3.52 EUR."""
+    began, asked_at = 1_795_000_000.0, 1_795_010_000.0
+    with database.transaction() as connection:
+        connection.execute("UPDATE runs SET created_at = ?", (began,))
+    look = Look(Observation.model_validate(entry()), Folder(exists=True))
+    record_look(database, runs.find(database, "q"), look, observed_at=began + known_for_s)
+    assert runs.find(database, "q").alive_at == began + known_for_s
+    lost = entry()
+    lost["evidence"] |= {"supervisor": "dead", "processes": 0, "untouched_s": untouched_s}
+    for later_s in (0.0, 86_400.0):  # asked again a day later: the same end
+        lost["evidence"]["untouched_s"] = untouched_s + later_s
+        look = Look(Observation.model_validate(lost), Folder(exists=True))
+        record_look(database, runs.find(database, "q"), look, observed_at=asked_at + later_s)
+        found = runs.find(database, "q")
+        assert (found.state, found.reason) == ("failed", "supervisor_lost")
+        assert read_use(database, found, asked_at + 2e6).spans == ((began, began + lasted_s),)
+
+
+def test_a_lost_run_of_a_host_whose_clock_is_years_off_lasted_as_long_as_home_saw_it(database: Database) -> None:
+    with database.transaction() as connection:
+        connection.execute("UPDATE runs SET created_at = 1795000000.0")
+    seen = entry(state={"started_at": 5.0})
+    record_look(
+        database,
+        runs.find(database, "q"),
+        Look(Observation.model_validate(seen), Folder(exists=True)),
+        observed_at=1_795_000_700.0,
+    )
+    seen["evidence"] |= {"supervisor": "dead", "processes": 0}
+    found = see(database, seen)
+    assert read_use(database, found, 1_795_900_000.0).spans == ((1_795_000_000.0, 1_795_000_700.0),)
+
+
+@pytest.mark.parametrize("lie", [float("nan"), -5.0, 1e300, "long", None])
+def test_what_a_host_lies_about_the_last_file_makes_no_run_longer(database: Database, lie: Any) -> None:
+    lost = entry()
+    lost["evidence"] |= {"supervisor": "dead", "processes": 0, "untouched_s": lie}
+    found = see(database, lost)
+    assert found.reason == "supervisor_lost"
+    (span,) = read_use(database, found, 1_795_500_000.0).spans
+    assert span[1] <= 1_795_500_000.0

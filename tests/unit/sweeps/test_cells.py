@@ -98,6 +98,13 @@ def test_options_replace_a_key_of_the_file_and_keep_the_others(tmp_path: Path) -
         ("", Words(grid=["command.9=a"]), "'9' is not an index of a list of 3"),
         ("", Words(grid=["name.x=1"]), "`name.x` cannot differ between cells"),
         ("sweep: {grid: {env.A: [1, 1]}}\n", Words(), "`env.A` has 1 twice"),
+        ("", Words(grid=['env.A=1,"1"']), "`env.A` has 1 and '1', which are the same to it"),
+        (
+            "sweep: {grid: {stop_grace_s: [5, 6, 5.0]}}\n",
+            Words(),
+            ":5: `stop_grace_s` has 5 and 5.0, which are the same",
+        ),
+        ("", Words(random=1, space=['env.A=2,"2"']), "`env.A` has 2 and '2', which are the same"),
         ("sweep: {grid: {env.A: []}}\n", Words(), "`sweep.grid.env.A` must be filled"),
         ("sweep: {grid: {env..A: [1]}}\n", Words(), "'env..A' is not a key"),
         ("sweep: {cells: [{}]}\n", Words(), "cell 1 changes nothing"),
@@ -123,6 +130,37 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, sweep: str, words
 
 def test_a_wrong_key_has_the_nearest_one_as_hint(tmp_path: Path) -> None:
     assert error_of(tmp_path, "sweep: {grid: {resources.gpu: [1]}}\n").hint == "did you mean `resources.gpus`?"
+
+
+@pytest.mark.parametrize(
+    ("sweep", "words"),
+    [
+        ("", Words(grid=["env.HF_TOKEN=canary-9912,x"])),
+        ("", Words(grid=["arguments.0=a,hf_canary9912canary9912"])),
+        ("", Words(grid=["arguments.0=--key=canary-9912,x"])),
+        ("", Words(grid=["env=[{A: b, HF_TOKEN: canary-9912}]"])),
+        ("", Words(grid=["arguments=[[--token, canary-9912]]"])),
+        ("", Words(random=1, space=["env.API_KEY=[short, canary-9912]"])),
+        ("", Words(search=3, space=["env.PASSWORD=[short, canary-9912]"])),
+        ("sweep: {metric: loss, cells: [{env.A: 1}, {env.MY_SECRET: canary-9912}]}\n", Words()),
+    ],
+)
+def test_a_secret_is_not_swept_over_and_not_repeated(tmp_path: Path, sweep: str, words: Words) -> None:
+    error = error_of(tmp_path, f"arguments: [x]\n{sweep or 'sweep: {metric: loss}'}\n", words)
+    assert "may be a secret" in error.message
+    assert "canary" not in f"{error} {error.hint}"
+
+
+def test_short_words_and_numbers_under_such_names_are_no_secrets(tmp_path: Path) -> None:
+    cells = cells_of(tmp_path, "", Words(grid=["env.SORT_KEY=name,date", "env.MAX_TOKEN=1234567890,5"]))
+    assert len(cells) == 4
+    cells = cells_of(tmp_path, "", Words(grid=[f"env.REVISION={'ab' * 20},main"]))
+    assert len(cells) == 2
+
+
+def test_values_that_only_look_alike_are_cells_of_their_own(tmp_path: Path) -> None:
+    cells = cells_of(tmp_path, "", Words(grid=['env.A="1","1.0","x"']))
+    assert [cell.experiment.env["A"] for cell in cells] == ["1", "1.0", "x"]
 
 
 def test_a_million_cells_are_counted_but_never_made(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from collections.abc import Iterator
@@ -142,3 +143,12 @@ def test_cells_within_the_spread_are_as_fast(database: Database, tmp_path: Path)
     assert best is not None
     assert [each.number for each in as_fast_as(best, results)] == [2]
     assert [each.number for each in as_fast_as(results[2], [results[2]])] == []
+
+
+def test_a_table_says_in_which_currency_its_costs_are_and_nothing_where_there_is_none() -> None:
+    paid = Result(1, {"a": 1}, "a=1", "measured", cost_per_million_tokens=2.5, currency="EUR")
+    stream = io.StringIO()
+    write_csv([paid, Result(2, {"a": 2}, "a=2", "oom")], stream)
+    first, second = csv.DictReader(io.StringIO(stream.getvalue()))
+    assert (first["cost_per_million_tokens"], first["currency"]) == ("2.5", "EUR")
+    assert (second["cost_per_million_tokens"], second["currency"]) == ("", "")
