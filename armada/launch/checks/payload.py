@@ -26,7 +26,10 @@ def check_payload(subject: Subject) -> Answer | None:
     trained = subject.trained
     if trained is None:
         return None
-    return ask_payload(trained.section.as_json(), trained.environment, model=trained.model, kind=trained.kind)
+    answer = ask_payload(trained.section.as_json(), trained.environment, model=trained.model, kind=trained.kind)
+    if answer.outcome != "ok" or not trained.looks:
+        return answer
+    return ok(f"{answer.message}; rows look like {' and '.join(trained.looks)}")
 
 
 def ask_payload(

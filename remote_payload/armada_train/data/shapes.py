@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from armada_train.data.readers import DataFailure, show
+from armada_train.data.places import DataFailure, show
 from armada_train.specification.objectives import SFT, tasks_taking
 
 ROLES = {
@@ -100,7 +100,7 @@ def _other_task(content: Row, kinds: Sequence[str]) -> str | None:
     for kind, shape in SHAPES.items():
         if kind not in kinds and shape.matches(content):
             return " or ".join(f"`task: {name}`" for name in tasks_taking(kind)) + " takes such rows"
-    return None
+    return "`columns:` below `data:` maps other names to these, and `template:` makes them of any columns"
 
 
 def _read_messages(content: Row, where: object, ignored: Counter[str]) -> tuple[str, Row]:
