@@ -28,6 +28,8 @@ class DataFacts:
     kind: str | None
     looks: tuple[str, ...] = ()
     """What the rows look like, such as Alpaca; each once."""
+    tools: tuple[bool, bool] = (False, False)
+    """Whether some offer tools, and call some."""
 
     @property
     def paths(self) -> list[Path]:
@@ -68,7 +70,9 @@ def check_data(data: Data | None, task: str = "sft") -> DataFacts:
     except payload_module("failure").PayloadFailure as failure:
         raise _config_error(failure) from failure
     looks = tuple(dict.fromkeys(survey.looks for survey in surveys.values() if survey.looks))
-    return DataFacts(counts, next((survey.kind for survey in surveys.values()), None), looks)
+    found = surveys.values()
+    tools = any(survey.offers_tools for survey in found), any(survey.calls_tools for survey in found)
+    return DataFacts(counts, next((survey.kind for survey in found), None), looks, tools)
 
 
 def payload_source(data: Data, source: DataSource) -> Any:

@@ -12,8 +12,9 @@ from armada_train.data.columns import Columns, recognise
 from armada_train.data.hub import read_hub
 from armada_train.data.places import DataFailure, Place
 from armada_train.data.readers import read_file
-from armada_train.data.shapes import Row, describe_kinds, normalise, texts_of
+from armada_train.data.shapes import CHATS, Row, describe_kinds, normalise, texts_of
 from armada_train.data.tables import is_table
+from armada_train.data.turns import has_tools
 from armada_train.failure import PayloadFailure
 from armada_train.specification.objectives import SFT
 from armada_train.specification.values import Source
@@ -27,6 +28,8 @@ class Survey:
     kind: str
     rows: int
     looks: str = ""
+    offers_tools: bool = False
+    calls_tools: bool = False
 
 
 class Files:
@@ -80,11 +83,14 @@ def survey(source: Source, kinds: Sequence[str] = SFT.kinds) -> Survey:
     Raises:
         PayloadFailure: `data_error` at the first invalid row.
     """
-    kind, rows = "", 0
+    kind, rows, offers, calls = "", 0, False, False
     looks: list[str] = []
-    for kind, _ in iterate_source(source, Counter(), kinds, looks):  # noqa: B007 - all are of one kind
+    for kind, row in iterate_source(source, Counter(), kinds, looks):
         rows += 1
-    return Survey(source.name, kind, rows, looks[0])
+        if kind in CHATS:
+            here = has_tools(row)
+            offers, calls = offers or here[0], calls or here[1]
+    return Survey(source.name, kind, rows, looks[0], offers, calls)
 
 
 def refuse_mixed_kinds(train: Sequence[Survey], evaluation: Sequence[Survey] = ()) -> None:

@@ -85,7 +85,7 @@ def test_kinds_mixed_between_files_are_refused(tmp_path: Path) -> None:
         ),
         (
             '{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"function": {}}]}]}',
-            "`messages[0]` has tool calls, which are not supported yet",
+            "`messages[0].tool_calls` must hold a function's name and arguments",
         ),
         (
             '{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}',

@@ -13,6 +13,7 @@ import pytest
 from armada_train.data.columns import Columns
 from armada_train.data.rows import read_source
 from armada_train.data.templates import MOST_STEPS
+from armada_train.data.turns import describe_lack_of_tools
 from armada_train.specification import forms
 from armada_train.specification.objectives import KINDS
 from armada_train.specification.values import Source
@@ -227,3 +228,64 @@ def test_a_hook_takes_no_form_and_sources_say_theirs() -> None:
         Data.model_validate({"train": [{"hook": "a:b", "format": "text"}]})
     assert Source(Path("a")).form.digest == ""
     assert forms.Form("text").digest != forms.Form(template={"text": "a"}).digest
+
+
+CALL = {"function": {"name": "rain", "arguments": '{"city": "Bonn"}'}, "id": "c1"}
+ASKED = {"role": "user", "content": "Rain?"}
+
+
+def called(**changes: Any) -> dict[str, Any]:
+    turns = [ASKED, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
+    return {"messages": [*turns, {"role": "tool", "content": "no", "tool_call_id": "c1"}], **changes}
+
+
+def test_calls_of_tools_are_read_in_every_spelling(tmp_path: Path) -> None:
+    tool = {"name": "rain", "parameters": {}}
+    (row,) = read(tmp_path, lines(called(tools=json.dumps([tool]))))
+    assert row["tools"] == [{"type": "function", "function": tool}]
+    _, turn, answer = row["messages"]
+    assert turn["tool_calls"] == [
+        {"type": "function", "function": {"name": "rain", "arguments": {"city": "Bonn"}}, "id": "c1"}
+    ]
+    assert (turn["content"], answer) == ("", {"role": "tool", "content": "no", "tool_call_id": "c1"})
+    facts = check(tmp_path, lines({"messages": [ASKED, {"role": "assistant", "content": "a"}]}, called()))
+    assert facts.tools == (False, True)
+    shared = {"conversations": [{"from": "human", "value": "a"}, {"from": "function_call", "value": json.dumps(CALL)}]}
+    (row,) = read(tmp_path, lines({**shared, "system": "Be kind.", "tools": ""}))
+    assert [message["role"] for message in row["messages"]] == ["system", "user", "assistant"]
+    assert "tools" not in row
+    pair = {"prompt": [ASKED], "chosen": called()["messages"][1:2], "rejected": [{"role": "assistant", "content": "?"}]}
+    assert "tools" in read(tmp_path, lines({**pair, "tools": [tool]}), task="dpo")[0]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (called(tools="none"), '`tools` must be a list of functions, not "none"'),
+        (called(tools=[{"type": "function"}]), "`tools[0]` must be an object with the function's name"),
+        (called(tools=[{"name": 5}]), "`tools[0]` must be an object with the function's name"),
+        ({"messages": [{**ASKED, "tool_calls": [CALL]}]}, "an assistant calls tools"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": "[1]"}]}]},
+            "the arguments of f must be an object, not [1]",
+        ),
+        ({"conversations": [{"from": "function_call", "value": "f(x)"}]}, "must hold a function's name and arguments"),
+    ],
+)
+def test_calls_that_are_none_are_refused_with_their_line(tmp_path: Path, row: dict[str, Any], words: str) -> None:
+    error = refused(tmp_path, lines(row))
+    assert words in error.message
+    assert error.line == 1
+
+
+@pytest.mark.parametrize(
+    ("template", "lacking"),
+    [
+        ("{{ messages }}", "`tools` and `tool_calls`"),
+        ("{% if tools %}{{ tools }}{% endif %}", "`tool_calls`"),
+        ("{{ tools }}{{ message.tool_calls }}", None),
+    ],
+)
+def test_a_template_that_leaves_out_tools_is_known(template: str, lacking: str | None) -> None:
+    said = describe_lack_of_tools(template, rows_call=True)
+    assert said is None if lacking is None else lacking in (said or "")
