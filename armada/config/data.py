@@ -13,6 +13,7 @@ from armada.config.documents import shown
 from armada.config.settings import FilePath, FilledText, Settings, problem, shaped
 
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 Format = Literal["messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "unpaired"]
@@ -73,7 +74,7 @@ class Written(Settings):
 
 
 class DataSource(Written):
-    """A file (.jsonl, .csv or .tsv, plain or gzip, or parquet), a folder of `Dataset.save_to_disk`, a dataset of the hub, or a hook."""
+    """A file (.jsonl, .json, .csv, .tsv, also gzip; parquet), a folder of `Dataset.save_to_disk`, a dataset of the hub, or a hook."""
 
     other_names: ClassVar[dict[str, str]] = {
         "dataset": "hub",
@@ -97,6 +98,28 @@ class DataSource(Written):
     """`module:function`, called as sample(index, rng), returns one row."""
     weight: Positive = 1.0
     """How many passes over it one epoch makes; beside hooks, its share of the samples."""
+
+    @classmethod
+    def refusal(cls, key: str) -> tuple[str, str | None] | None:
+        if key != "streaming":
+            return None
+        return (
+            "is not supported: rows are tokenised once, before the first step, so that a resume continues at the very row",
+            "leave it out: the host reads the dataset row by row, and keeps the tokens on its disk",
+        )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _path_is_no_address(cls, data: Any) -> Any:
+        path = data.get("path") if isinstance(data, dict) else None
+        if isinstance(path, str) and (found := _ADDRESS.match(path)):
+            hint = (
+                "`hub: owner/name` names a dataset of the hub"
+                if found[0] == "hf://"
+                else "download it, and name the file"
+            )
+            raise problem("is an address, and data is a file or a folder here", key="path", hint=hint)
+        return data
 
     @field_validator("hook")
     @classmethod

@@ -94,7 +94,9 @@ def _pieces(row: Mapping[str, list[int]], tokenizer: Any) -> list[dict[str, Any]
     """Cut a tokenised row into texts that are trained on, and texts that are not."""
     if "labels" not in row:
         columns = [name for name in ("prompt_ids", "chosen_ids", "rejected_ids", "completion_ids") if name in row]
-        return [_piece(name.removesuffix("_ids"), row[name], tokenizer, name != "prompt_ids") for name in columns]
+        judged = f" ({'good' if row['label'][0] else 'bad'})" if "label" in row else ""
+        of = {name: name.removesuffix("_ids") + (judged if name == "completion_ids" else "") for name in columns}
+        return [_piece(of[name], row[name], tokenizer, name != "prompt_ids") for name in columns]
     from armada_train.data.encodings import IGNORED
 
     found: list[tuple[bool, list[int]]] = []

@@ -221,6 +221,9 @@ def _pieces(row: Mapping[str, Any]) -> list[Piece]:
         return [Piece("tools", json.dumps(row["tools"], ensure_ascii=False), trained=False), *_pieces(rest)]
     if "messages" in row:
         return [Piece(turn["role"], _said(turn), turn["role"] == "assistant") for turn in row["messages"]]
+    if "label" in row:
+        judged = "completion (good)" if row["label"] else "completion (bad)"
+        row = {"prompt": row["prompt"], judged: row["completion"]}
     return [
         Piece(key, _text_of(value), trained=key != "prompt")
         for key, value in row.items()

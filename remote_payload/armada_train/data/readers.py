@@ -1,4 +1,4 @@
-"""Parse data files into rows, each with its place: JSONL and tables (plain or gzip), parquet, and folders of `datasets`."""
+"""Parse data files into rows, each with its place: JSON and tables (plain or gzip), parquet, and folders of `datasets`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from armada_train.data.arrays import LARGEST_BYTES, is_array, read_array
 from armada_train.data.places import LONGEST_LINE_BYTES, DataFailure, Place, decode
 from armada_train.data.tables import is_table, read_table
 from armada_train.failure import PayloadFailure
 
 _PARQUET = b"PAR1"
 _GZIP = b"\x1f\x8b"
+_PEEKED = 256
 
 
 def unreadable(path: Path, error: Exception) -> DataFailure:
@@ -64,6 +66,9 @@ def read_file(path: Path) -> Iterator[tuple[Place, Any]]:
 def _read_lines(path: Path, *, compressed: bool) -> Iterator[tuple[Place, Any]]:
     blank: Place | None = None
     with gzip.open(path, "rb") if compressed else path.open("rb") as file:
+        if is_array(file.peek(_PEEKED)[:_PEEKED]):
+            yield from read_array(path, file.read(LARGEST_BYTES + 1), _DECODER.raw_decode)
+            return
         for number, line in enumerate(_bounded(file, path), start=1):
             where = Place(path, number)
             if not line.strip():

@@ -14,12 +14,15 @@ from armada_train.data.columns import Columns
 from armada_train.data.rows import read_source
 from armada_train.data.templates import MOST_STEPS
 from armada_train.data.turns import describe_lack_of_tools
+from armada_train.failure import PayloadFailure
 from armada_train.specification import forms
 from armada_train.specification.objectives import KINDS
+from armada_train.specification.section import Section
 from armada_train.specification.values import Source
 
 from armada.config import data as config
 from armada.config.data import Data
+from armada.config.experiments import load_experiment
 from armada.errors import ConfigError
 from armada.launch.training.dataset import DataFacts, check_data, payload_source
 
@@ -230,6 +233,38 @@ def test_a_hook_takes_no_form_and_sources_say_theirs() -> None:
     assert forms.Form("text").digest != forms.Form(template={"text": "a"}).digest
 
 
+@pytest.mark.parametrize("name", ["rows.json", "rows.json.gz"])
+def test_a_list_of_rows_is_read_like_lines(tmp_path: Path, name: str) -> None:
+    text = json.dumps([ALPACA, {**ALPACA, "output": "é]["}], indent=2)
+    content = gzip.compress(text.encode()) if name.endswith("gz") else text
+    assert [row["messages"][1]["content"] for row in read(tmp_path, content, name)] == ["3", "é]["]
+    assert check(tmp_path, "\n [ ]".replace("]", json.dumps(ALPACA) + "]"), "rows.json").rows == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "words"),
+    [
+        ('[\n {"text": "a"},\n {"text": 5}\n]', 3, "`text` must be text, not 5"),
+        ('[\n {"text": "a"},\n {"text": \n}\n]', 4, "not JSON: Expecting value (column 1)"),
+        ('[\n {"text": "a"}\n {"text": "b"}\n]', 3, "without a comma, or ends without `]`"),
+        ('[\n {"text": "a"}\n', 3, "without a comma, or ends without `]`"),
+        ('[{"text": "a"},\n]', 2, "not JSON: Expecting value"),
+        ('[{"text": "a"}]\n[{"text": "a"}]', 2, "more follows its end"),
+        ('[{"text": NaN}]', 1, "NaN is not JSON"),
+        (b'[{"text": "a"},\n{"text": "\xff"}]', 2, "byte 0xff is not UTF-8"),
+        ("[" * 100_000, 1, "nested too deeply"),
+        ("[]", None, "it has no rows"),
+        ("[1]", 1, "a row must be a JSON object, not 1"),
+    ],
+)
+def test_a_bad_list_is_refused_with_its_line(
+    tmp_path: Path, content: str | bytes, line: int | None, words: str
+) -> None:
+    error = refused(tmp_path, content, "rows.json")
+    assert words in error.message
+    assert error.line == line
+
+
 CALL = {"function": {"name": "rain", "arguments": '{"city": "Bonn"}'}, "id": "c1"}
 ASKED = {"role": "user", "content": "Rain?"}
 
@@ -289,3 +324,33 @@ def test_calls_that_are_none_are_refused_with_their_line(tmp_path: Path, row: di
 def test_a_template_that_leaves_out_tools_is_known(template: str, lacking: str | None) -> None:
     said = describe_lack_of_tools(template, rows_call=True)
     assert said is None if lacking is None else lacking in (said or "")
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "hint"),
+    [
+        ("{path: 's3://bucket/rows.jsonl'}", "`data.train[0].path` is an address", "download it"),
+        ("{path: 'hf://datasets/a/b'}", "`data.train[0].path` is an address", "hub: owner/name"),
+        ("{hub: a/b, streaming: true}", "`data.train[0].streaming` is not supported", "leave it out"),
+        ("{hub: a/b, template: '{{ x'}", "`data.train[0].template` is not Jinja", ""),
+        ("{hub: a/b, columns: {x: promt}}", "data.train[0].columns", ""),
+    ],
+)
+def test_a_source_that_cannot_be_read_is_refused_with_its_line(
+    tmp_path: Path, source: str, words: str, hint: str
+) -> None:
+    file = tmp_path / "exp.yaml"
+    text = f"name: a\ntask: sft\nmodel: {{tiny: {{}}}}\ndata:\n  train:\n    - {source}\n"
+    file.write_text(text + "train: {global_batch_size: 2, epochs: 1}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(file)
+    assert words in caught.value.message
+    assert hint in (caught.value.hint or "")
+    assert caught.value.line == 6
+
+
+def test_a_format_that_the_task_does_not_take_is_refused_for_the_hub_too() -> None:
+    section = Section({"hub": {"id": "a/b"}, "format": "alpaca"}, "training.data.train[0]")
+    form = forms.parse_form(section)
+    with pytest.raises(PayloadFailure, match="alpaca does not go with `task: dpo`, which takes preference"):
+        forms.refuse_other_format("training.data.train[0]", form, "dpo", KINDS["dpo"])
