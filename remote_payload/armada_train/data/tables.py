@@ -82,6 +82,8 @@ def _explain(error: csv.Error) -> tuple[str, str | None]:
     said = str(error)
     if "unexpected end of data" in said or "field larger" in said:
         return "a quote opens a value here and is never closed", 'write a quote inside a quoted value twice ("")'
+    if "new-line character" in said:
+        return "a line ends with a carriage return alone", "save it with line feeds, as all programs of today do"
     if "expected after" in said:
         return "text follows the quote that closes a value", 'write a quote inside a quoted value twice ("")'
     return f"it cannot be read: {said}", None
