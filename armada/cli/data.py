@@ -123,6 +123,7 @@ def _show(options: argparse.Namespace) -> int:
 def _ask_host(options: argparse.Namespace, experiment: BundledTraining, samples: Sequence[Sample]) -> DataView | str:
     """Tokenise the rows on a host that can; otherwise return why not. A host that was named must be known."""
     from armada.cli.context import Context
+    from armada.cli.progress import Reporter
     from armada.errors import ArmadaError
     from armada.launch.plans.task import Order
     from armada.launch.service import launch_of
@@ -133,12 +134,18 @@ def _ask_host(options: argparse.Namespace, experiment: BundledTraining, samples:
     host = context.host(name)
     if experiment.data.has_hook:
         return "its rows are made while training, by a hook"
+    reporter = Reporter(sys.stderr)
     try:
         with context.session(host.name, looks=True) as session:
             order = Order(session, context.home, context.database, options.profile, None)
             plan = launch_of(experiment, order, only_prepare=True).plan()
-            return why_not(plan) or view_tokens(plan, session, samples, options.n)
+            if (lacking := why_not(plan)) is not None:
+                return lacking
+            reporter.now("tokens", f"{name} loads the tokenizer")
+            return view_tokens(plan, session, samples, options.n)
     except ArmadaError as error:
         more = f" ({error.hint})" if error.hint else ""
         ask = "" if options.host else "; --host names another host"
         return f"{name} cannot tokenise them: {error}{more}{ask}"
+    finally:
+        reporter.clear()
