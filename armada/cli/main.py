@@ -27,6 +27,7 @@ COMMANDS = {
     "init": ("init",),
     "plan_hosts": ("plan",),
     "launch": ("launch", "prepare"),
+    "data": ("data",),
     "resume": ("resume",),
     "merge": ("merge",),
     "sweep": ("sweep",),

@@ -265,6 +265,15 @@ SHAPES: Fields = {
         "runs_from_home": [STR], "recognised": [STR], "known_before": INT, "wrong": [{"path": STR, "why": STR}], "gone": [STR],
         "sweeps": [STR],
     },
+    "data show": {
+        **_FORMAT, "experiment": STR, "task": STR, "host": STR_, "unit": STR, "why": STR_, "notes": [STR], "max_length": INT,
+        "long_samples": STR,
+        "parts": [{
+            "part": STR, "kind": STR_, "looks": STR, "rows": INT_, "sampled": INT, "shortest": INT, "median": INT, "p95": INT,
+            "longest": INT, "beyond": INT_, "total": INT, "trained": INT, "untrained_rows": INT,
+            "examples": [{"length": INT, "trained": INT, "pieces": [{"of": STR, "text": STR, "trained": BOOL}]}],
+        }],
+    },
     "profiles ls": [{
         **_FORMAT, "name": STR, "from": STR, "file?": STR, "description?": STR, "gpus?": OBJ, "peak_tflops?": NUM_,
         "precision?": STR, "error?": STR,

@@ -1,19 +1,13 @@
-"""Settings of the bundled trainer: model, data, training, LoRA, starting point and evaluation."""
+"""Settings of the bundled trainer: model, training, LoRA, starting point and evaluation."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from armada.config.checkpoints import Count, Positive
-from armada.config.documents import shown
-from armada.config.settings import FilePath, FilledText, Settings, Share, problem, shaped
-
-HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
-_HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+from armada.config.settings import FilePath, FilledText, Settings, Share, problem
 
 
 class TinyModel(Settings):
@@ -44,87 +38,6 @@ class TinyModel(Settings):
 class TinyChoice(Settings):
     tiny: TinyModel
     """The sizes of a model with random weights."""
-
-
-class DataSource(Settings):
-    """A file (.jsonl, plain or gzip, or parquet), a folder of `Dataset.save_to_disk`, a dataset of the hub, or a hook."""
-
-    other_names: ClassVar[dict[str, str]] = {"dataset": "hub", "name": "config", "subset": "config", "file": "path"}
-
-    path: FilePath | None = None
-    """A file or a folder at home."""
-    hub: Annotated[FilledText, shaped(HUB_ID)] | None = None
-    """A dataset's id; the host fetches it, or finds it in its cache."""
-    split: FilledText | None = None
-    """Of the hub's dataset; `train` in data.train unless it says otherwise."""
-    config: FilledText | None = None
-    """The configuration of the hub's dataset, where it has several."""
-    revision: FilledText | None = None
-    """A commit keeps the data as it is; without one a resume is refused when it has changed."""
-    hook: Annotated[FilledText, shaped(_HOOK)] | None = None
-    """`module:function`, called as sample(index, rng), returns one row."""
-    weight: Positive = 1.0
-    """How many passes over it one epoch makes; beside hooks, its share of the samples."""
-
-    @field_validator("hook")
-    @classmethod
-    def _names_a_function(cls, value: str | None) -> str | None:
-        if value is not None and not _HOOK.fullmatch(value):
-            raise problem(f"must be `module:function`, not {shown(value)}")
-        return value
-
-    @field_validator("hub")
-    @classmethod
-    def _is_an_id(cls, value: str | None) -> str | None:
-        if value is not None and not HUB_ID.fullmatch(value):
-            raise problem(f"must be a dataset's id on the hub, owner/name, not {shown(value)}")
-        return value
-
-    @model_validator(mode="after")
-    def _one_origin(self) -> DataSource:
-        if sum(origin is not None for origin in (self.path, self.hub, self.hook)) != 1:
-            raise problem("needs one of `path`, `hub` and `hook`")
-        for key in ("split", "config", "revision"):
-            if self.hub is None and getattr(self, key) is not None:
-                raise problem("belongs to a dataset of the `hub`", key=key, hint="leave it out")
-        return self
-
-
-class Data(Settings):
-    other_names: ClassVar[dict[str, str]] = {
-        "validation": "eval",
-        "test": "eval",
-        "training": "train",
-        "dataloader_num_workers": "workers",
-    }
-
-    train: Annotated[tuple[DataSource, ...], Field(strict=False, min_length=1)]
-    """What is trained on."""
-    eval: Annotated[tuple[DataSource, ...], Field(strict=False)] = ()
-    """What the evaluation loss is computed on; always the same rows."""
-    workers: Annotated[int, Field(ge=0, le=256)] = 0
-    """Processes of each rank that make or fetch rows beside the training."""
-
-    @model_validator(mode="after")
-    def _eval_is_fixed(self) -> Data:
-        for index, source in enumerate(self.eval):
-            if source.hook is not None:
-                raise problem("cannot be a hook: evaluation compares the same rows each time", key=f"eval[{index}]")
-        return self
-
-    @property
-    def paths(self) -> list[Path]:
-        """Every file and folder named, each once."""
-        return list(dict.fromkeys(s.path for s in (*self.train, *self.eval) if s.path is not None))
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the host has nothing to fetch from the hub."""
-        return all(source.hub is None for source in (*self.train, *self.eval))
-
-    @property
-    def has_hook(self) -> bool:
-        return any(source.hook is not None for source in self.train)
 
 
 class Train(Settings):

@@ -135,12 +135,15 @@ class HubData(Message):
 
 
 class TrainedData(Message):
-    """The source of a training's rows: one of `hub`, `hook` and `path`, a file on the host."""
+    """The source of a training's rows: one of `hub`, `hook` and `path`, a file on the host; and how they are written."""
 
     hub: Annotated[HubData | None, MAY_MISS] = None
     hook: Annotated[Text, MAY_MISS] = ""
     path: Annotated[Text, MAY_MISS] = ""
     weight: Annotated[float, MAY_MISS] = 1.0
+    format: Annotated[Text, MAY_MISS] = ""
+    columns: Annotated[dict[str, str], MAY_MISS] = Field(default_factory=dict)
+    template: Annotated[dict[str, str], MAY_MISS] = Field(default_factory=dict)
 
 
 class DataSection(Message):

@@ -110,7 +110,7 @@ def _open_data(training: Training, run: RunFolder) -> tuple[Files | Stream, File
     files = [part for part in (train_rows, eval_files) if isinstance(part, Files)]
     if run.is_main:
         of = "" if training.objective.name == SFT.name else f"-{training.objective.name}"
-        hashes = [f"{hash_source(source)}{of}" for part in files for source in part.sources]
+        hashes = [f"{hash_source(source)}{source.form.digest}{of}" for part in files for source in part.sources]
 
         def check() -> None:
             for part in files:

@@ -214,3 +214,43 @@ def test_rows_of_another_kind_than_the_hook_are_refused(tmp_path: Path, make_run
     run.write_spec()
     assert run.finish().code == 2
     assert "is prompt_completion, but earlier rows are messages" in run.failure["message"]
+
+
+def test_tools_and_their_calls_pass_through_the_chat_template_or_are_refused(
+    undisturbed: PayloadRun, payload_python: Interpreter
+) -> None:
+    program = """
+import sys
+from collections import Counter
+from pathlib import Path
+import trl
+from transformers import AutoTokenizer
+from armada_train.data.shapes import normalise
+from armada_train.data.tokens import choose_template, tokenise
+from armada_train.failure import PayloadFailure
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+turns = [
+    {"from": "human", "value": "Rain in Bonn?"},
+    {"from": "function_call", "value": '{"name": "rain", "arguments": {"city": "Bonn"}}'},
+    {"from": "observation", "value": "yes"},
+    {"from": "gpt", "value": "Yes."},
+]
+row = {"conversations": turns, "tools": '[{"name": "rain", "description": "Tell of rain.", "parameters": {}}]'}
+kind, row = normalise(row, "here", Counter())
+try:
+    tokenise(row, tokenizer, choose_template(tokenizer, kind))
+except PayloadFailure as failure:
+    print("REFUSED", failure.message)
+tokenizer.chat_template = (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text()
+made = tokenise(row, tokenizer, choose_template(tokenizer, kind))
+print("ALL", repr(tokenizer.decode(made["input_ids"])))
+print("TRAINED", repr(tokenizer.decode([label for label in made["labels"] if label != -100])))
+"""
+    ended = payload_python.finish("-c", program, str(undisturbed.path / "model"))
+    assert ended.code == 0, ended.output
+    said = {line.split()[0]: line for line in ended.output.splitlines() if line.split()}
+    assert "`tools` and `tool_calls`, which the model's chat template would leave out" in said["REFUSED"]
+    assert "Tell of rain." in said["ALL"]
+    assert '"arguments": {"city": "Bonn"}' in said["TRAINED"]
+    assert "Tell of rain." not in said["TRAINED"]
+    assert "Rain in" not in said["TRAINED"]

@@ -57,7 +57,7 @@ class Clock:
         ('{"messages": [{"role": "boss", "content": "x"}]}', '`messages[0].role` is "boss"'),
         ('{"messages": [{"role": "user", "content": "x"}]}', "has no assistant turn"),
         ('{"messages": [{"role": "assistant", "content": [1]}]}', "`messages[0].content` is a list of parts"),
-        ('{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}', "has tool calls"),
+        ('{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}', "must hold a function"),
         ('{"text": "plain"}', "has text, but earlier ones have messages"),
     ],
 )

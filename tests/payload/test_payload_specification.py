@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from armada_train.checkpoints.manifest import compare, describe_settings
+from armada_train.data.hashes import hash_data
 from armada_train.failure import PayloadFailure
 from armada_train.specification.parser import read_specification
 
@@ -35,6 +37,38 @@ def test_a_whole_specification_is_read(tmp_path: Path) -> None:
     assert training.model_is_local
     assert training.lora.rslora
     assert training.eval_data[0].path == Path("/data/eval.jsonl")
+
+
+def test_rows_that_are_read_in_another_way_are_a_change_of_the_data(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"text": "a"}\n')
+    training = make_training(file)
+    before = describe_settings(read(tmp_path, training))
+    assert before["data.train"] == [{"sha256": hash_data(file), "weight": 1.0}]  # as in checkpoints of former releases
+    training["data"]["train"][0] |= {"format": "text", "columns": {"a": "text"}}
+    now = describe_settings(read(tmp_path, training))
+    (change_of_data,) = compare(before, now)
+    assert 'as {"format": "text", "columns": {"a": "text"}}' in change_of_data
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"format": "csv"}, "`training.data.train[0].format` must be one of messages, sharegpt"),
+        ({"format": "preference"}, "preference does not go with `task: sft`, which takes messages"),
+        ({"columns": {"a": "b"}}, "`training.data.train[0].columns` must be names of columns"),
+        ({"columns": {"a": "text", "b": "text"}}, "one column for each of ours"),
+        ({"columns": ["a"]}, "must be an object of texts"),
+        ({"template": {"label": "a"}}, "`training.data.train[0].template` must be texts for prompt"),
+        ({"template": {"text": 5}}, "must be an object of texts"),
+    ],
+)
+def test_a_form_of_rows_that_cannot_be_is_refused(tmp_path: Path, keys: dict[str, Any], message: str) -> None:
+    training = make_training(Path("/data/train.jsonl"))
+    training["data"]["train"][0] |= keys
+    with pytest.raises(PayloadFailure) as caught:
+        read(tmp_path, training)
+    assert (caught.value.reason, message in caught.value.message) == ("bad_spec", True), caught.value.message
 
 
 @pytest.mark.parametrize(

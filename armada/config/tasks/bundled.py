@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from pydantic import Field, field_validator, model_validator
 
 from armada.config.checkpoints import Checkpoint, ResumeSettings
+from armada.config.data import HUB_ID, Data
 from armada.config.documents import Document, shown
 from armada.config.model_names import mistyped_folder
 from armada.config.near_paths import near_path
 from armada.config.settings import FilePath, FilledText, SchemaPart, problem
 from armada.config.tasks.experiment import Experiment, StallAfter, find_file, no_folder
 from armada.config.tracking import Tracking
-from armada.config.training import HUB_ID, Data, Evaluation, Lora, StartFrom, TinyChoice, Train
+from armada.config.training import Evaluation, Lora, StartFrom, TinyChoice, Train
 
 if TYPE_CHECKING:
     from armada.config.settings import Settings

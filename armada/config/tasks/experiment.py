@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from armada.config.budget import Budget
 from armada.config.checkpoints import Checkpoint, Count, ResumeSettings
+from armada.config.data import Data
 from armada.config.documents import Document, Location, shown
 from armada.config.files import Files
 from armada.config.labels import GROUP, MOST_TAGS, TAG, group_problem, tag_problem
@@ -31,7 +32,6 @@ from armada.config.sweep import Sweep
 from armada.config.sync import SyncSettings
 from armada.config.tasks.job_environment import EnvironmentChoice, JobEnvironment
 from armada.config.tasks.registry import TRAININGS, tasks_with
-from armada.config.training import Data
 from armada.errors import ConfigError
 from armada.units import DURATION, duration_s
 

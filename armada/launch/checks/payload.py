@@ -26,7 +26,11 @@ def check_payload(subject: Subject) -> Answer | None:
     trained = subject.trained
     if trained is None:
         return None
-    return ask_payload(trained.section.as_json(), trained.environment, model=trained.model, kind=trained.kind)
+    section, environment = trained.section.as_json(), trained.environment
+    answer = ask_payload(section, environment, model=trained.model, kind=trained.kind, tools=trained.tools)
+    if answer.outcome != "ok" or not trained.looks:
+        return answer
+    return ok(f"{answer.message}; rows look like {' and '.join(trained.looks)}")
 
 
 def ask_payload(
@@ -35,6 +39,7 @@ def ask_payload(
     *,
     model: Path | None = None,
     kind: str | None = None,
+    tools: tuple[bool, bool] = (False, False),
 ) -> Answer:
     """Run the payload's checks of settings, model and environment at home.
 
@@ -43,6 +48,7 @@ def ask_payload(
         environment: The environment of the run; None if an image brings its own, which is asked when it is there.
         model: The model's folder at home; None if only the host can read it.
         kind: The kind of the data's rows; None if only the host can read them.
+        tools: Whether rows are known to offer tools, and to call some.
     """
     failures = payload_module("failure")
     try:
@@ -50,7 +56,7 @@ def ask_payload(
         training = payload_module("specification.parser").parse_training(parsed)
         here = dataclasses.replace(training, model=str(model)) if model is not None else training
         is_here = _is_here(training, model)
-        findings = payload_module("model.files").check_model(here, kind) if is_here else []
+        findings = payload_module("model.files").check_model(here, kind, tools) if is_here else []
     except failures.PayloadFailure as failure:
         return fail(_sentence(failure.message), "the run would fail with this on the host")
     if environment is not None and (lacking := _lacking(training, environment)):

@@ -33,6 +33,8 @@ class Trained:
         environment: The environment of the run; None if an image brings its own Python.
         model: The model's folder at home; None if only the host can read it.
         kind: The kind of the data's rows; None if only the host can read them.
+        looks: What the rows look like by their columns.
+        tools: Whether rows offer tools, and call some.
         hub_model: The model's id, if it is a hub id.
         answer: The hub's answer about that model.
         max_steps: The number of steps; None if the number of epochs limits the training.
@@ -49,6 +51,8 @@ class Trained:
     environment: Environment | None
     model: Path | None = None
     kind: str | None = None
+    looks: tuple[str, ...] = ()
+    tools: tuple[bool, bool] = (False, False)
     hub_model: str | None = None
     answer: HubAnswer = field(default_factory=HubAnswer)
     max_steps: int | None = None

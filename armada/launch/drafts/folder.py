@@ -15,17 +15,17 @@ from pathlib import Path
 
 from armada.errors import ArmadaError
 from armada.launch.drafts.script import has_main, parse_script
+from armada.launch.training.bundled_payload import payload_module
 from armada.paths import bundled
 from armada.provision.code import LARGE_BYTES
 
 MOST_DATA = 20
 """More entries of data are left out of a draft."""
 
-_FOR_TRAINING = (".jsonl", ".jsonl.gz", ".json", ".parquet")
+_TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_FOR_TRAINING = (".jsonl", ".jsonl.gz", ".json", ".parquet", *_TABLES)
 _DATA = (
     *_FOR_TRAINING,
-    ".csv",
-    ".tsv",
     ".arrow",
     ".npy",
     ".npz",
@@ -161,21 +161,29 @@ def _look_at(file: Path, path: Path) -> DataFile:
             line = next((line for line in _lines(stream) if line.strip()), b"")
     except (OSError, EOFError, zlib.error):
         return DataFile(path, "it cannot be read")
-    if line.lstrip().startswith(b"["):
-        return DataFile(path, "it is one JSON list; write one object on each line")
-    try:
-        row = json.loads(line) if line else None
-    except (ValueError, RecursionError):
-        return DataFile(path, "its first line is no JSON object")
+    if line.lstrip().startswith(b"[") or file.name.lower().endswith(_TABLES):
+        try:
+            row = next((row for _, row in payload_module("data.readers").read_file(file)), None)
+        except payload_module("failure").PayloadFailure as failure:
+            return DataFile(path, f"it cannot be read: {getattr(failure, 'what', failure.message)}")
+    else:
+        try:
+            row = json.loads(line) if line else None
+        except (ValueError, RecursionError):
+            return DataFile(path, "its first line is no JSON object")
     if not isinstance(row, dict):
-        return DataFile(path, "it is empty" if row is None else "its first line is no JSON object")
-    if "messages" in row or "conversations" in row:
+        return DataFile(path, "it is empty" if row is None else "its first row is no JSON object")
+    if "messages" in row or "conversations" in row or {"instruction", "output"} <= set(row):
         return DataFile(path, kind="messages")
     if {"prompt", "completion"} <= set(row):
         return DataFile(path, kind="prompt_completion")
     if "text" in row:
         return DataFile(path, kind="text")
-    return DataFile(path, "its rows have neither messages, conversations, prompt and completion, nor text")
+    return DataFile(
+        path,
+        "its rows have neither messages, conversations, instruction and output, prompt and completion, nor text; "
+        "`columns` and `template` of `data` say what others are",
+    )
 
 
 def _lines(stream: Iterable[bytes]) -> Iterator[bytes]:

@@ -119,6 +119,8 @@ class BundledTask(Task[BundledTraining]):
                 environment=environment,
                 model=hub.source if isinstance(hub, Content) else settings.local_model,
                 kind=self.data.kind,
+                looks=self.data.looks,
+                tools=self.data.tools,
                 hub_model=settings.hub_model,
                 answer=answer,
                 max_steps=train.max_steps,

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from armada.config.data import DataSource
     from armada.config.profiles import Profile
     from armada.config.settings import Settings
     from armada.config.tasks.bundled import BundledTraining
-    from armada.config.training import DataSource
     from armada.launch.training.batch import Batch
     from armada.launch.training.config_files import UserFiles
     from armada.launch.training.warmstart import Start
@@ -220,6 +220,9 @@ class Training:
         )
 
     def _origin(self, source: DataSource) -> TrainedData:
+        return self._place(source).model_copy(update=self.settings.data.form_of(source))
+
+    def _place(self, source: DataSource) -> TrainedData:
         if source.hub is not None:
             more = source.model_dump(include={"split", "config", "revision"}, exclude_none=True)
             return TrainedData(hub=HubData(id=source.hub, **more))

@@ -23,6 +23,7 @@ _WITHOUT_TORCH = frozenset(
         "data.rows",
         "failure",
         "model.files",
+        "specification.forms",
         "specification.objectives",
         "specification.parser",
         "specification.section",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from armada.config.training import Data, DataSource
+    from armada.config.data import Data, DataSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,10 @@ class DataFacts:
 
     counts: dict[Path, int | None]
     kind: str | None
+    looks: tuple[str, ...] = ()
+    """What the rows look like, such as Alpaca; each once."""
+    tools: tuple[bool, bool] = (False, False)
+    """Whether some offer tools, and call some."""
 
     @property
     def paths(self) -> list[Path]:
@@ -45,24 +49,36 @@ def check_data(data: Data | None, task: str = "sft") -> DataFacts:
     if data is None:
         return DataFacts({}, None)
     counts: dict[Path, int | None] = {}
-    surveys: dict[Path, Any] = {}
+    surveys: dict[str, Any] = {}
     readers, rows = payload_module("data.readers"), payload_module("data.rows")
-    source = payload_module("specification.values").Source
     kinds = payload_module("specification.objectives").KINDS[task]
     try:
-        for path in data.paths:
+        for each in (*data.train, *data.eval):
+            path = each.path
+            if path is None or _key(data, each) in surveys:
+                continue
             if not path.exists():
                 hint = "`data:` paths are relative to the experiment file"
                 raise ConfigError("this file does not exist", path=path, hint=hint)
             if not _is_lines(readers, path):
                 counts[path] = None
                 continue
-            surveys[path] = rows.survey(source(path), kinds)
-            counts[path] = surveys[path].rows
-        rows.refuse_mixed_kinds(_of(data.train, surveys), _of(data.eval, surveys))
+            survey = rows.survey(payload_source(data, each), kinds)
+            surveys[_key(data, each)], counts[path] = survey, survey.rows
+        rows.refuse_mixed_kinds(*([surveys[key] for each in split if (key := _key(data, each)) in surveys]
+                                  for split in (data.train, data.eval)))  # fmt: skip
     except payload_module("failure").PayloadFailure as failure:
         raise _config_error(failure) from failure
-    return DataFacts(counts, next((survey.kind for survey in surveys.values()), None))
+    looks = tuple(dict.fromkeys(survey.looks for survey in surveys.values() if survey.looks))
+    found = surveys.values()
+    tools = any(survey.offers_tools for survey in found), any(survey.calls_tools for survey in found)
+    return DataFacts(counts, next((survey.kind for survey in found), None), looks, tools)
+
+
+def payload_source(data: Data, source: DataSource) -> Any:
+    """Return the payload's own value for a file at home, with how its rows are written."""
+    form = payload_module("specification.forms").Form(**data.form_of(source))
+    return payload_module("specification.values").Source(source.path, form=form)
 
 
 def count_rows(sources: Sequence[DataSource], facts: DataFacts) -> float | None:
@@ -97,9 +113,9 @@ def _is_lines(readers: Any, path: Path) -> bool:
         raise ConfigError(f"it cannot be read: {error.strerror or error}", path=path) from error
 
 
-def _of(sources: Sequence[DataSource], surveys: dict[Path, Any]) -> list[Any]:
-    """Return the surveys of a split; sources that only the host can read have none."""
-    return [surveys[source.path] for source in sources if source.path in surveys]
+def _key(data: Data, source: DataSource) -> str:
+    """What a file's rows depend on: another source may read the same file in another way."""
+    return f"{source.path} {data.form_of(source)}"
 
 
 def _config_error(failure: Any) -> ConfigError:

@@ -63,6 +63,7 @@ METHODS = {
     "environment.examine": "provision.existing:examine",
     "container.examine": "provision.containers:examine",
     "container.ensure": "provision.containers:ensure",
+    "data.show": "provision.preview:show",
     "model.find": "provision.models:find",
     "model.fetch": "provision.models:fetch",
 }

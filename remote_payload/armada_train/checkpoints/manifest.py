@@ -79,7 +79,12 @@ def compare(before: Settings, now: Settings) -> list[str]:
 
 def _describe_source(source: Source) -> dict[str, Any]:
     origin = {"hook": source.hook} if source.hook else {"hub": source.hub.id} if source.hub else {}
-    return {**origin, "sha256": hash_source(source), "weight": source.weight}
+    return {**origin, "sha256": hash_source(source), "weight": source.weight, **source.form.describe()}
+
+
+def _form(source: Mapping[str, Any]) -> str:
+    stated = {key: source[key] for key in ("format", "columns", "template") if key in source}
+    return f" as {json.dumps(stated)}" if stated else ""
 
 
 def _show(settings: Settings, key: str) -> str:
@@ -88,7 +93,7 @@ def _show(settings: Settings, key: str) -> str:
     value = settings[key]
     if key == "data.train" and isinstance(value, Sequence):
         return " + ".join(
-            f"{item.get('hook') or item.get('hub') or 'data'} {item['sha256'][:12]} × {item['weight']:g}"
+            f"{item.get('hook') or item.get('hub') or 'data'} {item['sha256'][:12]} × {item['weight']:g}" + _form(item)
             for item in value
         )
     return json.dumps(value)

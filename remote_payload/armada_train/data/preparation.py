@@ -118,9 +118,11 @@ def _tokenise(
         facts = tokenise_rows(rows, encoding_of(files.kind), size, tokenizer, template, folder, beat, _say)
         return {**facts, "kind": files.kind, "ignored_keys": dict(ignored)}
 
+    form = source.form.describe()
     ingredients = {
         "what": "tokens",
         "data": data_sha,
+        **({"form": form} if form else {}),
         **depends_on,
         "libraries": {name: version(name) for name in ("transformers", "tokenizers", "trl")},
     }

@@ -24,7 +24,9 @@ from armada_train.failure import PayloadFailure
 from armada_train.runfolder import RunFolder
 from armada_train.specification.values import Training
 
-FORMAT = 1
+FORMAT = 2
+"""Goes up when the same rows become other tokens: 2 reads system prompts and tools of ShareGPT."""
+
 ROWS = "rows.arrow"
 _FACTS = "facts.json"
 _BETWEEN_LOOKS_S = 0.2

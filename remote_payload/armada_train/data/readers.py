@@ -1,4 +1,4 @@
-"""Parse data files into rows, each with its place: JSONL (plain or gzip), parquet, and folders that `datasets` saved."""
+"""Parse data files into rows, each with its place: JSON and tables (plain or gzip), parquet, and folders of `datasets`."""
 
 from __future__ import annotations
 
@@ -6,44 +6,17 @@ import gzip
 import importlib.util
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from armada_train.data.arrays import LARGEST_BYTES, is_array, read_array
+from armada_train.data.places import LONGEST_LINE_BYTES, DataFailure, Place, decode
+from armada_train.data.tables import is_table, read_table
 from armada_train.failure import PayloadFailure
 
 _PARQUET = b"PAR1"
 _GZIP = b"\x1f\x8b"
-LONGEST_LINE_BYTES = 64 << 20
-"""A line is one row; without this limit, a file without line ends would be read into memory whole."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The place of a row, or a whole file; `unit` is what its number counts if not lines."""
-
-    path: Path
-    number: int | None = None
-    unit: str = ""
-
-    def __str__(self) -> str:
-        if self.number is None:
-            return str(self.path)
-        return f"{self.path}: {self.unit} {self.number}" if self.unit else f"{self.path}:{self.number}"
-
-
-class DataFailure(PayloadFailure):
-    """A row or file that cannot be used for training.
-
-    Args:
-        where: A `Place`, or another name for messages.
-        what: What is wrong there.
-        hint: What to do about it.
-    """
-
-    def __init__(self, where: object, what: str, hint: str | None = None) -> None:
-        super().__init__("data_error", f"{where}: {what}" + (f"; {hint}" if hint else ""))
-        self.where, self.what, self.hint = where, what, hint
+_PEEKED = 256
 
 
 def unreadable(path: Path, error: Exception) -> DataFailure:
@@ -51,15 +24,6 @@ def unreadable(path: Path, error: Exception) -> DataFailure:
     if isinstance(error, FileNotFoundError):
         return DataFailure(Place(path), "this file does not exist")
     return DataFailure(Place(path), f"it cannot be read: {getattr(error, 'strerror', None) or error}")
-
-
-def show(value: Any) -> str:
-    """Show a value in a message: as JSON, and short."""
-    try:
-        text = json.dumps(value, default=str)
-    except (RecursionError, ValueError):
-        return "a value nested too deeply"
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def is_lines(path: Path) -> bool:
@@ -75,7 +39,7 @@ def is_lines(path: Path) -> bool:
 
 
 def read_file(path: Path) -> Iterator[tuple[Place, Any]]:
-    """Read a data file or folder row by row; its content, not its name, determines the format.
+    """Read a data file or folder row by row; its content determines the format, and its name only that of a table.
 
     Yields:
         The row's place, as a user would look it up, and the row.
@@ -91,6 +55,8 @@ def read_file(path: Path) -> Iterator[tuple[Place, Any]]:
             start = file.read(4)
         if start == _PARQUET:
             yield from _read_parquet(path)
+        elif is_table(path):
+            yield from read_table(path, compressed=start.startswith(_GZIP))
         else:
             yield from _read_lines(path, compressed=start.startswith(_GZIP))
     except (OSError, EOFError) as error:
@@ -100,6 +66,9 @@ def read_file(path: Path) -> Iterator[tuple[Place, Any]]:
 def _read_lines(path: Path, *, compressed: bool) -> Iterator[tuple[Place, Any]]:
     blank: Place | None = None
     with gzip.open(path, "rb") if compressed else path.open("rb") as file:
+        if is_array(file.peek(_PEEKED)[:_PEEKED]):
+            yield from read_array(path, file.read(LARGEST_BYTES + 1), _DECODER.raw_decode)
+            return
         for number, line in enumerate(_bounded(file, path), start=1):
             where = Place(path, number)
             if not line.strip():
@@ -132,16 +101,12 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _parse_line(line: bytes, where: Place) -> Any:
-    if where.number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataFailure(where, "the file is UTF-16, not UTF-8", "`iconv -f UTF-16 -t UTF-8` converts it")
     if where.number == 1 and line.startswith(b"\xef\xbb\xbf"):
         raise DataFailure(
             where, "the file begins with a byte order mark", "`sed -i '1s/^\\xef\\xbb\\xbf//'` removes it"
         )
     try:
-        return _DECODER.decode(line.decode())
-    except UnicodeDecodeError as error:
-        raise DataFailure(where, f"byte 0x{line[error.start]:02x} at {error.start + 1} is not UTF-8") from error
+        return _DECODER.decode(decode(line, where))
     except json.JSONDecodeError as error:
         raise DataFailure(where, f"not JSON: {error.msg} (column {error.colno})") from error
     except RecursionError as error:

@@ -8,9 +8,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from armada_train.data.columns import Columns, recognise
 from armada_train.data.hub import read_hub
-from armada_train.data.readers import DataFailure, Place, read_file
-from armada_train.data.shapes import Row, describe_kinds, normalise, texts_of
+from armada_train.data.places import DataFailure, Place
+from armada_train.data.readers import read_file
+from armada_train.data.shapes import CHATS, Row, describe_kinds, normalise, texts_of
+from armada_train.data.tables import is_table
+from armada_train.data.turns import has_tools
 from armada_train.failure import PayloadFailure
 from armada_train.specification.objectives import SFT
 from armada_train.specification.values import Source
@@ -18,11 +22,14 @@ from armada_train.specification.values import Source
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A source that was read to the end: the kind of its rows, and their number."""
+    """A source that was read to the end: the kind of its rows, their number, and what the first looks like."""
 
     name: str
     kind: str
     rows: int
+    looks: str = ""
+    offers_tools: bool = False
+    calls_tools: bool = False
 
 
 class Files:
@@ -76,10 +83,14 @@ def survey(source: Source, kinds: Sequence[str] = SFT.kinds) -> Survey:
     Raises:
         PayloadFailure: `data_error` at the first invalid row.
     """
-    kind, rows = "", 0
-    for kind, _ in iterate_source(source, Counter(), kinds):  # noqa: B007 - all are of one kind
+    kind, rows, offers, calls = "", 0, False, False
+    looks: list[str] = []
+    for kind, row in iterate_source(source, Counter(), kinds, looks):
         rows += 1
-    return Survey(source.name, kind, rows)
+        if kind in CHATS:
+            here = has_tools(row)
+            offers, calls = offers or here[0], calls or here[1]
+    return Survey(source.name, kind, rows, looks[0], offers, calls)
 
 
 def refuse_mixed_kinds(train: Sequence[Survey], evaluation: Sequence[Survey] = ()) -> None:
@@ -126,9 +137,15 @@ def read_source(source: Source, ignored: Counter[str], kinds: Sequence[str] = SF
 
 
 def iterate_source(
-    source: Source, ignored: Counter[str], kinds: Sequence[str] = SFT.kinds
+    source: Source, ignored: Counter[str], kinds: Sequence[str] = SFT.kinds, looks: list[str] | None = None
 ) -> Iterator[tuple[str, Row]]:
     """Read one file, folder or dataset of the hub, row by row.
+
+    Args:
+        source: Its rows may have other columns than ours.
+        ignored: Counts the columns that nothing uses.
+        kinds: The kinds of rows that the training takes.
+        looks: Receives what the first row looks like.
 
     Yields:
         The kind of the row, and the row.
@@ -137,15 +154,17 @@ def iterate_source(
         PayloadFailure: `data_error` at the first row that is invalid or of another kind.
     """
     first = ""
+    origin: object = source.name if source.hub else Place(source.path)
+    columns = Columns(source.form, origin, is_table=source.hub is None and is_table(source.path))
     for where, content in read_file(source.path) if source.hub is None else read_hub(source.hub):
-        kind, row = normalise(content, where, ignored, kinds)
+        ours = columns.apply(content, where, ignored, kinds)
+        kind, row = normalise(ours, where, ignored, columns.narrow(kinds))
+        if looks is not None and not first:
+            looks.append(recognise(ours if source.form.columns or source.form.template else content))
         if first and kind != first:
             raise DataFailure(where, f"this row has {kind}, but earlier ones have {first}: one kind per run")
         first = kind
         yield kind, row
     if not first:
-        raise DataFailure(
-            source.name if source.hub else Place(source.path),
-            "it has no rows",
-            f"it needs rows with {describe_kinds(kinds)}",
-        )
+        raise DataFailure(origin, "it has no rows", f"it needs rows with {describe_kinds(kinds)}")
+    columns.end()

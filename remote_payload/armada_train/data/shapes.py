@@ -6,22 +6,15 @@ Chats are `messages`, or `conversations` in ShareGPT's from/value form.
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from armada_train.data.readers import DataFailure, show
+from armada_train.data.places import DataFailure, show
+from armada_train.data.turns import read_chat, read_text, read_tools, read_turns, says_something
 from armada_train.specification.objectives import SFT, tasks_taking
-
-ROLES = {
-    "system": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "human": "user",
-    "gpt": "assistant",
-}
 
 CHATS = ("messages", "chat preference", "chat unpaired")
 """The kinds that need a chat template."""
@@ -88,11 +81,16 @@ def describe_kinds(kinds: Sequence[str]) -> str:
 
 def texts_of(row: Row) -> Iterator[str]:
     """Yield all texts in a row."""
-    for value in row.values():
+    for key, value in row.items():
         if isinstance(value, str):
             yield value
+        elif key == "tools":
+            yield json.dumps(value, ensure_ascii=False)
         elif isinstance(value, list):
-            yield from (message["content"] for message in value)
+            for turn in value:
+                yield turn["content"]
+                if "tool_calls" in turn:
+                    yield json.dumps(turn["tool_calls"], ensure_ascii=False)
 
 
 def _other_task(content: Row, kinds: Sequence[str]) -> str | None:
@@ -100,23 +98,26 @@ def _other_task(content: Row, kinds: Sequence[str]) -> str | None:
     for kind, shape in SHAPES.items():
         if kind not in kinds and shape.matches(content):
             return " or ".join(f"`task: {name}`" for name in tasks_taking(kind)) + " takes such rows"
-    return None
+    return "`columns:` below `data:` maps other names to these, and `template:` makes them of any columns"
 
 
 def _read_messages(content: Row, where: object, ignored: Counter[str]) -> tuple[str, Row]:
     key = "messages" if "messages" in content else "conversations"
-    ignored.update(content.keys() - {key})
-    return "messages", {"messages": _normalise_chat(content[key], where, f"`{key}", ignored)}
+    ignored.update(content.keys() - {key, "tools"} - ({"system"} if key == "conversations" else set()))
+    messages = read_chat(content[key], where, f"`{key}", ignored)
+    if key == "conversations" and content.get("system") and messages[0]["role"] != "system":
+        messages = [{"role": "system", "content": read_text(content["system"], where, "`system`")}, *messages]
+    return "messages", {"messages": messages, **read_tools(content, where)}
 
 
 def _read_completion(content: Row, where: object, ignored: Counter[str]) -> tuple[str, Row]:
     ignored.update(content.keys() - {"prompt", "completion"})
-    return "prompt_completion", {key: _text(content[key], where, f"`{key}`") for key in ("prompt", "completion")}
+    return "prompt_completion", {key: read_text(content[key], where, f"`{key}`") for key in ("prompt", "completion")}
 
 
 def _read_text(content: Row, where: object, ignored: Counter[str]) -> tuple[str, Row]:
     ignored.update(content.keys() - {"text"})
-    return "text", {"text": _text(content["text"], where, "`text`")}
+    return "text", {"text": read_text(content["text"], where, "`text`")}
 
 
 def _read_pair(content: Row, where: object, ignored: Counter[str]) -> tuple[str, Row]:
@@ -124,7 +125,7 @@ def _read_pair(content: Row, where: object, ignored: Counter[str]) -> tuple[str,
     chats = [isinstance(content[key], list) for key in ("chosen", "rejected")]
     if chats[0] != chats[1]:
         raise DataFailure(where, "`chosen` and `rejected` must both be text, or both be lists of messages")
-    ignored.update(content.keys() - {"prompt", "chosen", "rejected"})
+    ignored.update(content.keys() - {"prompt", "chosen", "rejected"} - ({"tools"} if chats[0] else set()))
     row = _read_chat_pair(content, where, ignored) if chats[0] else _read_text_pair(content, where)
     if row["chosen"] == row["rejected"]:
         raise DataFailure(
@@ -138,7 +139,7 @@ def _read_text_pair(content: Row, where: object) -> Row:
         raise DataFailure(where, "`prompt` is missing beside `chosen` and `rejected`")
     if isinstance(content["prompt"], list):
         raise DataFailure(where, "`prompt` is a list of messages, so `chosen` and `rejected` must be such lists too")
-    row = {key: _text(content[key], where, f"`{key}`") for key in ("prompt", "chosen", "rejected")}
+    row = {key: read_text(content[key], where, f"`{key}`") for key in ("prompt", "chosen", "rejected")}
     for key, text in row.items():
         if not text:
             raise DataFailure(where, f"`{key}` is empty", "leave such rows out")
@@ -146,12 +147,12 @@ def _read_text_pair(content: Row, where: object) -> Row:
 
 
 def _read_chat_pair(content: Row, where: object, ignored: Counter[str]) -> Row:
-    sides = [_turns(content[key], where, f"`{key}", ignored) for key in ("chosen", "rejected")]
+    sides = [read_turns(content[key], where, f"`{key}", ignored) for key in ("chosen", "rejected")]
     prompt = content.get("prompt")
     if isinstance(prompt, list):
-        turns = _turns(prompt, where, "`prompt", ignored)
+        turns = read_turns(prompt, where, "`prompt", ignored)
     elif isinstance(prompt, str) and sides[0][0]["role"] == "assistant":
-        turns = [{"role": "user", "content": _text(prompt, where, "`prompt`")}]
+        turns = [{"role": "user", "content": read_text(prompt, where, "`prompt`")}]
     elif prompt is None or isinstance(prompt, str):
         both = zip(*sides, strict=False)
         turns = [one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], both)]
@@ -159,13 +160,13 @@ def _read_chat_pair(content: Row, where: object, ignored: Counter[str]) -> Row:
     else:
         raise DataFailure(where, f"`prompt` must be text or a list of messages, not {show(prompt)}")
     for key, side in zip(("chosen", "rejected"), sides, strict=True):
-        if not any(turn["role"] == "assistant" and turn["content"] for turn in side):
+        if not any(map(says_something, side)):
             if sides[0] == sides[1]:
                 break
             raise DataFailure(where, f"`{key}` has no assistant turn of its own, so there is nothing to compare")
     if sides[0] != sides[1] and not turns:
         raise DataFailure(where, "`chosen` and `rejected` have no turn in common, and there is no `prompt`")
-    return {"prompt": turns, "chosen": sides[0], "rejected": sides[1]}
+    return {"prompt": turns, "chosen": sides[0], "rejected": sides[1], **read_tools(content, where)}
 
 
 def _read_unpaired(content: Row, where: object, ignored: Counter[str]) -> tuple[str, Row]:
@@ -176,68 +177,19 @@ def _read_unpaired(content: Row, where: object, ignored: Counter[str]) -> tuple[
     chats = [isinstance(content[key], list) for key in ("prompt", "completion")]
     if chats[0] != chats[1]:
         raise DataFailure(where, "`prompt` and `completion` must both be text, or both be lists of messages")
-    ignored.update(content.keys() - {"prompt", "completion", "label"})
+    ignored.update(content.keys() - {"prompt", "completion", "label"} - ({"tools"} if chats[0] else set()))
     row: Row
     if chats[0]:
-        row = {key: _turns(content[key], where, f"`{key}", ignored) for key in ("prompt", "completion")}
-        if not any(turn["role"] == "assistant" and turn["content"] for turn in row["completion"]):
+        row = {key: read_turns(content[key], where, f"`{key}", ignored) for key in ("prompt", "completion")}
+        if not any(map(says_something, row["completion"])):
             raise DataFailure(where, "`completion` has no assistant turn, so there is nothing to judge")
+        row |= read_tools(content, where)
     else:
-        row = {key: _text(content[key], where, f"`{key}`") for key in ("prompt", "completion")}
+        row = {key: read_text(content[key], where, f"`{key}`") for key in ("prompt", "completion")}
         for key, text in row.items():
             if not text:
                 raise DataFailure(where, f"`{key}` is empty", "leave such rows out")
     return "chat unpaired" if chats[0] else "unpaired", {**row, "label": bool(label)}
-
-
-def _normalise_chat(turns: Any, where: object, key: str, ignored: Counter[str]) -> list[dict[str, str]]:
-    messages = _turns(turns, where, key, ignored)
-    if not any(message["role"] == "assistant" and message["content"] for message in messages):
-        raise DataFailure(where, f"{key}` has no assistant turn, so there is nothing to train on")
-    return messages
-
-
-def _turns(turns: Any, where: object, key: str, ignored: Counter[str]) -> list[dict[str, str]]:
-    if not isinstance(turns, list) or not turns:
-        raise DataFailure(where, f"{key}` must be a filled list of turns, not {show(turns)}")
-    messages = []
-    for index, turn in enumerate(turns):
-        if not isinstance(turn, dict):
-            raise DataFailure(where, f"{key}[{index}]` must be an object with role and content, not {show(turn)}")
-        role_key, text_key = ("role", "content") if "role" in turn or "content" in turn else ("from", "value")
-        if turn.get("tool_calls"):
-            raise DataFailure(
-                where, f"{key}[{index}]` has tool calls, which are not supported yet", "leave such rows out"
-            )
-        role = turn.get(role_key)
-        if not isinstance(role, str) or role not in ROLES:
-            raise DataFailure(where, f"{key}[{index}].{role_key}` is {show(role)}; known roles are {', '.join(ROLES)}")
-        ignored.update(turn.keys() - {role_key, text_key})
-        said = turn.get(text_key)
-        if isinstance(said, list):
-            raise DataFailure(
-                where,
-                f"{key}[{index}].{text_key}` is a list of parts, as for images; only text is supported",
-                "leave such rows out, or join their texts",
-            )
-        messages.append({"role": ROLES[role], "content": _text(said, where, f"{key}[{index}].{text_key}`")})
-    return messages
-
-
-def _text(value: Any, where: object, name: str) -> str:
-    if isinstance(value, list) and name in ("`prompt`", "`completion`"):
-        raise DataFailure(
-            where, f"{name} is a list of messages, and must be text", "give the whole conversation as `messages`"
-        )
-    if not isinstance(value, str):
-        raise DataFailure(where, f"{name} must be text, not {show(value)}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise DataFailure(
-            where, f"{name} has half a character (\\ud800 to \\udfff alone), which no tokenizer can read"
-        ) from error
-    return value
 
 
 _PAIR = Shape(

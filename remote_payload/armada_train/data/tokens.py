@@ -15,6 +15,7 @@ from trl.data_utils import _tokenize, common_prefix_length
 from armada_train.data.encodings import IGNORED
 from armada_train.data.rows import without_end
 from armada_train.data.shapes import CHATS, Row
+from armada_train.data.turns import describe_lack_of_tools, has_tools
 from armada_train.failure import PayloadFailure
 
 
@@ -95,13 +96,20 @@ def tokenise_watching(row: Row, tokenizer: Any, template: str | None) -> tuple[d
         The columns of its encoding, and how many tokens at the prompt's end differ from those before a completion. The
         model never sees these in the form that it will get at inference.
     """
+    _refuse_lost_tools(row, template or tokenizer.chat_template)
     if "chosen" in row:
         return _tokenise_answers(row, tokenizer, ("chosen", "rejected"))
     if "label" in row:
         made, lost = _tokenise_answers(row, tokenizer, ("completion",))
         return {**made, "label": [int(row["label"])]}, lost
     if "messages" in row:
-        made = _tokenize(tokenizer, row["messages"], return_assistant_tokens_mask=True, chat_template=template)
+        made = _tokenize(
+            tokenizer,
+            row["messages"],
+            return_assistant_tokens_mask=True,
+            chat_template=template,
+            tools=row.get("tools"),
+        )
         return _masked(made["input_ids"], made["assistant_masks"]), 0
     if "text" in row:
         ids = _tokenize(tokenizer, _ended(row["text"], tokenizer))["input_ids"]
@@ -115,16 +123,21 @@ def tokenise_watching(row: Row, tokenizer: Any, template: str | None) -> tuple[d
 def _tokenise_answers(row: Row, tokenizer: Any, sides: tuple[str, ...]) -> tuple[dict[str, list[int]], int]:
     """Tokenise a prompt with each of its answers; the prompt ends where one of them begins to differ from it alone."""
     is_chat = isinstance(row["prompt"], list)
-    prompt = _tokenize(tokenizer, row["prompt"], **({"add_generation_prompt": True} if is_chat else {}))["input_ids"]
-    whole = {
-        side: _tokenize(tokenizer, row["prompt"] + (row[side] if is_chat else _ended(row[side], tokenizer)))[
-            "input_ids"
-        ]
-        for side in sides
-    }
+    given: dict[str, Any] = {"tools": row.get("tools")} if is_chat else {}
+    asking = {**given, "add_generation_prompt": True} if is_chat else given
+    prompt = _tokenize(tokenizer, row["prompt"], **asking)["input_ids"]
+    answers = {side: row[side] if is_chat else _ended(row[side], tokenizer) for side in sides}
+    whole = {side: _tokenize(tokenizer, row["prompt"] + said, **given)["input_ids"] for side, said in answers.items()}
     start = min(common_prefix_length(prompt, ids) for ids in whole.values())
     made = {"prompt_ids": prompt[:start], **{f"{side}_ids": ids[start:] for side, ids in whole.items()}}
     return made, len(prompt) - start
+
+
+def _refuse_lost_tools(row: Row, template: Any) -> None:
+    """Refuse tools that the chat template would leave out: the model would learn to call what it was never offered."""
+    offers, calls = has_tools(row)
+    if (offers or calls) and isinstance(template, str) and (lack := describe_lack_of_tools(template, calls)):
+        raise PayloadFailure("data_error", lack)
 
 
 def _masked(ids: list[int], mask: list[int]) -> dict[str, list[int]]:

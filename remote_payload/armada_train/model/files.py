@@ -15,6 +15,7 @@ from typing import Any
 from armada_train.checkpoints.complete import has_weights, read_shapes
 from armada_train.data.rows import without_end
 from armada_train.data.shapes import CHATS
+from armada_train.data.turns import describe_lack_of_tools
 from armada_train.failure import PayloadFailure
 from armada_train.specification.section import bad_spec
 from armada_train.specification.values import Lora, TinyModel, Training
@@ -58,12 +59,13 @@ class Tokenizer:
         return {text for token in named if (text := _content(token)) is not None}
 
 
-def check_model(training: Training, kind: str | None) -> list[str]:
+def check_model(training: Training, kind: str | None, tools: tuple[bool, bool] = (False, False)) -> list[str]:
     """Check whether a model's folder can be trained as requested.
 
     Args:
         training: Its model is a folder, or a tiny one; a model of the hub is checked once it is loaded.
         kind: The kind of the rows; None if unknown.
+        tools: Whether rows are known to offer tools, and to call some.
 
     Returns:
         Findings: the training is possible, but perhaps not as intended.
@@ -86,6 +88,8 @@ def check_model(training: Training, kind: str | None) -> list[str]:
     shapes = _read_weights(folder)
     tokenizer = _read_tokenizer(folder)
     _check_tokenizer(folder, tokenizer, kind)
+    if tokenizer.template is not None and any(tools) and (lack := describe_lack_of_tools(tokenizer.template, tools[1])):
+        raise PayloadFailure("data_error", f"{lack} ({folder})")
     _check_vocabulary(folder, config, tokenizer, kind)
     # transformers puts the experts of a mixture into modules that the files do not name.
     if lora is not None and shapes and not any("expert" in name for name in shapes):

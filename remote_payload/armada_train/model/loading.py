@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     BitsAndBytesConfig,
-    PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
 )
@@ -21,19 +18,10 @@ from transformers import (
 from armada_train.data.hooks import Stream
 from armada_train.data.rows import Files
 from armada_train.data.tokens import named_when_missing
+from armada_train.model.tiny_tokenizer import train_tokenizer
 from armada_train.model.warmstart import base_model_of
 from armada_train.runfolder import RunFolder
 from armada_train.specification.values import TinyModel, Training
-
-_START, _END, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"  # an end token that is also the padding is never learnt
-# ChatML. The end of the turn is inside the marked part, so that the model learns to stop.
-_CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
-    "{% if message['role'] == 'assistant' %}"
-    "{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}"
-    "{% else %}{{ message['content'] + '<|im_end|>' }}{% endif %}{{ '\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
 
 
 def load_model(training: Training, path: str, dtype: Any, attention: str, local_rank: int) -> Any:
@@ -93,7 +81,7 @@ def make_tiny_model(tiny: TinyModel, training: Training, run: RunFolder, rows: F
         shutil.copytree(base, part)  # the checkpoint's adapter fits no other base, and its weights no other tokenizer
         part.rename(run.model)
         return
-    tokenizer = _train_tokenizer(tiny.vocab_size, rows.texts())
+    tokenizer = train_tokenizer(tiny.vocab_size, rows.texts())
     torch.manual_seed(training.schedule.seed)
     model = Qwen2ForCausalLM(
         Qwen2Config(
@@ -115,22 +103,6 @@ def make_tiny_model(tiny: TinyModel, training: Training, run: RunFolder, rows: F
     model.save_pretrained(part)
     tokenizer.save_pretrained(part)
     part.rename(run.model)
-
-
-def _train_tokenizer(vocab_size: int, texts: Iterator[str]) -> Any:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        special_tokens=[_PAD, _START, _END],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),  # all 256 bytes: no text is ever unknown
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=_END, pad_token=_PAD, chat_template=_CHAT_TEMPLATE
-    )
 
 
 def model_path(training: Training, run: RunFolder) -> str:

@@ -13,7 +13,8 @@ import torch
 from armada_train.data.rows import Files
 from armada_train.data.shapes import Row
 
-Prompt = tuple[str | list[Mapping[str, str]], str]
+Prompt = tuple[str | list[Mapping[str, Any]], str, Any]
+"""What is asked, the expected answer, and the tools that may be called."""
 
 
 class Samples:
@@ -39,25 +40,25 @@ class Samples:
             return
         was_training = model.training
         model.eval()
-        for prompt, expected in self._prompts:
+        for prompt, expected, tools in self._prompts:
             line = {
                 "step": step,
                 "time": time.time(),
                 "attempt": self._attempt,
                 "prompt": prompt,
                 "expected": expected,
-                "generated": self._generate(model, tokenizer, prompt),
+                "generated": self._generate(model, tokenizer, prompt, tools),
             }
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         model.train(was_training)
 
-    def _generate(self, model: Any, tokenizer: Any, prompt: str | list[Mapping[str, str]]) -> str:
+    def _generate(self, model: Any, tokenizer: Any, prompt: str | list[Mapping[str, Any]], tools: Any) -> str:
         if isinstance(prompt, str):
             inputs = tokenizer(prompt, return_tensors="pt")
         else:
             inputs = tokenizer.apply_chat_template(
-                prompt, add_generation_prompt=True, return_dict=True, return_tensors="pt"
+                prompt, add_generation_prompt=True, tools=tools, return_dict=True, return_tensors="pt"
             )
         ids = inputs["input_ids"].to(model.device)
         with torch.no_grad():
@@ -76,9 +77,15 @@ def _split(kind: str, row: Row) -> Prompt:
     if kind == "messages":
         messages = row["messages"]
         last = max(index for index, message in enumerate(messages) if message["role"] == "assistant")
-        return messages[:last], messages[last]["content"]
+        return messages[:last], _said(messages[last]), row.get("tools")
     if "prompt" in row:
         answer = row["chosen" if "chosen" in row else "completion"]
-        return row["prompt"], answer if isinstance(answer, str) else answer[-1]["content"]
+        return row["prompt"], answer if isinstance(answer, str) else _said(answer[-1]), row.get("tools")
     half = len(row["text"]) // 2
-    return row["text"][:half] or row["text"], row["text"][half:]
+    return row["text"][:half] or row["text"], row["text"][half:], None
+
+
+def _said(turn: Mapping[str, Any]) -> str:
+    """What a turn says, or the tools that it calls."""
+    calls = turn.get("tool_calls")
+    return turn["content"] or (json.dumps(calls) if calls else "")

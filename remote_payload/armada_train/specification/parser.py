@@ -9,6 +9,7 @@ import json
 import re
 from pathlib import Path
 
+from armada_train.specification.forms import AS_IT_IS, parse_form, refuse_other_format
 from armada_train.specification.objectives import parse_objective
 from armada_train.specification.section import Section, bad_spec
 from armada_train.specification.values import (
@@ -118,6 +119,10 @@ def _check_stream(training: Training) -> None:
 def _check_objective(training: Training) -> None:
     """Refuse what the objective does not go with."""
     objective, schedule = training.objective, training.schedule
+    for split, sources in (("train", training.train_data), ("eval", training.eval_data)):
+        for number, source in enumerate(sources):
+            where = f"training.data.{split}[{number}]"
+            refuse_other_format(where, source.form, objective.name, objective.kinds)
     if training.is_stream and not objective.makes_rows:
         raise bad_spec(
             f"`training.data.train` cannot have a hook with `task: {objective.name}`: write its rows to a file"
@@ -190,12 +195,15 @@ def _parse_source(section: Section) -> Source:
     path, hook = section.optional_text("path"), section.optional_text("hook")
     hub = section.optional_section("hub")
     weight = section.number("weight", 1.0, above=True)
+    form = parse_form(section)
     section.close()
     if sum(origin is not None for origin in (path, hook, hub)) != 1:
         raise bad_spec(f"`{section.where}` must hold one of `path`, `hub` and `hook`")
     if hook is not None and not _HOOK.fullmatch(hook):
         raise section.wrong("hook", "`module:function`", hook)
-    return Source(Path(path or ""), weight, hook, _parse_hub(hub) if hub else None)
+    if hook is not None and form != AS_IT_IS:
+        raise bad_spec(f"`{section.where}` is a hook, which returns rows as they should be")
+    return Source(Path(path or ""), weight, hook, _parse_hub(hub) if hub else None, form)
 
 
 def _parse_hub(section: Section) -> Hub:

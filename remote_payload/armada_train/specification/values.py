@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from armada_train.failure import PayloadFailure
+from armada_train.specification.forms import AS_IT_IS, Form
 from armada_train.specification.objectives import SFT, Objective
 
 
@@ -43,6 +44,7 @@ class Source:
     weight: float = 1.0
     hook: str | None = None
     hub: Hub | None = None
+    form: Form = AS_IT_IS
 
     @property
     def name(self) -> str:

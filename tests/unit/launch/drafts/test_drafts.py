@@ -248,6 +248,9 @@ def test_data_alone_makes_a_training(folder: Path, capsys: pytest.CaptureFixture
     for name in ("chats.jsonl", "data/more.jsonl", "chats-eval.jsonl"):
         (folder / name).write_text(ROW * 3)
     (folder / "list.json").write_text("[1]")
+    (folder / "alpaca.json").write_text('[{"instruction": "a", "input": "", "output": "b"}]')
+    (folder / "torn.csv").write_text('prompt,completion\n"a,b\n')
+    (folder / "table.csv").write_text("prompt,completion\na,b\n")
     (folder / "plain.jsonl").write_text('{"text": "x"}\n')
     (folder / "odd.jsonl").write_text('{"question": "x"}\n')
     (folder / "empty.jsonl").write_text("")
@@ -255,11 +258,14 @@ def test_data_alone_makes_a_training(folder: Path, capsys: pytest.CaptureFixture
     found = load_experiment(folder / "experiment.yaml")
     assert isinstance(found, Sft)
     assert found.data is not None
-    assert [source.path for source in found.data.train] == [folder / "chats.jsonl", folder / "data/more.jsonl"]
+    named = ("alpaca.json", "chats.jsonl", "data/more.jsonl")
+    assert [source.path for source in found.data.train] == [folder / name for name in named]
     assert [source.path for source in found.data.eval] == [folder / "chats-eval.jsonl"]
     out = capsys.readouterr().out
     for left in (
-        "list.json is left out: it is one JSON list",
+        "list.json is left out: its first row is no JSON object",
+        "torn.csv is left out: it cannot be read: a quote opens a value here",
+        "table.csv is left out: its rows are prompt_completion",
         "plain.jsonl is left out: its rows are text",
         "odd.jsonl",
     ):

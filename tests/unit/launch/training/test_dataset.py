@@ -8,7 +8,7 @@ from armada_train.data import readers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armada.config.training import Data
+from armada.config.data import Data
 from armada.errors import ConfigError
 from armada.launch.training.dataset import check_data
 
@@ -68,7 +68,7 @@ def test_kinds_mixed_between_files_are_refused(tmp_path: Path) -> None:
         ("[1]", "must be a JSON object, not [1]"),
         ("null", "must be a JSON object, not null"),
         ("{}", "the row has nothing"),
-        ('{"instruction": "a", "output": "b"}', 'the row has "instruction", "output"; it needs messages'),
+        ('{"question": "a", "answer": "b"}', 'the row has "question", "answer"; it needs messages'),
         ('{"messages": []}', "`messages` must be a filled list of turns, not []"),
         ('{"messages": "a"}', "`messages` must be a filled list"),
         ('{"messages": ["a"]}', "`messages[0]` must be an object with role and content"),
@@ -85,7 +85,7 @@ def test_kinds_mixed_between_files_are_refused(tmp_path: Path) -> None:
         ),
         (
             '{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"function": {}}]}]}',
-            "`messages[0]` has tool calls, which are not supported yet",
+            "`messages[0].tool_calls` must hold a function's name and arguments",
         ),
         (
             '{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}',

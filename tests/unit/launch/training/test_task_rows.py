@@ -11,7 +11,7 @@ import pytest
 from armada_train.data.shapes import normalise
 from armada_train.specification.objectives import KINDS
 
-from armada.config.training import Data
+from armada.config.data import Data
 from armada.errors import ConfigError
 from armada.launch.training.dataset import DataFacts, check_data
 
