@@ -1,0 +1,238 @@
+"""FSDP2 on two CPU ranks: the losses of replicas, whole checkpoints, exact resumes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.payload.interpreter import Interpreter
+from tests.payload.payload_run import PayloadRun, chats, make_training, write_jsonl
+
+pytestmark = pytest.mark.payload
+
+STEPS = 6
+
+
+def batch_of(processes: int, micro: int = 2) -> dict[str, int]:
+    return {"global": 8, "micro": micro, "accumulation": 8 // micro // processes, "processes": processes}
+
+
+def make(folder: Path, sharding: str = "fsdp", *, lora: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Two ranks; the evaluation's last batch is for one of them alone."""
+    folder.mkdir(exist_ok=True)
+    rows, evaluation = write_jsonl(folder / "rows.jsonl", chats(32)), write_jsonl(folder / "eval.jsonl", chats(5))
+    training = make_training(
+        rows,
+        evaluation,
+        batch=batch_of(2),
+        train={"max_steps": STEPS, "sharding": sharding, "eval_every_steps": 3},
+        checkpoint={"every_steps": 3, "keep_last": 4},
+        evaluation={"samples": 1, "sample_tokens": 4},
+        lora=lora or {},
+    )
+    return training | {"lora": None} if lora is None else training
+
+
+def continued(straight: PayloadRun, folder: Path, **changes: Any) -> PayloadRun:
+    """Return a copy of a run that lost its last checkpoint, about to resume."""
+    shutil.copytree(straight.path, folder)
+    shutil.rmtree(folder / "checkpoints" / f"checkpoint-{STEPS}")
+    training = copy.deepcopy(straight.training)
+    training["batch"] = changes.get("batch", training["batch"])
+    training["train"] |= {"sharding": changes.get("sharding", training["train"]["sharding"])}
+    training["resume"] = {"accept_changes": bool(changes)}
+    run = PayloadRun(folder, straight.python, training, attempt=2)
+    run.write_spec()
+    run.write_accelerate()
+    return run
+
+
+def resumed_losses(run: PayloadRun) -> dict[int, float]:
+    return {line["step"]: line["loss"] for line in run.lines("train") if line["attempt"] == 2}
+
+
+def later(run: PayloadRun) -> dict[int, float]:
+    return {step: loss for step, loss in run.losses().items() if step > 3}
+
+
+@pytest.fixture(scope="module")
+def replicas(payload_python: Interpreter, tmp_path_factory: pytest.TempPathFactory) -> PayloadRun:
+    folder = tmp_path_factory.mktemp("replicas")
+    run = PayloadRun(folder / "run", payload_python, make(folder / "data", "none")).prepare()
+    run.train(launcher=True)
+    return run
+
+
+@pytest.fixture(scope="module")
+def sharded(payload_python: Interpreter, tmp_path_factory: pytest.TempPathFactory) -> PayloadRun:
+    folder = tmp_path_factory.mktemp("sharded")
+    run = PayloadRun(folder / "run", payload_python, make(folder / "data")).prepare()
+    run.train(launcher=True)
+    return run
+
+
+def test_shards_train_as_replicas_do_and_evaluate_and_answer_alike(replicas: PayloadRun, sharded: PayloadRun) -> None:
+    assert sharded.losses() == pytest.approx(replicas.losses(), abs=1e-6)
+    evaluated = [{line["step"]: line["eval_loss"] for line in run.lines("eval")} for run in (replicas, sharded)]
+    assert sorted(evaluated[1]) == [0, 3, 6]
+    assert evaluated[1] == pytest.approx(evaluated[0], abs=1e-6)
+    assert [line["eval_tokens"] for line in sharded.lines("eval")] == [
+        line["eval_tokens"] for line in replicas.lines("eval")
+    ]
+    answers = [(run.path / "samples.jsonl").read_text().splitlines() for run in (replicas, sharded)]
+    assert [json.loads(line)["generated"] for line in answers[1]] == [json.loads(a)["generated"] for a in answers[0]]
+
+
+def test_every_ranks_shards_are_announced_with_what_reads_them(sharded: PayloadRun) -> None:
+    folder = sharded.path / "outbox" / f".new-{STEPS}"
+    listed = json.loads((folder / "shards.json").read_text())
+    assert listed["ranks"] == 2
+    parts = {"__0_0.distcp", "__1_0.distcp", ".metadata"}
+    for name in ("pytorch_model_fsdp_0", "optimizer_0"):
+        assert {path.name for path in (folder / name).iterdir()} == parts
+    assert set(listed["files"]) == {f"{n}/{part}" for n in ("pytorch_model_fsdp_0", "optimizer_0") for part in parts}
+    assert not (folder / "model.safetensors").exists()
+    for name in ("config.json", "tokenizer.json", "armada.json", "rng_state_1.pth", "trainer_state.json"):
+        assert (folder / name).stat().st_size > 0
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != ".announce.json")
+    assert json.loads((folder / ".announce.json").read_text())["size_bytes"] == size
+
+
+def test_a_resume_on_as_many_ranks_is_exact_to_the_bit(sharded: PayloadRun, tmp_path: Path) -> None:
+    run = continued(sharded, tmp_path / "resumed")
+    ended = run.train(launcher=True)
+    assert "resuming from checkpoint-3" in ended.output
+    assert resumed_losses(run) == later(sharded)
+    last = Path("checkpoints") / f"checkpoint-{STEPS}"
+    for name in ("pytorch_model_fsdp_0/__1_0.distcp", "optimizer_0/__0_0.distcp", "scheduler.pt", "rng_state_1.pth"):
+        assert (run.path / last / name).read_bytes() == (sharded.path / last / name).read_bytes(), name
+    finished = PayloadRun(run.path, run.python, run.training, attempt=3)
+    finished.train(launcher=True)
+    assert [line for line in finished.lines("train") if line["attempt"] == 3] == []
+    assert finished.summary["eval_loss_after"] == pytest.approx(sharded.summary["eval_loss_after"], abs=1e-6)
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "one rank": {"batch": batch_of(1)},
+    "four ranks": {"batch": batch_of(4)},
+    "replicas": {"sharding": "none"},
+}
+
+
+@pytest.mark.parametrize(
+    "how", ["one rank", *(pytest.param(how, marks=pytest.mark.long) for how in ("four ranks", "replicas"))]
+)
+def test_shards_are_converted_when_told_and_the_change_is_named_when_not(
+    how: str, sharded: PayloadRun, tmp_path: Path
+) -> None:
+    run = continued(sharded, tmp_path / "resumed", **OTHERS[how])
+    if how == "one rank":
+        run.training["resume"] = {"accept_changes": False}
+        run.write_spec()
+        ended = run.finish(launcher=True)
+        assert ended.code == 2, ended.output
+        assert '`train.sharding` was "fsdp" and is "none"' in run.failure["message"]
+        assert "`batch.processes` was 2 and is 1" in run.failure["message"]
+        assert "resume.accept_changes: true" in run.failure["message"]
+        run.training["resume"] = {"accept_changes": True}
+        run.write_spec()
+    run.train(launcher=True)
+    assert resumed_losses(run) == pytest.approx(later(sharded), abs=1e-5)
+    assert run.summary["eval_loss_after"] == pytest.approx(sharded.summary["eval_loss_after"], abs=1e-5)
+
+
+def test_a_whole_checkpoint_is_divided_when_told(replicas: PayloadRun, tmp_path: Path) -> None:
+    run = continued(replicas, tmp_path / "resumed", sharding="fsdp")
+    ended = run.train(launcher=True)
+    assert '`train.sharding` was "none" and is "fsdp"; accepted' in ended.output
+    assert resumed_losses(run) == pytest.approx(later(replicas), abs=1e-5)
+    assert (run.path / "checkpoints" / f"checkpoint-{STEPS}" / "shards.json").is_file()
+
+
+def test_a_shard_that_is_gone_is_named_and_the_checkpoint_before_it_is_used(
+    sharded: PayloadRun, tmp_path: Path
+) -> None:
+    shutil.copytree(sharded.path, tmp_path / "run")
+    run = PayloadRun(tmp_path / "run", sharded.python, sharded.training, attempt=2)
+    (run.path / "checkpoints" / f"checkpoint-{STEPS}" / "optimizer_0" / "__1_0.distcp").unlink()
+    ended = run.train(launcher=True)
+    assert f"checkpoint-{STEPS} is skipped: the shard optimizer_0/__1_0.distcp is missing" in ended.output
+    assert resumed_losses(run) == later(sharded)
+
+
+LORAS: dict[str, dict[str, Any]] = {"lora": {}, "dora": {"dora": True}, "pissa": {"init": "pissa"}}
+
+
+@pytest.mark.parametrize("kind", ["lora", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("dora", "pissa"))])
+def test_an_adapter_of_divided_weights_is_that_of_whole_ones(kind: str, make_run: Any, tmp_path: Path) -> None:
+    trained = []
+    for word in ("none", "fsdp"):
+        run = make_run(make(tmp_path / "data", word, lora=LORAS[kind]), word)
+        run.train(launcher=True)
+        trained.append(run)
+    whole, run = trained
+    assert run.losses() == pytest.approx(whole.losses(), abs=1e-6)
+    assert run.summary["eval_loss_after"] == pytest.approx(whole.summary["eval_loss_after"], abs=1e-6)
+    folder = run.path / "outbox" / f".new-{STEPS}"
+    assert (folder / "adapter_config.json").is_file()
+    script = (
+        "import sys; from safetensors.torch import load_file as read; a, b = map(read, sys.argv[1:]); "
+        "assert a.keys() == b.keys(); print(max(float((a[n] - b[n]).abs().max()) for n in a))"
+    )
+    files = [str(r.path / "outbox" / f".new-{STEPS}" / "adapter_model.safetensors") for r in trained]
+    compared = run.finish_python("-c", script, *files)
+    assert compared.code == 0, compared.output
+    assert float(compared.output.splitlines()[-1]) < 1e-4
+    if kind == "lora":
+        again = continued(run, tmp_path / "resumed")
+        again.train(launcher=True)
+        assert resumed_losses(again) == later(run)
+
+
+def test_a_head_whose_gradients_would_not_be_added_up_is_refused(make_run: Any, tmp_path: Path) -> None:
+    """Refused before torch for `modules_to_save`; here its check is passed over, as a model of another shape would."""
+    training = make(tmp_path / "data", lora={"modules_to_save": ["lm_head"]})
+    run = make_run(training)
+    program = tmp_path / "passed_over.py"
+    program.write_text(
+        "import runpy, sys\n"
+        "from armada_train.specification import parser\n"
+        "parser._check_sharding = lambda training: None\n"
+        "sys.argv[0] = 'armada_train'\n"
+        "runpy.run_module('armada_train', run_name='__main__', alter_sys=True)\n"
+    )
+    launcher = ("-m", "accelerate.commands.launch", "--config_file", str(run.accelerate_file))
+    ended = run.finish_python(*launcher, str(program), "--spec", str(run.spec_file))
+    assert ended.code != 0
+    assert run.failure["reason"] == "bad_spec", ended.output
+    assert "would not add up the gradients of the output head of Qwen2ForCausalLM" in run.failure["message"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("changes", [{"packing": True}, {"activation_checkpointing": True}, {"neftune_alpha": 5.0}])
+def test_other_settings_train_as_replicas_do(changes: dict[str, Any], make_run: Any, tmp_path: Path) -> None:
+    losses = []
+    for word in ("none", "fsdp"):
+        training = make(tmp_path / "data", word)
+        training["train"] |= changes
+        run = make_run(training, word)
+        run.train(launcher=True)
+        losses.append(run.losses())
+    assert losses[1] == pytest.approx(losses[0], abs=1e-6)
+
+
+@pytest.mark.long
+def test_two_replicas_of_two_parts_train_as_four_replicas_do(make_run: Any, tmp_path: Path) -> None:
+    losses = []
+    for word in ("none", "fsdp-hybrid"):
+        training = make(tmp_path / "data", word) | {"batch": batch_of(4)}
+        run = make_run(training, word)
+        run.train(launcher=True)
+        losses.append(run.losses())
+    assert losses[1] == pytest.approx(losses[0], abs=1e-6)
