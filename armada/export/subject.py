@@ -83,6 +83,11 @@ class Subject:
         return Kind.MODEL if MODEL_CONFIG in names and any(map(_WEIGHTS.fullmatch, names)) else Kind.FILES
 
     @property
+    def has_shards(self) -> bool:
+        """Whether its weights are in FSDP's shards."""
+        return self.kind is Kind.FILES and any(file.path.startswith(_SHARDS) for file in self.files)
+
+    @property
     def base(self) -> str | None:
         """The base model, as the user wrote it."""
         named = self.documents.get(ADAPTER_CONFIG, {}).get(_BASE_NAMES[0])
@@ -93,7 +98,7 @@ class Subject:
         return sum(file.size for file in self.files)
 
 
-def find_subject(database: Database, run: Run, word: str, *, everything: bool) -> Subject:
+def find_subject(database: Database, run: Run, word: str, *, everything: bool, shards: bool = False) -> Subject:
     """Choose a checkpoint at home and those of its files that are exported.
 
     Args:
@@ -101,6 +106,7 @@ def find_subject(database: Database, run: Run, word: str, *, everything: bool) -
         run: The run.
         word: A step, `best`, `last` or the first characters of a digest.
         everything: Keep also what only a training needs.
+        shards: Whether weights in shards will do, which only a merge makes a model of.
 
     Raises:
         UsageError: The word names no checkpoint.
@@ -129,10 +135,10 @@ def find_subject(database: Database, run: Run, word: str, *, everything: bool) -
             f"checkpoint-{checkpoint.step} of {run.run_id} has only files that a training needs",
             hint="--all exports them",
         )
-    if not everything and any(file.path.startswith(_SHARDS) for file in chosen):
+    if not (everything or shards) and any(file.path.startswith(_SHARDS) for file in chosen):
         raise NotFound(
             f"the weights of checkpoint-{checkpoint.step} of {run.run_id} are in shards",
-            hint=f"armada merge {run.run_id} --checkpoint {checkpoint.step}, then export the merge; --all exports the shards",
+            hint=f"armada merge {run.run_id} --checkpoint {checkpoint.step}, then this export with --merge; --all exports the shards",
         )
     if absent := [file.path for file in chosen if file not in here]:
         raise NotFound(

@@ -238,6 +238,7 @@ class MergeRequest(Message):
         base: The folder or hub id of the base model; None if it lies next to its adapter.
         rows: Files whose rows are used to compare the two models.
         memory_bytes: The host's memory.
+        sharded: The checkpoint holds all weights in shards, which are joined; it has no base.
     """
 
     adapter: Text
@@ -248,6 +249,7 @@ class MergeRequest(Message):
     step: int
     rows: Many[Text]
     memory_bytes: Size | None
+    sharded: bool = False
 
 
 class MergeSection(Message):

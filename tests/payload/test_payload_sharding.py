@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import pickle
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from armada_train.checkpoints import shards
 
 from tests.payload.interpreter import Interpreter
 from tests.payload.payload_run import PayloadRun, chats, make_training, write_jsonl
+from tests.payload.test_payload_merge import finish, merge
 
 pytestmark = pytest.mark.payload
 
@@ -193,6 +197,110 @@ def test_an_adapter_of_divided_weights_is_that_of_whole_ones(kind: str, make_run
         again = continued(run, tmp_path / "resumed")
         again.train(launcher=True)
         assert resumed_losses(again) == later(run)
+
+
+JOINED = """
+import sys, torch, torch.distributed.checkpoint as dcp
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1])
+wanted = AutoModelForCausalLM.from_config(model.config).float().state_dict()
+dcp.load({"model": wanted}, storage_reader=dcp.FileSystemReader(sys.argv[2] + "/pytorch_model_fsdp_0"), no_dist=True)
+found = model.state_dict()
+print("equal" if all(torch.equal(found[name], wanted[name].to(model.dtype)) for name in wanted) else "other", model.dtype)
+"""
+
+
+def test_joined_shards_are_the_model_that_torch_reads_of_them(sharded: PayloadRun, tmp_path: Path) -> None:
+    checkpoint = sharded.path / "outbox" / f".new-{STEPS}"
+    for dtype, word in (("auto", "float32"), ("bfloat16", "bfloat16")):
+        joined = merge(sharded, STEPS, tmp_path / dtype, sharded=True, rows=[], dtype=dtype)
+        code, said = finish(joined)
+        assert code == 0, said
+        assert joined.summary["dtype"] == word
+        folder = joined.path / "outbox" / f".new-{STEPS}"
+        compared = joined.finish_python("-c", JOINED, str(folder), str(checkpoint))
+        assert compared.output.splitlines()[-1] == f"equal torch.{word}", compared.output
+        assert {path.name for path in folder.iterdir()} >= {"config.json", "tokenizer.json", "model.safetensors"}
+
+
+@pytest.mark.parametrize("how", ["another model's shard", "code in its metadata"])
+def test_shards_that_are_not_of_the_checkpoint_are_not_joined(how: str, sharded: PayloadRun, tmp_path: Path) -> None:
+    shutil.copytree(sharded.path / "outbox", tmp_path / "run" / "outbox")
+    run = PayloadRun(tmp_path / "run", sharded.python, sharded.training)
+    folder = run.path / "outbox" / f".new-{STEPS}" / "pytorch_model_fsdp_0"
+    if how == "code in its metadata":
+        (folder / ".metadata").write_bytes(pickle.dumps(Code(tmp_path / "ran")))
+        listing = json.loads((folder.parent / "shards.json").read_text())
+        entry = {"size": (folder / ".metadata").stat().st_size, "sample": shards.fingerprint(folder / ".metadata")}
+        listing["files"]["pytorch_model_fsdp_0/.metadata"] = entry
+        (folder.parent / "shards.json").write_text(json.dumps(listing))
+    else:
+        content = bytearray((folder / "__1_0.distcp").read_bytes())
+        content[len(content) // 2] ^= 1
+        (folder / "__1_0.distcp").unlink()
+        (folder / "__1_0.distcp").write_bytes(content)
+    joined = merge(run, STEPS, tmp_path / "joined", sharded=True, rows=[])
+    code, said = finish(joined)
+    assert code != 0, said
+    assert not (tmp_path / "ran").exists()
+    expected = (
+        "does not belong there"
+        if how == "code in its metadata"
+        else "is not the one that this checkpoint was saved with"
+    )
+    assert expected in joined.failure["message"]
+
+
+class Code:
+    """Runs a program when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (f"touch {self.mark}",)
+
+
+LARGE = """
+import json, sys, torch, torch.distributed.checkpoint as dcp
+from pathlib import Path
+from transformers import AutoModelForCausalLM, Qwen2Config
+from armada_train.checkpoints import shards
+sizes = dict(vocab_size=int(sys.argv[2]), hidden_size=256, intermediate_size=int(sys.argv[2]), num_hidden_layers=3)
+config = Qwen2Config(**sizes, num_attention_heads=2, num_key_value_heads=2, architectures=["Qwen2ForCausalLM"])
+with torch.device("meta"):
+    shapes = {name: weight.shape for name, weight in AutoModelForCausalLM.from_config(config).state_dict().items()}
+folder = Path(sys.argv[1])
+dcp.save({"model": {n: torch.full(s, 0.5) for n, s in shapes.items()}}, checkpoint_id=folder / shards.MODEL, no_dist=True)
+(folder / shards.OPTIMIZER).mkdir()
+config.save_pretrained(folder)
+shards.write_listing(folder, 1)
+"""
+
+
+def test_joining_needs_memory_for_the_largest_tensor_and_not_for_the_model(
+    sharded: PayloadRun, payload_python: Interpreter, tmp_path: Path
+) -> None:
+    """Eleven tensors of 32 MiB, each written by one rank: the worst case."""
+    checkpoint = tmp_path / "run" / "outbox" / ".new-1"
+    checkpoint.mkdir(parents=True)
+    largest = (32 << 20) // 4 // 256
+    made = payload_python.finish("-c", LARGE, str(checkpoint), str(largest))
+    assert made.code == 0, made.output
+    whole = sum(path.stat().st_size for path in (checkpoint / shards.MODEL).iterdir())
+    assert whole > 11 * (32 << 20)
+    peaks = []
+    for name, run, step in (
+        ("small", sharded, STEPS),
+        ("large", PayloadRun(tmp_path / "run", payload_python, sharded.training), 1),
+    ):
+        joined = merge(run, step, tmp_path / name, sharded=True, rows=[])
+        code, said = finish(joined)
+        assert code == 0, said
+        peaks.append(joined.summary["peak_memory_bytes"])
+    grown = peaks[1] - peaks[0]
+    print(f"grown by {grown >> 20} MiB")
+    assert grown < 2 * (32 << 20), f"{grown >> 20} MiB for {whole >> 20} MiB of weights"
 
 
 def test_a_head_whose_gradients_would_not_be_added_up_is_refused(make_run: Any, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from armada_train.checkpoints.manifest import read_manifest
-from armada_train.checkpoints.shards import find_wrong_shard, has_sharded_weights, is_sharded
+from armada_train.checkpoints.shards import find_wrong_shard, find_wrong_weights, is_sharded
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _WEIGHTS = ("adapter_model", "model")
@@ -131,7 +131,7 @@ def has_weights(checkpoint: Path) -> bool:
             return bool(shards) and all(_is_whole_safetensors(checkpoint / shard) for shard in shards)
         if (checkpoint / f"{stem}.safetensors").exists():
             return _is_whole_safetensors(checkpoint / f"{stem}.safetensors")
-    return has_sharded_weights(checkpoint)
+    return find_wrong_weights(checkpoint) is None
 
 
 def name_base_model(checkpoint: Path, name: str) -> None:

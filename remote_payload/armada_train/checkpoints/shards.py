@@ -18,6 +18,7 @@ MODEL, OPTIMIZER = "pytorch_model_fsdp_0", "optimizer_0"
 """accelerate's folders for the two."""
 
 _FORMAT = 1
+_UNLISTED = f"{NAME} is missing or unreadable, so it is unknown whether every rank's shards are there"
 _SAMPLES, _SAMPLE_BYTES = 32, 1 << 16
 
 
@@ -26,10 +27,10 @@ def is_sharded(checkpoint: Path) -> bool:
     return (checkpoint / NAME).is_file() or any((checkpoint / folder).is_dir() for folder in (MODEL, OPTIMIZER))
 
 
-def has_sharded_weights(checkpoint: Path) -> bool:
-    """Tell whether the listed weights are complete."""
+def find_wrong_weights(checkpoint: Path) -> str | None:
+    """Return what is wrong with the shards of the weights alone, or None."""
     files = _read_listing(checkpoint)
-    return files is not None and _first_wrong(checkpoint, _of(files, MODEL)) is None
+    return _UNLISTED if files is None else _first_wrong(checkpoint, _of(files, MODEL))
 
 
 def write_listing(checkpoint: Path, ranks: int) -> None:
@@ -45,7 +46,7 @@ def find_wrong_shard(checkpoint: Path) -> str | None:
     """Return what is wrong with the shards of a checkpoint, or None."""
     files = _read_listing(checkpoint)
     if files is None:
-        return f"{NAME} is missing or unreadable, so it is unknown whether every rank's shards are there"
+        return _UNLISTED
     for folder in (MODEL, OPTIMIZER):
         if not _of(files, folder):
             return f"{NAME} lists nothing of {folder}"
