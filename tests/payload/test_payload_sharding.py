@@ -8,19 +8,27 @@ import os
 import pickle
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 from armada_train.checkpoints import shards
 
+from armada.config.experiments import load_experiment
+from armada.config.profiles import load_profile
+from armada.config.tasks.sft import Sft
+from armada.launch.plans.training import Training, take_data
+from armada.launch.training.batch import Batch
+from armada.paths import HomePaths, HostPaths
+from armada.provision.environment import Environment
 from tests.payload.interpreter import Interpreter
-from tests.payload.payload_run import PayloadRun, chats, make_training, write_jsonl
+from tests.payload.payload_run import TINY, PayloadRun, chats, make_training, write_jsonl
 from tests.payload.test_payload_merge import finish, merge
 
 pytestmark = pytest.mark.payload
 
 STEPS = 6
+EXAMPLE = Path(__file__).parents[2] / "examples" / "sharded" / "fsdp.yaml"
 
 
 def batch_of(processes: int, micro: int = 2) -> dict[str, int]:
@@ -197,6 +205,32 @@ def test_an_adapter_of_divided_weights_is_that_of_whole_ones(kind: str, make_run
         again = continued(run, tmp_path / "resumed")
         again.train(launcher=True)
         assert resumed_losses(again) == later(run)
+
+
+def test_the_example_trains_on_two_ranks_as_home_plans_it(payload_python: Interpreter, tmp_path: Path) -> None:
+    """With the file that home derives for accelerate."""
+    experiment = load_experiment(EXAMPLE, ("train.max_steps=2", "checkpoint.every_steps=2"))
+    assert isinstance(experiment, Sft)
+    planned = Training(
+        experiment,
+        load_profile("cpu", HomePaths(tmp_path / "config", tmp_path / "state")),
+        HostPaths(PurePosixPath("/armada")),
+        Environment("key", ">=3.11", "", None, ready=True),
+        Batch(16, 8, 1, 2),
+        run_id="e-1",
+        title="e",
+        gpus=0,
+        cores=2,
+        data=take_data(experiment.data.paths),
+    )
+    section: dict[str, Any] = json.loads(json.dumps(planned.section().as_json()))
+    section |= {"prepared": str(tmp_path / "prepared"), "model": {"tiny": TINY}}
+    for split in ("train", "eval"):
+        section["data"][split] = [{"path": str(source.path)} for source in getattr(experiment.data, split)]
+    run = PayloadRun(tmp_path / "run", payload_python, section).prepare()
+    run.accelerate_file.write_text(planned.launch_files()["launch/accelerate.yaml"])
+    run.train(launcher=True)
+    assert (run.path / "outbox" / ".new-2" / "shards.json").is_file()
 
 
 JOINED = """
