@@ -127,7 +127,8 @@ class PayloadRun:
         distributed_type = "FSDP" if shards else "MULTI_GPU" if processes > 1 else "NO"
         text = ACCELERATE.format(distributed_type=distributed_type, processes=processes)
         if shards:
-            text += FSDP.format(recomputes=str(bool(train.get("activation_checkpointing"))).lower())
+            recomputes = bool(train.get("activation_checkpointing")) and self.training["lora"] is None
+            text += FSDP.format(recomputes=str(recomputes).lower())
             text += HYBRID.format(half=processes // 2) if train["sharding"] == "fsdp-hybrid" else ""
         self.accelerate_file.write_text(text)
 

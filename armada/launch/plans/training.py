@@ -177,7 +177,9 @@ class Training:
         sharding, processes = self.settings.train.sharding, self.batch.processes
         if not uses_fsdp(sharding, processes):
             return None
-        return fsdp_settings(sharding, processes, activation_checkpointing=self.profile.train.activation_checkpointing)
+        # The wrappers of FSDP's own recomputation rename modules, which PEFT does not expect: transformers recomputes then.
+        recomputes = self.profile.train.activation_checkpointing and self.settings.lora is None
+        return fsdp_settings(sharding, processes, activation_checkpointing=recomputes)
 
     def section(self) -> TrainingSection:
         """spec["training"], which only the payload reads."""

@@ -221,11 +221,14 @@ def _training_values(facts: Facts) -> dict[str, Decided]:
     checkpointing = Decided(
         facts.profile.train.activation_checkpointing, _profile_place(facts, "train", "activation_checkpointing")
     )
+    by_fsdp = checkpointing
+    if uses_fsdp(facts.sharding, facts.processes) and getattr(facts.experiment, "lora", None) is not None:
+        by_fsdp = Decided(False, f"{_where(facts, 'lora')}, whose layers transformers recomputes instead,")
     return {
         "gradient_accumulation_steps": Decided(batch.accumulation, _batch_place(facts, batch)),
         "gradient_clipping": Decided(train.max_grad_norm, _where(facts, "train.max_grad_norm")),
         "activation_checkpointing": checkpointing,
-        "fsdp_activation_checkpointing": checkpointing,
+        "fsdp_activation_checkpointing": by_fsdp,
     }
 
 

@@ -24,8 +24,6 @@ from armada_train.checkpoints.shards import MODEL, OPTIMIZER
 from armada_train.failure import PayloadFailure
 from armada_train.specification.values import Training
 
-_WRAPPER = "_checkpoint_wrapped_module."
-
 
 def shards_on_cpu(training: Training) -> bool:
     return training.is_sharded and training.device == "cpu"
@@ -77,7 +75,7 @@ def gather_trained(model: Any) -> dict[str, Any]:
     It is meant for adapters, which are small.
     """
     return {
-        name.replace(_WRAPPER, ""): (weight.full_tensor() if hasattr(weight, "full_tensor") else weight).detach().cpu()
+        name: (weight.full_tensor() if hasattr(weight, "full_tensor") else weight).detach().cpu()
         for name, weight in model.named_parameters()
         if weight.requires_grad
     }

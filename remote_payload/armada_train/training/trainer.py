@@ -16,7 +16,13 @@ from transformers import PrinterCallback
 from transformers import Trainer as BaseTrainer
 
 from armada_train.checkpoints import announce as outbox
-from armada_train.checkpoints.complete import drop_set_aside, name_base_model, newest_first, step_of
+from armada_train.checkpoints.complete import (
+    drop_set_aside,
+    name_base_model,
+    newest_first,
+    read_shapes,
+    step_of,
+)
 from armada_train.checkpoints.full_disk import give_up, is_disk_full
 from armada_train.checkpoints.manifest import write_manifest
 from armada_train.checkpoints.shards import is_sharded, write_listing
@@ -440,6 +446,8 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
             self.model.config.save_pretrained(checkpoint)
         else:
             self.model.save_pretrained(checkpoint, state_dict=adapter)
+            if len(saved := read_shapes(checkpoint)) != len(adapter):
+                raise PayloadFailure("exception", f"PEFT saved {len(saved)} of the adapter's {len(adapter)} weights")
         self.processing_class.save_pretrained(checkpoint)
         write_listing(checkpoint, self._run.world_size)
 

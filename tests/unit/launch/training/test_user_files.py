@@ -200,6 +200,14 @@ def test_a_file_agrees_with_the_word_or_is_refused_with_both_places(tmp_path: Pa
     assert "e.yaml:10 (`train.sharding`) is fsdp, which makes it FSDP" in said
 
 
+def test_layers_with_an_adapter_are_recomputed_by_transformers(tmp_path: Path) -> None:
+    file = "distributed_type: FSDP\nfsdp_config: {fsdp_activation_checkpointing: true}\n"
+    read(tmp_path, task=SHARDED, accelerate=file)
+    said = refused(tmp_path, task=SHARDED + "lora: {}\n", accelerate=file)
+    assert "accelerate.yaml:2: `fsdp_config.fsdp_activation_checkpointing` is true, but" in said
+    assert "(`lora`), whose layers transformers recomputes instead, makes it false" in said
+
+
 def test_zero_derives_its_file_and_agrees_with_the_users_own(tmp_path: Path) -> None:
     zero = EXPERIMENT + "  sharding: zero2\n"
     derived = read(tmp_path, task=zero).deepspeed
