@@ -18,9 +18,10 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "merge",
-        help="Merge a run's LoRA adapter into its base model",
-        description="Merge the adapter of a LoRA run into its base model. The merge is a separate run on "
-        "CPUs. The merged model comes home like a checkpoint.",
+        help="Merge a run's LoRA adapter into its base model, or join its shards",
+        description="Merge the adapter of a LoRA run into its base model, or join the shards of a run with "
+        "`train.sharding: fsdp` into one model. The merge is a separate run on CPUs. The merged model comes home like a "
+        "checkpoint.",
     )
     add_run(parser)
     parser.add_argument(
@@ -31,7 +32,10 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     parser.add_argument("--host", metavar="NAME", help="Host to merge on (default: the host that holds the checkpoint)")
     parser.add_argument(
-        "--dtype", choices=DTYPES, default="auto", help="Data type of the merged weights (auto: that of the base model)"
+        "--dtype",
+        choices=DTYPES,
+        default="auto",
+        help="Data type of the merged weights (auto: that of the base model, or of the shards)",
     )
     parser.add_argument("--name", metavar="TEXT", help="Name of the merge (default: made from the training's name)")
     parser.add_argument("--dry-run", action="store_true", help="Print the plan and the checks; send and start nothing")

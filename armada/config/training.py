@@ -10,6 +10,13 @@ from armada.config.checkpoints import Count, Positive
 from armada.config.settings import FilePath, FilledText, Settings, Share, problem
 
 
+Sharding = Literal["none", "fsdp", "fsdp-hybrid", "zero2", "zero3"]
+FSDP_WORDS: tuple[str, ...] = ("fsdp", "fsdp-hybrid")
+ZERO_STAGES: dict[str, int] = {"zero2": 2, "zero3": 3}
+SHARDED_WORDS = (*FSDP_WORDS, "zero3")
+"""With these no process has the whole model."""
+
+
 class TinyModel(Settings):
     """A Qwen2 with random weights, made on the spot: for tests and the quickstart."""
 
@@ -61,6 +68,8 @@ class Train(Settings):
         "use_liger_kernel": "kernels",
         "torch_compile": "compile",
         "train_sampling_strategy": "group_by_length",
+        "fsdp": "sharding",
+        "zero_stage": "sharding",
     }
 
     global_batch_size: Count
@@ -87,6 +96,8 @@ class Train(Settings):
     """Faster kernels: Liger's, or those of the hub; they need GPUs."""
     compile: bool = False
     """Use torch.compile."""
+    sharding: Sharding = "none"
+    """What the processes divide among themselves: by FSDP, by FSDP in two replicas, or by DeepSpeed's ZeRO."""
     learning_rate: Positive = 5e-5
     """The highest learning rate of the schedule."""
     warmup_steps: Annotated[int, Field(ge=0)] | Share = 0

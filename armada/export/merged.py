@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find_merged(database: Database, run: Run, word: str, *, everything: bool) -> Subject:
-    """Return the merged model of an adapter at home.
+    """Return the merged model of an adapter, or of shards, at home.
 
     Args:
         database: The store.
@@ -25,15 +25,15 @@ def find_merged(database: Database, run: Run, word: str, *, everything: bool) ->
         everything: As in `find_subject`.
 
     Raises:
-        UsageError: The checkpoint is no adapter.
+        UsageError: The checkpoint is no adapter, and not in shards.
         NotFound: It was not merged, or the merged model is not at home.
         ArmadaError: The copy at home is damaged.
     """
-    adapter = find_subject(database, run, word, everything=everything)
     if run.task == "merge":
-        return adapter
+        return find_subject(database, run, word, everything=everything)
+    adapter = find_subject(database, run, word, everything=everything, shards=True)
     checkpoint = adapter.checkpoint
-    if adapter.kind is not Kind.ADAPTER:
+    if adapter.kind is not Kind.ADAPTER and not adapter.has_shards:
         raise UsageError(
             f"checkpoint-{checkpoint.step} of {run.run_id} is no adapter: there is nothing to merge",
             hint="leave out --merge",

@@ -37,7 +37,8 @@ BESIDE = "base_model"
 _DOCUMENTS = (ADAPTER_CONFIG, MODEL_CONFIG, SETTINGS, "tokenizer_config.json")
 _LARGEST_DOCUMENT = 16_000_000
 
-_TRAINING_ONLY = re.compile(r"trainer_state\.json|training_args\.bin|armada\.json|latest|zero_to_fp32\.py")
+_TRAINING_ONLY = re.compile(r"trainer_state\.json|training_args\.bin|armada\.json|shards\.json|latest|zero_to_fp32\.py")
+_SHARDS = "pytorch_model_fsdp_0/"
 _DEEPSPEED = re.compile(r"global_step\d+/.*|latest|zero_to_fp32\.py")
 _WEIGHTS = re.compile(r"[^/]*\.(safetensors|bin|pt|pth|ckpt|gguf|npz|h5|msgpack)")
 _BASE_NAMES = ("base_model_name_or_path", "_name_or_path")
@@ -82,6 +83,11 @@ class Subject:
         return Kind.MODEL if MODEL_CONFIG in names and any(map(_WEIGHTS.fullmatch, names)) else Kind.FILES
 
     @property
+    def has_shards(self) -> bool:
+        """Whether its weights are in FSDP's shards."""
+        return self.kind is Kind.FILES and any(file.path.startswith(_SHARDS) for file in self.files)
+
+    @property
     def base(self) -> str | None:
         """The base model, as the user wrote it."""
         named = self.documents.get(ADAPTER_CONFIG, {}).get(_BASE_NAMES[0])
@@ -92,7 +98,7 @@ class Subject:
         return sum(file.size for file in self.files)
 
 
-def find_subject(database: Database, run: Run, word: str, *, everything: bool) -> Subject:
+def find_subject(database: Database, run: Run, word: str, *, everything: bool, shards: bool = False) -> Subject:
     """Choose a checkpoint at home and those of its files that are exported.
 
     Args:
@@ -100,6 +106,7 @@ def find_subject(database: Database, run: Run, word: str, *, everything: bool) -
         run: The run.
         word: A step, `best`, `last` or the first characters of a digest.
         everything: Keep also what only a training needs.
+        shards: Whether weights in shards will do, which only a merge makes a model of.
 
     Raises:
         UsageError: The word names no checkpoint.
@@ -127,6 +134,11 @@ def find_subject(database: Database, run: Run, word: str, *, everything: bool) -
         raise NotFound(
             f"checkpoint-{checkpoint.step} of {run.run_id} has only files that a training needs",
             hint="--all exports them",
+        )
+    if not (everything or shards) and any(file.path.startswith(_SHARDS) for file in chosen):
+        raise NotFound(
+            f"the weights of checkpoint-{checkpoint.step} of {run.run_id} are in shards",
+            hint=f"armada merge {run.run_id} --checkpoint {checkpoint.step}, then this export with --merge; --all exports the shards",
         )
     if absent := [file.path for file in chosen if file not in here]:
         raise NotFound(
@@ -163,7 +175,8 @@ def _chosen(files: Sequence[File], *, everything: bool) -> list[File]:
     kept = [file for file in files if not is_resume_only(file.path)]
     # DeepSpeed's own folder holds the weights only where the trainer did not write them beside it.
     has_weights = any(_WEIGHTS.fullmatch(file.path) and file.path != "training_args.bin" for file in kept)
-    unwanted = re.compile(f"{_TRAINING_ONLY.pattern}|{_DEEPSPEED.pattern}") if has_weights else _TRAINING_ONLY
+    elsewhere = f"{_TRAINING_ONLY.pattern}|{_DEEPSPEED.pattern}|{_SHARDS}.*"
+    unwanted = re.compile(elsewhere) if has_weights else _TRAINING_ONLY
     own = {file.path for file in kept if not has_weights and _DEEPSPEED.fullmatch(file.path)}
     return [file for file in kept if file.path in own or not unwanted.fullmatch(file.path)]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from armada.protocol.facts import GpuKind, Hardware
-from armada.protocol.message import Count, Fitting, Line, Many, Message, Seconds, Text, Unsaid, line
+from armada.protocol.message import Count, Fitting, Line, Many, Message, Positive, Seconds, Text, Unsaid, line
 from armada.protocol.scheduler import ClusterQueue
 
 
@@ -122,9 +122,23 @@ class RecordedLora(Message):
     quantize: Unsaid[Text] = None
 
 
+class RecordedTrain(Message):
+    """What a run's processes divide among themselves, by the experiment's word."""
+
+    sharding: Unsaid[Text] = None
+
+
+class RecordedBatch(Message):
+    """How many processes trained."""
+
+    processes: Unsaid[Positive] = None
+
+
 class RecordedTraining(Message):
     """The recorded settings of a training by the bundled payload. `lora` is None if it trains every weight."""
 
+    train: Unsaid[RecordedTrain] = None
+    batch: Unsaid[RecordedBatch] = None
     model: Unsaid[RecordedModel] = None
     data: Unsaid[RecordedData] = None
     lora: Unsaid[RecordedLora] = None

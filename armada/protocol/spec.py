@@ -241,6 +241,7 @@ class MergeRequest(Message):
         base: The folder or hub id of the base model; None if it lies next to its adapter.
         rows: Files whose rows are used to compare the two models.
         memory_bytes: The host's memory.
+        sharded: The checkpoint holds all weights in shards, which are joined; it has no base.
     """
 
     adapter: Text
@@ -251,6 +252,7 @@ class MergeRequest(Message):
     step: int
     rows: Many[Text]
     memory_bytes: Size | None
+    sharded: bool = False
 
 
 class MergeSection(Message):

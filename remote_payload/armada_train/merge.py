@@ -1,4 +1,4 @@
-"""`python -m armada_train.merge --spec …`: merge a LoRA adapter into its base model on CPUs, and verify the result.
+"""`python -m armada_train.merge --spec …`: merge an adapter into its base, or join shards, on CPUs; verify the result.
 
 Everything that can be checked without torch is checked before torch is imported.
 """
@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from armada_train.checkpoints.complete import weights_bytes
+from armada_train.checkpoints.shards import find_wrong_weights
 from armada_train.data.rows import read_source
 from armada_train.data.shapes import SHAPES, Row
 from armada_train.failure import PayloadFailure, recorded
@@ -26,7 +27,9 @@ _MOST_ROWS = 64
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="armada_train.merge", description="Merge an adapter into its base model.")
+    parser = argparse.ArgumentParser(
+        prog="armada_train.merge", description="Merge an adapter into its base model, or join shards."
+    )
     parser.add_argument("--spec", type=Path, required=True, help="spec.json in the run's folder")
     spec = parser.parse_args().spec.absolute()
     run = RunFolder.from_environment(spec.parent, os.environ)
@@ -35,6 +38,8 @@ def main() -> int:
 
 def _merge(spec: Path, run: RunFolder) -> int:
     wanted = read_merge(spec)
+    if wanted.sharded:
+        return _join(wanted, run)
     _check(wanted)
     heartbeat = Heartbeat(run)
     heartbeat.beat("loading")
@@ -45,6 +50,23 @@ def _merge(spec: Path, run: RunFolder) -> int:
     from armada_train.tasks.merging import merge
 
     merge(wanted, run, heartbeat, kind, rows, findings)
+    return 0
+
+
+def _join(wanted: Merge, run: RunFolder) -> int:
+    if not (wanted.adapter / "config.json").is_file():
+        raise PayloadFailure(
+            "env_error", f"{wanted.adapter} holds no config.json: the checkpoint may have been deleted"
+        )
+    if defect := find_wrong_weights(wanted.adapter):
+        raise PayloadFailure("env_error", f"{wanted.adapter}: {defect}")
+    heartbeat = Heartbeat(run)
+    heartbeat.beat("loading")
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing has to be fetched
+
+    from armada_train.tasks.joining import join
+
+    join(wanted, run, heartbeat)
     return 0
 
 
@@ -65,6 +87,7 @@ def read_merge(spec: Path) -> Merge:
         step=section.integer("step", minimum=0),
         rows=tuple(Path(path) for path in section.texts("rows")),
         memory_bytes=section.optional_integer("memory_bytes", minimum=1),
+        sharded=section.flag("sharded", default=False),
     )
     section.close()
     return merge

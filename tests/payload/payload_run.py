@@ -31,6 +31,22 @@ mixed_precision: "no"
 enable_cpu_affinity: false
 """
 
+# What home adds for `train.sharding: fsdp`.
+FSDP = """\
+fsdp_config:
+  fsdp_version: 2
+  fsdp_state_dict_type: SHARDED_STATE_DICT
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_reshard_after_forward: true
+  fsdp_cpu_ram_efficient_loading: true
+  fsdp_activation_checkpointing: {recomputes}
+"""
+HYBRID = """\
+parallelism_config:
+  parallelism_config_dp_replicate_size: 2
+  parallelism_config_dp_shard_size: {half}
+"""
+
 
 def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -106,8 +122,15 @@ class PayloadRun:
 
     def write_accelerate(self) -> None:
         processes = self.training["batch"]["processes"]
-        distributed_type = "MULTI_GPU" if processes > 1 else "NO"
-        self.accelerate_file.write_text(ACCELERATE.format(distributed_type=distributed_type, processes=processes))
+        train = self.training["train"]
+        shards = processes > 1 and str(train.get("sharding")).startswith("fsdp")
+        distributed_type = "FSDP" if shards else "MULTI_GPU" if processes > 1 else "NO"
+        text = ACCELERATE.format(distributed_type=distributed_type, processes=processes)
+        if shards:
+            recomputes = bool(train.get("activation_checkpointing")) and self.training["lora"] is None
+            text += FSDP.format(recomputes=str(recomputes).lower())
+            text += HYBRID.format(half=processes // 2) if train["sharding"] == "fsdp-hybrid" else ""
+        self.accelerate_file.write_text(text)
 
     def write_spec(self) -> None:
         spec = {"format": 1, "run_id": "a-test-1", "training": self.training}

@@ -15,7 +15,7 @@ from armada.config.near_paths import near_path
 from armada.config.settings import FilePath, FilledText, SchemaPart, problem
 from armada.config.tasks.experiment import Experiment, StallAfter, find_file, no_folder
 from armada.config.tracking import Tracking
-from armada.config.training import Evaluation, Lora, StartFrom, TinyChoice, Train
+from armada.config.training import FSDP_WORDS, SHARDED_WORDS, Evaluation, Lora, StartFrom, TinyChoice, Train
 
 if TYPE_CHECKING:
     from armada.config.settings import Settings
@@ -41,6 +41,8 @@ class BundledTraining(Experiment):
     """Whether `train.packing` goes with it."""
     splits: ClassVar[bool] = False
     """Whether `train.long_samples: split` goes with it."""
+    shards: ClassVar[bool] = False
+    """Whether its model may be divided among the processes (`train.sharding`)."""
     generates: ClassVar[bool] = True
     """Whether its model generates text; otherwise it scores texts."""
     has_reference: ClassVar[bool] = False
@@ -159,6 +161,37 @@ class BundledTraining(Experiment):
             )
         if self.evaluation.samples and not self.generates:
             raise problem(f"the model of {task} generates no text", key="evaluation.samples", hint="leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_divided(self) -> Self:
+        word, key = self.train.sharding, "train.sharding"
+        if self.deepspeed is not None and word in FSDP_WORDS:
+            raise problem(f"{word} does not go with `deepspeed`: one of them divides the model", key=key)
+        if word not in SHARDED_WORDS:
+            return self
+        if not self.shards:
+            hint = "zero2 divides gradients and optimizer, and keeps the model whole"
+            raise problem(
+                f"{word} does not go with `task: {self.task}`, which needs the whole model", key=key, hint=hint
+            )
+        if self.lora is not None and self.lora.quantize != "none":
+            hint = "zero2, or leave `lora.quantize` out: the base is divided among the GPUs instead"
+            raise problem(
+                f"{word} does not go with `lora.quantize`: a base in 4 bits is not divided", key=key, hint=hint
+            )
+        if word in FSDP_WORDS and self.lora is not None and self.lora.modules_to_save:
+            raise problem(
+                f"`train.sharding: {word}` would not add up their gradients",
+                key="lora.modules_to_save",
+                hint="zero3, or leave them out",
+            )
+        if self.start_from is not None and self.start_from.optimizer:
+            raise problem(
+                f"`train.sharding: {word}` divides the moments otherwise than that run did",
+                key="start_from.optimizer",
+                hint="leave it out, or `train: {sharding: none}`",
+            )
         return self
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ class Sft(BundledTraining):
     makes_rows: ClassVar[bool] = True
     packs: ClassVar[bool] = True
     splits: ClassVar[bool] = True
+    shards: ClassVar[bool] = True
 
     task: Literal["sft"]
     """What the run does."""

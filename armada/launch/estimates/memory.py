@@ -12,6 +12,8 @@ What is counted, and where from:
 - Output head: TRL 1.16 computes the loss in tiles of 4096 tokens × 32,768 words (its module `chunked_logprob`), so
   no logits of vocabulary × length exist. The gradients of hidden states and head are summed in 32 bits.
 - Buckets: DistributedDataParallel keeps a copy of all gradients where several processes train.
+- Sharding: what the processes divide counts by its share. Where weights are divided, two layers and the embeddings are
+  gathered at a time, in the precision, in place of 16-bit copies of all.
 
 Not counted: fragmentation, what `compile` and Liger's kernels save, and rows that are shorter than `length`.
 """
@@ -102,6 +104,8 @@ class TrainingShape:
     accumulates: bool = False
     processes: int = 1
     sharded: frozenset[Sharded] = field(default_factory=frozenset)
+    divided_by: int | None = None
+    """Among how many of them; None: among all."""
     device: Device = "cuda"
     sequences: int = 1
     """Sequences of tokens in each row: a pair has two."""
@@ -172,6 +176,7 @@ class _States:
     optimizer: float
     buckets: float
     copies: float
+    gathered: float
     trained: int
 
 
@@ -185,6 +190,7 @@ def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimat
         "reference model": states.weights if training.has_reference else 0.0,
         "optimizer": states.optimizer,
         "gradient buckets": states.buckets,
+        "gathered layers": states.gathered,
         "CUDA and its kernels" if training.device == "cuda" else "libraries": _base(training),
     }
     earlier = states.gradients if training.accumulates else 0.0
@@ -243,18 +249,27 @@ def _states(shape: ModelShape, training: TrainingShape) -> _States:
     copied = (linear + count_experts(shape)) if training.method == "full" else trained
     has_copies = training.width == 2 and width == 4
     share = {
-        part: 1 / training.processes if part in training.sharded else 1.0
+        part: 1 / (training.divided_by or training.processes) if part in training.sharded else 1.0
         for part in ("weights", "gradients", "optimizer")
     }
+    gathers = "weights" in training.sharded and training.processes > 1
     gradients = width * trained * share["gradients"]
     return _States(
         weights=base * share["weights"],
         gradients=gradients,
         optimizer=_MOMENTS * width * trained * share["optimizer"],
         buckets=gradients if training.processes > 1 and not training.sharded else 0.0,
-        copies=2.0 * copied if has_copies else 0.0,
+        copies=2.0 * copied if has_copies and not gathers else 0.0,
+        gathered=training.width * _gathered(shape) if gathers else 0.0,
         trained=trained,
     )
+
+
+def _gathered(shape: ModelShape) -> float:
+    """Count the weights that exist whole at once where weights are divided: two layers, and embeddings or head."""
+    total, ends = count_parameters(shape), shape.vocabulary * shape.hidden
+    layers = total - ends * (1 if shape.tied else 2)
+    return 2 * layers / shape.layers + ends
 
 
 def _kept(shape: ModelShape, training: TrainingShape) -> float:

@@ -1,4 +1,4 @@
-"""Plan `armada merge`: a run that merges another run's adapter into its base model."""
+"""Plan `armada merge`: a run that merges another run's adapter into its base model, or joins its shards."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from armada.config.profiles import DERIVED, load_profile
 from armada.config.sync import SyncSettings
 from armada.config.tasks.command import Command
 from armada.config.tasks.registry import TRAININGS
+from armada.config.training import FSDP_WORDS
 from armada.errors import NotFound, PreflightRefused
 from armada.launch.plans.payload import payload_variables
 from armada.launch.plans.task import Parts, Task
@@ -54,15 +55,26 @@ class Source:
         return self.spec.training or RecordedTraining()
 
     @property
+    def is_sharded(self) -> bool:
+        """Whether all weights are in shards, which are joined instead of merged."""
+        return _has_shards(self.training)
+
+    @property
     def title(self) -> str:
         return f"{self.spec.name or self.run.name} merged"
+
+
+def _has_shards(training: RecordedTraining) -> bool:
+    word = training.train.sharding if training.train is not None else None
+    processes = training.batch.processes if training.batch is not None else None
+    return training.lora is None and word in FSDP_WORDS and (processes or 0) > 1
 
 
 def refuse_unmergeable(run: Run, spec: RecordedSpec) -> None:
     """Refuse at once a run that cannot be merged.
 
     Raises:
-        PreflightRefused: The run was no LoRA training.
+        PreflightRefused: The run has neither an adapter nor shards.
     """
     if spec.task not in TRAININGS:
         raise PreflightRefused(
@@ -74,9 +86,9 @@ def refuse_unmergeable(run: Run, spec: RecordedSpec) -> None:
             f"{run.run_id} is a reward model, whose adapter holds its head: there is nothing to merge it into",
             hint=f"armada pull {run.run_id} --to DIR",
         )
-    if spec.training is None or spec.training.lora is None:
+    if spec.training is None or (spec.training.lora is None and not _has_shards(spec.training)):
         raise PreflightRefused(
-            f"{run.run_id} trained every weight: there is no adapter to merge",
+            f"{run.run_id} trained every weight, and saved them whole: there is no adapter to merge",
             hint=f"armada pull {run.run_id} --to DIR",
         )
 
@@ -157,13 +169,14 @@ class MergeTask(Task[Command]):
             raise PreflightRefused(f"the recorded plan of {source.run.run_id} does not say its precision")
         request = MergeRequest(
             adapter=_adapter(source, paths, contents, is_there=is_there),
-            base=_base(source, paths, contents, is_there=is_there),
+            base=None if source.is_sharded else _base(source, paths, contents, is_there=is_there),
             precision=training.precision,
             quantized=lora is not None and (lora.quantize or "none") != "none",
             dtype=self.dtype,
             step=checkpoint.step,
-            rows=_rows(source, paths, contents, is_there=is_there),
+            rows=() if source.is_sharded else _rows(source, paths, contents, is_there=is_there),
             memory_bytes=place.facts.memory_bytes,
+            sharded=source.is_sharded,
         )
         python = PYTHON if environment is None else str(paths.environment_python(environment.key))
         spec = paths.run(place.run_id) / "spec.json"

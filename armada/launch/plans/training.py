@@ -12,6 +12,7 @@ from armada.launch.plans.payload import payload_variables
 from armada.launch.training.accelerate import launch_environment, render_accelerate
 from armada.launch.training.config_files import Facts, read_user_files
 from armada.launch.training.image_needs import PYTHON
+from armada.launch.training.sharding import fsdp_settings, uses_fsdp
 from armada.protocol.spec import (
     BatchSection,
     DataSection,
@@ -108,9 +109,9 @@ class Training:
 
     @property
     def is_divided(self) -> bool:
-        """Whether DeepSpeed decides where weights and optimizer are."""
+        """Whether a DeepSpeed file of the user's decides where weights and optimizer are."""
         keys = {*self.files.accelerate, *self.profile.accelerate}
-        return self.files.deepspeed is not None or "deepspeed_config" in keys
+        return self.settings.deepspeed is not None or "deepspeed_config" in keys
 
     def contents(self) -> tuple[Content, ...]:
         """Everything that is sent.
@@ -165,10 +166,20 @@ class Training:
             extras=profile.accelerate,
             extras_from=f"profile {profile.name}" + (f" ({profile.origin})" if profile.origin else ""),
             checked=self.files.accelerate,
+            sharded=self._sharded(),
         )
         deepspeed = self.files.deepspeed
         more = {} if deepspeed is None else {"launch/deepspeed.json": json.dumps(deepspeed, indent=1)}
         return {"launch/accelerate.yaml": accelerate} | more
+
+    def _sharded(self) -> dict[str, object] | None:
+        """What accelerate is told so that FSDP divides the training; None if it does not."""
+        sharding, processes = self.settings.train.sharding, self.batch.processes
+        if not uses_fsdp(sharding, processes):
+            return None
+        # The wrappers of FSDP's own recomputation rename modules, which PEFT does not expect: transformers recomputes then.
+        recomputes = self.profile.train.activation_checkpointing and self.settings.lora is None
+        return fsdp_settings(sharding, processes, activation_checkpointing=recomputes)
 
     def section(self) -> TrainingSection:
         """spec["training"], which only the payload reads."""

@@ -7,6 +7,7 @@ from typing import Literal
 
 from armada.config.documents import shown, yaml_text
 from armada.errors import PreflightRefused
+from armada.launch.training.sharding import FIXED
 
 _ELSEWHERE = {
     "gradient_accumulation_steps": "`train.global_batch_size` of the experiment",
@@ -27,6 +28,7 @@ def render_accelerate(
     extras: Mapping[str, object],
     extras_from: str,
     checked: Mapping[str, object] | None = None,
+    sharded: Mapping[str, object] | None = None,
 ) -> str:
     """Write launch/accelerate.yaml.
 
@@ -37,6 +39,7 @@ def render_accelerate(
         extras: Additional keys, from a profile's `accelerate:`.
         extras_from: The profile's name in errors, such as `profile a6000-8x (…/a6000-8x.yaml)`.
         checked: Keys of the user's own file that agree with the plan (see `user_files`).
+        sharded: Keys that divide the training by FSDP; extras and the user's own file may add to them.
 
     Raises:
         PreflightRefused: An extra contradicts the plan.
@@ -55,14 +58,19 @@ def render_accelerate(
                 f"{extras_from} sets accelerate.{location}, which comes from {_ELSEWHERE[key]}",
                 hint="set it there; if it is set twice, one of the two is silently ignored",
             )
+    _refuse_other_shards(sharded or {}, extras, extras_from)
     settings = {key: value for key, (value, _) in decided.items()}
     checked = checked or {}
-    settings["distributed_type"] = checked.get("distributed_type") or _distribution(
-        processes, device, extras, extras_from
+    settings["distributed_type"] = (
+        "FSDP" if sharded else checked.get("distributed_type") or _distribution(processes, device, extras, extras_from)
     )
     extras = {**extras, **checked}
     settings.update({key: value for key, value in extras.items() if key not in settings})
-    if settings["distributed_type"] == "FSDP":
+    for key, value in (sharded or {}).items():
+        given = extras.get(key)
+        # The word's own settings are checked; what a user adds to them, such as offloading, is kept.
+        settings[key] = {**value, **given} if isinstance(value, Mapping) and isinstance(given, Mapping) else value
+    if settings["distributed_type"] == "FSDP" and not sharded:
         # accelerate's own default is version 1, the trainer's is 2.
         given = extras.get("fsdp_config")
         settings["fsdp_config"] = {"fsdp_version": 2, **(given if isinstance(given, Mapping) else {})}
@@ -112,6 +120,20 @@ def _distribution(processes: int, device: str, extras: Mapping[str, object], ext
     if device == "cpu":
         raise PreflightRefused(f"{extras_from} asks for FSDP, which has no effect on CPUs", hint="use another profile")
     return "FSDP"
+
+
+def _refuse_other_shards(sharded: Mapping[str, object], extras: Mapping[str, object], extras_from: str) -> None:
+    """Refuse extras that say otherwise what `train.sharding` decides; they may add to it."""
+    given = extras.get("fsdp_config")
+    if not sharded or not isinstance(given, Mapping):
+        return
+    for key, value in FIXED.items():
+        if given.get(key, value) != value:
+            raise PreflightRefused(
+                f"{extras_from} sets accelerate.fsdp_config.{key} to {shown(given[key])}, but `train.sharding` of the "
+                f"experiment makes it {shown(value)}",
+                hint=f"remove `{key}` from the profile's `accelerate:`",
+            )
 
 
 def _keys_below(values: Mapping[str, object], above: str = "") -> Iterator[tuple[str, str]]:

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.documents import Document, Location, Place, build, compose, read_document, read_text, shown
 from armada.config.profiles import ACCELERATE_KEYS
+from armada.config.training import ZERO_STAGES
 from armada.config.validation import dotted, nearest
 from armada.errors import ConfigError, PreflightRefused
+from armada.launch.training.sharding import FIXED, refuse_other_word, uses_fsdp, zero_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.config.profiles import Profile
     from armada.config.tasks.experiment import Experiment
-    from armada.config.training import Train
+    from armada.config.training import Sharding, Train
     from armada.launch.training.batch import Batch
 
 _AUTO = "auto"
@@ -87,6 +89,11 @@ class Facts:
     def precision(self) -> str:
         return self.profile.train.precision
 
+    @property
+    def sharding(self) -> Sharding:
+        """What the experiment says of the bundled trainer's processes."""
+        return "none" if self.train is None else self.train.sharding
+
 
 def read_user_files(facts: Facts) -> UserFiles:
     """Read the files that an experiment names, and compare every repeated value with the plan.
@@ -99,12 +106,13 @@ def read_user_files(facts: Facts) -> UserFiles:
     accelerate: dict[str, object] = {}
     deepspeed: dict[str, object] | None = None
     plugin: dict[Location, Decided] = {}
-    _refuse_fsdp(facts, facts.profile.accelerate, _profile_place(facts, "accelerate", "distributed_type"))
+    _compare_sharding(facts, facts.profile.accelerate, _profile_place(facts, "accelerate", "distributed_type"))
+    _refuse_zero_on_cpu(facts)
     if facts.accelerate is not None:
         document = read_document(facts.accelerate)
         accelerate = _read_accelerate(document, facts, problems)
         plugin = _plugin_values(document)
-        _refuse_fsdp(facts, document.data, document.value_place(("distributed_type",)))
+        _compare_sharding(facts, document.data, document.value_place(("distributed_type",)))
         _refuse_shards(facts, document, ("deepspeed_config", "zero_stage"))
     if facts.deepspeed is not None:
         document = read_json(facts.deepspeed)
@@ -120,6 +128,8 @@ def read_user_files(facts: Facts) -> UserFiles:
         raise PreflightRefused(
             "; ".join(problems), hint="set each value in one place, or make the two agree (in DeepSpeed files: auto)"
         )
+    if deepspeed is None and "deepspeed_config" not in accelerate:
+        deepspeed = zero_settings(facts.sharding, facts.precision)
     return UserFiles(accelerate, deepspeed)
 
 
@@ -190,6 +200,12 @@ def _accelerate_values(facts: Facts) -> dict[Location, Decided]:
     for plugin in ("deepspeed_config", "fsdp_config"):
         for key, decided in _training_values(facts).items():
             expected[plugin, key] = decided
+    if uses_fsdp(facts.sharding, facts.processes):
+        for key, value in FIXED.items():
+            expected["fsdp_config", key] = Decided(value, _where(facts, "train.sharding"))
+    if facts.sharding in ZERO_STAGES:
+        stage = Decided(ZERO_STAGES[facts.sharding], _where(facts, "train.sharding"))
+        expected["deepspeed_config", "zero_stage"] = stage
     if facts.train is not None:
         expected["dynamo_config", "dynamo_backend"] = Decided(
             "INDUCTOR" if facts.train.compile else "NO", _where(facts, "train.compile")
@@ -205,11 +221,14 @@ def _training_values(facts: Facts) -> dict[str, Decided]:
     checkpointing = Decided(
         facts.profile.train.activation_checkpointing, _profile_place(facts, "train", "activation_checkpointing")
     )
+    by_fsdp = checkpointing
+    if uses_fsdp(facts.sharding, facts.processes) and getattr(facts.experiment, "lora", None) is not None:
+        by_fsdp = Decided(False, f"{_where(facts, 'lora')}, whose layers transformers recomputes instead,")
     return {
         "gradient_accumulation_steps": Decided(batch.accumulation, _batch_place(facts, batch)),
         "gradient_clipping": Decided(train.max_grad_norm, _where(facts, "train.max_grad_norm")),
         "activation_checkpointing": checkpointing,
-        "fsdp_activation_checkpointing": checkpointing,
+        "fsdp_activation_checkpointing": by_fsdp,
     }
 
 
@@ -224,6 +243,9 @@ def _deepspeed_values(facts: Facts, document: Document) -> dict[Location, Decide
     batch, train = facts.batch, facts.train
     if batch is None or train is None:
         return expected
+    if train.sharding in ZERO_STAGES:
+        stage = Decided(ZERO_STAGES[train.sharding], _where(facts, "train.sharding"))
+        expected["zero_optimization", "stage"] = stage
     expected |= {
         ("train_batch_size",): Decided(batch.global_, _where(facts, "train.global_batch_size")),
         ("train_micro_batch_size_per_gpu",): Decided(
@@ -283,7 +305,8 @@ def _compare_with_profile(document: Document, facts: Facts, problems: list[str])
 def _refuse_on_cpu(facts: Facts, document: Document) -> None:
     wanted = document.data.get("distributed_type")
     is_deepspeed = wanted == "DEEPSPEED" or document.path == facts.deepspeed
-    if facts.device == "cpu" and (is_deepspeed or wanted == "FSDP"):
+    shards = uses_fsdp(facts.sharding, facts.processes)
+    if facts.device == "cpu" and (is_deepspeed or (wanted == "FSDP" and not shards)):
         place = document.value_place(("distributed_type",))
         name = "DeepSpeed" if is_deepspeed else "FSDP"
         raise PreflightRefused(
@@ -291,21 +314,30 @@ def _refuse_on_cpu(facts: Facts, document: Document) -> None:
         )
 
 
-def _refuse_fsdp(facts: Facts, settings: Mapping[str, object], place: object) -> None:
-    """Refuse FSDP for the bundled trainer. On CPUs it is refused for another reason, which is reported first."""
-    if facts.train is not None and facts.device != "cpu" and settings.get("distributed_type") == "FSDP":
+def _compare_sharding(facts: Facts, settings: Mapping[str, object], place: object) -> None:
+    """Refuse an accelerate file, or a profile, that divides a training otherwise than `train.sharding`.
+
+    On CPUs FSDP by a file alone is refused for another reason, which is reported first.
+    """
+    if facts.train is None or (facts.device == "cpu" and facts.sharding == "none"):
+        return
+    refuse_other_word(facts.sharding, facts.processes, settings, place, _where(facts, "train.sharding"))
+
+
+def _refuse_zero_on_cpu(facts: Facts) -> None:
+    if facts.device == "cpu" and facts.sharding in ZERO_STAGES:
         raise PreflightRefused(
-            f"{place}: `distributed_type` is FSDP, and the bundled trainer cannot resume from FSDP's checkpoints",
-            hint="leave it out, or DeepSpeed's ZeRO stage 2 (`deepspeed:`), or `task: script` with your own script",
+            f"{_where(facts, 'train.sharding')} is {facts.sharding}: DeepSpeed needs GPUs, and this run has none",
+            hint="`train: {sharding: fsdp}`, which divides a training among CPU processes too, or launch on GPUs",
         )
 
 
 def _refuse_shards(facts: Facts, document: Document, location: Location) -> None:
-    if facts.train is not None and _look_up(document.data, location) == 3:
+    if facts.train is not None and facts.sharding != "zero3" and _look_up(document.data, location) == 3:
         place = document.value_place(location)
         raise PreflightRefused(
             f"{place}: `{dotted(location)}` is 3, and the bundled trainer evaluates and saves whole models, not shards",
-            hint="stage 2, or `task: script` with your own script",
+            hint="`train: {sharding: zero3}`, or stage 2, or `task: script` with your own script",
         )
 
 

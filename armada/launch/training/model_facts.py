@@ -14,6 +14,7 @@ from armada.launch.estimates.shape import (
     read_positions,
     read_shape,
 )
+from armada.launch.training.sharding import divided_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,10 +117,18 @@ def training_shape(
         dora=bool(lora.get("dora")),
         accumulates=section.batch.accumulation > 1,
         processes=section.batch.processes,
+        divided_by=_divided_by(section),
+        sharded=divided_parts(section.train.get("sharding")) if section.batch.processes > 1 else frozenset(),
         device=section.device,
         sequences=sequences,
         has_reference=has_reference,
     )
+
+
+def _divided_by(section: TrainingSection) -> int | None:
+    """Return among how many processes a part is divided; None: among all."""
+    processes = section.batch.processes
+    return processes // 2 if section.train.get("sharding") == "fsdp-hybrid" and processes > 1 else None
 
 
 def _attention(section: TrainingSection, gpus: tuple[Gpu, ...]) -> Attention:

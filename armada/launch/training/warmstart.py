@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 _MOMENTS = "optimizer.pt"
+_SHARDS = "pytorch_model_fsdp_0/"
 _STATE = frozenset(
     {_MOMENTS, "scheduler.pt", "trainer_state.json", "training_args.bin", "MANIFEST.json", "PARTIAL.json"}
 )
@@ -140,6 +141,8 @@ def _refuse_useless(names: Sequence[str], said: str, *, moments: bool) -> None:
     Raises:
         NotFound: It lacks the weights, or the requested optimizer state.
     """
+    if any(name.startswith(_SHARDS) for name in names) and "adapter_model.safetensors" not in names:
+        raise NotFound(f"{said}: its weights are in shards", hint="`armada merge` that run, and name the result")
     if not any(name.endswith(".safetensors") for name in names):
         raise NotFound(
             f"{said}: it has no weights (.safetensors)", hint="name a checkpoint of `task: sft`, or its folder"

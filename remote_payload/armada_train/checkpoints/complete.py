@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from armada_train.checkpoints.manifest import read_manifest
+from armada_train.checkpoints.shards import find_wrong_shard, find_wrong_weights, is_sharded
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _WEIGHTS = ("adapter_model", "model")
@@ -73,6 +74,8 @@ def find_defect(checkpoint: Path) -> str | None:
     # the Trainer writes this file last
     if _read_object(checkpoint / "trainer_state.json").get("global_step") != step_of(checkpoint):
         return "trainer_state.json is missing or unfinished"
+    if is_sharded(checkpoint):
+        return find_wrong_shard(checkpoint)
     if not has_weights(checkpoint):
         return "its weights are missing or truncated"
     return None
@@ -87,6 +90,8 @@ def missing_states(checkpoint: Path, processes: int) -> list[str]:
         if lacking := _missing_of_deepspeed(checkpoint, processes):
             return [lacking]
         names = list(random_states(processes))
+    if is_sharded(checkpoint):
+        names.remove("optimizer.pt")  # it is in shards, which find_defect has looked at
     # torch.save writes a zip, whose index is at its end
     return [name for name in names if not zipfile.is_zipfile(checkpoint / name)]
 
@@ -126,7 +131,7 @@ def has_weights(checkpoint: Path) -> bool:
             return bool(shards) and all(_is_whole_safetensors(checkpoint / shard) for shard in shards)
         if (checkpoint / f"{stem}.safetensors").exists():
             return _is_whole_safetensors(checkpoint / f"{stem}.safetensors")
-    return False
+    return find_wrong_weights(checkpoint) is None
 
 
 def name_base_model(checkpoint: Path, name: str) -> None:

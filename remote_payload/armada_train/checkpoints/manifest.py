@@ -31,6 +31,8 @@ def describe_settings(training: Training) -> dict[str, Any]:
     Reads the data again to hash it.
     """
     schedule = {key: value for key, value in dataclasses.asdict(training.schedule).items() if key not in _FREE}
+    if not training.is_sharded:  # which is what checkpoints without it are
+        del schedule["sharding"]
     lora = dataclasses.asdict(training.lora) if training.lora else None
     model = dataclasses.asdict(training.model) if isinstance(training.model, TinyModel) else training.model
     settings = {
@@ -89,7 +91,7 @@ def _form(source: Mapping[str, Any]) -> str:
 
 def _show(settings: Settings, key: str) -> str:
     if key not in settings:
-        return "not there"
+        return '"none"' if key == "train.sharding" else "not there"
     value = settings[key]
     if key == "data.train" and isinstance(value, Sequence):
         return " + ".join(

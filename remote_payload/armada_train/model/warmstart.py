@@ -9,6 +9,7 @@ from typing import Any
 
 from armada_train.checkpoints.complete import has_weights, read_shapes
 from armada_train.checkpoints.manifest import read_manifest
+from armada_train.checkpoints.shards import is_sharded
 from armada_train.failure import PayloadFailure
 from armada_train.specification.values import Lora, StartFrom, TinyModel, Training
 
@@ -45,6 +46,8 @@ def check_start(training: Training) -> None:
             start, "its optimizer.pt is missing or truncated: leave `optimizer` out, or use another checkpoint"
         )
     adapter = _read(start.path / "adapter_config.json")
+    if not adapter and is_sharded(start.path):
+        raise _misfit(start, "its weights are in shards: `armada merge` that run, and use the result as `model`")
     if adapter and training.lora is None:
         raise _misfit(
             start, "it is an adapter, but this training has no `lora`: merge it first, and use the result as `model`"

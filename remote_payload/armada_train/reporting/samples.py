@@ -26,17 +26,20 @@ class Samples:
         files: The eval set.
         count: The number of prompts.
         longest: The maximum number of tokens of an answer.
+        together: Every rank generates, because no rank has the whole model.
     """
 
-    def __init__(self, path: Path | None, attempt: int, files: Files, count: int, longest: int) -> None:
+    def __init__(
+        self, path: Path | None, attempt: int, files: Files, count: int, longest: int, *, together: bool = False
+    ) -> None:
         self._path = path
         self._attempt = attempt
         self._longest = longest
-        self._prompts = [_split(files.kind, row) for row in files.first(count)] if path else []
+        self._prompts = [_split(files.kind, row) for row in files.first(count)] if path or together else []
 
     def write(self, model: Any, tokenizer: Any, step: int) -> None:
         """Generate answers and append them; the model's training mode is restored."""
-        if self._path is None:
+        if not self._prompts:
             return
         was_training = model.training
         model.eval()
@@ -49,8 +52,9 @@ class Samples:
                 "expected": expected,
                 "generated": self._generate(model, tokenizer, prompt, tools),
             }
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            if self._path is not None:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
         model.train(was_training)
 
     def _generate(self, model: Any, tokenizer: Any, prompt: str | list[Mapping[str, Any]], tools: Any) -> str:

@@ -21,6 +21,7 @@ class Merge:
         step: The checkpoint's step.
         rows: Files to compare the two models on; missing ones are skipped.
         memory_bytes: How much memory this process may use.
+        sharded: The checkpoint in `adapter` holds all weights in shards; there is no base, and nothing to compare with.
     """
 
     adapter: Path
@@ -31,3 +32,4 @@ class Merge:
     step: int
     rows: tuple[Path, ...]
     memory_bytes: int | None
+    sharded: bool = False

@@ -48,6 +48,7 @@ class Objective:
         packing: How TRL packs its rows; None if it cannot.
         makes_rows: Whether hooks may make its rows during training.
         splits: Whether a row that is too long may become several.
+        shards: Whether its model may be divided among the processes.
         generates: Whether its model generates text; otherwise it scores texts, with one number for each.
         has_reference: Whether it is compared with the model as it was.
     """
@@ -58,6 +59,7 @@ class Objective:
     packing: str | None = None
     makes_rows: bool = False
     splits: bool = False
+    shards: bool = False
     generates: bool = True
     has_reference: bool = False
 
@@ -68,6 +70,7 @@ SFT = Objective(
     packing="bfd_split",  # TRL's default, bfd, discards tokens beyond the maximum length
     makes_rows=True,
     splits=True,
+    shards=True,
 )
 
 
@@ -78,7 +81,7 @@ def _parse_sft(section: Section) -> Objective:
 
 def _parse_pretrain(section: Section) -> Objective:
     section.close()
-    return Objective("pretrain", ("text",), packing="wrapped", splits=True)
+    return Objective("pretrain", ("text",), packing="wrapped", splits=True, shards=True)
 
 
 def _parse_dpo(section: Section) -> Objective:

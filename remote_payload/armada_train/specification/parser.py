@@ -13,6 +13,8 @@ from armada_train.specification.forms import AS_IT_IS, parse_form, refuse_other_
 from armada_train.specification.objectives import parse_objective
 from armada_train.specification.section import Section, bad_spec
 from armada_train.specification.values import (
+    FSDP,
+    ZERO,
     Batch,
     Evaluation,
     Hub,
@@ -27,6 +29,9 @@ from armada_train.specification.values import (
 )
 
 PRECISIONS = ("bf16", "fp16", "fp32")
+SHARDINGS = ("none", *FSDP, *ZERO)
+WHOLE = ("none", "zero2")
+"""With these each process has the whole model."""
 KERNELS = ("none", "liger", "hub")
 LONG_SAMPLES = ("drop", "truncate", "split")
 QUANTIZATIONS = ("none", "nf4", "fp4")
@@ -89,6 +94,7 @@ def parse_training(section: Section) -> Training:
     if training.is_stream:
         _check_stream(training)
     _check_objective(training)
+    _check_sharding(training)
     if training.schedule.kernels != "none" and training.device == "cpu":
         raise bad_spec("`training.train.kernels` need GPUs: leave it at none on a CPU")
     if training.lora is not None and training.lora.quantize != "none":
@@ -149,6 +155,33 @@ def _check_objective(training: Training) -> None:
         raise bad_spec(
             f"`training.start_from` with `lora` and `task: {objective.name}`: the reference would be the model without that adapter; "
             "merge it first, and use the result as `model`"
+        )
+
+
+def _check_sharding(training: Training) -> None:
+    """Refuse what does not go with a model that no process has whole."""
+    word = training.schedule.sharding
+    if word in ZERO and training.deepspeed is None:
+        raise bad_spec(f"`training.train.sharding` {word} needs `training.deepspeed`, the file that DeepSpeed reads")
+    if word in FSDP and training.deepspeed is not None:
+        raise bad_spec(f"`training.train.sharding` {word} does not go with `training.deepspeed`: one divides the model")
+    if word in WHOLE:
+        return
+    if not training.objective.shards:
+        raise bad_spec(
+            f"`training.train.sharding` {word} does not go with `task: {training.objective.name}`, which needs the whole model"
+        )
+    if training.lora is not None and training.lora.quantize != "none":
+        raise bad_spec(
+            f"`training.train.sharding` {word} does not go with `lora.quantize`: a base in 4 bits is not divided"
+        )
+    if word in FSDP and training.lora is not None and training.lora.modules_to_save:
+        raise bad_spec(
+            f"`training.lora.modules_to_save` does not go with `train.sharding: {word}`, which would not add up their gradients"
+        )
+    if training.start_from is not None and training.start_from.moments:
+        raise bad_spec(
+            f"`training.start_from.optimizer` does not go with `train.sharding: {word}`, which divides the moments otherwise"
         )
 
 
@@ -259,6 +292,7 @@ def _parse_schedule(section: Section) -> Schedule:
         neftune_alpha=section.optional_number("neftune_alpha", above=True),
         kernels=section.choice("kernels", KERNELS, "none"),
         compile=section.flag("compile", default=False),
+        sharding=section.choice("sharding", SHARDINGS, "none"),
     )
     section.close()
     if (schedule.max_steps is None) == (schedule.epochs is None):

@@ -9,6 +9,10 @@ from armada_train.failure import PayloadFailure
 from armada_train.specification.forms import AS_IT_IS, Form
 from armada_train.specification.objectives import SFT, Objective
 
+FSDP = ("fsdp", "fsdp-hybrid")
+ZERO = ("zero2", "zero3")
+"""How a training may be divided among its processes: by torch's FSDP2, or by DeepSpeed."""
+
 
 @dataclass(frozen=True, slots=True)
 class TinyModel:
@@ -83,6 +87,8 @@ class Schedule:
     neftune_alpha: float | None
     kernels: str
     compile: bool
+    sharding: str = "none"
+    """What the processes divide among themselves; the words are home's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +176,16 @@ class Training:
     """A DeepSpeed configuration, whose values home compared with these."""
     measurement: Measurement | None = None
     """It is a cell of a bench; None for a training that is meant to train."""
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether weights and optimizer are divided by FSDP; a single process has nobody to divide them with."""
+        return self.schedule.sharding in FSDP and self.batch.processes > 1
+
+    @property
+    def needs_all_ranks(self) -> bool:
+        """Whether no process has the whole model, so that all must take part in each forward pass."""
+        return self.is_sharded or (self.schedule.sharding == "zero3" and self.batch.processes > 1)
 
     @property
     def is_stream(self) -> bool:

@@ -37,6 +37,7 @@ from armada_train.training.memory import is_out_of_memory, out_of_memory
 from armada_train.training.objectives import trainer_of
 from armada_train.training.preemption import Preemption
 from armada_train.training.rank_order import as_main_first
+from armada_train.training.sharding import let_cpus_shard
 from armada_train.training.trainer import Trainer
 
 _LONG_S = 60
@@ -77,6 +78,7 @@ def _train(
     own = trainer_class.own_arguments(training)
     arguments = make_arguments(training, run, trainer_class.config, own, reports_to_wandb=reports_to_wandb)
     check_world(training, arguments.world_size)
+    let_cpus_shard(training)
     arguments.eval_on_start = eval_files is not None and resume.checkpoint is None
     history, metrics = _open_metrics(run, resume.checkpoint)
     attention = _choose_attention(training, run)
@@ -220,7 +222,8 @@ def _make_samples(training: Training, run: RunFolder, eval_files: Files | None) 
     asked = training.evaluation
     if eval_files is None or not asked.samples:
         return None
-    return Samples(run.samples if run.is_main else None, run.attempt, eval_files, asked.samples, asked.sample_tokens)
+    path, together = run.samples if run.is_main else None, training.needs_all_ranks
+    return Samples(path, run.attempt, eval_files, asked.samples, asked.sample_tokens, together=together)
 
 
 def _check_devices(training: Training, run: RunFolder) -> None:

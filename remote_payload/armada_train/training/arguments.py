@@ -50,7 +50,10 @@ def make_arguments(
         fp16=training.precision == "fp16",
         use_cpu=training.device == "cpu",
         deepspeed=training.deepspeed,
-        activation_checkpointing=checkpoints_activations(training),
+        # Under FSDP accelerate does it, as launch/accelerate.yaml says, so that each layer is gathered once more and not
+        # twice. Its wrappers rename modules: PEFT 0.21 then saves adapters without any weight.
+        activation_checkpointing=checkpoints_activations(training)
+        and not (training.is_sharded and training.lora is None),
         ddp_find_unused_parameters=False,
         dataloader_pin_memory=training.device == "cuda",
         dataloader_num_workers=training.workers,

@@ -16,9 +16,16 @@ from transformers import PrinterCallback
 from transformers import Trainer as BaseTrainer
 
 from armada_train.checkpoints import announce as outbox
-from armada_train.checkpoints.complete import drop_set_aside, name_base_model, newest_first, step_of
+from armada_train.checkpoints.complete import (
+    drop_set_aside,
+    name_base_model,
+    newest_first,
+    read_shapes,
+    step_of,
+)
 from armada_train.checkpoints.full_disk import give_up, is_disk_full
 from armada_train.checkpoints.manifest import write_manifest
+from armada_train.checkpoints.shards import is_sharded, write_listing
 from armada_train.data.sampling import LengthSampler
 from armada_train.data.stream import StreamDataset
 from armada_train.data.workers import InWorker
@@ -31,6 +38,14 @@ from armada_train.training.gauges import flops_per_token, peak_memory_bytes
 from armada_train.training.loss_watch import LossWatch, nan_loss
 from armada_train.training.measurement import Measured, MeasuringCallback
 from armada_train.training.optimizer_state import load_moments
+from armada_train.training.sharding import (
+    gather_trained,
+    give_moments,
+    guard_head,
+    load_sharded_moments,
+    load_shards,
+    local,
+)
 from armada_train.training.throughput import Throughput
 
 
@@ -77,11 +92,14 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         self._settings = attempt.settings
         self._settings_win = attempt.settings_win
         self._schedule = training.schedule
+        self._sharded = training.is_sharded
+        self._needs_all = training.needs_all_ranks
         self._samples = data.samples
         self._peak_flops = training.peak_flops
         self._waited_s = 0.0
         self._base_model = base_model
         self._base_name = training.model_name
+        self._has_adapter = training.lora is not None
         self._moments_from: Path | None = None
         self._losses = LossWatch(rest["args"].device)
         ending: SavingCallback | MeasuringCallback
@@ -267,6 +285,8 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
                 return
             if batch is not None:
                 yield self._prepare_inputs(batch)
+            elif self._needs_all:  # the other ranks need this one's part of each layer
+                yield self._prepare_inputs(self._weightless_batch())
 
     def _eval_batches(self) -> Iterator[Any]:
         """Deal the rows out to the ranks, each row once: a distributed sampler would repeat some to fill the last batch.
@@ -284,6 +304,11 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
             chosen = [self.eval_row(rows, index) for index in mine[start : start + size]]
             yield self.data_collator(chosen) if chosen else None
 
+    def _weightless_batch(self) -> Any:
+        """Return a batch of one row, of which no token counts."""
+        batch = self.data_collator([self.eval_row(self.eval_dataset.select_columns(self._eval_columns()), 0)])
+        return {**batch, "labels": torch.full_like(batch["labels"], -100)}
+
     def eval_row(self, rows: Any, index: int) -> Any:
         """Return a row as the collator takes it."""
         return rows[index]
@@ -300,7 +325,10 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
 
     def restore(self, checkpoint: Path) -> None:
         """Load the weights of a finished run, which has nothing left to train."""
-        self._load_from_checkpoint(str(checkpoint))
+        if self._sharded:
+            self._prepare_for_training(step_of(checkpoint), None, str(checkpoint))
+        else:
+            self._load_from_checkpoint(str(checkpoint))
         self.state.global_step = step_of(checkpoint)
         self.state.max_steps = self.state.global_step
 
@@ -311,13 +339,20 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
             PayloadFailure: `bad_spec`: they do not fit.
         """
         try:
-            self._load_from_checkpoint(str(start.path))
+            if self._sharded or is_sharded(start.path):
+                self._load_whole(start.path)
+            else:
+                self._load_from_checkpoint(str(start.path))
         except (RuntimeError, ValueError) as error:
             raise PayloadFailure("bad_spec", f"`training.start_from` {start.path} does not fit: {error}") from error
         self._moments_from = start.path / "optimizer.pt" if start.moments else None
 
-    def _prepare_for_training(self, *arguments: Any, **rest: Any) -> Any:
-        prepared = super()._prepare_for_training(*arguments, **rest)
+    def _prepare_for_training(self, max_steps: int, dataloader: Any, resume_from_checkpoint: str | None) -> Any:
+        if self._sharded and resume_from_checkpoint and not is_sharded(Path(resume_from_checkpoint)):
+            self._load_whole(Path(resume_from_checkpoint))
+        prepared = super()._prepare_for_training(max_steps, dataloader, resume_from_checkpoint)
+        if self._sharded:
+            guard_head(self.model)
         if self._moments_from is not None:
             load_moments(self.optimizer, self._moments_from)
         return prepared
@@ -330,7 +365,7 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         """
         kept = ("lr", "initial_lr", "weight_decay")
         fresh = [{key: group[key] for key in kept if key in group} for group in self.optimizer.param_groups]
-        super()._load_optimizer_and_scheduler(checkpoint)
+        self._load_states(checkpoint)
         if checkpoint is None or not self._settings_win:
             return
         for group, values in zip(self.optimizer.param_groups, fresh, strict=True):
@@ -339,8 +374,41 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         self.lr_scheduler.last_epoch = step_of(Path(checkpoint)) - 1
         self.lr_scheduler.step()
 
+    def _load_states(self, checkpoint: str | None) -> None:
+        """Load optimizer and scheduler, also from a checkpoint that was divided otherwise."""
+        source = None if checkpoint is None else Path(checkpoint)
+        if source is None or self._sharded == is_sharded(source):
+            super()._load_optimizer_and_scheduler(checkpoint)
+            return
+        if self._sharded:
+            give_moments(self.optimizer, torch.load(source / "optimizer.pt", map_location="cpu", weights_only=True))
+        else:
+            load_sharded_moments(self.accelerator.unwrap_model(self.model), self.optimizer, source)
+        self.lr_scheduler.load_state_dict(torch.load(source / "scheduler.pt", weights_only=True))
+
+    def _load_from_checkpoint(self, checkpoint: str, model: Any = None) -> None:
+        """Load the weights, also from a checkpoint that was divided otherwise."""
+        source = Path(checkpoint)
+        if self._sharded == is_sharded(source):
+            super()._load_from_checkpoint(checkpoint, model)
+        elif not self._sharded:
+            self._load_whole(source)  # of a sharded model they were loaded before it was divided
+
+    def _load_whole(self, source: Path) -> None:
+        """Load weights into the model before it is divided, or one that never is."""
+        if self._has_adapter:
+            self.model.load_adapter(str(source), self.model.active_adapter, is_trainable=True)
+        elif is_sharded(source):
+            load_shards(self.model, source)
+        else:
+            self.is_fsdp_enabled, is_enabled = False, self.is_fsdp_enabled
+            super()._load_from_checkpoint(str(source))
+            self.is_fsdp_enabled = is_enabled
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        if not all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters() if weight.requires_grad):
+        trained = (local(weight) for weight in self.model.parameters() if weight.requires_grad)
+        is_broken = not all(bool(torch.isfinite(weight).all()) for weight in trained)
+        if self._agreement.highest(is_broken)[0]:  # of a sharded model, one rank's part may be broken alone
             raise PayloadFailure(
                 "nan_loss",
                 f"a weight is not a number after step {self.state.global_step}; checkpoints written before it are kept",
@@ -362,12 +430,26 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         self.accelerator.wait_for_everyone()
         self.args.save_total_limit = self._checkpoints_to_keep()
         super()._save_checkpoint(model, trial)
-        self.accelerator.wait_for_everyone()  # each rank has written its random state
+        whole = gather_trained(self.model) if self._sharded and self._has_adapter else None
+        self.accelerator.wait_for_everyone()  # each rank has written its random state, and its shards
         if self._run.is_main:
+            if self._sharded:
+                self._complete_shards(checkpoint, whole)
             if self._base_name is not None:
                 name_base_model(checkpoint, self._base_name)
             self.announce(checkpoint, is_final=self.state.global_step >= self.state.max_steps)
             drop_set_aside(self._run.checkpoints, self.state.global_step)
+
+    def _complete_shards(self, checkpoint: Path, adapter: dict[str, Any] | None) -> None:
+        """Put beside the shards what the Trainer leaves out: configuration, tokenizer, the whole adapter, their list."""
+        if adapter is None:
+            self.model.config.save_pretrained(checkpoint)
+        else:
+            self.model.save_pretrained(checkpoint, state_dict=adapter)
+            if len(saved := read_shapes(checkpoint)) != len(adapter):
+                raise PayloadFailure("exception", f"PEFT saved {len(saved)} of the adapter's {len(adapter)} weights")
+        self.processing_class.save_pretrained(checkpoint)
+        write_listing(checkpoint, self._run.world_size)
 
     def _checkpoints_to_keep(self) -> int:
         """Return how many checkpoints to keep, plus one for the best: otherwise the Trainer would delete the last one instead."""

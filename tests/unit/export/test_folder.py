@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from armada.errors import ArmadaError, Conflict
+from armada.errors import ArmadaError, Conflict, NotFound
 from armada.export.folder import write_folder
 from armada.export.subject import Kind, Subject, find_subject
 from armada.foundation.progress import NullProgress, TransferProgress
@@ -112,6 +112,20 @@ def test_weights_that_only_deepspeed_wrote_are_kept(house: tuple[HomePaths, Data
     publish(house[1], house[0], RUN, 20, {**shards, **optimizer, "model.safetensors": b"w", "config.json": b"{}"})
     subject = find_subject(house[1], runs.find(house[1], RUN), "20", everything=False)
     assert {file.path for file in subject.files} == {"model.safetensors", "config.json"}
+
+
+def test_shards_of_fsdp_are_no_model_and_stay_behind_where_an_adapter_is_whole(
+    house: tuple[HomePaths, Database],
+) -> None:
+    shards = {"pytorch_model_fsdp_0/__0_0.distcp": b"w", "pytorch_model_fsdp_0/.metadata": b"m", "shards.json": b"{}"}
+    with pytest.raises(NotFound, match="are in shards") as refused:
+        subject_of(house, {**shards, "config.json": b"{}", "optimizer_0/__0_0.distcp": b"o"})
+    assert f"armada merge {RUN} --checkpoint" in (refused.value.hint or "")
+    files = {**shards, **adapter(ON_HOST)}
+    publish(house[1], house[0], RUN, 30, files)
+    subject = find_subject(house[1], runs.find(house[1], RUN), "30", everything=False)
+    assert not {file.path for file in subject.files} & set(shards)
+    assert subject.kind is Kind.ADAPTER
 
 
 def test_a_base_model_that_the_run_created_is_named_by_its_folder(house: tuple[HomePaths, Database]) -> None:

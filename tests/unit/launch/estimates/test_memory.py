@@ -94,6 +94,18 @@ def test_processes_that_train_together_keep_buckets_unless_they_divide_the_state
     assert "gradient buckets" not in divided
 
 
+def test_divided_weights_are_gathered_two_layers_at_a_time() -> None:
+    every: frozenset[Sharded] = frozenset({"weights", "gradients", "optimizer"})
+    whole = estimate_memory(LLAMA, dataclasses.replace(FULL, processes=8))
+    divided = estimate_memory(LLAMA, dataclasses.replace(FULL, processes=8, sharded=every))
+    half = estimate_memory(LLAMA, dataclasses.replace(FULL, processes=8, sharded=every, divided_by=4))
+    sizes = {term.name: term.size_bytes for term in divided.terms}
+    assert "16-bit copies of weights" not in sizes
+    assert 0 < sizes["gathered layers"] < whole.parameters * 2 / 4
+    assert divided.total_bytes < half.total_bytes < whole.total_bytes
+    assert divided.certain_bytes * 8 == pytest.approx(whole.certain_bytes)
+
+
 def test_what_was_not_traced_has_a_wider_spread() -> None:
     dense, sparse = (read_shape(COUNTED[name]["config"]) for name in ("qwen3-8b", "qwen3-30b-a3b"))
     spread = estimate_memory(dense, LORA).spread

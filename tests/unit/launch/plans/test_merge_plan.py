@@ -157,6 +157,29 @@ def test_a_merge_goes_where_the_checkpoint_lies(checkpoint: Checkpoint) -> None:
     assert choose_host(run, dataclasses.replace(checkpoint, on_host=False)) == "local"
 
 
+def test_shards_are_joined_without_base_and_rows(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    home = checkpoint.home_path
+    assert home is not None
+    for name in ("pytorch_model_fsdp_0/.metadata", "pytorch_model_fsdp_0/__0_0.distcp", "optimizer_0/__0_0.distcp"):
+        (home / name).parent.mkdir(exist_ok=True)
+        (home / name).write_text("x")
+    trained = source(checkpoint, {"path": "/root/.armada/models/9"}, {"model": "/gone", "data": {}})
+    divided = {"lora": None, "precision": "bf16", "train": {"sharding": "fsdp"}, "batch": {"processes": 2}}
+    sharded = dataclasses.replace(trained, spec=recorded_spec({"task": "sft", "training": divided}))
+    refuse_unmergeable(sharded.run, sharded.spec)
+    planned, request = plan(tmp_path, sharded, "desk")
+    assert (request.sharded, request.base, request.rows) == (True, None, ())
+    sent = {entry[0] for content in planned.contents if content.kind == "models" for entry in content.manifest}
+    assert {"pytorch_model_fsdp_0/.metadata", "pytorch_model_fsdp_0/__0_0.distcp"} <= sent
+    assert not any(name.startswith("optimizer") for name in sent)
+    alone = recorded_spec({"task": "sft", "training": {**divided, "batch": {"processes": 1}}})
+    with pytest.raises(PreflightRefused, match="saved them whole"):
+        refuse_unmergeable(sharded.run, alone)
+    odd = recorded_spec({"task": "sft", "training": {**divided, "batch": {"processes": "\x1b[31m"}, "train": 3}})
+    with pytest.raises(PreflightRefused, match="saved them whole"):
+        refuse_unmergeable(sharded.run, odd)
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [

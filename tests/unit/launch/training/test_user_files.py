@@ -175,13 +175,66 @@ def test_shards_and_cpus_are_refused(tmp_path: Path) -> None:
     assert "FSDP needs GPUs" in refused(tmp_path, gpus=0, accelerate="distributed_type: FSDP\n")
 
 
-def test_fsdp_is_refused_for_the_bundled_trainer_wherever_it_is_asked_for(tmp_path: Path) -> None:
+def test_fsdp_that_the_word_does_not_say_is_refused_wherever_it_is_asked_for(tmp_path: Path) -> None:
     said = refused(tmp_path, accelerate="distributed_type: FSDP\n")
-    assert "accelerate.yaml:1: `distributed_type` is FSDP, and the bundled trainer cannot resume from" in said
+    assert "accelerate.yaml:1: `distributed_type` is FSDP, but `train.sharding`, which " in said
+    assert "leaves at its default, is none" in said
     given = facts(tmp_path)
     profile = given.profile.model_copy(update={"accelerate": {"distributed_type": "FSDP"}})
-    with pytest.raises(PreflightRefused, match="cannot resume from FSDP's checkpoints"):
+    with pytest.raises(PreflightRefused, match="`distributed_type` is FSDP, but `train"):
         read_user_files(dataclasses.replace(given, profile=profile))
+
+
+SHARDED = EXPERIMENT + "  sharding: fsdp\n"
+
+
+def test_a_file_agrees_with_the_word_or_is_refused_with_both_places(tmp_path: Path) -> None:
+    agreed = "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n  fsdp_offload_params: true\n"
+    read(tmp_path, task=SHARDED, accelerate=agreed)
+    read(tmp_path, task=SHARDED, gpus=0, accelerate="fsdp_config: {fsdp_version: 2}\n")
+    said = refused(tmp_path, task=SHARDED, accelerate=agreed.replace("version: 2", "version: 1"))
+    assert "accelerate.yaml:3: `fsdp_config.fsdp_version` is 1, but" in said
+    assert "e.yaml:10 (`train.sharding`) makes it 2" in said
+    said = refused(tmp_path, task=SHARDED, accelerate="distributed_type: MULTI_GPU\n")
+    assert "accelerate.yaml:1: `distributed_type` is 'MULTI_GPU', but " in said
+    assert "e.yaml:10 (`train.sharding`) is fsdp, which makes it FSDP" in said
+
+
+def test_layers_with_an_adapter_are_recomputed_by_transformers(tmp_path: Path) -> None:
+    file = "distributed_type: FSDP\nfsdp_config: {fsdp_activation_checkpointing: true}\n"
+    read(tmp_path, task=SHARDED, accelerate=file)
+    said = refused(tmp_path, task=SHARDED + "lora: {}\n", accelerate=file)
+    assert "accelerate.yaml:2: `fsdp_config.fsdp_activation_checkpointing` is true, but" in said
+    assert "(`lora`), whose layers transformers recomputes instead, makes it false" in said
+
+
+def test_zero_derives_its_file_and_agrees_with_the_users_own(tmp_path: Path) -> None:
+    zero = EXPERIMENT + "  sharding: zero2\n"
+    derived = read(tmp_path, task=zero).deepspeed
+    assert derived is not None
+    assert derived["zero_optimization"] == {"stage": 2, "overlap_comm": True, "contiguous_gradients": True}
+    assert derived["gradient_clipping"] == derived["train_batch_size"] == "auto"
+    third = read(tmp_path, task=zero.replace("zero2", "zero3")).deepspeed
+    assert third is not None
+    assert third["zero_optimization"]["stage3_gather_16bit_weights_on_model_save"] is True  # type: ignore[index]
+    own = {"zero_optimization": {"stage": 2}}
+    assert read(tmp_path, task=zero, deepspeed=json.dumps(own)).deepspeed == own
+    said = refused(tmp_path, task=zero, deepspeed='{"zero_optimization": {"stage": 1}}')
+    assert "deepspeed.json:1: `zero_optimization.stage` is 1, but" in said
+    assert "e.yaml:10 (`train.sharding`) makes it 2" in said
+    assert "DeepSpeed needs GPUs, and this run has none" in refused(tmp_path, task=zero, gpus=0)
+    third_stage = '{"zero_optimization": {"stage": 3}}'
+    assert read(tmp_path, task=zero.replace("zero2", "zero3"), deepspeed=third_stage).deepspeed is not None
+
+
+def test_a_file_of_accelerate_that_says_the_stage_is_not_doubled(tmp_path: Path) -> None:
+    zero = EXPERIMENT + "  sharding: zero2\n"
+    plugin = "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 2}\n"
+    files = read(tmp_path, task=zero, accelerate=plugin)
+    assert files.deepspeed is None
+    assert files.accelerate["deepspeed_config"] == {"zero_stage": 2}
+    said = refused(tmp_path, task=zero, accelerate=plugin.replace("2", "1"))
+    assert "accelerate.yaml:2: `deepspeed_config.zero_stage` is 1, but" in said
 
 
 def test_a_script_may_use_fsdp(tmp_path: Path) -> None:
