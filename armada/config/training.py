@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,9 +11,11 @@ from pydantic import Field, field_validator, model_validator
 
 from armada.config.checkpoints import Count, Positive
 from armada.config.documents import shown
-from armada.config.settings import FilePath, FilledText, Settings, Share, problem, shaped
+from armada.config.optimizers import Optimizer
+from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, Share, problem, shaped
 
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
+_WITH_FLOOR = ("cosine", "warmup_stable_decay")
 _HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -148,7 +151,13 @@ class Train(Settings):
         "use_liger_kernel": "kernels",
         "torch_compile": "compile",
         "train_sampling_strategy": "group_by_length",
+        "optim": "optimizer",
+        "min_lr": "lr_floor",
+        "min_lr_rate": "lr_floor",
+        "min_lr_ratio": "lr_floor",
+        "num_decay_steps": "decay_steps",
     }
+    also_written: ClassVar[dict[str, SchemaPart]] = {"optimizer": {"type": "string"}}
 
     global_batch_size: Count
     """Samples per optimizer step over all processes; the same on every host."""
@@ -178,12 +187,18 @@ class Train(Settings):
     """The highest learning rate of the schedule."""
     warmup_steps: Annotated[int, Field(ge=0)] | Share = 0
     """A whole number is steps, a fraction below 1 a share of all steps."""
-    lr_scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt"] = (
-        "cosine"
-    )
-    """How the learning rate changes after the warm-up."""
+    lr_scheduler: Literal[
+        "linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt", "warmup_stable_decay"
+    ] = "cosine"
+    """How the learning rate changes after the warm-up; `warmup_stable_decay` is constant until its last `decay_steps`."""
+    lr_floor: Share = 0.0
+    """Where `cosine` or `warmup_stable_decay` ends, as a share of learning_rate."""
+    decay_steps: Count | Annotated[float, Field(gt=0, lt=1)] | None = None
+    """How long `warmup_stable_decay` decays at the end: steps, or a share of all steps; 0.1 by default."""
+    optimizer: Optimizer = Field(default_factory=Optimizer)
+    """A name, or {name: adamw, betas: [0.9, 0.95], eps: 1e-8}."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """AdamW's weight decay."""
+    """The optimizer's weight decay."""
     max_grad_norm: Annotated[float, Field(ge=0)] = 1.0
     """Gradients are clipped to this norm; 0 clips nothing."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 5
@@ -210,6 +225,31 @@ class Train(Settings):
                 f"is more than max_steps, {self.max_steps}: the learning rate would never be reached",
                 key="warmup_steps",
             )
+        return self
+
+    @field_validator("optimizer", mode="before")
+    @classmethod
+    def _a_name_alone(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _the_schedule_has_room(self) -> Train:
+        if self.lr_floor and self.lr_scheduler not in _WITH_FLOOR:
+            raise problem(f"belongs to {' and '.join(_WITH_FLOOR)}, not to {self.lr_scheduler}", key="lr_floor")
+        if self.lr_scheduler != "warmup_stable_decay":
+            if self.decay_steps is not None:
+                raise problem(f"belongs to warmup_stable_decay, not to {self.lr_scheduler}", key="decay_steps")
+            return self
+        decay = self.decay_steps or 0.1
+        if self.max_steps is not None:
+            steps = [value if value >= 1 else math.ceil(value * self.max_steps) for value in (self.warmup_steps, decay)]
+            if sum(steps) > self.max_steps:
+                raise problem(
+                    f"{steps[1]:g} and {steps[0]:g} of warm-up are more than max_steps, {self.max_steps}",
+                    key="decay_steps",
+                )
+        elif sum(value for value in (self.warmup_steps, decay) if value < 1) > 1:
+            raise problem("and warmup_steps are more than all steps", key="decay_steps")
         return self
 
 

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import copy
 import json
+import typing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from armada_train.failure import PayloadFailure
-from armada_train.specification.parser import read_specification
+from armada_train.specification.optimizers import OPTIMIZERS, parse_optimizer
+from armada_train.specification.parser import parse_training, read_specification
+from armada_train.specification.section import Section
+from armada_train.training.libraries import needed_packages
 
+from armada.config.optimizers import OF_ADAMW, TAKES, OptimizerName
 from tests.payload.payload_run import make_training
 
 
@@ -47,6 +52,13 @@ def test_a_whole_specification_is_read(tmp_path: Path) -> None:
         ("train.max_steps", None, "must hold either `max_steps` or `epochs`"),
         ("train.warmup_steps", 1.5, "must be a whole number, or a share of the steps below 1, not 1.5"),
         ("train.lr_scheduler", "cosin", "must be one of linear, cosine"),
+        ("train.lr_floor", 1, "must be below 1, and 0 except with cosine and warmup_stable_decay, not 1.0"),
+        ("train.decay_steps", 5, "`training.train.decay_steps` belongs to warmup_stable_decay"),
+        ("train.optimizer", {"name": "adam"}, "`training.train.optimizer.name` must be one of adamw, "),
+        ("train.optimizer", {"name": "lion_8bit"}, "lion_8bit needs a GPU"),
+        ("train.optimizer", {"name": "sgd", "betas": [0.9, 0.9]}, "`training.train.optimizer.betas` does not belong to sgd"),
+        ("train.optimizer", {"betas": [0.9, 1]}, "must be two numbers from 0 to below 1, not [0.9, 1]"),
+        ("train.optimizer", {"name": "sgd", "momentum": 1}, "must be below 1, not 1.0"),
         ("batch.micro", 3, "micro 3 × accumulation 2 × processes 1 is 6, not global 8"),
         ("batch.micro", 0, "must be a whole number of at least 1, not 0"),
         ("precision", "bf32", "`training.precision` must be one of bf16, fp16, fp32"),
@@ -69,6 +81,37 @@ def test_a_wrong_value_is_named_with_its_key(tmp_path: Path, key: str, value: An
         read(tmp_path, training)
     assert caught.value.reason == "bad_spec"
     assert message in caught.value.message
+
+
+def test_a_choice_of_the_optimizer_is_what_transformers_is_told() -> None:
+    def told(**settings: Any) -> dict[str, Any]:
+        return parse_optimizer(Section(settings, "training.train.optimizer")).arguments()
+
+    assert told(name="adamw") == {}  # as ever: fused AdamW
+    assert told(betas=[0.9, 0.95], eps=1e-8) == {"adam_beta1": 0.9, "adam_beta2": 0.95, "adam_epsilon": 1e-8}
+    assert told(name="sgd", momentum=0.9) == {"optim": "sgd", "optim_args": "momentum=0.9"}
+    assert told(name="rmsprop", eps=1e-7)["optim_args"] == "eps=1e-07"
+    assert told(name="torchao_adamw_8bit") == {"optim": "adamw_torch_8bit"}
+
+
+def test_a_cosine_with_a_floor_and_8_bit_states_are_read(tmp_path: Path) -> None:
+    training = make_training(Path("/data/train.jsonl"), train={"lr_floor": 0.1, "optimizer": {"name": "adamw_8bit"}})
+    training |= {"device": "cuda", "precision": "bf16", "lora": {"r": 8, "alpha": 16, "quantize": "nf4"}}
+    found = read(tmp_path, training)
+    assert (found.schedule.lr_floor, found.schedule.decay_steps) == (0.1, None)
+    assert needed_packages(found) == ["peft", "bitsandbytes"]
+
+
+def test_moments_are_loaded_only_by_the_optimizer_that_has_such() -> None:
+    training = make_training(Path("/data/t.jsonl"), train={"optimizer": {"name": "sgd"}})
+    training["start_from"] = {"path": "/runs/checkpoint-5", "optimizer": "moments"}
+    with pytest.raises(PayloadFailure, match="the moments are AdamW's, and sgd keeps others"):
+        parse_training(Section(training, "training"))
+
+
+def test_home_and_the_payload_know_the_same_optimizers() -> None:
+    assert set(OPTIMIZERS) == set(typing.get_args(OptimizerName))
+    assert {name: kind.takes for name, kind in OPTIMIZERS.items()} == {n: TAKES.get(n, OF_ADAMW) for n in OPTIMIZERS}
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"format": 2}', '{"format": 1, "training": null}'])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from armada_train.failure import PayloadFailure
 from armada_train.specification.objectives import SFT, Objective
+from armada_train.specification.optimizers import Optimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,15 @@ class Schedule:
     neftune_alpha: float | None
     kernels: str
     compile: bool
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    lr_floor: float = 0.0
+    """Where the schedule ends, as a share of the learning rate."""
+    decay_steps: float | None = None
+    """How long `warmup_stable_decay` decays: steps, or a share of them below 1; None for another schedule."""
+
+    def count_steps(self, value: float, steps: int) -> int:
+        """Return a number of steps that may be a share of all of them, as the Trainer rounds it."""
+        return int(value) if value >= 1 else math.ceil(value * steps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,14 @@ from transformers import Trainer as BaseTrainer
 from armada_train.checkpoints import announce as outbox
 from armada_train.checkpoints.complete import drop_set_aside, name_base_model, newest_first, step_of
 from armada_train.checkpoints.full_disk import give_up, is_disk_full
-from armada_train.checkpoints.manifest import write_manifest
+from armada_train.checkpoints.manifest import name_of_optimizer, read_manifest, write_manifest
 from armada_train.data.sampling import LengthSampler
 from armada_train.data.stream import StreamDataset
 from armada_train.data.workers import InWorker
 from armada_train.failure import PayloadFailure
 from armada_train.specification.values import StartFrom, Training
 from armada_train.training.agreement import Agreement
+from armada_train.training.arguments import schedule_arguments
 from armada_train.training.attempt import Attempt, TrainingData
 from armada_train.training.callbacks import RunCallback, SavingCallback
 from armada_train.training.gauges import flops_per_token, peak_memory_bytes
@@ -316,6 +317,11 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
             raise PayloadFailure("bad_spec", f"`training.start_from` {start.path} does not fit: {error}") from error
         self._moments_from = start.path / "optimizer.pt" if start.moments else None
 
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """Tell the schedule how many steps it decays, which may be a share of a number that is known only now."""
+        self.args.lr_scheduler_kwargs = schedule_arguments(self._schedule, num_training_steps)
+        return super().create_scheduler(num_training_steps, optimizer)
+
     def _prepare_for_training(self, *arguments: Any, **rest: Any) -> Any:
         prepared = super()._prepare_for_training(*arguments, **rest)
         if self._moments_from is not None:
@@ -328,11 +334,12 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         Otherwise the checkpoint's learning rate would override the experiment's, and a scheduler without its optimizer
         would begin its warm-up again.
         """
-        kept = ("lr", "initial_lr", "weight_decay")
-        fresh = [{key: group[key] for key in kept if key in group} for group in self.optimizer.param_groups]
+        fresh = [{key: group[key] for key in group if key != "params"} for group in self.optimizer.param_groups]
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is None or not self._settings_win:
             return
+        if name_of_optimizer(read_manifest(Path(checkpoint))) != self._schedule.optimizer.name:
+            self.optimizer.state.clear()  # another optimizer's moments mean nothing to this one
         for group, values in zip(self.optimizer.param_groups, fresh, strict=True):
             group.update(values)
         self.lr_scheduler.base_lrs = [values["initial_lr"] for values in fresh]
