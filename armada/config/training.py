@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from armada.config.checkpoints import Count, Positive
 from armada.config.documents import shown
+from armada.config.early_stop import StopEarly
 from armada.config.optimizers import Optimizer
 from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, Share, problem, shaped
 
@@ -152,6 +153,9 @@ class Train(Settings):
         "torch_compile": "compile",
         "train_sampling_strategy": "group_by_length",
         "optim": "optimizer",
+        "per_device_eval_batch_size": "eval_batch_size",
+        "early_stopping_patience": "stop_early",
+        "early_stopping": "stop_early",
         "min_lr": "lr_floor",
         "min_lr_rate": "lr_floor",
         "min_lr_ratio": "lr_floor",
@@ -207,6 +211,10 @@ class Train(Settings):
     """Steps between two points of the curves."""
     eval_every_steps: Count | None = None
     """Steps between two evaluations; one before the first step and one after the last always happen."""
+    eval_batch_size: Count | None = None
+    """Rows that each process evaluates at once, 8 by default; the result is the same with any number."""
+    stop_early: StopEarly | None = None
+    """End the training when the evaluation no longer improves."""
 
     @model_validator(mode="after")
     def _an_end_and_a_warmup(self) -> Train:

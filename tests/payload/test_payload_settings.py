@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.payload.payload_run import make_training
+from tests.payload.payload_run import PayloadRun, make_training
 
 pytestmark = pytest.mark.payload
 
@@ -58,3 +59,41 @@ def test_another_optimizer_and_schedule_are_used_resume_to_the_bit_and_change_on
     kept = run.finish_python("-c", KINDS_OF_STATE).output
     assert "kept: exp_avg exp_avg_sq step (0.8, 0.95)" in kept
     assert run.lines("train")[-1]["learning_rate"] == pytest.approx(0.005 + 0.25 * 0.005)
+
+
+def test_a_training_that_improves_no_more_ends_with_a_checkpoint_and_a_resume_counts_on(
+    undisturbed: PayloadRun, chat_files: tuple[Path, Path], make_run: Any
+) -> None:
+    train: dict[str, Any] = {"max_steps": 20, "eval_every_steps": 2, "log_every_steps": 5, "eval_batch_size": 3}
+    train["stop_early"] = {"metric": "eval_loss", "patience": 2, "min_delta": 100}  # so that only the first improves
+    run = make_run(make_training(*chat_files, train=train, checkpoint={"every_steps": 5, "keep_last": 2}))
+    said = "stopped early at step 6: eval_loss did not fall by more than 100 for 2 evaluations; best "
+    assert said in run.train().output
+    assert run.summary["stopped_early"].startswith(said)
+    assert run.lines("train")[-1]["step"] == 6
+    assert run.summary["eval_loss_before"] == pytest.approx(undisturbed.summary["eval_loss_before"], rel=1e-6)
+    assert announced_kind(run, 6) == "final"
+    last = run.path / "checkpoints" / "checkpoint-6"
+    expected, tokens = (last / "adapter_model.safetensors").read_bytes(), run.summary["train_tokens"]
+
+    shutil.rmtree(last)  # as if it was killed before it saved
+    run.attempt = 2
+    assert "resuming from checkpoint-5" in run.train().output
+    assert [line["step"] for line in run.lines("train") if line["attempt"] == 2] == [6]
+    assert (last / "adapter_model.safetensors").read_bytes() == expected
+
+    run.attempt = 3
+    assert said in run.train().output
+    assert [line["step"] for line in run.lines("train") if line["attempt"] == 3] == []
+    assert (run.summary["train_tokens"], announced_kind(run, 6)) == (tokens, "final")
+
+    run.training["train"]["stop_early"]["patience"] = 3  # which may change freely
+    run.attempt = 4
+    run.write_spec()
+    run.train()
+    assert "at step 8" in run.summary["stopped_early"]
+    assert run.summary["train_tokens"] > tokens
+
+
+def announced_kind(run: PayloadRun, step: int) -> str:
+    return str(json.loads((run.path / "outbox" / f".new-{step}" / ".announce.json").read_text())["kind"])

@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 from armada_train.failure import PayloadFailure
+from armada_train.specification.early_stop import METRICS, EarlyStop
 from armada_train.specification.optimizers import OPTIMIZERS, parse_optimizer
 from armada_train.specification.parser import parse_training, read_specification
 from armada_train.specification.section import Section
 from armada_train.training.libraries import needed_packages
 
 from armada.config.optimizers import OF_ADAMW, TAKES, OptimizerName
+from armada.config.tasks.bundled import BundledTraining
+from armada.config.tasks.dpo import Dpo
+from armada.config.tasks.kto import Kto
+from armada.config.tasks.pretrain import Pretrain
+from armada.config.tasks.reward import Reward
+from armada.config.tasks.sft import Sft
 from tests.payload.payload_run import make_training
 
 
@@ -59,6 +66,12 @@ def test_a_whole_specification_is_read(tmp_path: Path) -> None:
         ("train.optimizer", {"name": "sgd", "betas": [0.9, 0.9]}, "`training.train.optimizer.betas` does not belong to sgd"),
         ("train.optimizer", {"betas": [0.9, 1]}, "must be two numbers from 0 to below 1, not [0.9, 1]"),
         ("train.optimizer", {"name": "sgd", "momentum": 1}, "must be below 1, not 1.0"),
+        ("train.eval_batch_size", 0, "must be a whole number of at least 1, not 0"),
+        ("train.stop_early", {}, "`training.train.stop_early`: eval_loss is never computed, because data.eval is empty"),
+        ("train.stop_early", {"metric": "loss"}, "`training.train.stop_early.metric` must be one of eval_accuracy, "),
+        ("train.stop_early", {"patience": 0}, "`training.train.stop_early.patience` must be a whole number of at least 1"),
+        ("train.stop_early", {"min_delta": float("nan")}, "must be a number of at least 0, not nan"),
+        ("train.stop_early", {"patienc": 3}, "did you mean `patience`?"),
         ("batch.micro", 3, "micro 3 × accumulation 2 × processes 1 is 6, not global 8"),
         ("batch.micro", 0, "must be a whole number of at least 1, not 0"),
         ("precision", "bf32", "`training.precision` must be one of bf16, fp16, fp32"),
@@ -100,6 +113,56 @@ def test_a_cosine_with_a_floor_and_8_bit_states_are_read(tmp_path: Path) -> None
     found = read(tmp_path, training)
     assert (found.schedule.lr_floor, found.schedule.decay_steps) == (0.1, None)
     assert needed_packages(found) == ["peft", "bitsandbytes"]
+
+
+def test_a_metric_that_is_never_computed_cannot_end_a_training(tmp_path: Path) -> None:
+    def refusal(**train: Any) -> str:
+        training = make_training(Path("/data/t.jsonl"), Path("/data/e.jsonl"), train=train)
+        with pytest.raises(PayloadFailure) as caught:
+            read(tmp_path, training)
+        return str(caught.value.message)
+
+    assert "needs `training.train.eval_every_steps`, which is not set" in refusal(stop_early={})
+    rule = {"metric": "eval_accuracy"}
+    assert "`task: sft` never computes eval_accuracy; choose eval_loss" in refusal(stop_early=rule, eval_every_steps=5)
+
+
+def evaluated(*values: float, name: str = "eval_loss") -> list[dict[str, Any]]:
+    """A log of evaluations at steps 0, 100, 200, …, with other lines between them."""
+    lines = [{"step": 100 * at, name: value, "eval_seconds": 1.0} for at, value in enumerate(values)]
+    return [each for line in lines for each in (line, {"step": line["step"], "loss": 9.0})]
+
+
+def test_a_training_ends_after_as_many_evaluations_without_an_improvement_as_asked() -> None:
+    rule = EarlyStop("eval_loss", 3, 0.0)
+    assert rule.verdict([]) is None
+    assert rule.verdict(evaluated(0.1, 0.9, 0.7, 0.61, 0.7, 0.62)) is None  # the first is before any step
+    sentence = "stopped early at step 600: eval_loss did not fall for 3 evaluations; best 0.61 at 300"
+    assert rule.verdict(evaluated(0.1, 0.9, 0.7, 0.61, 0.7, 0.61, 0.62)) == sentence
+    assert rule.verdict(evaluated(0.1, 0.9, 0.7, 0.61, 0.7, 0.62, 0.60)) is None
+    repeated = evaluated(0.1, 0.9, 0.7, 0.61, 0.7) + evaluated(0.1, 0.9, 0.7, 0.61, 0.7)
+    assert rule.verdict(repeated) is None  # a step counts once, however often it was evaluated
+
+
+def test_small_steps_add_up_and_what_is_no_number_is_no_improvement() -> None:
+    rule = EarlyStop("eval_loss", 2, 0.1)
+    assert rule.verdict(evaluated(9, 1.0, 0.95, 0.88, 0.83, 0.77)) is None
+    sentence = "stopped early at step 300: eval_loss did not fall by more than 0.1 for 2 evaluations; best 0.96 at 300"
+    assert rule.verdict(evaluated(9, 1.0, 0.97, 0.96)) == sentence
+    nan = float("nan")
+    ended = EarlyStop("eval_loss", 1, 0.0).verdict(evaluated(9, nan))
+    assert ended == "stopped early at step 100: eval_loss did not fall for 1 evaluation"
+    rises = EarlyStop("eval_accuracy", 1, 0.0)
+    assert rises.verdict(evaluated(0.9, 0.4, 0.5, name="eval_accuracy")) is None
+    ended = rises.verdict(evaluated(0.9, 0.4, 0.5, 0.5, name="eval_accuracy"))
+    assert ended == "stopped early at step 300: eval_accuracy did not rise for 1 evaluation; best 0.5 at 200"
+
+
+def test_home_knows_what_each_task_computes() -> None:
+    tasks: dict[str, type[BundledTraining]] = {
+        "sft": Sft, "pretrain": Pretrain, "dpo": Dpo, "reward": Reward, "kto": Kto,
+    }  # fmt: skip
+    assert {name: task.eval_metrics for name, task in tasks.items()} == METRICS
 
 
 def test_moments_are_loaded_only_by_the_optimizer_that_has_such() -> None:

@@ -21,7 +21,14 @@ from armada_train.specification.values import Source, TinyModel, Training
 NAME = "armada.json"
 _FORMAT = 1
 # These settings of the schedule may change at every start: they affect what is measured, not what is trained.
-_FREE = ("log_every_steps", "eval_every_steps", "activation_checkpointing", "drop_limit")
+_FREE = (
+    "log_every_steps",
+    "eval_every_steps",
+    "eval_batch_size",
+    "stop_early",
+    "activation_checkpointing",
+    "drop_limit",
+)
 _DEFAULTS: dict[str, Any] = {"optimizer": dataclasses.asdict(Optimizer()), "lr_floor": 0.0, "decay_steps": None}
 """Settings that came later: a checkpoint that does not name one was trained with this."""
 

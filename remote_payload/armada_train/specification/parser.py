@@ -9,6 +9,7 @@ import json
 import re
 from pathlib import Path
 
+from armada_train.specification.early_stop import METRICS, parse_early_stop
 from armada_train.specification.objectives import parse_objective
 from armada_train.specification.optimizers import parse_optimizer
 from armada_train.specification.section import Section, bad_spec
@@ -99,6 +100,7 @@ def parse_training(section: Section) -> Training:
     if training.is_stream:
         _check_stream(training)
     _check_objective(training)
+    _check_early_stop(training)
     if training.schedule.kernels != "none" and training.device == "cpu":
         raise bad_spec("`training.train.kernels` need GPUs: leave it at none on a CPU")
     if training.schedule.optimizer.needs_gpus and training.device == "cpu":
@@ -162,6 +164,23 @@ def _check_objective(training: Training) -> None:
         raise bad_spec(
             f"`training.start_from` with `lora` and `task: {objective.name}`: the reference would be the model without that adapter; "
             "merge it first, and use the result as `model`"
+        )
+
+
+def _check_early_stop(training: Training) -> None:
+    """Refuse a metric that is never computed."""
+    rule = training.schedule.stop_early
+    if rule is None:
+        return
+    if not training.eval_data:
+        raise bad_spec(f"`training.train.stop_early`: {rule.metric} is never computed, because data.eval is empty")
+    if training.schedule.eval_every_steps is None:
+        raise bad_spec("`training.train.stop_early` needs `training.train.eval_every_steps`, which is not set")
+    known = METRICS[training.objective.name]
+    if rule.metric not in known:
+        raise bad_spec(
+            f"`training.train.stop_early.metric`: `task: {training.objective.name}` never computes {rule.metric}; "
+            f"choose {' or '.join(known)}"
         )
 
 
@@ -272,6 +291,8 @@ def _parse_schedule(section: Section) -> Schedule:
         optimizer=parse_optimizer(section.optional_section("optimizer")),
         lr_floor=section.number("lr_floor", 0.0),
         decay_steps=_parse_decay(section),
+        eval_batch_size=section.optional_integer("eval_batch_size", minimum=1),
+        stop_early=parse_early_stop(section.optional_section("stop_early")),
     )
     section.close()
     if (schedule.max_steps is None) == (schedule.epochs is None):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from armada_train.failure import PayloadFailure
+from armada_train.specification.early_stop import EarlyStop
 from armada_train.specification.objectives import SFT, Objective
 from armada_train.specification.optimizers import Optimizer
 
@@ -88,6 +89,10 @@ class Schedule:
     """Where the schedule ends, as a share of the learning rate."""
     decay_steps: float | None = None
     """How long `warmup_stable_decay` decays: steps, or a share of them below 1; None for another schedule."""
+
+    eval_batch_size: int | None = None
+    """Rows that a process evaluates at once; None is the Trainer's default, 8."""
+    stop_early: EarlyStop | None = None
 
     def count_steps(self, value: float, steps: int) -> int:
         """Return a number of steps that may be a share of all of them, as the Trainer rounds it."""

@@ -35,6 +35,7 @@ def make_arguments(
         seed=schedule.seed,
         data_seed=schedule.seed,
         per_device_train_batch_size=batch.micro,
+        per_device_eval_batch_size=schedule.eval_batch_size or 8,
         gradient_accumulation_steps=batch.accumulation,
         max_steps=schedule.max_steps or -1,
         num_train_epochs=schedule.epochs or 1.0,

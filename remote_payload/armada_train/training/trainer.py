@@ -84,6 +84,7 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         self._base_model = base_model
         self._base_name = training.model_name
         self._moments_from: Path | None = None
+        self.stopped_early: str | None = None
         self._losses = LossWatch(rest["args"].device)
         ending: SavingCallback | MeasuringCallback
         if (asked := training.measurement) is None:
@@ -92,7 +93,14 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
             ending = MeasuringCallback(training, asked, run, self._preemption, self._agreement, self._measured)
         callbacks = [
             ending,
-            RunCallback(self._armada_metrics, self._heartbeat, self.throughput, self.curves, is_main=run.is_main),
+            RunCallback(
+                self._armada_metrics,
+                self._heartbeat,
+                self.throughput,
+                self.curves,
+                is_main=run.is_main,
+                logs_evaluations=self._schedule.stop_early is not None,
+            ),
         ]
         # TRL inspects the first row; of a stream it gets only that one.
         rows = splits.train.dataset if splits.train else Dataset.from_list([] if stream is None else [stream[0]])
@@ -227,7 +235,17 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
                 self.accelerator.unwrap_model(self.model), self.processing_class, self.state.global_step
             )
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self._end_if_no_better()
         return metrics
+
+    def _end_if_no_better(self) -> None:
+        """End the training after this step, with a checkpoint, if its rule says so."""
+        rule = self._schedule.stop_early
+        if rule is None or self.state.global_step >= self.state.max_steps:
+            return
+        self.stopped_early = rule.verdict(self.state.log_history)
+        if self.stopped_early is not None:
+            self.control.should_save = self.control.should_training_stop = True
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         is_best = bool(super()._determine_best_metric(metrics, trial))
@@ -373,7 +391,8 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         if self._run.is_main:
             if self._base_name is not None:
                 name_base_model(checkpoint, self._base_name)
-            self.announce(checkpoint, is_final=self.state.global_step >= self.state.max_steps)
+            is_final = self.state.global_step >= self.state.max_steps or self.stopped_early is not None
+            self.announce(checkpoint, is_final=is_final)
             drop_set_aside(self._run.checkpoints, self.state.global_step)
 
     def _checkpoints_to_keep(self) -> int:
