@@ -16,6 +16,13 @@ from armada.config.optimizers import Optimizer
 from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, Share, problem, shaped
 
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
+_SCHEDULES = {
+    "wsd": "lr_scheduler: warmup_stable_decay",
+    "cosine_with_min_lr": "lr_scheduler: cosine, and lr_floor: 0.1",
+    "cosine_with_min_lr_rate": "lr_scheduler: cosine, and lr_floor: 0.1",
+}
+"""What others call a schedule, and how it is written here."""
+
 _WITH_FLOOR = ("cosine", "warmup_stable_decay")
 _HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -238,7 +245,16 @@ class Train(Settings):
     @field_validator("optimizer", mode="before")
     @classmethod
     def _a_name_alone(cls, value: Any) -> Any:
+        if not isinstance(value, str | dict | Optimizer):
+            raise problem(f"must be a name, or {{name: adamw, betas: [0.9, 0.95]}}, not {shown(value)}")
         return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("lr_scheduler", mode="before")
+    @classmethod
+    def _has_our_name(cls, value: Any) -> Any:
+        if isinstance(value, str) and (ours := _SCHEDULES.get(value)) is not None:
+            raise problem(f"has no schedule {value}", hint=ours)
+        return value
 
     @model_validator(mode="after")
     def _the_schedule_has_room(self) -> Train:

@@ -90,7 +90,14 @@ WRONG: list[tuple[str, str, int, str, str | None]] = [
     ),
     ("max_steps: 200", "max_steps: 9, optimizer: adamw_torch", 5, "no optimizer adamw_torch", "it is called adamw"),
     ("max_steps: 200", "max_steps: 9, optimizer: adamv", 5, "'adamv'", "did you mean adamw?"),
-    ("max_steps: 200", "max_steps: 9, optimizer: 3", 5, "`train.optimizer` must be", None),
+    ("max_steps: 200", "max_steps: 9, optimizer: 3", 5, "`train.optimizer` must be a name, or {name: adamw", None),
+    (
+        "max_steps: 200",
+        "max_steps: 9, lr_scheduler: wsd",
+        5,
+        "has no schedule wsd",
+        "lr_scheduler: warmup_stable_decay",
+    ),
     (
         "max_steps: 200",
         "max_steps: 9, optimizer: {name: sgd, betas: [0.9, 0.95]}",
