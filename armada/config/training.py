@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from armada.config.checkpoints import Count, Positive
-from armada.config.settings import FilePath, FilledText, Settings, Share, problem
-
+from armada.config.documents import shown
+from armada.config.early_stop import StopEarly
+from armada.config.optimizers import Optimizer
+from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, Share, problem
 
 Sharding = Literal["none", "fsdp", "fsdp-hybrid", "zero2", "zero3"]
 FSDP_WORDS: tuple[str, ...] = ("fsdp", "fsdp-hybrid")
 ZERO_STAGES: dict[str, int] = {"zero2": 2, "zero3": 3}
 SHARDED_WORDS = (*FSDP_WORDS, "zero3")
 """With these no process has the whole model."""
+
+_SCHEDULES = {
+    "wsd": "lr_scheduler: warmup_stable_decay",
+    "cosine_with_min_lr": "lr_scheduler: cosine, and lr_floor: 0.1",
+    "cosine_with_min_lr_rate": "lr_scheduler: cosine, and lr_floor: 0.1",
+}
+"""What others call a schedule, and how it is written here."""
+
+_WITH_FLOOR = ("cosine", "warmup_stable_decay")
 
 
 class TinyModel(Settings):
@@ -70,7 +82,16 @@ class Train(Settings):
         "train_sampling_strategy": "group_by_length",
         "fsdp": "sharding",
         "zero_stage": "sharding",
+        "optim": "optimizer",
+        "per_device_eval_batch_size": "eval_batch_size",
+        "early_stopping_patience": "stop_early",
+        "early_stopping": "stop_early",
+        "min_lr": "lr_floor",
+        "min_lr_rate": "lr_floor",
+        "min_lr_ratio": "lr_floor",
+        "num_decay_steps": "decay_steps",
     }
+    also_written: ClassVar[dict[str, SchemaPart]] = {"optimizer": {"type": "string"}}
 
     global_batch_size: Count
     """Samples per optimizer step over all processes; the same on every host."""
@@ -102,12 +123,18 @@ class Train(Settings):
     """The highest learning rate of the schedule."""
     warmup_steps: Annotated[int, Field(ge=0)] | Share = 0
     """A whole number is steps, a fraction below 1 a share of all steps."""
-    lr_scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt"] = (
-        "cosine"
-    )
-    """How the learning rate changes after the warm-up."""
+    lr_scheduler: Literal[
+        "linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt", "warmup_stable_decay"
+    ] = "cosine"
+    """How the learning rate changes after the warm-up; `warmup_stable_decay` is constant until its last `decay_steps`."""
+    lr_floor: Share = 0.0
+    """Where `cosine` or `warmup_stable_decay` ends, as a share of learning_rate."""
+    decay_steps: Count | Annotated[float, Field(gt=0, lt=1)] | None = None
+    """How long `warmup_stable_decay` decays at the end: steps, or a share of all steps; 0.1 by default."""
+    optimizer: Optimizer = Field(default_factory=Optimizer)
+    """A name, or {name: adamw, betas: [0.9, 0.95], eps: 1e-8}."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """AdamW's weight decay."""
+    """The optimizer's weight decay."""
     max_grad_norm: Annotated[float, Field(ge=0)] = 1.0
     """Gradients are clipped to this norm; 0 clips nothing."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 5
@@ -116,6 +143,10 @@ class Train(Settings):
     """Steps between two points of the curves."""
     eval_every_steps: Count | None = None
     """Steps between two evaluations; one before the first step and one after the last always happen."""
+    eval_batch_size: Count | None = None
+    """Rows that each process evaluates at once, 8 by default; the result is the same with any number."""
+    stop_early: StopEarly | None = None
+    """End the training when the evaluation no longer improves."""
 
     @model_validator(mode="after")
     def _an_end_and_a_warmup(self) -> Train:
@@ -134,6 +165,40 @@ class Train(Settings):
                 f"is more than max_steps, {self.max_steps}: the learning rate would never be reached",
                 key="warmup_steps",
             )
+        return self
+
+    @field_validator("optimizer", mode="before")
+    @classmethod
+    def _a_name_alone(cls, value: Any) -> Any:
+        if not isinstance(value, str | dict | Optimizer):
+            raise problem(f"must be a name, or {{name: adamw, betas: [0.9, 0.95]}}, not {shown(value)}")
+        return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("lr_scheduler", mode="before")
+    @classmethod
+    def _has_our_name(cls, value: Any) -> Any:
+        if isinstance(value, str) and (ours := _SCHEDULES.get(value)) is not None:
+            raise problem(f"has no schedule {value}", hint=ours)
+        return value
+
+    @model_validator(mode="after")
+    def _the_schedule_has_room(self) -> Train:
+        if self.lr_floor and self.lr_scheduler not in _WITH_FLOOR:
+            raise problem(f"belongs to {' and '.join(_WITH_FLOOR)}, not to {self.lr_scheduler}", key="lr_floor")
+        if self.lr_scheduler != "warmup_stable_decay":
+            if self.decay_steps is not None:
+                raise problem(f"belongs to warmup_stable_decay, not to {self.lr_scheduler}", key="decay_steps")
+            return self
+        decay = self.decay_steps or 0.1
+        if self.max_steps is not None:
+            steps = [value if value >= 1 else math.ceil(value * self.max_steps) for value in (self.warmup_steps, decay)]
+            if sum(steps) > self.max_steps:
+                raise problem(
+                    f"{steps[1]:g} and {steps[0]:g} of warm-up are more than max_steps, {self.max_steps}",
+                    key="decay_steps",
+                )
+        elif sum(value for value in (self.warmup_steps, decay) if value < 1) > 1:
+            raise problem("and warmup_steps are more than all steps", key="decay_steps")
         return self
 
 

@@ -16,7 +16,7 @@ task: sft
 name: speed
 model: {tiny: {}}
 data: {train: [{path: train.jsonl}], eval: [{path: train.jsonl}]}
-train: {global_batch_size: 6, epochs: 1, eval_every_steps: 5}
+train: {global_batch_size: 6, epochs: 1, eval_every_steps: 5, stop_early: {}}
 tracking: {wandb: online}
 """
 
@@ -51,6 +51,7 @@ def test_a_plan_has_a_measurement_for_each_cell_and_nothing_else(armada: Armada,
             "off",
             0,
         )
+        assert training["train"]["stop_early"] is None  # it waits for an evaluation
     assert {f"launch/cell-{number}-accelerate.yaml" for number in (1, 2, 3, 4)} <= set(plan["files"])
 
 

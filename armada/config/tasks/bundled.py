@@ -47,6 +47,8 @@ class BundledTraining(Experiment):
     """Whether its model generates text; otherwise it scores texts."""
     has_reference: ClassVar[bool] = False
     """Whether it is compared with the model as it was."""
+    eval_metrics: ClassVar[tuple[str, ...]] = ("eval_loss",)
+    """What its evaluation computes that tells better from worse."""
     sequences: ClassVar[int] = 1
     """Sequences of tokens in a row of data."""
 
@@ -144,6 +146,24 @@ class BundledTraining(Experiment):
             raise problem("has nothing to evaluate: data.eval is empty", key="train.eval_every_steps")
         if self.evaluation.samples and not self.data.eval:
             raise problem("takes its prompts from data.eval, which is empty", key="evaluation.samples")
+        return self
+
+    @model_validator(mode="after")
+    def _computes_what_ends_it(self) -> Self:
+        rule = self.train.stop_early
+        if rule is None:
+            return self
+        if not self.data.eval:
+            raise problem(f"waits for {rule.metric}, and data.eval is empty", key="train.stop_early")
+        if self.train.eval_every_steps is None:
+            message = "needs train.eval_every_steps: otherwise only the beginning and the end are evaluated"
+            raise problem(message, key="train.stop_early", hint="train.eval_every_steps: 100")
+        if rule.metric not in self.eval_metrics:
+            raise problem(
+                f"{rule.metric} is never computed by `task: {self.task}`",
+                key="train.stop_early.metric",
+                hint=f"choose {' or '.join(self.eval_metrics)}",
+            )
         return self
 
     @model_validator(mode="after")

@@ -58,6 +58,7 @@ class Dpo(BundledTraining):
 
     has_reference: ClassVar[bool] = True
     sequences: ClassVar[int] = 2
+    eval_metrics: ClassVar[tuple[str, ...]] = ("eval_loss", "eval_rewards/accuracies", "eval_rewards/margins")
 
     task: Literal["dpo"]
     """What the run does."""

@@ -23,6 +23,7 @@ class Reward(BundledTraining):
 
     generates: ClassVar[bool] = False
     sequences: ClassVar[int] = 2
+    eval_metrics: ClassVar[tuple[str, ...]] = ("eval_loss", "eval_accuracy", "eval_margin")
 
     task: Literal["reward"]
     """What the run does."""

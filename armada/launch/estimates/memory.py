@@ -4,7 +4,8 @@ What is counted, and where from:
 
 - Weights, gradients and moments: `choose_weights_dtype` of the payload. Full training keeps 32-bit weights under
   autocast; an adapter's base has 16 bits, or 4 (NF4 with double quantization: 0.516 bytes, QLoRA, arXiv 2305.14314,
-  section 3). TRL 1.16 keeps an adapter of a 4-bit base in bf16. AdamW has two moments of a weight's own type.
+  section 3). TRL 1.16 keeps an adapter of a 4-bit base in bf16. AdamW has two moments of a weight's own type; what other
+  optimizers keep is in `_OPTIMIZERS`, and transformers keeps 32 bits for embeddings under bitsandbytes' 8-bit ones.
 - Copies of weights: autocast keeps a 16-bit copy of each 32-bit linear weight, for the backward pass too unless
   activations are recomputed.
 - Activations: bytes for each token and layer as a linear function of the layer's widths. The factors were fitted to what
@@ -38,7 +39,29 @@ SPREAD = 0.15
 WIDE_SPREAD = 0.35
 """The same for what was not traced: models with experts, bases in 4 bits, and GPT-2, whose dropout keeps more."""
 
-_MOMENTS = 2
+_OPTIMIZERS: dict[str, tuple[float, float]] = {
+    "adamw": (2, 0),
+    "adamw_8bit": (0, 2 + 8 / 256),
+    "paged_adamw": (0, 8),
+    "paged_adamw_8bit": (0, 2 + 8 / 256),
+    "torchao_adamw_8bit": (0, 2 + 8 / 256),
+    "torchao_adamw_4bit": (0, 1 + 8 / 256),
+    "lion": (0, 4),
+    "lion_8bit": (0, 1 + 4 / 256),
+    "paged_lion_8bit": (0, 1 + 4 / 256),
+    "adafactor": (0, 0),
+    "sgd": (0, 0),
+    "adagrad": (1, 0),
+    "rmsprop": (1, 0),
+}
+"""What an optimizer keeps of each trained weight: numbers of the weight's own type, and bytes beside them.
+
+8-bit states have a 32-bit scale for each block of 256.
+"""
+
+_WHOLE_EMBEDDINGS = {"adamw_8bit": 8, "paged_adamw_8bit": 8, "lion_8bit": 4, "paged_lion_8bit": 4}
+"""Bytes of an embedding's weight, which bitsandbytes' 8-bit optimizers keep in 32 bits."""
+
 _NF4_BYTES = 0.516
 _TILE_TOKENS, _TILE_WORDS = 4096, 32_768
 _CUDA_BYTES = 600_000_000
@@ -111,6 +134,10 @@ class TrainingShape:
     """Sequences of tokens in each row: a pair has two."""
     has_reference: bool = False
     """A second copy of the model is in memory, which is never trained."""
+    optimizer: str = "adamw"
+    """As `train.optimizer.name`."""
+    has_momentum: bool = False
+    """It keeps a momentum of each weight too, as SGD and RMSprop do if they are told."""
 
     @property
     def has_adapter(self) -> bool:
@@ -174,6 +201,7 @@ class _States:
     weights: float
     gradients: float
     optimizer: float
+    """A paged one can leave the GPU."""
     buckets: float
     copies: float
     gathered: float
@@ -217,11 +245,12 @@ def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimat
     worst = max(moments, key=lambda moment: sum(moments[moment]))
     names = ("gradients", "16-bit copies of weights", "activations", "one layer's backward pass", "output head")
     sizes = lasting | dict(zip(names, moments[worst], strict=True))
+    certain_optimizer = 0.0 if training.optimizer.startswith("paged_") else states.optimizer
     rough = bool(shape.experts) or shape.kind == "gpt2" or training.method == "qlora"
     return MemoryEstimate(
         moment=worst,
         terms=tuple(Term(name, int(size)) for name, size in sizes.items() if size >= 1),
-        certain_bytes=int(states.weights * (2 if training.has_reference else 1) + states.optimizer),
+        certain_bytes=int(states.weights * (2 if training.has_reference else 1) + certain_optimizer),
         spread=WIDE_SPREAD if rough else SPREAD,
         parameters=count_parameters(shape),
         trained=states.trained,
@@ -257,7 +286,7 @@ def _states(shape: ModelShape, training: TrainingShape) -> _States:
     return _States(
         weights=base * share["weights"],
         gradients=gradients,
-        optimizer=_MOMENTS * width * trained * share["optimizer"],
+        optimizer=_moments(shape, training, trained, width) * share["optimizer"],
         buckets=gradients if training.processes > 1 and not training.sharded else 0.0,
         copies=2.0 * copied if has_copies and not gathers else 0.0,
         gathered=training.width * _gathered(shape) if gathers else 0.0,
@@ -270,6 +299,18 @@ def _gathered(shape: ModelShape) -> float:
     total, ends = count_parameters(shape), shape.vocabulary * shape.hidden
     layers = total - ends * (1 if shape.tied else 2)
     return 2 * layers / shape.layers + ends
+
+
+def _moments(shape: ModelShape, training: TrainingShape, trained: int, width: int) -> float:
+    """What the optimizer keeps, in bytes."""
+    numbers, more = _OPTIMIZERS.get(training.optimizer, _OPTIMIZERS["adamw"])
+    numbers += training.has_momentum
+    whole = shape.vocabulary * shape.hidden if training.method == "full" else 0
+    if training.optimizer == "adafactor":  # 32-bit means of each row and column
+        more = 4 / (training.rank if training.has_adapter else shape.hidden) + 4 / shape.hidden
+    if (each := _WHOLE_EMBEDDINGS.get(training.optimizer)) is None:
+        whole = each = 0
+    return (numbers * width + more) * (trained - whole) + each * whole
 
 
 def _kept(shape: ModelShape, training: TrainingShape) -> float:

@@ -205,7 +205,13 @@ class _Once:
 def _only_measured(experiment: Sft) -> Sft:
     """Leave out what is not measured: evaluation, W&B, the start from another training."""
     train = experiment.train.model_copy(
-        update={"max_steps": _ENDLESS, "epochs": None, "eval_every_steps": None, "log_every_steps": 1}
+        update={
+            "max_steps": _ENDLESS,
+            "epochs": None,
+            "eval_every_steps": None,
+            "stop_early": None,
+            "log_every_steps": 1,
+        }
     )
     return experiment.model_copy(
         update={

@@ -46,7 +46,7 @@ _PLUGIN: dict[str, Location] = {
 """accelerate's keys for settings that are in a DeepSpeed file."""
 
 _ADAM = {"betas": [0.9, 0.999], "eps": 1e-8}
-"""The settings of the payload's AdamW; the experiment cannot change them."""
+"""The settings of the payload's AdamW, where the experiment names no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,14 +253,13 @@ def _deepspeed_values(facts: Facts, document: Document) -> dict[Location, Decide
         ),
         ("gradient_accumulation_steps",): Decided(batch.accumulation, _batch_place(facts, batch)),
         ("gradient_clipping",): Decided(train.max_grad_norm, _where(facts, "train.max_grad_norm")),
-        ("optimizer", "type"): Decided("AdamW", "the payload, whose optimizer is always AdamW,"),
+        ("optimizer", "type"): Decided("AdamW", "the payload, whose optimizer is AdamW,"),
         ("optimizer", "params", "lr"): Decided(train.learning_rate, _where(facts, "train.learning_rate")),
         ("optimizer", "params", "weight_decay"): Decided(train.weight_decay, _where(facts, "train.weight_decay")),
         ("scheduler", "params", "warmup_max_lr"): Decided(train.learning_rate, _where(facts, "train.learning_rate")),
         ("scheduler", "params", "warmup_min_lr"): Decided(0.0, "the payload, whose warm-up begins at 0,"),
     }
-    for key, value in _ADAM.items():
-        expected["optimizer", "params", key] = Decided(value, "the payload's AdamW")
+    expected |= _optimizer_values(facts, train)
     if isinstance(train.warmup_steps, int):
         expected["scheduler", "params", "warmup_num_steps"] = Decided(
             train.warmup_steps, _where(facts, "train.warmup_steps")
@@ -272,10 +271,24 @@ def _deepspeed_values(facts: Facts, document: Document) -> dict[Location, Decide
         expected["scheduler", "params", "total_num_steps"] = Decided(train.max_steps, _where(facts, "train.max_steps"))
     named = document.data.get("scheduler")
     kind = named.get("type") if isinstance(named, dict) else None
-    if _SCHEDULES.get(str(kind)) != train.lr_scheduler:
+    if train.lr_floor:
+        expected["scheduler", "type"] = Decided(f"{train.lr_scheduler} with a floor", _where(facts, "train.lr_floor"))
+    elif _SCHEDULES.get(str(kind)) != train.lr_scheduler:
         ours = next((theirs for theirs, name in _SCHEDULES.items() if name == train.lr_scheduler), train.lr_scheduler)
         expected["scheduler", "type"] = Decided(ours, _where(facts, "train.lr_scheduler"))
     return expected
+
+
+def _optimizer_values(facts: Facts, train: Train) -> dict[Location, Decided]:
+    """Return the optimizer's own settings; of another than AdamW a DeepSpeed file says nothing that could agree."""
+    chosen, found = train.optimizer, dict[Location, Decided]()
+    if chosen.name != "adamw":
+        return {("optimizer", "type"): Decided(chosen.name, _where(facts, "train.optimizer"))}
+    for key, default in _ADAM.items():
+        own = getattr(chosen, key)
+        value, source = (default, "the payload's AdamW") if own is None else (own, _where(facts, "train.optimizer"))
+        found["optimizer", "params", key] = Decided(list(value) if isinstance(value, tuple) else value, source)
+    return found
 
 
 def _compare(document: Document, expected: Mapping[Location, Decided], problems: list[str]) -> None:

@@ -104,6 +104,8 @@ def training_shape(
     targets = lora.get("target_modules")
     names = tuple(map(str, targets)) if isinstance(targets, list | tuple) else None
     saved = lora.get("modules_to_save")
+    asked = section.train.get("optimizer")
+    optimizer: Mapping[str, object] = asked if isinstance(asked, dict) else {}
     return TrainingShape(
         method=method,
         micro_batch=section.batch.micro,
@@ -122,6 +124,8 @@ def training_shape(
         device=section.device,
         sequences=sequences,
         has_reference=has_reference,
+        optimizer=str(optimizer.get("name", "adamw")),
+        has_momentum=bool(optimizer.get("momentum")),
     )
 
 

@@ -15,12 +15,22 @@ from typing import Any
 from armada_train.data.hashes import hash_source
 from armada_train.runfolder import replace_json
 from armada_train.specification.objectives import SFT
+from armada_train.specification.optimizers import Optimizer
 from armada_train.specification.values import Source, TinyModel, Training
 
 NAME = "armada.json"
 _FORMAT = 1
 # These settings of the schedule may change at every start: they affect what is measured, not what is trained.
-_FREE = ("log_every_steps", "eval_every_steps", "activation_checkpointing", "drop_limit")
+_FREE = (
+    "log_every_steps",
+    "eval_every_steps",
+    "eval_batch_size",
+    "stop_early",
+    "activation_checkpointing",
+    "drop_limit",
+)
+_DEFAULTS: dict[str, Any] = {"optimizer": dataclasses.asdict(Optimizer()), "lr_floor": 0.0, "decay_steps": None}
+"""Settings that came later: a checkpoint that does not name one was trained with this."""
 
 Settings = Mapping[str, Any]
 
@@ -33,6 +43,9 @@ def describe_settings(training: Training) -> dict[str, Any]:
     schedule = {key: value for key, value in dataclasses.asdict(training.schedule).items() if key not in _FREE}
     if not training.is_sharded:  # which is what checkpoints without it are
         del schedule["sharding"]
+    for key, default in _DEFAULTS.items():
+        if schedule[key] == default:
+            del schedule[key]  # which is what checkpoints without it are
     lora = dataclasses.asdict(training.lora) if training.lora else None
     model = dataclasses.asdict(training.model) if isinstance(training.model, TinyModel) else training.model
     settings = {
@@ -70,6 +83,12 @@ def read_manifest(checkpoint: Path) -> dict[str, Any] | None:
     return settings if isinstance(settings, dict) else None
 
 
+def name_of_optimizer(settings: Settings | None) -> str:
+    """Return the optimizer that a checkpoint was trained with."""
+    saved = (settings or {}).get("train.optimizer")
+    return str(saved.get("name")) if isinstance(saved, Mapping) else Optimizer().name
+
+
 def compare(before: Settings, now: Settings) -> list[str]:
     """Describe every changed setting with its old and new value."""
     return [
@@ -91,7 +110,10 @@ def _form(source: Mapping[str, Any]) -> str:
 
 def _show(settings: Settings, key: str) -> str:
     if key not in settings:
-        return '"none"' if key == "train.sharding" else "not there"
+        if key == "train.sharding":
+            return '"none"'
+        default = _DEFAULTS.get(key.removeprefix("train.")) if key.startswith("train.") else None
+        return "not there" if default is None else json.dumps(default)
     value = settings[key]
     if key == "data.train" and isinstance(value, Sequence):
         return " + ".join(

@@ -9,8 +9,10 @@ import json
 import re
 from pathlib import Path
 
+from armada_train.specification.early_stop import METRICS, parse_early_stop
 from armada_train.specification.forms import AS_IT_IS, parse_form, refuse_other_format
 from armada_train.specification.objectives import parse_objective
+from armada_train.specification.optimizers import parse_optimizer
 from armada_train.specification.section import Section, bad_spec
 from armada_train.specification.values import (
     FSDP,
@@ -36,7 +38,17 @@ KERNELS = ("none", "liger", "hub")
 LONG_SAMPLES = ("drop", "truncate", "split")
 QUANTIZATIONS = ("none", "nf4", "fp4")
 _HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-SCHEDULERS = ("linear", "cosine", "constant", "constant_with_warmup", "polynomial", "inverse_sqrt")
+SCHEDULERS = (
+    "linear",
+    "cosine",
+    "constant",
+    "constant_with_warmup",
+    "polynomial",
+    "inverse_sqrt",
+    "warmup_stable_decay",
+)
+WITH_FLOOR = ("cosine", "warmup_stable_decay")
+_DECAY = 0.1
 # pissa_niter_N and loftq are missing on purpose: PEFT saves them so that base + adapter differs from the trained model
 # (evaluation loss 5.993 in memory, 6.034 after loading; PEFT #2184).
 LORA_INITS = (True, False, "gaussian", "olora", "pissa")
@@ -95,8 +107,16 @@ def parse_training(section: Section) -> Training:
         _check_stream(training)
     _check_objective(training)
     _check_sharding(training)
+    _check_early_stop(training)
     if training.schedule.kernels != "none" and training.device == "cpu":
         raise bad_spec("`training.train.kernels` need GPUs: leave it at none on a CPU")
+    if training.schedule.optimizer.needs_gpus and training.device == "cpu":
+        name = training.schedule.optimizer.name
+        raise bad_spec(f"`training.train.optimizer` {name} needs a GPU: bitsandbytes computes it for CUDA; use adamw")
+    if training.start_from is not None and training.start_from.moments and training.schedule.optimizer.name != "adamw":
+        raise bad_spec(
+            f"`training.start_from.optimizer`: the moments are AdamW's, and {training.schedule.optimizer.name} keeps others"
+        )
     if training.lora is not None and training.lora.quantize != "none":
         if training.device == "cpu":
             raise bad_spec("`training.lora.quantize` needs a GPU: bitsandbytes packs 4 bits for CUDA")
@@ -182,6 +202,23 @@ def _check_sharding(training: Training) -> None:
     if training.start_from is not None and training.start_from.moments:
         raise bad_spec(
             f"`training.start_from.optimizer` does not go with `train.sharding: {word}`, which divides the moments otherwise"
+        )
+
+
+def _check_early_stop(training: Training) -> None:
+    """Refuse a metric that is never computed."""
+    rule = training.schedule.stop_early
+    if rule is None:
+        return
+    if not training.eval_data:
+        raise bad_spec(f"`training.train.stop_early`: {rule.metric} is never computed, because data.eval is empty")
+    if training.schedule.eval_every_steps is None:
+        raise bad_spec("`training.train.stop_early` needs `training.train.eval_every_steps`, which is not set")
+    known = METRICS[training.objective.name]
+    if rule.metric not in known:
+        raise bad_spec(
+            f"`training.train.stop_early.metric`: `task: {training.objective.name}` never computes {rule.metric}; "
+            f"choose {' or '.join(known)}"
         )
 
 
@@ -293,6 +330,11 @@ def _parse_schedule(section: Section) -> Schedule:
         kernels=section.choice("kernels", KERNELS, "none"),
         compile=section.flag("compile", default=False),
         sharding=section.choice("sharding", SHARDINGS, "none"),
+        optimizer=parse_optimizer(section.optional_section("optimizer")),
+        lr_floor=section.number("lr_floor", 0.0),
+        decay_steps=_parse_decay(section),
+        eval_batch_size=section.optional_integer("eval_batch_size", minimum=1),
+        stop_early=parse_early_stop(section.optional_section("stop_early")),
     )
     section.close()
     if (schedule.max_steps is None) == (schedule.epochs is None):
@@ -303,7 +345,21 @@ def _parse_schedule(section: Section) -> Schedule:
         raise section.wrong("drop_limit", "a share of the rows, at most 1", schedule.drop_limit)
     if schedule.warmup_steps >= 1 and schedule.warmup_steps != int(schedule.warmup_steps):
         raise section.wrong("warmup_steps", "a whole number, or a share of the steps below 1", schedule.warmup_steps)
+    if schedule.lr_floor and (schedule.lr_scheduler not in WITH_FLOOR or schedule.lr_floor >= 1):
+        raise section.wrong("lr_floor", f"below 1, and 0 except with {' and '.join(WITH_FLOOR)}", schedule.lr_floor)
     return schedule
+
+
+def _parse_decay(section: Section) -> float | None:
+    """Return how long the learning rate decays; None if the schedule has no such part."""
+    decay = section.optional_number("decay_steps", above=True)
+    if section.get("lr_scheduler", "cosine") != "warmup_stable_decay":
+        if decay is not None:
+            raise bad_spec(f"`{section.where}.decay_steps` belongs to warmup_stable_decay")
+        return None
+    if decay is not None and decay >= 1 and decay != int(decay):
+        raise section.wrong("decay_steps", "a whole number, or a share of the steps below 1", decay)
+    return decay or _DECAY
 
 
 def _parse_lora(section: Section | None) -> Lora | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from armada_train.failure import PayloadFailure
+from armada_train.specification.early_stop import EarlyStop
 from armada_train.specification.forms import AS_IT_IS, Form
 from armada_train.specification.objectives import SFT, Objective
+from armada_train.specification.optimizers import Optimizer
 
 FSDP = ("fsdp", "fsdp-hybrid")
 ZERO = ("zero2", "zero3")
@@ -89,6 +92,19 @@ class Schedule:
     compile: bool
     sharding: str = "none"
     """What the processes divide among themselves; the words are home's."""
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    lr_floor: float = 0.0
+    """Where the schedule ends, as a share of the learning rate."""
+    decay_steps: float | None = None
+    """How long `warmup_stable_decay` decays: steps, or a share of them below 1; None for another schedule."""
+
+    eval_batch_size: int | None = None
+    """Rows that a process evaluates at once; None is the Trainer's default, 8."""
+    stop_early: EarlyStop | None = None
+
+    def count_steps(self, value: float, steps: int) -> int:
+        """Return a number of steps that may be a share of all of them, as the Trainer rounds it."""
+        return int(value) if value >= 1 else math.ceil(value * steps)
 
 
 @dataclass(frozen=True, slots=True)

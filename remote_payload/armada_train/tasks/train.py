@@ -28,6 +28,7 @@ from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.reporting.metrics import History, Metrics, read_history
 from armada_train.reporting.samples import Samples
 from armada_train.runfolder import RunFolder
+from armada_train.specification.early_stop import EarlyStop
 from armada_train.specification.values import Training, check_gpus, check_world
 from armada_train.tasks.prepare import describe, ignored_keys, prepare_model_and_data
 from armada_train.training.agreement import Agreement, leave_groups
@@ -103,12 +104,15 @@ def _train(
     findings += _doubts_about_ends(train_rows.kind, tokenizer, template)
     for finding in findings:
         _say(run, f"finding: {finding}")
-    _run_trainer(trainer, run, resume.checkpoint)
+    _run_trainer(trainer, training.schedule.stop_early, run, resume.checkpoint)
     if preemption.agreed:
         _leave(trainer)
         raise preemption.failure(trainer.state.global_step)
     summary = _summarize(trainer, metrics, history, attention)
     summary |= {"trainable_parameters": trainable, "findings": [*resume.findings, *findings]}
+    if trainer.stopped_early is not None:
+        summary["stopped_early"] = trainer.stopped_early
+        _say(run, trainer.stopped_early)
     summary["seconds"] = time.monotonic() - started
     metrics.append("summary", trainer.state.global_step, summary)
     heartbeat.beat("ended", trainer.state.global_step)
@@ -247,12 +251,15 @@ def _find_resume(training: Training, run: RunFolder, settings: Settings) -> Resu
     return resume
 
 
-def _run_trainer(trainer: Trainer, run: RunFolder, checkpoint: Path | None) -> None:
+def _run_trainer(trainer: Trainer, rule: EarlyStop | None, run: RunFolder, checkpoint: Path | None) -> None:
     if checkpoint is None:
         trainer.train()
         return
     state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
     is_final = state["global_step"] >= state["max_steps"]
+    if rule is not None and not is_final:
+        trainer.stopped_early = rule.verdict(state["log_history"])
+        is_final = trainer.stopped_early is not None
     if run.is_main:
         trainer.announce(checkpoint, is_final=is_final)  # the last attempt may have died between saving and announcing
     if not is_final:

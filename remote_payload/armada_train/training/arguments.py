@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from peft import LoraConfig
 
+from armada_train.failure import PayloadFailure
 from armada_train.runfolder import RunFolder
-from armada_train.specification.values import TinyModel, Training
+from armada_train.specification.values import Schedule, TinyModel, Training
 
 _ONLY_AT_THE_END = 2**31  # the Trainer also evaluates and saves after the last step
 
@@ -34,11 +35,14 @@ def make_arguments(
         seed=schedule.seed,
         data_seed=schedule.seed,
         per_device_train_batch_size=batch.micro,
+        per_device_eval_batch_size=schedule.eval_batch_size or 8,
         gradient_accumulation_steps=batch.accumulation,
         max_steps=schedule.max_steps or -1,
         num_train_epochs=schedule.epochs or 1.0,
         learning_rate=schedule.learning_rate,
-        lr_scheduler_type=schedule.lr_scheduler,
+        lr_scheduler_type=_scheduler(training),
+        lr_scheduler_kwargs=schedule_arguments(training.schedule, schedule.max_steps),
+        **schedule.optimizer.arguments(),
         warmup_steps=warmup if warmup < 1 else int(warmup),
         weight_decay=schedule.weight_decay,
         max_grad_norm=schedule.max_grad_norm,
@@ -74,6 +78,39 @@ def make_arguments(
         report_to=["wandb"] if reports_to_wandb else "none",
         disable_tqdm=True,
     )
+
+
+def _scheduler(training: Training) -> str:
+    schedule = training.schedule
+    return "cosine_with_min_lr" if schedule.lr_scheduler == "cosine" and schedule.lr_floor else schedule.lr_scheduler
+
+
+def schedule_arguments(schedule: Schedule, steps: int | None) -> dict[str, float]:
+    """Return what the schedule needs beside its name.
+
+    Args:
+        schedule: Its settings.
+        steps: The steps of the whole training; None if they are not known yet.
+
+    Raises:
+        PayloadFailure: `bad_spec`: warm-up and decay are longer than the training.
+    """
+    found: dict[str, float] = {}
+    if schedule.lr_scheduler == "cosine" and schedule.lr_floor:
+        found["min_lr_rate"] = schedule.lr_floor
+    if schedule.decay_steps is not None:
+        found["min_lr_ratio"] = schedule.lr_floor
+        if steps is not None:
+            warmup, decay = (
+                schedule.count_steps(part, steps) for part in (schedule.warmup_steps, schedule.decay_steps)
+            )
+            if warmup + decay > steps:
+                raise PayloadFailure(
+                    "bad_spec",
+                    f"`training.train.decay_steps`: {decay} steps of decay and {warmup} of warm-up are more than all {steps}",
+                )
+            found["num_decay_steps"] = decay
+    return found
 
 
 def checkpoints_activations(training: Training) -> bool:

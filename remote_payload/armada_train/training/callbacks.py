@@ -35,7 +35,10 @@ _EVAL_KEYS = ("eval_loss", "eval_tokens", "eval_pairs", "eval_rows", "eval_secon
 
 
 class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
-    """Runs on every rank; only rank 0's metrics reach the file. `curves` are those of the objective, in TRL's words."""
+    """Runs on every rank; only rank 0's metrics reach the file. `curves` are those of the objective, in TRL's words.
+
+    With `logs_evaluations` each step before an evaluation is logged, too, because the training may end there.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
         curves: Collection[str] = (),
         *,
         is_main: bool,
+        logs_evaluations: bool = False,
     ) -> None:
         self._metrics = metrics
         self._heartbeat = heartbeat
@@ -52,6 +56,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
         self._train_keys = _TRAIN_KEYS | {name: name for name in curves}
         self._eval_keys = (*_EVAL_KEYS, *(f"eval_{name}" for name in curves))
         self._is_main = is_main
+        self._logs_evaluations = logs_evaluations
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         self._heartbeat.beat("training", state.global_step, state.max_steps)
@@ -63,7 +68,8 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
         self._throughput.step()
         self._heartbeat.beat("training", state.global_step)
-        if control.should_save or control.should_training_stop:
+        may_end = control.should_evaluate and self._logs_evaluations
+        if control.should_save or control.should_training_stop or may_end:
             control.should_log = True  # a resumed run reads its counts from the line of the step it resumes from
 
     def on_log(self, _args: Any, state: Any, _control: Any, logs: dict[str, Any], **_: Any) -> None:

@@ -32,6 +32,9 @@ def needed_packages(training: Training) -> list[str]:
         needed.append("peft")
         if training.lora.quantize != "none":
             needed.append("bitsandbytes")
+    package = training.schedule.optimizer.kind.package
+    if package is not None and package not in needed:
+        needed.append(package)
     needed += {"liger": ["liger_kernel"], "hub": ["kernels"]}.get(training.schedule.kernels, [])
     if training.tracking.wandb in {"online", "offline"}:
         needed.append("wandb")

@@ -30,8 +30,12 @@ def load_moments(optimizer: Any, file: Path) -> None:
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     if sizes[0] != sizes[1]:
         raise _misfit(file, f"it has moments for {sum(sizes[0])} weights, but this training trains {len(weights)}")
+    if not any("exp_avg_sq" in values for values in saved["state"].values()):
+        raise _misfit(file, "it has no moments of AdamW: another optimizer wrote it")
     for number, weight in enumerate(weights):
         moments = [value for value in saved["state"].get(number, {}).values() if torch.is_tensor(value) and value.dim()]
+        if moments and "exp_avg_sq" not in saved["state"][number]:
+            raise _misfit(file, f"weight {number} has no moments of AdamW: another optimizer wrote it")
         wrong = next((moment for moment in moments if moment.shape != weight.shape), None)
         if wrong is not None:
             raise _misfit(file, f"weight {number} is {tuple(weight.shape)}, its moments are {tuple(wrong.shape)}")

@@ -24,7 +24,7 @@ from armada_train.checkpoints.complete import (
     step_of,
 )
 from armada_train.checkpoints.full_disk import give_up, is_disk_full
-from armada_train.checkpoints.manifest import write_manifest
+from armada_train.checkpoints.manifest import name_of_optimizer, read_manifest, write_manifest
 from armada_train.checkpoints.shards import is_sharded, write_listing
 from armada_train.data.sampling import LengthSampler
 from armada_train.data.stream import StreamDataset
@@ -32,6 +32,7 @@ from armada_train.data.workers import InWorker
 from armada_train.failure import PayloadFailure
 from armada_train.specification.values import StartFrom, Training
 from armada_train.training.agreement import Agreement
+from armada_train.training.arguments import schedule_arguments
 from armada_train.training.attempt import Attempt, TrainingData
 from armada_train.training.callbacks import RunCallback, SavingCallback
 from armada_train.training.gauges import flops_per_token, peak_memory_bytes
@@ -101,6 +102,7 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         self._base_name = training.model_name
         self._has_adapter = training.lora is not None
         self._moments_from: Path | None = None
+        self.stopped_early: str | None = None
         self._losses = LossWatch(rest["args"].device)
         ending: SavingCallback | MeasuringCallback
         if (asked := training.measurement) is None:
@@ -109,7 +111,14 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
             ending = MeasuringCallback(training, asked, run, self._preemption, self._agreement, self._measured)
         callbacks = [
             ending,
-            RunCallback(self._armada_metrics, self._heartbeat, self.throughput, self.curves, is_main=run.is_main),
+            RunCallback(
+                self._armada_metrics,
+                self._heartbeat,
+                self.throughput,
+                self.curves,
+                is_main=run.is_main,
+                logs_evaluations=self._schedule.stop_early is not None,
+            ),
         ]
         # TRL inspects the first row; of a stream it gets only that one.
         rows = splits.train.dataset if splits.train else Dataset.from_list([] if stream is None else [stream[0]])
@@ -244,7 +253,17 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
                 self.accelerator.unwrap_model(self.model), self.processing_class, self.state.global_step
             )
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self._end_if_no_better()
         return metrics
+
+    def _end_if_no_better(self) -> None:
+        """End the training after this step, with a checkpoint, if its rule says so."""
+        rule = self._schedule.stop_early
+        if rule is None or self.state.global_step >= self.state.max_steps:
+            return
+        self.stopped_early = rule.verdict(self.state.log_history)
+        if self.stopped_early is not None:
+            self.control.should_save = self.control.should_training_stop = True
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         is_best = bool(super()._determine_best_metric(metrics, trial))
@@ -347,6 +366,11 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
             raise PayloadFailure("bad_spec", f"`training.start_from` {start.path} does not fit: {error}") from error
         self._moments_from = start.path / "optimizer.pt" if start.moments else None
 
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """Tell the schedule how many steps it decays, which may be a share of a number that is known only now."""
+        self.args.lr_scheduler_kwargs = schedule_arguments(self._schedule, num_training_steps)
+        return super().create_scheduler(num_training_steps, optimizer)
+
     def _prepare_for_training(self, max_steps: int, dataloader: Any, resume_from_checkpoint: str | None) -> Any:
         if self._sharded and resume_from_checkpoint and not is_sharded(Path(resume_from_checkpoint)):
             self._load_whole(Path(resume_from_checkpoint))
@@ -363,11 +387,12 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         Otherwise the checkpoint's learning rate would override the experiment's, and a scheduler without its optimizer
         would begin its warm-up again.
         """
-        kept = ("lr", "initial_lr", "weight_decay")
-        fresh = [{key: group[key] for key in kept if key in group} for group in self.optimizer.param_groups]
+        fresh = [{key: group[key] for key in group if key != "params"} for group in self.optimizer.param_groups]
         self._load_states(checkpoint)
         if checkpoint is None or not self._settings_win:
             return
+        if name_of_optimizer(read_manifest(Path(checkpoint))) != self._schedule.optimizer.name:
+            self.optimizer.state.clear()  # another optimizer's moments mean nothing to this one
         for group, values in zip(self.optimizer.param_groups, fresh, strict=True):
             group.update(values)
         self.lr_scheduler.base_lrs = [values["initial_lr"] for values in fresh]
@@ -437,7 +462,8 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
                 self._complete_shards(checkpoint, whole)
             if self._base_name is not None:
                 name_base_model(checkpoint, self._base_name)
-            self.announce(checkpoint, is_final=self.state.global_step >= self.state.max_steps)
+            is_final = self.state.global_step >= self.state.max_steps or self.stopped_early is not None
+            self.announce(checkpoint, is_final=is_final)
             drop_set_aside(self._run.checkpoints, self.state.global_step)
 
     def _complete_shards(self, checkpoint: Path, adapter: dict[str, Any] | None) -> None:

@@ -51,6 +51,29 @@ def test_a_full_training_has_sixteen_bytes_for_each_parameter_before_the_first_a
     assert estimate.low_bytes < estimate.total_bytes < estimate.high_bytes
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "each"),
+    [("sgd", 0.0), ("lion", 4.0), ("rmsprop", 4.0), ("paged_adamw", 8.0), ("torchao_adamw_8bit", 2.03125)],
+)
+def test_each_optimizer_keeps_what_it_keeps_of_each_parameter(optimizer: str, each: float) -> None:
+    chosen = dataclasses.replace(FULL, optimizer=optimizer)
+    assert terms(chosen).get("optimizer", 0) == int(each * 8_030_261_248)
+    certain = estimate_memory(LLAMA, chosen).certain_bytes / 8_030_261_248
+    assert certain == pytest.approx(
+        4 if optimizer.startswith("paged_") else 4 + each
+    )  # what is paged can leave the GPU
+
+
+def test_a_momentum_adafactors_means_and_whole_embeddings_are_counted() -> None:
+    momentum = dataclasses.replace(FULL, optimizer="sgd", has_momentum=True)
+    assert terms(momentum)["optimizer"] == 4 * 8_030_261_248
+    adafactor = terms(dataclasses.replace(FULL, optimizer="adafactor"))["optimizer"]
+    assert 0 < adafactor < 0.01 * terms(FULL)["optimizer"]
+    embeddings = 128_256 * 4096
+    expected = 2.03125 * (8_030_261_248 - embeddings) + 8 * embeddings
+    assert terms(dataclasses.replace(FULL, optimizer="adamw_8bit"))["optimizer"] == int(expected)
+
+
 def test_an_adapter_trains_little_on_a_base_of_sixteen_or_four_bits() -> None:
     lora = estimate_memory(LLAMA, LORA)
     assert lora.trained == 41_943_040

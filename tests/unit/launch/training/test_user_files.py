@@ -135,6 +135,18 @@ def test_a_deepspeed_file_that_says_something_else_is_refused_with_both_places(
     assert all(place in said for place in places)
 
 
+def test_the_experiments_optimizer_and_floor_are_compared_too(tmp_path: Path) -> None:
+    own = EXPERIMENT + "  lr_floor: 0.1\n  optimizer: {name: adamw, betas: [0.9, 0.95]}\n"
+    settings = {"optimizer": {"params": {"betas": [0.9, 0.999]}}, "scheduler": {"type": "WarmupCosineLR"}}
+    said = refused(tmp_path, task=own, deepspeed=json.dumps(settings))
+    assert "[0.9, 0.999], but" in said
+    assert "e.yaml:11 (`train.optimizer`) makes it [0.9, 0.95]" in said
+    assert "e.yaml:10 (`train.lr_floor`) makes it 'cosine with a floor'" in said
+    adafactor = EXPERIMENT + "  optimizer: adafactor\n"
+    said = refused(tmp_path, task=adafactor, deepspeed=json.dumps({"optimizer": {"type": "AdamW"}}))
+    assert "e.yaml:10 (`train.optimizer`) makes it 'adafactor'" in said
+
+
 def test_auto_and_equal_values_are_no_quarrel_and_the_rest_is_the_users(tmp_path: Path) -> None:
     settings = {
         "train_batch_size": "auto",
