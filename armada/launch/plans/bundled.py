@@ -100,7 +100,6 @@ class BundledTask(Task[BundledTraining]):
             start=self.start,
         )
         contents, section = training.contents(), training.section()
-        answer = self._ask_hub(place)
         return Parts(
             argv=training.argv(),
             variables=training.variables(),
@@ -114,24 +113,30 @@ class BundledTask(Task[BundledTraining]):
             hub=hub if isinstance(hub, HubModel) else None,
             precision=profile.train.precision,
             checkpoint_bytes=self._checkpoint_bytes(contents, hub),
-            trained=Trained(
-                section=section,
-                environment=environment,
-                model=hub.source if isinstance(hub, Content) else settings.local_model,
-                kind=self.data.kind,
-                looks=self.data.looks,
-                tools=self.data.tools,
-                hub_model=settings.hub_model,
-                answer=answer,
-                max_steps=train.max_steps,
-                facts=self._model_facts(hub, answer),
-                is_divided=training.is_divided,
-                rows=count_rows(settings.data.train, self.data),
-                row_bytes=mean_row_bytes(settings.data.train, self.data),
-                eval_rows=_whole(count_rows(settings.data.eval, self.data)),
-                sequences=settings.sequences,
-                has_reference=settings.keeps_reference,
-            ),
+            trained=self._trained(place, training, section, hub),
+        )
+
+    def _trained(
+        self, place: Place, training: Training, section: TrainingSection, hub: HubModel | Content | None
+    ) -> Trained:
+        settings, answer = self.settings, self._ask_hub(place)
+        return Trained(
+            section=section,
+            environment=training.environment,
+            model=hub.source if isinstance(hub, Content) else settings.local_model,
+            kind=self.data.kind,
+            looks=self.data.looks,
+            tools=self.data.tools,
+            hub_model=settings.hub_model,
+            answer=answer,
+            max_steps=settings.train.max_steps,
+            facts=self._model_facts(hub, answer),
+            is_divided=training.is_divided,
+            rows=count_rows(settings.data.train, self.data),
+            row_bytes=mean_row_bytes(settings.data.train, self.data),
+            eval_rows=_whole(count_rows(settings.data.eval, self.data)),
+            sequences=settings.sequences,
+            has_reference=settings.keeps_reference,
         )
 
     def _find_model(self, place: Place) -> HubModel | Content | None:
