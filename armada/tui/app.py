@@ -99,6 +99,7 @@ class Dashboard(App[None]):
         home: The home whose store is shown.
         read_only: Nothing is started, stopped, fetched or checked; keys that would do so are dim and say why.
         watch: Start a daemon if none watches the hosts.
+        first: The runs at the top of the first screen, if they were read already: the first paint shows them.
     """
 
     TITLE = "armada"
@@ -110,7 +111,9 @@ class Dashboard(App[None]):
     {frame.CSS}
     """
 
-    def __init__(self, home: HomePaths, *, read_only: bool = False, watch: bool = True) -> None:
+    def __init__(
+        self, home: HomePaths, *, read_only: bool = False, watch: bool = True, first: Snapshot | None = None
+    ) -> None:
         super().__init__()
         self.home = home
         themes.register(self)
@@ -121,7 +124,7 @@ class Dashboard(App[None]):
         self._watch = watch
         self.symbols = of_terminal()
         self._ascii = [] if self.symbols.utf8 else [InAscii()]
-        self.snapshot: Snapshot = EMPTY
+        self.snapshot: Snapshot = first or EMPTY
         self.chosen: str | None = None
         self._looking = False
         self._is_new = True
@@ -140,7 +143,10 @@ class Dashboard(App[None]):
 
     def on_mount(self) -> None:
         gc.disable()  # until the first paint: nothing that is created before becomes garbage
-        self._watcher.start()
+        if self.snapshot is EMPTY:
+            self._watcher.start()
+        else:  # it would take half of the time of the first paint
+            self.call_after_refresh(self._watcher.start)
         self.set_interval(1.0, self._tick)
         if self._watch and not self.read_only:
             self.set_timer(3.0, self._keep_watch)
@@ -168,7 +174,7 @@ class Dashboard(App[None]):
         self._watcher.want(wants, next(reversed(self.screen_stack), None))
 
     def on_seen(self, message: Seen) -> None:
-        first, changed = self.snapshot is EMPTY, message.snapshot.changed
+        first, changed = not self.snapshot.taken_at, message.snapshot.changed
         self.snapshot = message.snapshot
         if (view := self._view) is not None:
             with self.batch_update():

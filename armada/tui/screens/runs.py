@@ -25,6 +25,7 @@ from armada.tui.widgets.answers import Answers
 from armada.tui.widgets.preview import Preview
 from armada.tui.widgets.run_table import NONE_LIKE_THIS, RunTable
 from armada.tui.widgets.table import Table
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -206,8 +207,12 @@ class RunsScreen(View):
             words = a.query.error.sentence + (f" → {a.query.error.hint}" if a.query.error.hint else "")
             parts = [f"/ {a.query.text}", self.board.symbols.text(sanitize_line(words, 200))]
         frame.title(self.table, f"Runs  {'  '.join(parts)}")
-        frame.facts(self.table, f"{shown:,} of {len(self.snapshot.runs):,} runs")
-        left, right = "  ".join(parts), f"{shown:,} of {len(self.snapshot.runs):,} runs"
+        whole = self.snapshot.first_of
+        said = (
+            f"{shown:,} of {len(self.snapshot.runs):,} runs" if whole is None else f"reading {counted(whole, 'run')} …"
+        )
+        frame.facts(self.table, self.board.symbols.text(said))
+        left, right = "  ".join(parts), self.board.symbols.text(said)
         room = max(1, self.size.width - len(left) - len(right) - 2)
         self.said.update(Text(f" {left}{' ' * room}{right}", no_wrap=True), layout=False)
 
