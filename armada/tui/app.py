@@ -168,7 +168,8 @@ class Dashboard(App[None]):
     def _view(self) -> View | None:
         """The visible screen, if it can draw: it cannot before it has its widgets (it then draws itself), nor at the very end."""
         top = next(reversed(self.screen_stack), None)
-        return top if isinstance(top, View) and top.is_mounted else None
+        # Textual removes the widgets before the screen when it ends, and a timer may come between.
+        return top if isinstance(top, View) and top.is_mounted and self.is_running else None
 
     def want(self, wants: Subscription) -> None:
         self._watcher.want(wants, next(reversed(self.screen_stack), None))

@@ -121,7 +121,7 @@ class RunsScreen(View):
         curves = frozenset({(cursor, "loss")} if cursor and self.preview.in_sight else ())
         facts = self.arrangement.query.wanted | {key.fact for key in self._keys if key.source != "run"}
         words = bool(self.arrangement.query) or bool(self._columns) or self.field.has_class("open")
-        visible = frozenset(self.table.visible_keys) | ({cursor} if cursor else frozenset())
+        visible = frozenset(map(self.table.mark_of, self.table.visible_keys)) | ({cursor} if cursor else frozenset())
         history = (self.preview.host, SPAN_S) if self.preview.host is not None else None
         return Subscription(visible, sketches=curves, facts=facts, words=words, history=history)
 
@@ -238,7 +238,7 @@ class RunsScreen(View):
     # Keys -----------------------------------------------------------------------------------------------------------
 
     def concerned(self) -> list[RunRow]:
-        meant = self.table.marked or {self.table.cursor or ""}
+        meant = self.table.marked or {self.table.cursor_mark or ""}
         folds = [fold for key, fold in self.table.folds.items() if key in meant]
         wanted = meant | {row.run.run_id for fold in folds for row in fold.cells}
         return [row for row in self.snapshot.runs if row.run.run_id in wanted]
@@ -247,12 +247,12 @@ class RunsScreen(View):
     def cursor_run(self) -> str | None:
         """The run under the cursor; of a sweep the cell that stands first in its row."""
         fold = self.table.folds.get(self.table.cursor or "")
-        return self.table.cursor if fold is None else fold.rows[0].run.run_id
+        return self.table.cursor_mark if fold is None else fold.rows[0].run.run_id
 
     def action_open(self) -> None:
         fold = self.table.folds.get(self.table.cursor or "")
         if fold is None:
-            self.board.open_run(self.table.cursor)
+            self.board.open_run(self.cursor_run)
         else:
             self.action_unfold(not fold.is_open)
 
@@ -266,7 +266,7 @@ class RunsScreen(View):
 
     def _is_at(self, key: str, fold: Fold) -> bool:
         cursor = self.table.cursor
-        return key == cursor or (fold.is_open and any(row.run.run_id == cursor for row in fold.rows))
+        return key == cursor or (fold.is_open and any(row.run.run_id == self.table.cursor_mark for row in fold.rows))
 
     def action_logs(self) -> None:
         self.board.open_run(self.cursor_run, "log")
@@ -298,7 +298,7 @@ class RunsScreen(View):
             self.draw()
 
     def action_mark_all(self) -> None:
-        shown = {entry.key for entry in self.table.entries if entry.kind == "row"}
+        shown = {self.table.mark_of(entry.key) for entry in self.table.entries if entry.kind == "row"}
         self.table.marked = set() if shown <= self.table.marked else shown
         self.table.refresh()
         self.draw()
