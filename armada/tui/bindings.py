@@ -102,7 +102,7 @@ KEYS: tuple[Key, ...] = (
         "/",
         "filter",
         "filter",
-        "Filter: words (fuzzy), -word, host:… tag:… loss<0.4 lr>1e-5 age<2d starred or (…)",
+        "Filter: words (fuzzy), -word, host:… tag:… loss<0.4 lr>1e-5 age<2d starred or (…); Tab completes",
     ),
     Key("runs", "x", "x", "stop", "stop", "Stop these runs (asks first)", changes=True),
     Key(

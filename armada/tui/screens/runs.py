@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -22,6 +21,7 @@ from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.answers import Answers
+from armada.tui.widgets.filter_field import FilterField
 from armada.tui.widgets.preview import Preview
 from armada.tui.widgets.run_table import NONE_LIKE_THIS, RunTable
 from armada.tui.widgets.table import Table
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from armada.tui.folds import Fold
     from armada.tui.snapshot import RunRow, Snapshot
 
-PLAIN = re.compile(r"[\w.-]+")
-"""Names that need no quotes in a filter."""
 FIRST_START = """
   Nothing has been launched yet. To begin:
 
@@ -65,6 +63,9 @@ class RunsScreen(View):
     RunsScreen.-tiny #said, RunsScreen.-slim #said { display: block; }
     RunsScreen #filter { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
     RunsScreen #filter.open { display: block; }
+    RunsScreen #offers { display: none; height: auto; max-height: 7; padding: 0 1; background: $panel; color: $text-muted; }
+    RunsScreen.-low #offers { max-height: 3; }
+    RunsScreen.-tiny #offers { max-height: 1; }
     RunsScreen #first { display: none; height: 1fr; }
     RunsScreen.empty #first { display: block; }
     RunsScreen.empty #main, RunsScreen.empty #said { display: none; }
@@ -96,9 +97,9 @@ class RunsScreen(View):
     def body(self) -> Iterable[Widget]:
         self.said = Static(id="said")
         yield self.said
-        hint = "words · -word · host:… state:… tag:… is:trouble · loss<0.4 lr>1e-5 age<2d starred"
-        self.field = Input(placeholder=hint, id="filter", disabled=True)
+        self.field = FilterField()
         yield self.field
+        yield self.field.offers
         first = Static(FIRST_START, id="first", markup=False, classes=frame.FRAME)
         frame.title(first, "Welcome")
         yield first
@@ -120,7 +121,7 @@ class RunsScreen(View):
         cursor = self.cursor_run
         curves = frozenset({(cursor, "loss")} if cursor and self.preview.in_sight else ())
         facts = self.arrangement.query.wanted | {key.fact for key in self._keys if key.source != "run"}
-        words = bool(self.arrangement.query) or bool(self._columns) or self.field.has_class("open")
+        words = bool(self.arrangement.query) or bool(self._columns) or self.field.is_open
         visible = frozenset(map(self.table.mark_of, self.table.visible_keys)) | ({cursor} if cursor else frozenset())
         history = (self.preview.host, SPAN_S) if self.preview.host is not None else None
         return Subscription(visible, sketches=curves, facts=facts, words=words, history=history)
@@ -150,6 +151,7 @@ class RunsScreen(View):
         self._follow_awaited(snapshot)
         self.preview.take(snapshot.row(self.cursor_run), updates)
         self.answers.take(snapshot)
+        self.field.renew(snapshot, a.query.error)
         self._say(self.table.run_count)
 
     def await_run(self, host: str) -> None:
@@ -349,28 +351,28 @@ class RunsScreen(View):
         self.take()
 
     def action_filter(self) -> None:
-        self.field.value = self.arrangement.query.text
-        self.field.disabled = False
-        self.field.add_class("open")
-        self.field.focus()
+        self.field.open(self.arrangement.query.text)
+        self.field.look(self.snapshot, self.arrangement.query.error)
+        self.board.want(self.wants())  # the settings and metrics that there are
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self.arrangement.query = Query(event.value, self.snapshot.words)
         self.draw()
+        self.field.look(self.snapshot, self.arrangement.query.error)
 
     def on_input_submitted(self) -> None:
         self._close_filter()
 
     def only_host(self, name: str) -> None:
         """Show the runs of one host."""
-        quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        word = name if PLAIN.fullmatch(name) else quoted
-        self.arrangement.query = Query(f"host:{word}", self.snapshot.words)
+        from armada.tui.filter_completion import quoted
+
+        self.arrangement.query = Query(f"host:{quoted(name)}", self.snapshot.words)
         self.draw()
 
     def back(self) -> bool:
         """Handle Escape: close the field, else clear the filter, else clear the marks."""
-        if self.field.has_class("open"):
+        if self.field.is_open:
             self._close_filter()
         elif self.arrangement.query:
             self.arrangement.query = Query()
@@ -381,6 +383,5 @@ class RunsScreen(View):
         return True
 
     def _close_filter(self) -> None:
-        self.field.remove_class("open")
-        self.field.disabled = True
+        self.field.close()
         self.table.focus()
