@@ -145,6 +145,8 @@ KEYS: tuple[Key, ...] = (
         changes=True,
     ),
     Key("runs", "C,shift+c", "C", "columns", "", "Choose the columns: facts of runs, settings and metrics"),
+    Key("runs", "v", "v", "views", "", "Choose a saved view: filter, columns, order and groups; Ctrl-D deletes it"),
+    Key("runs", "V,shift+v", "V", "save_view", "", "Save the present view under a name"),
     Key("runs", "p", "p", "preview", "", "Show or hide the preview"),
     Key("runs", "e", "e", "newest", "", "Go to the newest run"),
     Key("runs", "r", "r", "look", "", "Check all hosts now", changes=True),

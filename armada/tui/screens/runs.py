@@ -18,6 +18,7 @@ from armada.tui.bindings import bindings
 from armada.tui.filtering import Query
 from armada.tui.gpu_strips import SPAN_S
 from armada.tui.screens.view import View
+from armada.tui.views import SavedView
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.answers import Answers
@@ -93,6 +94,7 @@ class RunsScreen(View):
         self._columns: list[str] = []
         self._columns_of: tuple[list[str], object] = ([], None)
         self._keys: tuple[Key, ...] = ()
+        self._view: tuple[str, SavedView] | None = None
 
     def body(self) -> Iterable[Widget]:
         self.said = Static(id="said")
@@ -201,7 +203,9 @@ class RunsScreen(View):
 
     def _say(self, shown: int) -> None:
         a = self.arrangement
-        parts = [f"/ {a.query.text}"] if a.query else []
+        view = self._view
+        parts = [self.board.symbols.text(view[0])] if view is not None and view[1] == self.present_view else []
+        parts += [f"/ {a.query.text}"] if a.query else []
         parts += [f"by {a.sort}{' reversed' if a.reverse else ''}"]
         parts += [f"grouped by {a.group}"] if a.group != "nothing" else []
         parts += [f"{len(self.table.marked)} marked"] if self.table.marked else []
@@ -343,6 +347,38 @@ class RunsScreen(View):
         self._columns = words
         if not self.board.read_only:
             remembered.keep_columns(self.board.home, words)
+        self.take()
+
+    @property
+    def present_view(self) -> SavedView:
+        """What the table shows, as a view that can be saved."""
+        a = self.arrangement
+        return SavedView(a.query.text, tuple(self._columns), a.sort, a.reverse, a.group)
+
+    def action_views(self) -> None:
+        from armada.tui.screens.saved_views import choose_view
+
+        choose_view(self.board, self._show_view)
+
+    def action_save_view(self) -> None:
+        from armada.tui.screens.saved_views import save_view
+
+        present = self.present_view
+        save_view(self.board, self._view[0] if self._view else "", present, lambda name: self._named(name, present))
+
+    def _named(self, name: str, view: SavedView) -> None:
+        self._view = (name, view)
+        self.take()
+
+    def _show_view(self, name: str, view: SavedView) -> None:
+        """Show a view; an order or group that this armada does not know is the usual one."""
+        a = self.arrangement
+        a.query = Query(view.filter, self.snapshot.words)
+        a.sort = view.sort if view.sort in SORTS else "urgency"
+        a.group = view.group if view.group in GROUPS else "nothing"
+        a.reverse = view.reverse
+        self._columns = list(view.columns[:MOST_COLUMNS])
+        self._view = (name, self.present_view) if name else None
         self.take()
 
     def action_preview(self) -> None:
