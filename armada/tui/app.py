@@ -17,7 +17,7 @@ from textual.message import Message
 
 from armada.foundation.ascii_text import in_ascii
 from armada.foundation.sanitize import sanitize_line
-from armada.tui import operations, remembered
+from armada.tui import hung_up, operations, remembered
 from armada.tui import theme as themes
 from armada.tui.bindings import SCREENS, bindings, of
 from armada.tui.inverse import undoing
@@ -189,6 +189,8 @@ class Dashboard(App[None]):
             gc.enable()
 
     def _tick(self) -> None:
+        if not (self.is_headless or self.is_web) and hung_up.is_gone():
+            self.exit(return_code=1)
         if (view := self._view) is not None:
             view.tick()
 
