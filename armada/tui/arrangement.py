@@ -115,6 +115,11 @@ class Arrangement:
         """What the remembered results depend on, besides the rows."""
         return (self.query.text, self.query.words, self.query.moment, self.facts_version, self.sort)
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether the list begins with the runs that are read first."""
+        return not self.query and self.sort == "urgency" and not self.reverse and self.group == "nothing"
+
     def stays(self, rows: Sequence[RunRow]) -> bool:
         """Whether the lines and their order stay the same with the new versions of these rows."""
         if self._memory_of != self.token:

@@ -22,7 +22,7 @@ from armada.tui.reading import RunReader, read_first
 from armada.tui.screens.run import RunScreen
 from armada.tui.snapshot import RunRow, Snapshot
 from armada.tui.watcher import Watcher
-from tests.tui.conftest import World, drive, screen, shows
+from tests.tui.conftest import World, drive, lacks, screen, shows
 from tests.tui.test_runs_screen import rows
 
 DAY_S = 86_400.0
@@ -165,6 +165,22 @@ def test_keys_work_on_the_first_rows(many: World, monkeypatch: pytest.MonkeyPatc
         await shows(pilot, "54 of 55 runs")
 
     drive(many.board(first=first_of(many)), use, (170, 48))
+
+
+@pytest.mark.parametrize("keys", [["slash", *"old", "enter"], ["s"], ["S"], ["b"]])
+def test_another_order_filter_or_groups_wait_for_all_runs(
+    many: World, monkeypatch: pytest.MonkeyPatch, keys: list[str]
+) -> None:
+    later = Later(monkeypatch)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "reading 55 runs …", "running-aaaaaa")
+        await pilot.press(*keys)
+        assert "  reading …" in await lacks(pilot, "running-aaaaaa   ", "old-00aaaa")
+        later.come()
+        await shows(pilot, "of 55 runs", "old-0")
+
+    drive(many.board(first=first_of(many)), use, (120, 70))
 
 
 def test_an_empty_store_is_called_empty_only_once_it_was_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

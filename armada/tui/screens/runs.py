@@ -137,6 +137,9 @@ class RunsScreen(View):
             (none if snapshot.taken_at or snapshot.trouble else "reading …") if not snapshot.runs else NONE_LIKE_THIS
         )
         a = self.arrangement
+        runs = snapshot.runs if snapshot.first_of is None or a.is_usual else ()
+        if len(runs) < len(snapshot.runs):  # the runs that were read are the first ones of the usual list alone
+            self.table.empty = "reading …"
         if a.query.error is not None and a.query.words is not snapshot.words:
             a.query = Query(a.query.text, snapshot.words)  # a key may be known now
         a.query.facts, a.facts_version = snapshot.facts, snapshot.facts_version
@@ -148,7 +151,7 @@ class RunsScreen(View):
             self.table.snapshot = snapshot
             self.table.replace({row.run.run_id: row for row in changed})
         else:
-            self.table.show_runs(snapshot, a.arrange(snapshot.runs))
+            self.table.show_runs(snapshot, a.arrange(runs))
         self._drawn = (snapshot.generation, chosen)
         self._follow_awaited(snapshot)
         self.preview.take(snapshot.row(self.cursor_run), updates)
