@@ -36,6 +36,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ps.add_argument("--all", "-a", action="store_true", help="Also list runs that ended more than a day ago")
     add_filters(ps)
     ps.add_argument(
+        "--view", metavar="NAME", help="Filter, and columns, of a view that was saved in the dashboard (V on Runs)"
+    )
+    ps.add_argument(
         "--columns",
         metavar="KEY,…",
         help="Show these columns: facts of runs, settings and metrics, such as id,state,lr,eval_loss,cost; or `default`",
@@ -85,6 +88,8 @@ def _ps(options: argparse.Namespace) -> int:
     from armada.store import hosts
 
     context = Context(reads=True)
+    if options.view is not None:
+        _apply_view(options, context)
     wanted = RunFilter.of(options, context)
     columns = None if options.json else _columns(options, wanted, context)
     if not (options.cached or context.is_read_only):
@@ -205,6 +210,20 @@ def _print_table(
     if any(labels):
         header, rows = (*header, "LABELS"), [(*row, label) for row, label in zip(rows, labels, strict=True)]
     print(table(header, rows))
+
+
+def _apply_view(options: argparse.Namespace, context: Context) -> None:
+    """Add the filter of a saved view to the one of the command line, and take its columns unless others are given.
+
+    Raises:
+        NotFound: There is no such view.
+    """
+    from armada.tui import views
+
+    view = views.find(context.home, options.view)
+    options.expression = [*([f"({view.filter})"] if view.filter else []), *options.expression]
+    if options.columns is None and view.columns:
+        options.columns = ",".join(view.columns)
 
 
 def _columns(options: argparse.Namespace, wanted: RunFilter, context: Context) -> ColumnTable | None:

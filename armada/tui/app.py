@@ -17,7 +17,7 @@ from textual.message import Message
 
 from armada.foundation.ascii_text import in_ascii
 from armada.foundation.sanitize import sanitize_line
-from armada.tui import operations, remembered
+from armada.tui import hung_up, operations, remembered
 from armada.tui import theme as themes
 from armada.tui.bindings import SCREENS, bindings, of
 from armada.tui.inverse import undoing
@@ -99,6 +99,7 @@ class Dashboard(App[None]):
         home: The home whose store is shown.
         read_only: Nothing is started, stopped, fetched or checked; keys that would do so are dim and say why.
         watch: Start a daemon if none watches the hosts.
+        first: The runs at the top of the first screen, if they were read already: the first paint shows them.
     """
 
     TITLE = "armada"
@@ -110,7 +111,9 @@ class Dashboard(App[None]):
     {frame.CSS}
     """
 
-    def __init__(self, home: HomePaths, *, read_only: bool = False, watch: bool = True) -> None:
+    def __init__(
+        self, home: HomePaths, *, read_only: bool = False, watch: bool = True, first: Snapshot | None = None
+    ) -> None:
         super().__init__()
         self.home = home
         themes.register(self)
@@ -121,7 +124,7 @@ class Dashboard(App[None]):
         self._watch = watch
         self.symbols = of_terminal()
         self._ascii = [] if self.symbols.utf8 else [InAscii()]
-        self.snapshot: Snapshot = EMPTY
+        self.snapshot: Snapshot = first or EMPTY
         self.chosen: str | None = None
         self._looking = False
         self._is_new = True
@@ -140,7 +143,10 @@ class Dashboard(App[None]):
 
     def on_mount(self) -> None:
         gc.disable()  # until the first paint: nothing that is created before becomes garbage
-        self._watcher.start()
+        if self.snapshot is EMPTY:
+            self._watcher.start()
+        else:  # it would take half of the time of the first paint
+            self.call_after_refresh(self._watcher.start)
         self.set_interval(1.0, self._tick)
         if self._watch and not self.read_only:
             self.set_timer(3.0, self._keep_watch)
@@ -162,13 +168,14 @@ class Dashboard(App[None]):
     def _view(self) -> View | None:
         """The visible screen, if it can draw: it cannot before it has its widgets (it then draws itself), nor at the very end."""
         top = next(reversed(self.screen_stack), None)
-        return top if isinstance(top, View) and top.is_mounted else None
+        # Textual removes the widgets before the screen when it ends, and a timer may come between.
+        return top if isinstance(top, View) and top.is_mounted and self.is_running else None
 
     def want(self, wants: Subscription) -> None:
         self._watcher.want(wants, next(reversed(self.screen_stack), None))
 
     def on_seen(self, message: Seen) -> None:
-        first, changed = self.snapshot is EMPTY, message.snapshot.changed
+        first, changed = not self.snapshot.taken_at, message.snapshot.changed
         self.snapshot = message.snapshot
         if (view := self._view) is not None:
             with self.batch_update():
@@ -182,6 +189,8 @@ class Dashboard(App[None]):
             gc.enable()
 
     def _tick(self) -> None:
+        if not (self.is_headless or self.is_web) and hung_up.is_gone():
+            self.exit(return_code=1)
         if (view := self._view) is not None:
             view.tick()
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
+from armada.sweeps.counts import count_states
 from armada.tui.filtering import Query
 from armada.tui.folds import Fold, fold
+from armada.tui.snapshot import RunRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from armada.tui.snapshot import RunRow
 
 _STATE_ORDER = {"running": 2, "queued": 3, "submitted": 3, "preparing": 3, "unknown": 1}
 
@@ -59,16 +60,37 @@ HEADS = {
     "SEEN": "newest",
 }
 """The sort order for a click on a column's title."""
-GROUPS = ("nothing", "host", "state", "group")
+GROUPS = ("nothing", "host", "state", "group", "tag")
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A line above the runs of one group."""
+    """A line above the runs of one group: how many they are, in which states, and their lowest loss that is a number."""
 
     key: str
     title: str
     count: int
+    states: str = ""
+    best: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A run under another of its tags; the first of its lines is the run's own."""
+
+    row: RunRow
+    group: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.row.run.run_id}\t{self.group}"  # a run's id has no tab
+
+    @property
+    def trouble(self) -> str | None:
+        return self.row.trouble
+
+
+Line: TypeAlias = "RunRow | Heading | Fold | Again"
 
 
 @dataclass(slots=True)
@@ -83,6 +105,8 @@ class Arrangement:
     """Keys of the sweeps whose cells are listed."""
     _memory: dict[str, tuple[RunRow, bool, Any]] = field(default_factory=dict)
     _memory_of: tuple[object, ...] = ()
+    _bests: dict[str, float] = field(default_factory=dict)
+    """The lowest loss of each group."""
     facts_version: int = 0
     """Of the facts that the filter asks: another one means that each row has to be asked again."""
 
@@ -90,6 +114,11 @@ class Arrangement:
     def token(self) -> tuple[object, ...]:
         """What the remembered results depend on, besides the rows."""
         return (self.query.text, self.query.words, self.query.moment, self.facts_version, self.sort)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the list begins with the runs that are read first."""
+        return not self.query and self.sort == "urgency" and not self.reverse and self.group == "nothing"
 
     def stays(self, rows: Sequence[RunRow]) -> bool:
         """Whether the lines and their order stay the same with the new versions of these rows."""
@@ -101,7 +130,7 @@ class Arrangement:
                 return False  # the row of its sweep changes, too
             if known is None or (known[0].trouble is None) != (row.trouble is None):
                 return False
-            if self.group in ("state", "group") and self._group_of(known[0]) != self._group_of(row):
+            if self.group != "nothing" and self._moves_heading(known[0], row):
                 return False
             made = (row, self.query.matches(row), SORTS[self.sort](row))
             if made[1:] != known[1:]:
@@ -109,7 +138,17 @@ class Arrangement:
             self._memory[row.run.run_id] = made
         return True
 
-    def arrange(self, rows: Sequence[RunRow]) -> list[RunRow | Heading | Fold]:
+    def _moves_heading(self, old: RunRow, new: RunRow) -> bool:
+        """Whether a new version of a row changes the heading above it, or its place under headings."""
+        if old.run.state != new.run.state or self._groups_of(old) != self._groups_of(new):
+            return True
+        before, now = old.run.loss, new.run.loss
+        bests = [self._bests.get(title) for title in self._groups_of(new)]
+        return before != now and any(
+            best is None or before == best or (now is not None and now < best) for best in bests
+        )
+
+    def arrange(self, rows: Sequence[RunRow]) -> list[Line]:
         """Arrange the table's rows and headings, without the detail lines of a run.
 
         The runs of a sweep share a row, except under a filter: then you look for certain runs.
@@ -128,20 +167,37 @@ class Arrangement:
         ordered = [row for _, row in found]
         return self._grouped(ordered) if self.group != "nothing" else self._folded(ordered)
 
-    def _folded(self, rows: list[RunRow], within: str = "") -> list[RunRow | Heading | Fold]:
+    def _folded(self, rows: list[RunRow], within: str = "") -> list[Line]:
         return [*rows] if self.query else [*fold(rows, self.opened, within)]
 
-    def _group_of(self, row: RunRow) -> str:
+    def _groups_of(self, row: RunRow) -> tuple[str, ...]:
+        if self.group == "tag":
+            return row.run.tags or ("no tag",)
         if self.group == "group":
-            return row.run.group or "no group"
-        return row.host if self.group == "host" else row.run.state
+            return (row.run.group or "no group",)
+        return (row.host if self.group == "host" else row.run.state,)
 
-    def _grouped(self, rows: list[RunRow]) -> list[RunRow | Heading | Fold]:
+    def _grouped(self, rows: list[RunRow]) -> list[Line]:
         groups: dict[str, list[RunRow]] = {}
         for row in rows:
-            groups.setdefault(self._group_of(row), []).append(row)
-        lines: list[RunRow | Heading | Fold] = []
+            for title in dict.fromkeys(self._groups_of(row)):
+                groups.setdefault(title, []).append(row)
+        lines: list[Line] = []
+        self._bests = {}
+        seen: set[str] = set()
         for title, members in groups.items():
-            lines.append(Heading(f"{self.group}:{title}", title, len(members)))
-            lines += self._folded(members, title)
+            best = min((each.run.loss for each in members if _is_finite(each.run.loss)), default=None)
+            if best is not None:
+                self._bests[title] = best
+            states = "" if self.group == "state" else count_states(each.run for each in members)
+            lines.append(Heading(f"{self.group}:{title}", title, len(members), states, best))
+            for line in self._folded(members, title):
+                is_again = isinstance(line, RunRow) and line.run.run_id in seen
+                lines.append(Again(line, title) if is_again and isinstance(line, RunRow) else line)
+                if isinstance(line, RunRow):
+                    seen.add(line.run.run_id)
         return lines
+
+
+def _is_finite(loss: float | None) -> TypeGuard[float]:
+    return loss is not None and math.isfinite(loss)

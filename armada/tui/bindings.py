@@ -102,7 +102,7 @@ KEYS: tuple[Key, ...] = (
         "/",
         "filter",
         "filter",
-        "Filter: words (fuzzy), -word, host:… tag:… loss<0.4 lr>1e-5 age<2d starred or (…)",
+        "Filter: words (fuzzy), -word, host:… tag:… loss<0.4 lr>1e-5 age<2d starred or (…); Tab completes",
     ),
     Key("runs", "x", "x", "stop", "stop", "Stop these runs (asks first)", changes=True),
     Key(
@@ -121,7 +121,7 @@ KEYS: tuple[Key, ...] = (
     Key("runs", "c", "c", "compare", "compare", "Overlay the curves of the marked runs"),
     Key("runs", "s", "s", "sort", "sort", "Sort by the next column"),
     Key("runs", "S,shift+s", "S", "reverse", "", "Reverse the order"),
-    Key("runs", "b", "b", "group", "group", "Group by host, by state, by group, or not at all"),
+    Key("runs", "b", "b", "group", "group", "Group by host, state, group or tag, or not at all"),
     Key(
         "runs",
         "d,delete",
@@ -145,6 +145,8 @@ KEYS: tuple[Key, ...] = (
         changes=True,
     ),
     Key("runs", "C,shift+c", "C", "columns", "", "Choose the columns: facts of runs, settings and metrics"),
+    Key("runs", "v", "v", "views", "", "Choose a saved view: filter, columns, order and groups; Ctrl-D deletes it"),
+    Key("runs", "V,shift+v", "V", "save_view", "", "Save the present view under a name"),
     Key("runs", "p", "p", "preview", "", "Show or hide the preview"),
     Key("runs", "e", "e", "newest", "", "Go to the newest run"),
     Key("runs", "r", "r", "look", "", "Check all hosts now", changes=True),

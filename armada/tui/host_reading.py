@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from armada.protocol.recorded import recorded_facts
 from armada.tui.snapshot import HostView
 
 if TYPE_CHECKING:
@@ -97,6 +96,8 @@ class HostReader:
         history: tuple[str, float] | None,
         now: float,
     ) -> HostView:
+        from armada.protocol.recorded import recorded_facts  # pydantic: 75 ms, not before the first paint
+
         recent: Mapping[int, Sequence[Point]] = {}
         if telemetry:
             recent = self._recent.setdefault(name, History(name, RECENT_S)).read(self._database, now)
@@ -120,6 +121,8 @@ class HostReader:
     def _environment(self, host: Host, record: HostRecord | None) -> EnvironmentState | None:
         if record is None or record.facts is None:
             return None
+        from armada.protocol.recorded import recorded_facts
+
         facts = recorded_facts(record.facts)
         # Reading profiles takes milliseconds, too long to repeat for each host with new facts.
         stamp = (host.profile, repr(facts.hardware), repr(facts.environments))

@@ -11,7 +11,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.store.queries import run_detail, run_list
 from armada.store.queries.run_list import Values
 from armada.store.queries.uses import read_use
-from armada.tui.snapshot import Counts, Kept, RunDetail, RunRow
+from armada.tui.snapshot import Counts, Kept, RunDetail, RunRow, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from armada.store.run_sync import RunSync
 
 NOTHING_KEPT = Kept(None, None, 0, 0)
+MOST_FIRST = 1000
+"""If more runs belong to the top of the first screen, all are read at once, after the first paint."""
 
 
 @dataclass(slots=True)
@@ -99,8 +101,7 @@ class RunReader:
 
     def _take(self, run_id: str, values: Values, kept: Kept, tariffs: Mapping[str, Tariff], now: float) -> bool:
         """Rebuild a run's row if its input changed; return whether it did."""
-        sync = self.syncs.get(run_id)
-        failing = sync.reason or "no reason recorded" if sync is not None and sync.failing_since is not None else None
+        failing = _failing(self.syncs.get(run_id))
         known = self._known.get(run_id)
         if known is not None and (known.values, known.kept, known.failing) == (values, kept, failing):
             return False
@@ -128,21 +129,16 @@ class RunReader:
         tariffs: Mapping[str, Tariff],
         now: float,
     ) -> None:
-        run = run_list.as_run(values)
-        calm_at = (run.ended_at or run.created_at) + RECENT_S
-        words = trouble(run, failing, urgent=now < calm_at)
-        tariff = tariffs.get(run.host)
-        resumed = tariff is not None and (run.attempt > 1 or run.submission > 1)
-        earlier = read_use(self._database, run, now).spans[:-1] if resumed else ()
-        row = RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, words, tariff, earlier)
+        row, calm_at = _row(self._database, values, kept, failing, tariffs, now)
+        run = row.run
         self._known[run_id] = _Known(values, kept, failing, row)
         self._calming.pop(run_id, None)
         if run.state == "failed" and now < calm_at:
             self._calming[run_id] = calm_at
         for name, so in (
-            ("running", run.state == "running"),
-            ("waiting", not run.ended and run.state != "running"),
-            ("troubled", words is not None),
+            ("running", _is_running(row)),
+            ("waiting", _is_waiting(row)),
+            ("troubled", row.trouble is not None),
         ):
             self._states[name].add(run_id) if so else self._states[name].discard(run_id)
 
@@ -160,6 +156,65 @@ class RunReader:
                 self._rows[self._places[run_id]] = self.index[run_id] = self._known[run_id].row
         if moved or made:
             self.rows = tuple(self._rows)
+
+
+def _failing(sync: RunSync | None) -> str | None:
+    return sync.reason or "no reason recorded" if sync is not None and sync.failing_since is not None else None
+
+
+def _is_running(row: RunRow) -> bool:
+    return row.run.state == "running"
+
+
+def _is_waiting(row: RunRow) -> bool:
+    return not row.run.ended and row.run.state != "running"
+
+
+def _row(
+    database: Database, values: Values, kept: Kept, failing: str | None, tariffs: Mapping[str, Tariff], now: float
+) -> tuple[RunRow, float]:
+    """Return the row of a run, and when a failure becomes old, unix seconds."""
+    run = run_list.as_run(values)
+    calm_at = (run.ended_at or run.created_at) + RECENT_S
+    words = trouble(run, failing, urgent=now < calm_at)
+    tariff = tariffs.get(run.host)
+    resumed = tariff is not None and (run.attempt > 1 or run.submission > 1)
+    earlier = read_use(database, run, now).spans[:-1] if resumed else ()
+    return RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, words, tariff, earlier), calm_at
+
+
+def read_first(database: Database, last: int) -> Snapshot | None:
+    """Read the runs at the top of the first screen, for the first paint; the others follow.
+
+    Args:
+        database: The store.
+        last: How many ended runs to read at most, besides those that need you or have not ended.
+
+    Returns:
+        A snapshot without a time: it is not the whole store. None if even the top is long.
+    """
+    now = time.time()
+    found = run_list.first_ids(database, last=last, failed_since=now - RECENT_S, most=MOST_FIRST)
+    if found is None:
+        return None
+    ids, count = found
+    counts, syncs = run_list.count_checkpoints(database, ids), _syncs(database, ids)
+    rows = [
+        _row(
+            database,
+            values,
+            Kept(*counts[run_id]) if run_id in counts else NOTHING_KEPT,
+            _failing(syncs.get(run_id)),
+            {},
+            now,
+        )[0]
+        for run_id, values in run_list.of_ids(database, ids).items()
+    ]
+    rows.sort(key=lambda row: -row.run.created_at)
+    summed = Counts(
+        sum(map(_is_running, rows)), sum(map(_is_waiting, rows)), sum(row.trouble is not None for row in rows)
+    )
+    return Snapshot(0.0, tuple(rows), {row.run.run_id: row for row in rows}, summed, first_of=count)
 
 
 def _syncs(database: Database, run_ids: set[str] | None) -> dict[str, RunSync]:

@@ -139,7 +139,10 @@ class RunDetail:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Times are unix seconds; `runs` are newest first; `trouble` is why the store could not be read."""
+    """Times are unix seconds; `runs` are newest first; `trouble` is why the store could not be read.
+
+    `taken_at` is 0 before the whole store was read.
+    """
 
     taken_at: float
     runs: tuple[RunRow, ...] = ()
@@ -169,6 +172,8 @@ class Snapshot:
     facts: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     """Settings and metrics that a screen wants, by run; `facts_version` rises when they were read anew for all."""
     facts_version: int = 0
+    first_of: int | None = None
+    """How many runs there are, while `runs` are only those that the first screen shows; None: they are all."""
 
     def row(self, run_id: str | None) -> RunRow | None:
         return self.index.get(run_id or "")

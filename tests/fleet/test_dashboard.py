@@ -31,7 +31,7 @@ Add = Callable[..., None]
 class Recorded(Dashboard):
     """Keeps what it told: a message goes from the screen after seconds, and on a busy machine that is soon."""
 
-    def __init__(self, home: HomePaths, **options: bool) -> None:
+    def __init__(self, home: HomePaths, **options: Any) -> None:
         super().__init__(home, **options)
         self.told: list[str] = []
 

@@ -153,3 +153,37 @@ def test_a_hangup_of_the_terminal_ends_it(world: World) -> None:
         board.kill()
         board.wait()
         os.close(master)
+
+
+def test_a_terminal_that_goes_without_a_signal_ends_it(world: World) -> None:
+    """As in a container whose client went away: nobody sends SIGHUP, and reading the terminal finds its end at once."""
+    import pty
+    import select
+
+    master, slave = pty.openpty()
+    board = subprocess.Popen(
+        [sys.executable, "-m", "armada", "dashboard", "--read-only"],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        env={**os.environ, "TERM": "xterm-256color"},
+    )
+    os.close(slave)
+    seen = bytearray()
+
+    def is_drawn() -> bool:
+        if select.select([master], [], [], 0)[0]:
+            seen.extend(os.read(master, 65_536))
+        return b"Nothing has been launched yet" in seen
+
+    try:
+        try:
+            eventually(is_drawn)
+        finally:
+            os.close(master)
+        assert eventually(lambda: board.poll() is not None)
+        assert board.returncode == 1
+    finally:
+        board.kill()
+        board.wait()

@@ -134,7 +134,7 @@ def test_what_the_daemon_told_is_listed_once_counted_and_then_read(world: World)
 def test_without_notifications_the_panel_says_where_they_are_chosen(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("8")
-        await shows(pilot, "notifications.yaml says what is told")
+        await shows(pilot, "notifications.yaml says what is sent")
         await pilot.press("8")
         await lacks(pilot, "notifications.yaml says")
 

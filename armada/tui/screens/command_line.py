@@ -15,6 +15,7 @@ from armada.errors import UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import remembered
 from armada.tui.commands.completion import Candidate, complete, replaced
+from armada.tui.widgets.candidates import candidate_lines
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -121,14 +122,8 @@ class CommandLine(ModalScreen[None]):
         self._say_meant()
 
     def _draw_found(self) -> None:
-        symbols, first = self.board.symbols, max(0, self._chosen - SHOWN + 1)
-        lines = []
         room = max(1, min(SHOWN, self.size.height - 4))
-        for place, each in enumerate(self._candidates[first : first + room], first):
-            word = symbols.text(sanitize_line(each.word, 60))
-            line = Text(f"{word:<28} ", style="bold" if place == self._chosen else "")
-            line.append(symbols.text(sanitize_line(each.about, 100)), style="dim")
-            lines.append(line)
+        lines = candidate_lines(self._candidates, self._chosen, room, self.board.symbols)
         self.found.display = bool(lines)
         words = Text("\n").join(lines)
         words.no_wrap = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -19,12 +18,15 @@ from armada.tui.bindings import bindings
 from armada.tui.filtering import Query
 from armada.tui.gpu_strips import SPAN_S
 from armada.tui.screens.view import View
+from armada.tui.views import SavedView
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.answers import Answers
+from armada.tui.widgets.filter_field import FilterField
 from armada.tui.widgets.preview import Preview
 from armada.tui.widgets.run_table import NONE_LIKE_THIS, RunTable
 from armada.tui.widgets.table import Table
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from armada.tui.folds import Fold
     from armada.tui.snapshot import RunRow, Snapshot
 
-PLAIN = re.compile(r"[\w.-]+")
-"""Names that need no quotes in a filter."""
 FIRST_START = """
   Nothing has been launched yet. To begin:
 
@@ -64,6 +64,9 @@ class RunsScreen(View):
     RunsScreen.-tiny #said, RunsScreen.-slim #said { display: block; }
     RunsScreen #filter { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
     RunsScreen #filter.open { display: block; }
+    RunsScreen #offers { display: none; height: auto; max-height: 7; padding: 0 1; background: $panel; color: $text-muted; }
+    RunsScreen.-low #offers { max-height: 3; }
+    RunsScreen.-tiny #offers { max-height: 1; }
     RunsScreen #first { display: none; height: 1fr; }
     RunsScreen.empty #first { display: block; }
     RunsScreen.empty #main, RunsScreen.empty #said { display: none; }
@@ -91,13 +94,14 @@ class RunsScreen(View):
         self._columns: list[str] = []
         self._columns_of: tuple[list[str], object] = ([], None)
         self._keys: tuple[Key, ...] = ()
+        self._view: tuple[str, SavedView] | None = None
 
     def body(self) -> Iterable[Widget]:
         self.said = Static(id="said")
         yield self.said
-        hint = "words · -word · host:… state:… tag:… is:trouble · loss<0.4 lr>1e-5 age<2d starred"
-        self.field = Input(placeholder=hint, id="filter", disabled=True)
+        self.field = FilterField()
         yield self.field
+        yield self.field.offers
         first = Static(FIRST_START, id="first", markup=False, classes=frame.FRAME)
         frame.title(first, "Welcome")
         yield first
@@ -119,8 +123,8 @@ class RunsScreen(View):
         cursor = self.cursor_run
         curves = frozenset({(cursor, "loss")} if cursor and self.preview.in_sight else ())
         facts = self.arrangement.query.wanted | {key.fact for key in self._keys if key.source != "run"}
-        words = bool(self.arrangement.query) or bool(self._columns) or self.field.has_class("open")
-        visible = frozenset(self.table.visible_keys) | ({cursor} if cursor else frozenset())
+        words = bool(self.arrangement.query) or bool(self._columns) or self.field.is_open
+        visible = frozenset(map(self.table.mark_of, self.table.visible_keys)) | ({cursor} if cursor else frozenset())
         history = (self.preview.host, SPAN_S) if self.preview.host is not None else None
         return Subscription(visible, sketches=curves, facts=facts, words=words, history=history)
 
@@ -133,6 +137,9 @@ class RunsScreen(View):
             (none if snapshot.taken_at or snapshot.trouble else "reading …") if not snapshot.runs else NONE_LIKE_THIS
         )
         a = self.arrangement
+        runs = snapshot.runs if snapshot.first_of is None or a.is_usual else ()
+        if len(runs) < len(snapshot.runs):  # the runs that were read are the first ones of the usual list alone
+            self.table.empty = "reading …"
         if a.query.error is not None and a.query.words is not snapshot.words:
             a.query = Query(a.query.text, snapshot.words)  # a key may be known now
         a.query.facts, a.facts_version = snapshot.facts, snapshot.facts_version
@@ -144,11 +151,12 @@ class RunsScreen(View):
             self.table.snapshot = snapshot
             self.table.replace({row.run.run_id: row for row in changed})
         else:
-            self.table.show_runs(snapshot, a.arrange(snapshot.runs))
+            self.table.show_runs(snapshot, a.arrange(runs))
         self._drawn = (snapshot.generation, chosen)
         self._follow_awaited(snapshot)
         self.preview.take(snapshot.row(self.cursor_run), updates)
         self.answers.take(snapshot)
+        self.field.renew(snapshot, a.query.error)
         self._say(self.table.run_count)
 
     def await_run(self, host: str) -> None:
@@ -198,7 +206,9 @@ class RunsScreen(View):
 
     def _say(self, shown: int) -> None:
         a = self.arrangement
-        parts = [f"/ {a.query.text}"] if a.query else []
+        view = self._view
+        parts = [self.board.symbols.text(view[0])] if view is not None and view[1] == self.present_view else []
+        parts += [f"/ {a.query.text}"] if a.query else []
         parts += [f"by {a.sort}{' reversed' if a.reverse else ''}"]
         parts += [f"grouped by {a.group}"] if a.group != "nothing" else []
         parts += [f"{len(self.table.marked)} marked"] if self.table.marked else []
@@ -206,8 +216,12 @@ class RunsScreen(View):
             words = a.query.error.sentence + (f" → {a.query.error.hint}" if a.query.error.hint else "")
             parts = [f"/ {a.query.text}", self.board.symbols.text(sanitize_line(words, 200))]
         frame.title(self.table, f"Runs  {'  '.join(parts)}")
-        frame.facts(self.table, f"{shown:,} of {len(self.snapshot.runs):,} runs")
-        left, right = "  ".join(parts), f"{shown:,} of {len(self.snapshot.runs):,} runs"
+        whole = self.snapshot.first_of
+        said = (
+            f"{shown:,} of {len(self.snapshot.runs):,} runs" if whole is None else f"reading {counted(whole, 'run')} …"
+        )
+        frame.facts(self.table, self.board.symbols.text(said))
+        left, right = "  ".join(parts), self.board.symbols.text(said)
         room = max(1, self.size.width - len(left) - len(right) - 2)
         self.said.update(Text(f" {left}{' ' * room}{right}", no_wrap=True), layout=False)
 
@@ -233,7 +247,7 @@ class RunsScreen(View):
     # Keys -----------------------------------------------------------------------------------------------------------
 
     def concerned(self) -> list[RunRow]:
-        meant = self.table.marked or {self.table.cursor or ""}
+        meant = self.table.marked or {self.table.cursor_mark or ""}
         folds = [fold for key, fold in self.table.folds.items() if key in meant]
         wanted = meant | {row.run.run_id for fold in folds for row in fold.cells}
         return [row for row in self.snapshot.runs if row.run.run_id in wanted]
@@ -242,12 +256,12 @@ class RunsScreen(View):
     def cursor_run(self) -> str | None:
         """The run under the cursor; of a sweep the cell that stands first in its row."""
         fold = self.table.folds.get(self.table.cursor or "")
-        return self.table.cursor if fold is None else fold.rows[0].run.run_id
+        return self.table.cursor_mark if fold is None else fold.rows[0].run.run_id
 
     def action_open(self) -> None:
         fold = self.table.folds.get(self.table.cursor or "")
         if fold is None:
-            self.board.open_run(self.table.cursor)
+            self.board.open_run(self.cursor_run)
         else:
             self.action_unfold(not fold.is_open)
 
@@ -261,7 +275,7 @@ class RunsScreen(View):
 
     def _is_at(self, key: str, fold: Fold) -> bool:
         cursor = self.table.cursor
-        return key == cursor or (fold.is_open and any(row.run.run_id == cursor for row in fold.rows))
+        return key == cursor or (fold.is_open and any(row.run.run_id == self.table.cursor_mark for row in fold.rows))
 
     def action_logs(self) -> None:
         self.board.open_run(self.cursor_run, "log")
@@ -293,7 +307,7 @@ class RunsScreen(View):
             self.draw()
 
     def action_mark_all(self) -> None:
-        shown = {entry.key for entry in self.table.entries if entry.kind == "row"}
+        shown = {self.table.mark_of(entry.key) for entry in self.table.entries if entry.kind == "row"}
         self.table.marked = set() if shown <= self.table.marked else shown
         self.table.refresh()
         self.draw()
@@ -338,34 +352,66 @@ class RunsScreen(View):
             remembered.keep_columns(self.board.home, words)
         self.take()
 
+    @property
+    def present_view(self) -> SavedView:
+        """What the table shows, as a view that can be saved."""
+        a = self.arrangement
+        return SavedView(a.query.text, tuple(self._columns), a.sort, a.reverse, a.group)
+
+    def action_views(self) -> None:
+        from armada.tui.screens.saved_views import choose_view
+
+        choose_view(self.board, self._show_view)
+
+    def action_save_view(self) -> None:
+        from armada.tui.screens.saved_views import save_view
+
+        present = self.present_view
+        save_view(self.board, self._view[0] if self._view else "", present, lambda name: self._named(name, present))
+
+    def _named(self, name: str, view: SavedView) -> None:
+        self._view = (name, view)
+        self.take()
+
+    def _show_view(self, name: str, view: SavedView) -> None:
+        """Show a view; an order or group that this armada does not know is the usual one."""
+        a = self.arrangement
+        a.query = Query(view.filter, self.snapshot.words)
+        a.sort = view.sort if view.sort in SORTS else "urgency"
+        a.group = view.group if view.group in GROUPS else "nothing"
+        a.reverse = view.reverse
+        self._columns = list(view.columns[:MOST_COLUMNS])
+        self._view = (name, self.present_view) if name else None
+        self.take()
+
     def action_preview(self) -> None:
         self.preview.toggle_class("closed")
         self.answers.toggle_class("closed")
         self.take()
 
     def action_filter(self) -> None:
-        self.field.value = self.arrangement.query.text
-        self.field.disabled = False
-        self.field.add_class("open")
-        self.field.focus()
+        self.field.open(self.arrangement.query.text)
+        self.field.look(self.snapshot, self.arrangement.query.error)
+        self.board.want(self.wants())  # the settings and metrics that there are
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self.arrangement.query = Query(event.value, self.snapshot.words)
         self.draw()
+        self.field.look(self.snapshot, self.arrangement.query.error)
 
     def on_input_submitted(self) -> None:
         self._close_filter()
 
     def only_host(self, name: str) -> None:
         """Show the runs of one host."""
-        quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        word = name if PLAIN.fullmatch(name) else quoted
-        self.arrangement.query = Query(f"host:{word}", self.snapshot.words)
+        from armada.tui.filter_completion import quoted
+
+        self.arrangement.query = Query(f"host:{quoted(name)}", self.snapshot.words)
         self.draw()
 
     def back(self) -> bool:
         """Handle Escape: close the field, else clear the filter, else clear the marks."""
-        if self.field.has_class("open"):
+        if self.field.is_open:
             self._close_filter()
         elif self.arrangement.query:
             self.arrangement.query = Query()
@@ -376,6 +422,5 @@ class RunsScreen(View):
         return True
 
     def _close_filter(self) -> None:
-        self.field.remove_class("open")
-        self.field.disabled = True
+        self.field.close()
         self.table.focus()

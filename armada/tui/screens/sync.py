@@ -101,7 +101,7 @@ def items(snapshot: Snapshot, symbols: Symbols, now: float) -> list[Item]:
     for each in snapshot.transfers:
         moving.setdefault(each.run_id, []).append(each)
     found = []
-    for row in snapshot.runs:
+    for row in snapshot.runs if snapshot.taken_at else ():
         run_id = row.run.run_id
         sync = snapshot.syncs.get(run_id)
         done = row.run.ended and (sync is None or sync.final_done) and not (row.kept.only_host or row.kept.damaged)
@@ -116,7 +116,7 @@ def items(snapshot: Snapshot, symbols: Symbols, now: float) -> list[Item]:
     made = [_item(row, moving.get(row.run.run_id, []), snapshot, symbols, now) for _, _, row in found]
     if made:
         return made
-    said = "everything is home" if snapshot.runs else "no runs yet" if snapshot.taken_at else "reading …"
+    said = "reading …" if not snapshot.taken_at else "everything is home" if snapshot.runs else "no runs yet"
     return [Item("none", (((said, "good"),), *(((("", "plain"),),) * 5)))]
 
 

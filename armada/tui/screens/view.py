@@ -40,6 +40,10 @@ class View(Screen[None]):
         return self.board.snapshot
 
     def compose(self) -> ComposeResult:
+        # Textual sets these classes after the first layout, and would lay out and paint everything a second time.
+        width, height = self.app.size
+        for size, breaks in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
+            self.add_class(max(each for each in breaks if each[0] <= size)[1])
         self.top = TopLine(self.board.symbols, self.PLACE)
         yield self.top
         self.notice = Notice(self.board.symbols)

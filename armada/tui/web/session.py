@@ -24,9 +24,13 @@ class PipeDriver(WebDriver):
 
 def main() -> None:
     from armada.paths import HomePaths
+    from armada.tui.first_rows import FirstRows
+
+    home = HomePaths.from_environment()
+    reading = FirstRows(home)
     from armada.tui.app import Dashboard
 
-    Dashboard(HomePaths.from_environment(), read_only="--read-only" in sys.argv[1:]).run()
+    Dashboard(home, read_only="--read-only" in sys.argv[1:], first=reading.wait()).run()
 
 
 if __name__ == "__main__":

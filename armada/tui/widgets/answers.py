@@ -158,7 +158,7 @@ class Answers(Horizontal):
     def tick(self) -> None:
         """Draw again if a text changed, as ages do."""
         snapshot = self._snapshot
-        if not self.display or snapshot is EMPTY or not self.size.height:
+        if not self.display or not snapshot.taken_at or not self.size.height:
             return
         self._tally.take(snapshot)
         now, moving = time.time(), moving_by_host(snapshot)

@@ -102,6 +102,8 @@ class TopLine(Widget):
     def _facts(self, good: Style, warn: Style, dim: Style) -> list[Text]:
         """Return the counts and the costs, the most important first."""
         snapshot, symbols = self.snapshot, self.symbols
+        if not snapshot.taken_at and snapshot.first_of is None:
+            return []  # nothing was counted yet
         running, queued, need = snapshot.counts.running, snapshot.counts.waiting, snapshot.counts.troubled
         parts = [Text(f"{symbols.states['running']} {running} running", good if running else dim)]
         if queued:

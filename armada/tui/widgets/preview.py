@@ -128,12 +128,11 @@ class Preview(Horizontal):
         return self._row.run.host if self._row is not None and self.gpus.display and self.in_sight else None
 
     def _draw_gpus(self) -> None:
-        row = self._row
-        if row is None:
+        row, snapshot = self._row, cast("Dashboard", self.app).snapshot
+        if row is None or not snapshot.taken_at:
             self.gpus.show([])
             return
-        hosts = cast("Dashboard", self.app).snapshot.hosts
-        host = next((each for each in hosts if each.name == row.run.host), None)
+        host = next((each for each in snapshot.hosts if each.name == row.run.host), None)
         self.gpus.show(panel_lines(host, row.run.gpus or (), self.symbols, self.gpus.size.width - 2))
         frame.title(self.gpus, self.symbols.text(row.host))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from armada.filters.cells import cell, is_number
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.arrangement import Heading
+from armada.tui.arrangement import Again, Heading
 from armada.tui.filtering import subject_of
 from armada.tui.folds import Fold
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
@@ -16,9 +16,10 @@ from armada.units import counted, span
 from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from armada.filters.keys import Key
+    from armada.tui.arrangement import Line
     from armada.tui.symbols import Symbols
 
 BAR = 12
@@ -101,6 +102,8 @@ class RunTable(Table):
         self.snapshot: Snapshot = EMPTY
         self.now = time.time
         self.folds: dict[str, Fold] = {}
+        self._others: dict[str, list[str]] = {}
+        """The further lines of runs that have several tags, by run."""
         self._keys: tuple[Key, ...] = ()
 
     def choose(self, keys: Sequence[Key]) -> None:
@@ -111,32 +114,50 @@ class RunTable(Table):
         chosen = (COLUMNS[0], *(_column(key, place) for place, key in enumerate(keys)))
         self.set_columns(chosen if keys else COLUMNS)
 
-    def show_runs(self, snapshot: Snapshot, lines: Sequence[RunRow | Heading | Fold]) -> None:
+    def show_runs(self, snapshot: Snapshot, lines: Sequence[Line]) -> None:
         self.snapshot = snapshot
         self.folds = {line.key: line for line in lines if isinstance(line, Fold)}
+        self._others = {}
         self.marked &= set(snapshot.index) | set(self.folds)
         entries: list[Entry] = []
         for line in lines:
             if isinstance(line, Heading):
                 entries.append(Entry(line.key, line, "heading"))
                 continue
-            key = line.key if isinstance(line, Fold) else line.run.run_id
-            entries.append(Entry(key, line))
+            key = line.run.run_id if isinstance(line, RunRow) else line.key
+            source = line.row if isinstance(line, Again) else line
+            if isinstance(line, Again):
+                self._others.setdefault(line.row.run.run_id, []).append(key)
+            entries.append(Entry(key, source))
             if line.trouble is not None and not (isinstance(line, Fold) and line.is_open):
-                entries.append(Entry(key, line, "more"))
+                entries.append(Entry(key, source, "more"))
         self.show(entries)
+
+    def replace(self, sources: Mapping[str, object]) -> None:
+        others = {key: source for run_id, source in sources.items() for key in self._others.get(run_id, ())}
+        super().replace({**sources, **others})
+
+    def mark_of(self, key: str) -> str:
+        return key.partition("\t")[0]  # a run is marked in all of its lines
+
+    @property
+    def cursor_mark(self) -> str | None:
+        """The run under the cursor, or the key of a sweep."""
+        return self.mark_of(self.cursor) if self.cursor is not None else None
 
     @property
     def run_count(self) -> int:
         """How many runs are listed, those of sweeps included."""
         shown = {key for fold in self.folds.values() for key in (row.run.run_id for row in fold.rows)}
-        return len(shown | {entry.key for entry in self.entries if entry.kind == "row"} - set(self.folds))
+        return len(shown | {self.mark_of(entry.key) for entry in self.entries if entry.kind == "row"} - set(self.folds))
 
     def cells(self, entry: Entry) -> Cells:
         source = entry.source
         if isinstance(source, Heading):
             title = self.symbols.text(sanitize_line(source.title, 80))
-            return (((f"  {title}", "heading"), (f"  {counted(source.count, 'run')}", "dim")),)
+            best = f"  best {source.best:.4g}" if source.best is not None else ""
+            states = f": {source.states}" if source.states else ""
+            return (((f"  {title}", "heading"), (f"  {counted(source.count, 'run')}{states}{best}", "dim")),)
         assert isinstance(source, RunRow | Fold)  # noqa: S101  # show_runs adds nothing else
         if entry.kind == "more":
             failed = isinstance(source, RunRow) and source.run.state == "failed"

@@ -181,8 +181,12 @@ class Table(ScrollView, can_focus=True):
         return [entry.key for entry in self.entries[top : top + self.size.height] if entry.kind == "row"]
 
     def toggle_mark(self, key: str) -> None:
-        self.marked ^= {key}
+        self.marked ^= {self.mark_of(key)}
         self._refresh_row(key)
+
+    def mark_of(self, key: str) -> str:
+        """Return what stands in `marked` for a row."""
+        return key
 
     # Drawing --------------------------------------------------------------------------------------------------------
 
@@ -198,7 +202,7 @@ class Table(ScrollView, can_focus=True):
         return self._styles[name]
 
     def _signature(self, entry: Entry) -> object:
-        return (self.cells(entry), self.size.width, entry.key == self.cursor, entry.key in self.marked)
+        return (self.cells(entry), self.size.width, entry.key == self.cursor, self.mark_of(entry.key) in self.marked)
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
@@ -227,7 +231,7 @@ class Table(ScrollView, can_focus=True):
         cells = self.cells(entry)
         under = entry.key == self.cursor and entry.kind == "row"
         if entry.kind == "row":
-            return self._strip(cells, width, under=under, marked=entry.key in self.marked)
+            return self._strip(cells, width, under=under, marked=self.mark_of(entry.key) in self.marked)
         spans = cells[0]
         indent = f"    {self.symbols.guide} " if entry.kind == "more" else ""
         segments, room = [Segment(indent, self.style_of("faint"))], width - len(indent)

@@ -1,0 +1,81 @@
+"""Choose, save and delete views of the Runs screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from textual.binding import Binding
+
+from armada.errors import ArmadaError
+from armada.foundation.sanitize import sanitize_line
+from armada.tui import views
+from armada.tui.screens.chooser import Choice, Chooser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from armada.tui.app import Dashboard
+    from armada.tui.views import SavedView
+
+EVERYTHING = ""
+"""Chosen to see all runs again; no view has this name."""
+
+
+class ViewChooser(Chooser):
+    """The saved views; Ctrl-D deletes the one under the cursor."""
+
+    BINDINGS = [Binding("ctrl+d", "delete", "delete", priority=True)]  # noqa: RUF012  # Textual declares it so
+
+    def __init__(self, board: Dashboard) -> None:
+        self._home = board.home
+        super().__init__("Views: Ctrl-D deletes", self._listed(), board.symbols)
+
+    def _listed(self) -> list[Choice]:
+        found = [Choice(name, name, view.words) for name, view in views.load(self._home).items()]
+        return [*found, Choice(EVERYTHING, "everything", "no filter, the usual order and columns")]
+
+    def action_delete(self) -> None:
+        """Delete the view under the cursor."""
+        name = self.table.cursor
+        if not name or cast("Dashboard", self.app).refuses("delete a view"):
+            return
+        if _said(cast("Dashboard", self.app), lambda: views.delete(self._home, name)):
+            self._choices = self._listed()
+            self._show("")
+
+
+def choose_view(board: Dashboard, then: Callable[[str, SavedView], None]) -> None:
+    """Let the user choose a view, and pass it on with its name."""
+
+    def take(name: str | None) -> None:
+        if name is None:
+            return
+        found = views.SavedView() if name == EVERYTHING else views.load(board.home).get(name)
+        if found is not None:
+            then(name, found)
+
+    board.push_screen(ViewChooser(board), take)
+
+
+def save_view(board: Dashboard, name: str, view: SavedView, then: Callable[[str], None]) -> None:
+    """Ask for a name, and save a view under it."""
+
+    def take(typed: str | None) -> None:
+        if typed is not None and _said(board, lambda: views.save(board.home, typed, view)):
+            board.notify(board.symbols.text(f"saved: {typed} (v chooses it)"), markup=False)
+            then(typed)
+
+    if not board.refuses("save a view"):
+        note = f"{sanitize_line(view.words, 300)}\n\nA view of the same name is replaced."
+        board.ask_word("Save this view as", note, name, take)
+
+
+def _said(board: Dashboard, act: Callable[[], None]) -> bool:
+    """Do something to the file of views; return whether it worked, and say why not."""
+    try:
+        act()
+    except (ArmadaError, OSError) as error:
+        hint = f" → {error.hint}" if isinstance(error, ArmadaError) and error.hint else ""
+        board.notify(board.symbols.text(sanitize_line(f"{error}{hint}", 300)), severity="warning", markup=False)
+        return False
+    return True

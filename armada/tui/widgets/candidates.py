@@ -1,0 +1,33 @@
+"""Draw what completes a line, one candidate in each row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from armada.foundation.sanitize import sanitize_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.tui.symbols import Symbols
+
+
+def candidate_lines(found: Sequence[tuple[str, str]], chosen: int, room: int, symbols: Symbols) -> list[Text]:
+    """Return the lines of the candidates around the chosen one.
+
+    Args:
+        found: Words, each with what it is; any text.
+        chosen: The place of the chosen one; -1 if none is.
+        room: How many lines there are.
+        symbols: The symbols that the terminal can show.
+    """
+    first = max(0, chosen - room + 1)
+    lines = []
+    for place, (word, about) in enumerate(found[first : first + room], first):
+        line = Text(f"{symbols.text(sanitize_line(word, 60)):<28} ", style="bold" if place == chosen else "")
+        line.append(symbols.text(sanitize_line(about, 100)), style="dim")
+        line.no_wrap = True
+        lines.append(line)
+    return lines

@@ -1,0 +1,139 @@
+"""A view keeps filter, columns, order and groups under a name, for the dashboard and for `armada ps --view`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.__main__ import main
+from armada.errors import NotFound, UsageError
+from armada.store import labels
+from armada.tui import views
+from armada.tui.screens.runs import RunsScreen
+from armada.tui.screens.saved_views import ViewChooser
+from armada.tui.views import SavedView
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
+from tests.tui.test_runs_screen import rows
+
+
+@pytest.fixture
+def two(world: World) -> World:
+    world.run("one-aaaaaa", host="a100-1")
+    world.run("two-bbbbbb", host="b200")
+    labels.change_tags(world.database, "one-aaaaaa", add=["arc"])
+    return world
+
+
+def first(pilot: Pilot[None]) -> RunsScreen:
+    found = pilot.app.screen_stack[0]
+    assert isinstance(found, RunsScreen)
+    return found
+
+
+def test_a_view_is_saved_chosen_and_deleted(two: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press("slash", *"tag:arc", "enter", "s", "S", "b")
+        await shows(pilot, "1 of 2 runs", "grouped by host")
+        await pilot.press("V")
+        await shows(pilot, "Save this view as", "tag:arc · by name reversed · grouped by host")
+        await pilot.press(*"my arc", "enter")
+        await shows(pilot, "Runs  my arc  / tag:arc")
+        await pilot.press("s")
+        await lacks(pilot, "my arc  / tag:arc")  # the table shows something else now
+        await pilot.press("v")
+        await shows(pilot, "Ctrl-D deletes", "everything")
+        await pilot.press(*"every", "enter")
+        await shows(pilot, "2 of 2 runs", "by urgency")
+        assert len(rows(pilot)) == 2
+        await pilot.press("v", "enter")
+        await shows(pilot, "Runs  my arc  / tag:arc", "1 of 2 runs")
+        assert first(pilot).arrangement.reverse
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ViewChooser))
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: views.load(two.home) == {})
+        await lacks(pilot, "by name reversed · grouped")
+        await pilot.press("ctrl+d")  # `everything` stays
+        await pilot.press("escape")
+        await shows(pilot, "1 of 2 runs")
+
+    drive(two.board(), use)
+
+
+def test_what_another_armada_or_a_hand_wrote_harms_nothing(two: World) -> None:
+    file = two.home.state / "dashboard" / "views.json"
+    file.parent.mkdir(exist_ok=True)
+    entries = {
+        "newer": {"filter": "tag:arc", "sort": "by moon", "group": "planet", "columns": ["name", "nosuch"], "more": 1},
+        "wrong": {"filter": ["x"]},
+        "number": 7,
+        "[bold]\u202ex": {"filter": "tag:arc"},
+        "plain [red]": {"filter": 'tag:"a'},
+    }
+    file.write_text(json.dumps(entries))
+    assert sorted(views.load(two.home)) == ["newer", "plain [red]"]
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press("v")
+        assert "plain [red]" in await shows(pilot, "newer")
+        await pilot.press(*"newer", "enter")
+        await shows(pilot, "1 of 2 runs", "by urgency", "NAME")
+        await pilot.press("V")
+        await shows(pilot, "Save this view as")
+        await pilot.press(*"other", "enter")
+        await shows(pilot, "Runs  other")
+        await pilot.press("v", *"plain", "enter")
+        await shows(pilot, '/ tag:"a')
+
+    drive(two.board(), use)
+    assert set(json.loads(file.read_text())) == {*entries, "other"}
+
+
+@pytest.mark.parametrize("harm", ["damaged", "no object", "a folder", "too many", "name"])
+def test_a_view_that_cannot_be_saved_says_why_and_loses_nothing(two: World, harm: str) -> None:
+    file = two.home.state / "dashboard" / "views.json"
+    file.parent.mkdir(exist_ok=True)
+    content = {"damaged": "{", "no object": "[]"}.get(harm, "{}")
+    if harm == "too many":
+        content = json.dumps({f"view {number}": {} for number in range(views.MOST)})
+    file.mkdir() if harm == "a folder" else file.write_text(content)
+    with pytest.raises(UsageError, match="views" if harm != "name" else "blanks"):
+        views.save(two.home, "new" if harm != "name" else " new ", SavedView())
+    assert file.is_dir() or file.read_text() == content
+    assert len(views.load(two.home)) == (views.MOST if harm == "too many" else 0)
+
+
+def test_read_only_chooses_but_saves_and_deletes_nothing(two: World) -> None:
+    views.save(two.home, "arcs", SavedView("tag:arc"))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press("V")
+        await until(pilot, lambda: "save a view" in said(pilot))
+        await pilot.press("v")
+        await shows(pilot, "Ctrl-D deletes")
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: "delete a view" in said(pilot))
+        await pilot.press("enter")
+        await shows(pilot, "1 of 2 runs")
+        assert "arcs  / tag:arc" in screen(pilot)
+
+    drive(two.board(read_only=True), use)
+    assert list(views.load(two.home)) == ["arcs"]
+
+
+def test_ps_lists_what_a_view_shows(two: World, capsys: pytest.CaptureFixture[str]) -> None:
+    views.save(two.home, "arcs", SavedView("tag:arc or host:b200", ("id", "host")))
+    assert main(["ps", "--cached", "--view", "arcs"]) == 0
+    listed = capsys.readouterr().out
+    assert "one-aaaaaa" in listed
+    assert "two-bbbbbb" in listed
+    assert listed.split()[:2] == ["RUN", "HOST"]
+    assert main(["ps", "--cached", "--view", "arcs", "host:a100*", "--columns", "name"]) == 0
+    assert capsys.readouterr().out.split() == ["NAME", "one-aaaaaa"]
+    assert main(["ps", "--cached", "--view", "arc"]) == NotFound("").exit_code
+    assert "no view is called 'arc'\n  → did you mean 'arcs'?" in capsys.readouterr().err
