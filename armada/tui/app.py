@@ -236,6 +236,13 @@ class Dashboard(App[None]):
             made = RunScreen(run_id, tab)
             self.switch_screen(made) if len(self.screen_stack) > 1 else self.push_screen(made)
 
+    def open_launch(self, again: str) -> None:
+        """Open Launch, filled from a run."""
+        from armada.tui.screens.launch import LaunchScreen
+
+        made = LaunchScreen(again)
+        self.switch_screen(made) if len(self.screen_stack) > 1 else self.push_screen(made)
+
     def show_runs_of(self, host: str) -> None:
         self.action_go("runs")
         if isinstance(self.screen, RunsScreen):
