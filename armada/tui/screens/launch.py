@@ -80,11 +80,11 @@ class LaunchScreen(View):
     LaunchScreen.-narrow #hosts, LaunchScreen.-slim #hosts { display: none; }
     LaunchScreen.-narrow #plan, LaunchScreen.-slim #plan { display: none; }
     LaunchScreen.-narrow #right, LaunchScreen.-slim #right { display: none; }
-    LaunchScreen.-narrow.-at-form #form, LaunchScreen.-slim.-at-form #form { display: block; }
-    LaunchScreen.-narrow.-at-hosts #right, LaunchScreen.-slim.-at-hosts #right { display: block; }
-    LaunchScreen.-narrow.-at-plan #right, LaunchScreen.-slim.-at-plan #right { display: block; }
-    LaunchScreen.-narrow.-at-hosts #hosts, LaunchScreen.-slim.-at-hosts #hosts { display: block; }
-    LaunchScreen.-narrow.-at-plan #plan, LaunchScreen.-slim.-at-plan #plan { display: block; }
+    LaunchScreen.-narrow .-at-form #form, LaunchScreen.-slim .-at-form #form { display: block; }
+    LaunchScreen.-narrow .-at-hosts #right, LaunchScreen.-slim .-at-hosts #right { display: block; }
+    LaunchScreen.-narrow .-at-plan #right, LaunchScreen.-slim .-at-plan #right { display: block; }
+    LaunchScreen.-narrow .-at-hosts #hosts, LaunchScreen.-slim .-at-hosts #hosts { display: block; }
+    LaunchScreen.-narrow .-at-plan #plan, LaunchScreen.-slim .-at-plan #plan { display: block; }
     """
 
     def __init__(self, again: str | None = None) -> None:
@@ -94,7 +94,7 @@ class LaunchScreen(View):
         self._is_new = True
         """The hosts were not read yet."""
         self._asking = Asking(self._answered)
-        self._asked: tuple[str, ...] | None = None
+        self.asked: tuple[str, ...] | None = None
         self.fields: dict[str, Input] = {}
         self.plans = planned.Plans()
         self.ready: tuple[str, ...] | None = None
@@ -120,13 +120,15 @@ class LaunchScreen(View):
         self.hosts = HostPlans(symbols, id="hosts")
         self.hosts.add_class(frame.FRAME)
         self.plan = PlanText(symbols, id="plan")
-        yield Horizontal(self.form, Vertical(self.hosts, self.plan, id="right"), id="frames")
+        right = Vertical(self.hosts, self.plan, id="right")
+        self.frames = Horizontal(self.form, right, id="frames", classes=f"-at-{self.part}")
+        yield self.frames
         frame.title(self.hosts, "Hosts")
         frame.title(self.plan, "Checks")
 
     def on_mount(self) -> None:
-        self.show_part("plan")
         super().on_mount()
+        self._draw_tabs()
         self.fields["experiment"].focus()
         self.plan.say(
             "Type an experiment and a host; the plan appears by itself. ctrl+o opens a list, ctrl+l launches, esc goes back.\n"
@@ -156,9 +158,10 @@ class LaunchScreen(View):
 
     def show_part(self, part: str) -> None:
         """Show a frame: in a narrow terminal they share one place."""
-        self.part = part
-        for each in PARTS:
-            self.set_class(each == part, f"-at-{each}")
+        if part != self.part:
+            self.frames.set_class(False, f"-at-{self.part}")
+            self.frames.set_class(True, f"-at-{part}")
+            self.part = part
         self._draw_tabs()
 
     def action_show_part(self, part: str) -> None:
@@ -220,7 +223,7 @@ class LaunchScreen(View):
     def on_experiment_form_loaded(self, event: ExperimentForm.Loaded) -> None:
         if event.is_run:
             self._fill(event.found)
-        elif self.words != self.ready and not self.plans.hosts and self._asked is None:
+        elif self.words != self.ready and not self.plans.hosts and self.asked is None:
             self._draw_hosts()
         self._draw_tabs()
 
@@ -318,7 +321,7 @@ class LaunchScreen(View):
         """The question is another one: what was planned is not for it."""
         self.ready = None
         self._asking.stop()
-        self._asked = None
+        self.asked = None
         self.plans = planned.Plans()
         if self._timer is not None:
             self._timer.stop()
@@ -381,9 +384,9 @@ class LaunchScreen(View):
         if words is None or self.board.refuses("a plan asks the host; it"):
             return
         options = [word for word in words if word.startswith("--set=")]
-        self._asked = ("plan", "--json", *options, *(f"--host={host}" for host in hosts), "--", self.experiment)
+        self.asked = ("plan", "--json", *options, *(f"--host={host}" for host in hosts), "--", self.experiment)
         self.plan.say("planning …")
-        self._asking.ask(self._asked)
+        self._asking.ask(self.asked)
         self._draw_hosts()
 
     def _answered(self, words: tuple[str, ...], answer: Answer) -> None:
@@ -391,9 +394,9 @@ class LaunchScreen(View):
             self.post_message(Planned(words, answer))
 
     def on_planned(self, message: Planned) -> None:
-        if message.words != self._asked:
+        if message.words != self.asked:
             return
-        self._asked = None
+        self.asked = None
         self.plans = planned.parse(message.answer)
         self._draw_hosts()
         self._draw_plan()
@@ -418,8 +421,8 @@ class LaunchScreen(View):
         self.plan.show_plan(plan, head)
 
     def _draw_hosts(self) -> None:
-        asked = [word.removeprefix("--host=") for word in self._asked or () if word.startswith("--host=")]
-        names = asked or [host.name for host in self.snapshot.hosts] if self._asked is not None else []
+        asked = [word.removeprefix("--host=") for word in self.asked or () if word.startswith("--host=")]
+        names = asked or [host.name for host in self.snapshot.hosts] if self.asked is not None else []
         chosen = self.fields["host"].value.strip()
         if chosen == AUTO and self.plans.fastest is not None:
             chosen = self.plans.fastest

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from armada.tui.widgets.table import Span
 
 COLUMNS = (
-    Column("HOST", 11, grow=1, most=24),
-    Column("LAUNCH", 14, grow=1, most=30),
-    Column("MEMORY", 14, grow=1, most=30, rank=2),
-    Column("TIME", 10, grow=1, most=30, rank=1),
-    Column("COST", 10, grow=1, most=30, rank=1),
-    Column("QUEUE", 12, grow=1, most=40, rank=3),
-    Column("DISK", 17, rank=4, most=26),
-    Column("GPUS", 12, grow=1, rank=5, most=30),
+    Column("HOST", 9, grow=2, most=24),
+    Column("LAUNCH", 13, most=30),
+    Column("MEMORY", 9, grow=2, most=20, rank=2),
+    Column("TIME", 9, grow=1, most=14, rank=1),
+    Column("COST", 9, grow=1, most=14, rank=1),
+    Column("QUEUE", 11, grow=2, most=40, rank=3),
+    Column("DISK", 9, grow=2, most=24, rank=4),
+    Column("GPUS", 12, grow=2, rank=5, most=30),
 )
 
 
@@ -70,7 +70,7 @@ class HostPlans(ListTable):
         cells = (
             name,
             ((f"{sign} {plan.outcome}", style),),
-            *(((words if not plan.error else "", "plain"),) for words in facts),
+            *(_parted(words if not plan.error else "") for words in facts),
         )
         more = [((words, "bad"),) for words in plan.error.split("\n")[:3] if words]
         more += [((f"{check.code} {check.message}", "bad"),) for check in plan.failed[:2]]
@@ -114,3 +114,9 @@ class HostPlans(ListTable):
 def _middle(words: str) -> str:
     """Return a range without its ends."""
     return words.partition(" (")[0]
+
+
+def _parted(words: str) -> tuple[Span, ...]:
+    """Return `3 GB of 50 GB free` in two spans, so that a narrow column leaves out the second."""
+    first, of, rest = words.partition(" of ")
+    return ((first, "plain"), (of + rest, "dim"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.console import Group
+from rich.table import Table
 from rich.text import Text
 from textual.widgets import Static
 
@@ -12,12 +14,10 @@ from armada.tui.widgets import frame
 from armada.tui.widgets.text_scroll import TextScroll
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from armada.tui.planned import Check, HostPlan
+    from armada.tui.planned import HostPlan
     from armada.tui.symbols import Symbols
 
-_LABEL = 11
+_LABEL = 9
 
 
 class PlanText(TextScroll):
@@ -29,7 +29,6 @@ class PlanText(TextScroll):
         self._symbols = symbols
         self._plan: HostPlan | None = None
         self._head = ""
-        self._notes: tuple[str, ...] = ()
         self.lists_passed = False
 
     def say(self, words: str, style: str = "") -> None:
@@ -39,15 +38,9 @@ class PlanText(TextScroll):
         self._body.update(Text(f" {self._symbols.text(sanitize_text(words, 8000))}", style=colour))
         frame.facts(self, "")
 
-    def show_plan(self, plan: HostPlan, head: str, notes: tuple[str, ...] = ()) -> None:
-        """Show a plan.
-
-        Args:
-            plan: The plan.
-            head: The key to press, or why there is none.
-            notes: What to say below; may be any text.
-        """
-        self._plan, self._head, self._notes = plan, head, notes
+    def show_plan(self, plan: HostPlan, head: str) -> None:
+        """Show a plan, and above it the key to press or why there is none."""
+        self._plan, self._head = plan, head
         self._draw()
 
     def toggle_passed(self) -> None:
@@ -60,35 +53,47 @@ class PlanText(TextScroll):
         plan = self._plan
         if plan is None:
             return
-        variables = self.app.theme_variables
-        styles = {name: variables.get(f"text-{role}", "") for name, role in _ROLES.items()} | {"dim": "dim", "": ""}
-        text = Text()
-        for words, style in self._parts(plan):
-            text.append(self._symbols.text(words), styles.get(style, style))
-        self._body.update(text)
+        self._body.update(Group(Text(f" {self._head}", style="bold"), self._checks(plan), Text(), self._facts(plan)))
         failed, warned = len(plan.failed), len(plan.warned)
         counts = [f"{failed} failed"] if failed else []
         counts += [f"{warned} to read"] if warned else []
         counts += [f"{len(plan.passed)} passed"] if plan.checks else []
         frame.facts(self, " · ".join(counts))
 
-    def _parts(self, plan: HostPlan) -> Iterator[tuple[str, str]]:
-        yield f" {self._head}\n", "bold"
+    def _checks(self, plan: HostPlan) -> Table:
+        """Return what failed, what is to be read, and what passed, each text beside its code."""
+        symbols, text = self._symbols, self._text
+        bad, warn, good = (self.app.theme_variables.get(f"text-{role}", "") for role in ("error", "warning", "success"))
+        grid = Table.grid(padding=(0, 1, 0, 0))
+        grid.add_column(width=2, justify="right")
+        grid.add_column()
+        grid.add_column(overflow="fold", ratio=1)
         if plan.error:
-            yield f" {self._symbols.states['failed']} {plan.error}\n", "bad"
+            grid.add_row(Text(symbols.states["failed"], bad), "", text(plan.error, bad))
             if plan.hint:
-                yield f"   → {plan.hint}\n", ""
-        for check in plan.failed:
-            yield from self._check(check, self._symbols.states["failed"], "bad")
-        for check in plan.warned:
-            yield from self._check(check, self._symbols.attention, "warn")
+                grid.add_row("", "", text(f"→ {plan.hint}"))
+        for checks, sign, style in (
+            (plan.failed, symbols.states["failed"], bad),
+            (plan.warned, symbols.attention, warn),
+        ):
+            for check in checks:
+                words = text(check.message, style if checks is plan.failed else "")
+                grid.add_row(text(sign, style), text(check.code, style), words)
+                if check.hint:
+                    grid.add_row("", "", text(f"→ {check.hint}"))
         if plan.passed:
-            sign = self._symbols.opened if self.lists_passed else self._symbols.closed
-            yield f" {sign} {len(plan.passed)} checks passed", "good"
-            yield f"{'' if self.lists_passed else '   enter lists them'}\n", "dim"
-            if self.lists_passed:
-                for check in plan.passed:
-                    yield f"   {check.code} {check.message}\n", "dim"
+            sign = symbols.opened if self.lists_passed else symbols.closed
+            count = text(f"{len(plan.passed)} passed", good)
+            grid.add_row(text(sign, good), count, Text("" if self.lists_passed else "enter lists them", "dim"))
+            for check in plan.passed if self.lists_passed else ():
+                grid.add_row("", text(check.code, "dim"), text(check.message, "dim"))
+        return grid
+
+    def _facts(self, plan: HostPlan) -> Table:
+        """Return what is planned, by its name."""
+        grid = Table.grid(padding=(0, 1, 0, 0))
+        grid.add_column(width=_LABEL, justify="left")
+        grid.add_column(overflow="fold", ratio=1)
         facts = {
             "plan": plan.step,
             "memory": plan.memory,
@@ -99,19 +104,10 @@ class PlanText(TextScroll):
             "to send": plan.send,
             "command": plan.command,
         }
-        yield "\n", ""
         for label, words in facts.items():
             if words:
-                yield f" {label:<{_LABEL}}", "dim"
-                yield f"{words}\n", ""
-        for note in self._notes:
-            yield f" {sanitize_text(note, 2000)}\n", "dim"
+                grid.add_row(Text(f" {label}", "dim"), self._text(words))
+        return grid
 
-    def _check(self, check: Check, sign: str, style: str) -> Iterator[tuple[str, str]]:
-        yield f" {sign} {check.code} ", style
-        yield f"{check.message}\n", style if style == "bad" else ""
-        if check.hint:
-            yield f"   → {check.hint}\n", ""
-
-
-_ROLES = {"bad": "error", "warn": "warning", "good": "success", "accent": "accent"}
+    def _text(self, words: str, style: str = "") -> Text:
+        return Text(self._symbols.text(sanitize_text(words, 8000)), style)
