@@ -78,8 +78,12 @@ def settings_of(experiment: Experiment) -> list[Setting]:
             for above in _above(value.key):
                 found.setdefault(above, Setting(above, None, "", _override(above), schema.get(_INDEX.sub("[]", above))))
             exact = _INDEX.sub("[]", value.key) == name
+            below = value.key[len(name) + 1 :] if not exact and about.kind.startswith("mapping") else ""
+            # `files.a.txt.path`: where the name ends is not clear to --set.
+            is_clear = below.count(".") <= any(other.startswith(f"{name}.") for other in schema)
+            override = _override(value.key) if is_clear else None
             found[value.key] = Setting(
-                value.key, text_of(plain(value.value)), value.origin, _override(value.key), about if exact else None
+                value.key, text_of(plain(value.value)), value.origin, override, about if exact else None
             )
     first = _first_lines(experiment)
     last = len(found) + max(first.values(), default=0)

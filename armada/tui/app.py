@@ -123,6 +123,8 @@ class Dashboard(App[None]):
         self._ascii = [] if self.symbols.utf8 else [InAscii()]
         self.snapshot: Snapshot = EMPTY
         self.chosen: str | None = None
+        self.draft: dict[str, str] = {}
+        """The fields of Launch, if it was left with changes that were not launched."""
         self._looking = False
         self._is_new = True
         """No snapshot was seen yet."""

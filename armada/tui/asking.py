@@ -28,13 +28,17 @@ class Asking:
     def ask(self, words: Sequence[str]) -> None:
         """Start an armada command that only reads."""
         self.stop()
-        process = subprocess.Popen(
-            command(*words),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                command(*words),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:  # too long for the system, or with a NUL in it
+            self._tell(tuple(words), Answer(1, "", f"the command cannot be started: {error}"))
+            return
         self._process = process
         threading.Thread(target=self._wait, args=(process, tuple(words)), name="plan", daemon=True).start()
 

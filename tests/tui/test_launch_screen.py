@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from armada.tui import planned
+from armada.tui.asking import Asking
+from armada.tui.operations import Answer
 from armada.tui.screens.launch import LaunchScreen
 from armada.tui.screens.runs import RunsScreen
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
@@ -181,10 +184,17 @@ def test_a_file_that_is_wrong_changed_or_gone_is_said_and_the_changes_are_kept(w
         assert launch(pilot).changes == ["retries=3"]
         file.write_text(EXPERIMENT)
         await lacks(pilot, "cannot read it")
-        await pilot.press("ctrl+l")
-        await until(pilot, lambda: "an experiment and a host are needed" in said(pilot))
+        await pilot.press("escape", "5")
+        await shows(pilot, "retries=3", "1 change")
 
     drive(world.board(), use)
+
+
+def test_a_command_that_cannot_be_started_is_an_answer() -> None:
+    answers: list[Answer] = []
+    Asking(lambda _, answer: answers.append(answer)).ask(["plan", "--set=name=\0"])
+    assert ["the command cannot be started" in answer.err for answer in answers] == [True]
+    assert "the command cannot be started" in planned.parse(answers[0]).error
 
 
 def test_the_first_rows_are_shown_and_hostile_text_is_inert(world: World, file: Path) -> None:

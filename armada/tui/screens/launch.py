@@ -99,6 +99,7 @@ class LaunchScreen(View):
         self.plans = planned.Plans()
         self.ready: tuple[str, ...] | None = None
         self.ready_host = ""
+        self._is_launched = False
         self.part = "plan"
 
     def body(self) -> Iterable[Widget]:
@@ -136,6 +137,9 @@ class LaunchScreen(View):
         )
         if self.again is not None:
             self.form.read_run(self.again)
+        elif self.board.draft:
+            for name, value in self.board.draft.items():
+                self.fields[name].value = value
 
     def wants(self) -> Subscription:
         return Subscription()
@@ -223,8 +227,8 @@ class LaunchScreen(View):
     def on_experiment_form_loaded(self, event: ExperimentForm.Loaded) -> None:
         if event.is_run:
             self._fill(event.found)
-        elif self.words != self.ready and not self.plans.hosts and self.asked is None:
-            self._draw_hosts()
+        elif self.plans.hosts:
+            self._draw_plan()  # now it is known whether it is a sweep
         self._draw_tabs()
 
     def _fill(self, found: Form) -> None:
@@ -442,6 +446,7 @@ class LaunchScreen(View):
         else:
             # The host whose plan is shown: with `auto`, another one may be the best by now.
             host, (verb, _, *rest) = self.ready_host, words
+            self._is_launched = True
             self.board.await_run(host)
             self.board.operate(f"{verb} {words[-1]} on {host}", (verb, f"--host={host}", *rest))
             self.board.action_go("runs")
@@ -452,6 +457,9 @@ class LaunchScreen(View):
 
     def on_unmount(self) -> None:
         self._asking.stop()
+        # Changes that were not launched are there again when Launch is opened the next time.
+        values = {name: field.value for name, field in self.fields.items()}
+        self.board.draft = values if values["set"].strip() and not self._is_launched else {}
 
 
 def experiments() -> list[str]:

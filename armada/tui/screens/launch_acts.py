@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
+from armada.paths import bundled
 from armada.tui.outputs import Reading
 from armada.tui.screens.output import OutputWindow
 from armada.tui.screens.question import Question
@@ -124,6 +125,9 @@ def edit_file(board: Dashboard, path: str, line: int | None) -> None:
         words = ["vi", path]
     shown = shlex.join(words)
     if board.refuses("editor"):
+        return
+    if Path(path).is_relative_to(bundled("quickstart")):
+        _say(board, "the bundled experiment belongs to armada: copy its folder to edit it")
         return
     if board.is_web or not board.can_suspend:
         _say(board, f"an editor needs a terminal of its own; in another one: {shown}")

@@ -59,7 +59,8 @@ class HostPlans(ListTable):
         )
 
     def _item(self, host: HostView, plan: HostPlan | None, busy: Mapping[str, int], asking: bool, now: float) -> Item:
-        name: tuple[Span, ...] = ((sanitize_line(host.name, 80), "strong" if plan is not None else "plain"),)
+        lit = "accent" if host.name in self.marked else "strong" if plan is not None else "plain"
+        name: tuple[Span, ...] = ((sanitize_line(host.name, 80), lit),)
         if plan is None:
             return Item(host.name, (name, *self._known(host, busy.get(host.name, 0), asking, now)))
         style = "good" if plan.can_launch and not plan.warned else "warn" if plan.can_launch else "bad"

@@ -53,7 +53,10 @@ class PlanText(TextScroll):
         plan = self._plan
         if plan is None:
             return
-        self._body.update(Group(Text(f" {self._head}", style="bold"), self._checks(plan), Text(), self._facts(plan)))
+        head = Text.assemble((f" {self._symbols.text(self._head)}", "bold"))
+        if plan.step:
+            head.append(self._symbols.text(f" · {plan.step}"))
+        self._body.update(Group(head, self._checks(plan), Text(), self._facts(plan)))
         failed, warned = len(plan.failed), len(plan.warned)
         counts = [f"{failed} failed"] if failed else []
         counts += [f"{warned} to read"] if warned else []
@@ -95,7 +98,6 @@ class PlanText(TextScroll):
         grid.add_column(width=_LABEL, justify="left")
         grid.add_column(overflow="fold", ratio=1)
         facts = {
-            "plan": plan.step,
             "memory": plan.memory,
             "time": f"{plan.time}; from {plan.said}" if plan.time else plan.said,
             "cost": plan.cost if plan.time else "",
