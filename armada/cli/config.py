@@ -137,7 +137,7 @@ def _write(target: Path, text: str, *, overwrite: bool) -> None:
         write_atomically(target.resolve(), text, mode=target.stat().st_mode & 0o777)
         return
     try:
-        with target.open("x", encoding="utf-8") as file:
+        with target.open("x", encoding="utf-8", newline="") as file:
             file.write(text)
     except FileExistsError:
         raise UsageError(f"{target} exists", hint="name another file, or add --overwrite") from None

@@ -50,7 +50,8 @@ def _form(question: dict[str, Any]) -> dict[str, object]:
     from armada.config.experiments import load_experiment
     from armada.config.form import differences, settings_of
 
-    changes = [str(each) for each in question.get("changes") or []]
+    listed = question.get("changes")
+    changes = [str(each) for each in listed] if isinstance(listed, list) else []
     told: dict[str, object] = {}
     if question.get("run"):
         path, recorded, told = _of_run(str(question["run"]))
@@ -100,12 +101,8 @@ def _of_run(run_id: str) -> tuple[Path, dict[str, Any], dict[str, object]]:
             notes.append(f"{path.name} has changed since this run; the changes make its settings those of the run")
     if record is not None and record.code is not None:
         notes.append(f"the code is sent as it is now; {again} writes the code of the run")
-    own = recorded.get("name")
-    return (
-        path,
-        recorded,
-        {"run": run.run_id, "host": run.host, "notes": notes, "named": run.name if own != run.name else None},
-    )
+    # A name given by --name is the run's: as a change, it is its name again.
+    return path, {**recorded, "name": run.name}, {"run": run.run_id, "host": run.host, "notes": notes}
 
 
 def _sweep(path: Path, changes: list[str]) -> dict[str, object]:

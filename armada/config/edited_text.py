@@ -35,6 +35,8 @@ def with_overrides(text: str, path: Path, overrides: Sequence[str]) -> str:
     Raises:
         ConfigError: The file or an override is wrong, or the text cannot be edited, as where an alias stands.
     """
+    if text.count("\r\n") == text.count("\n") > 0:
+        return with_overrides(text.replace("\r\n", "\n"), path, overrides).replace("\n", "\r\n")
     for override in overrides:
         document = parse_document(text, path)
         line = document.key_place(tuple(override.partition("=")[0].strip().split("."))).line

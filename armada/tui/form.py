@@ -98,7 +98,6 @@ class Form:
         settings: Each after the section that it is in.
         run: The run that it was filled from.
         host: Where that run was.
-        named: The name of that run, if it is not the experiment's.
         notes: What to say about it.
     """
 
@@ -110,7 +109,6 @@ class Form:
     cells: Cells | None = None
     run: str | None = None
     host: str | None = None
-    named: str | None = None
     notes: tuple[str, ...] = ()
 
     def setting(self, key: str | None) -> Setting | None:
@@ -152,7 +150,6 @@ def parse(answer: Answer) -> Form | Refusal:
             cells=Cells(**{**told["sweep"], "labels": tuple(told["sweep"]["labels"])}) if told["sweep"] else None,
             run=told.get("run"),
             host=told.get("host"),
-            named=told.get("named"),
             notes=tuple(told.get("notes", ())),
         )
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -223,7 +223,7 @@ def record(world: World, **settings: Any) -> None:
 
     experiment = load_experiment(Path("exp.yaml"), [f"{key}={json.dumps(value)}" for key, value in settings.items()])
     spec = {"job": {"argv": ["true"]}, "experiment": json.loads(experiment.model_dump_json())}
-    world.run("demo-aaaaaa", host="local", state="failed", spec=spec)
+    world.run("demo-aaaaaa", name="renamed", host="local", state="failed", spec=spec)
     world.database.connection.execute("UPDATE runs SET experiment = ?", (str(Path("exp.yaml").absolute()),))
 
 
@@ -234,12 +234,20 @@ def test_a_run_is_launched_again_with_its_settings(
     record(world, retries=4, **{"env.RATE": "a b"})
 
     async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "demo-aaaaaa")
+        await shows(pilot, "renamed")
         await pilot.press(*(["enter"] if way == "run" else []), "R")
         await shows(pilot, "retries=4", "ctrl+l launches this plan")
         await pilot.press("ctrl+l")
         await until(pilot, lambda: started)
-        wanted = ["launch", "--host=local", '--set=env={RATE: "a b"}', "--set=retries=4", "--", file.name]
+        wanted = [
+            "launch",
+            "--host=local",
+            '--set=env={RATE: "a b"}',
+            "--set=name=renamed",
+            "--set=retries=4",
+            "--",
+            file.name,
+        ]
         assert sorted(started[0]) == sorted(wanted)
 
     drive(world.board(), use)
@@ -250,7 +258,7 @@ def test_a_run_whose_file_is_gone_says_how_to_get_it_back(world: World, file: Pa
     file.unlink()
 
     async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "demo-aaaaaa")
+        await shows(pilot, "renamed")
         await pilot.press("R")
         await until(pilot, lambda: "is gone" in said(pilot) and "armada reproduce demo-aaaaaa --to DIR" in said(pilot))
 

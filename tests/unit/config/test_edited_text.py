@@ -97,3 +97,9 @@ def test_three_hundred_keys_keep_their_lines() -> None:
         "-key299: 299  # 299",
         "+key299: y  # 299",
     ]
+
+
+def test_lines_keep_their_ends() -> None:
+    text = TEXT.replace("\n", "\r\n")
+    after = with_overrides(text, FILE, ["train.seed=7", "tags=[x]"])
+    assert after == with_overrides(TEXT, FILE, ["train.seed=7", "tags=[x]"]).replace("\n", "\r\n")
