@@ -24,8 +24,8 @@ _ENTRY = re.compile(r"( +)([\"']?)([A-Za-z0-9][A-Za-z0-9_.-]{0,62})\2 *:(?:\s|$)
 def offer(kind: str, word: str = "") -> None:
     """Print the candidates of a kind: `runs` (newest first), `active` (those not ended), `hosts`, `profiles`.
 
-    `settings` are an experiment's keys, each with its `=`; behind that of `word`, the values that it can have. `commands` is one
-    JSON object, for the dashboard.
+    `settings` are an experiment's keys, each with its `=`; behind that of `word`, the values that it can have. `commands` and
+    `form` are each one JSON object, for the dashboard.
     """
     from armada.paths import HomePaths
 
@@ -33,6 +33,11 @@ def offer(kind: str, word: str = "") -> None:
         from armada.cli.command_tree import print_tree
 
         print_tree()
+        return
+    if kind == "form":
+        from armada.cli.form import print_form
+
+        print_form(word)
         return
     if kind == "settings":
         from armada.config.candidates import settings

@@ -1,12 +1,14 @@
-"""`armada config show | schema`."""
+"""`armada config show | edit | schema`."""
 
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.cli.options import add_experiment
+from armada.cli.options import add_changes, add_experiment
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, UsageError
 from armada.foundation.sanitize import sanitize_line
@@ -45,6 +47,22 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     show.add_argument("--json", action="store_true", help="Print a JSON object, including where each value comes from")
     show.set_defaults(handler=_show)
 
+    edit = verbs.add_parser(
+        "edit",
+        help="Put settings into an experiment file, or show the difference",
+        description="Put --set into the text of an experiment file and print the difference. Comments and all other lines "
+        "stay as they are. With --to, write the result to a file. The experiment file itself is changed only if --to names it, "
+        "with --overwrite.",
+        epilog="example: armada config edit exp.yaml --set train.learning_rate=1e-4 --to exp-lr.yaml",
+    )
+    what = "Experiment file (YAML), or `quickstart` for the bundled one"
+    edit.add_argument("experiment", metavar="EXPERIMENT", help=what)
+    add_changes(edit)
+    edit.add_argument("--to", metavar="FILE", help="Write the result to this file")
+    edit.add_argument("--overwrite", action="store_true", help="With --to: replace a file that exists")
+    edit.add_argument("--json", action="store_true", help="Print a JSON object: the difference, and the file written")
+    edit.set_defaults(handler=_edit)
+
     schema = verbs.add_parser(
         "schema",
         help="Print a JSON Schema for editors",
@@ -59,6 +77,73 @@ def _schema(options: argparse.Namespace) -> int:
 
     print(json.dumps(schema_of(options.kind), indent=1, ensure_ascii=False))
     return 0
+
+
+def _edit(options: argparse.Namespace) -> int:
+    from armada.cli.experiment import changes_of, experiment_file
+    from armada.config.documents import parse_document, read_text
+    from armada.config.edited_text import difference, with_overrides
+    from armada.config.experiments import experiment_of
+
+    path = experiment_file(options.experiment).expanduser()
+    before = read_text(path)
+    after = with_overrides(before, path, changes_of(options))
+    target = _target(options)
+    # Relative paths are relative to the file that they stand in.
+    experiment_of(parse_document(after, target or path))
+    lines = difference(before, after, path, target or path)
+    if target is not None:
+        _write(target, after, overwrite=options.overwrite)
+    if options.json:
+        print_json({"difference": lines, "to": str(target) if target is not None else None})
+        return 0
+    for line in lines:
+        print(sanitize_line(line, 2000))
+    if target is not None:
+        print(f"written: {sanitize_line(target, 1000)}")
+    elif not lines:
+        print("no difference")
+    return 0
+
+
+def _target(options: argparse.Namespace) -> Path | None:
+    """Return the file to write; None if the command only prints.
+
+    Raises:
+        UsageError: Something is there that must stay, or the name names no file.
+    """
+    if options.to is None:
+        if options.overwrite:
+            raise UsageError("--overwrite goes with --to", hint="--to FILE --overwrite")
+        return None
+    target = Path(options.to).expanduser()
+    if not options.to.strip() or target.name in ("", ".."):
+        raise UsageError(f"{options.to!r} is not the name of a file", hint="--to exp-2.yaml")
+    if target.is_dir():
+        raise UsageError(f"{target} is a folder", hint=f"--to {target / 'experiment.yaml'}")
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder {target.parent}", hint=f"mkdir -p {shlex.quote(str(target.parent))}")
+    if os.path.lexists(target) and not options.overwrite:
+        raise UsageError(f"{target} exists", hint="name another file, or add --overwrite")
+    return target
+
+
+def _write(target: Path, text: str, *, overwrite: bool) -> None:
+    """Write the file; one that came into being meanwhile stays, unless it may be replaced."""
+    from armada.foundation.atomic_write import write_atomically
+
+    if overwrite and target.exists():
+        # What a link names is replaced, so that the link stays.
+        write_atomically(target.resolve(), text, mode=target.stat().st_mode & 0o777)
+        return
+    try:
+        with target.open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{target} exists", hint="name another file, or add --overwrite") from None
+    except OSError:
+        target.unlink(missing_ok=True)  # half a file
+        raise
 
 
 def _show(options: argparse.Namespace) -> int:

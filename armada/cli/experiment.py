@@ -17,8 +17,12 @@ def read_experiment(options: argparse.Namespace) -> Experiment:
     """Read the experiment that a command line names, with what it changes."""
     from armada.config.experiments import load_experiment
 
-    overrides = [*options.overrides, *([f"resources.gpus={options.gpus}"] if options.gpus else [])]
-    return load_experiment(experiment_file(options.experiment), overrides)
+    return load_experiment(experiment_file(options.experiment), changes_of(options))
+
+
+def changes_of(options: argparse.Namespace) -> list[str]:
+    """Return what a command line changes of its experiment."""
+    return [*options.overrides, *([f"resources.gpus={options.gpus}"] if options.gpus else [])]
 
 
 def experiment_file(text: str) -> Path:

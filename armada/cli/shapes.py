@@ -285,6 +285,7 @@ SHAPES: Fields = {
         "others": [{"name": STR, "why": STR}], "saved": STR_,
     },
     "config show": {**_FORMAT, "home?": {"about": STR, "values": OBJ}, "experiment?": {"about": STR, "values": OBJ}},
+    "config edit": {**_FORMAT, "difference": [STR], "to": STR_},
     "help": {**_FORMAT, "topic": STR, "text": STR},
     "help exit-codes": {**_FORMAT, "exit_codes": OBJ},
 }  # fmt: skip

@@ -41,6 +41,7 @@ class Key:
         default: As the file would say it; None if there is none, or it is required.
         is_required: Whether the part that it belongs to needs it.
         meaning: What it does.
+        choices: The only values that it may have; empty if there are others.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Key:
     default: str | None
     is_required: bool
     meaning: str
+    choices: tuple[str, ...] = ()
 
 
 PLAIN = Notation(quote=str, refer=lambda _name: "")
@@ -73,7 +75,7 @@ def _keys(definition: Definition, definitions: dict[str, Definition], above: str
         if not (kind or below):
             continue  # another task's: it may only be empty
         default = None if name in required else default_of(value)
-        yield Key(above + name, kind, default, name in required, meaning_of(value))
+        yield Key(above + name, kind, default, name in required, meaning_of(value), choices_of(value))
         inner = f"{above}{name}{'[]' if kind == _PARTS else ''}."
         for each in below:
             yield from _keys(definitions[each], definitions, inner)
@@ -95,6 +97,19 @@ def default_of(value: Definition) -> str | None:
     if default is None or default in ([], "") or isinstance(default, dict):
         return None
     return _word(default)
+
+
+def choices_of(value: Definition) -> tuple[str, ...]:
+    """The values that a key may have, as a file would say them; empty if they are not all listed."""
+    found: list[str] = []
+    for each in value.get("anyOf") or value.get("oneOf") or [value]:
+        if "enum" in each or "const" in each:
+            found += map(_word, each.get("enum", [each.get("const")]))
+        elif each.get("type") in ("boolean", "null"):
+            found += ["true", "false"] if each["type"] == "boolean" else ["null"]
+        else:
+            return ()
+    return tuple("null" if word == "None" else word for word in dict.fromkeys(found)) if found != ["null"] else ()
 
 
 def type_of(value: Definition, notation: Notation) -> str:

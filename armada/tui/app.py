@@ -126,6 +126,8 @@ class Dashboard(App[None]):
         self._ascii = [] if self.symbols.utf8 else [InAscii()]
         self.snapshot: Snapshot = first or EMPTY
         self.chosen: str | None = None
+        self.draft: dict[str, str] = {}
+        """The fields of Launch, if it was left with changes that were not launched."""
         self._looking = False
         self._is_new = True
         """No snapshot was seen yet."""
@@ -244,6 +246,13 @@ class Dashboard(App[None]):
 
             made = RunScreen(run_id, tab)
             self.switch_screen(made) if len(self.screen_stack) > 1 else self.push_screen(made)
+
+    def open_launch(self, again: str) -> None:
+        """Open Launch, filled from a run."""
+        from armada.tui.screens.launch import LaunchScreen
+
+        made = LaunchScreen(again)
+        self.switch_screen(made) if len(self.screen_stack) > 1 else self.push_screen(made)
 
     def show_runs_of(self, host: str) -> None:
         self.action_go("runs")

@@ -121,13 +121,17 @@ def ask(words: Sequence[str], tell: Callable[[Answer], None]) -> None:
     """Start an armada command that only reads, and pass its answer to `tell` in another thread."""
 
     def wait() -> None:
-        process = subprocess.Popen(
-            command(*words),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                command(*words),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:  # too long for the system, or with a NUL in it
+            tell(Answer(1, "", f"the command cannot be started: {error}"))
+            return
         try:
             out, err = process.communicate(timeout=ASK_S)
         except subprocess.TimeoutExpired:

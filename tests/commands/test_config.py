@@ -136,3 +136,40 @@ def test_what_cannot_be_shown_is_said(armada: Armada, files: Path, arguments: li
 def test_a_schema_is_printed(armada: Armada) -> None:
     assert json.loads(armada.run("config", "schema", "hosts").stdout)["title"] == "armada: hosts.yaml"
     assert armada.run("config", "schema", "nothing").returncode == 2
+
+
+def test_edit_prints_the_difference_and_writes_a_new_file_alone(armada: Armada, files: Path) -> None:
+    file = files.parents[1] / "exp.yaml"
+    before = file.read_text()
+    wanted = ("config", "edit", "exp.yaml", "--set", "train.learning_rate=2e-3")
+    printed = armada.run(*wanted).stdout
+    assert "-  learning_rate: 1.0e-3" in printed
+    assert "+  learning_rate: 2e-3" in printed
+    assert file.read_text() == before
+    assert armada.json(*wanted, "--to", "new.yaml")["to"] == "new.yaml"
+    assert (armada.folder / "new.yaml").read_text() == before.replace("1.0e-3", "2e-3")
+    refused = armada.run(*wanted, "--to", "new.yaml")
+    assert (refused.returncode, "new.yaml exists" in refused.stderr) == (2, True)
+    more = ("config", "edit", "exp.yaml", "--gpus", "0", "--to", "new.yaml", "--overwrite")
+    assert armada.run(*more).returncode == 0
+    assert "resources:\n  gpus: 0" in (armada.folder / "new.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--set", "train.seed=x"), "must be a whole number, not 'x'"),
+        (("--set", "trian.seed=1"), "unknown key `trian`"),
+        (("--to", "nowhere/x.yaml"), "there is no folder nowhere"),
+        (("--to", "."), "is not the name of a file"),
+        (("--to", ""), "is not the name of a file"),
+        (("--overwrite",), "--overwrite goes with --to"),
+        (("--to", "other/x.yaml"), "there is no file"),
+    ],
+)
+def test_edit_refuses_what_a_launch_would(armada: Armada, files: Path, words: tuple[str, ...], said: str) -> None:
+    (armada.folder / "other").mkdir()
+    before = sorted(armada.folder.rglob("*.yaml"))
+    answer = armada.run("config", "edit", str(files.parents[1] / "exp.yaml"), *words)
+    assert (answer.returncode, said in answer.stderr) == (2, True), answer.stderr
+    assert sorted(armada.folder.rglob("*.yaml")) == before

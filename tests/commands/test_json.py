@@ -45,6 +45,7 @@ def test_what_commands_print_has_its_shape(armada: Armada) -> None:
     check(armada.json("daemon", "status", rc=7), "daemon status")
     check(armada.json("recover", "--dry-run"), "recover")
     check(armada.json("config", "show", "exp.yaml"), "config show")
+    check(armada.json("config", "edit", "exp.yaml", "--set", "retries=1"), "config edit")
     check(armada.json("help", "exit-codes"), "help exit-codes")
     for line in armada.run("logs", run_id, "--json").stdout.splitlines():
         check(json.loads(line), "logs")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +13,10 @@ import pytest
 from textual.pilot import Pilot
 
 from armada.store import run_sync, runs, transfers
+from armada.tui.operations import Answer
+from armada.tui.screens.launch import LaunchScreen, Planned
 from armada.verdicts.states import Verdict
-from tests.tui.conftest import World, drive, shows
+from tests.tui.conftest import World, drive, shows, until
 from tests.tui.picture import looks_like
 
 NOW = 1_790_000_000.0
@@ -142,6 +146,78 @@ def test_sync_with_a_failure(still: World, size: tuple[int, int]) -> None:
         await looks_like(pilot, "sync")
 
     drive(still.board(), use, size)
+
+
+@SIZES
+def test_launch(still: World, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(still)
+    Path("exp.yaml").write_text(
+        "name: arc\ntask: sft\nmodel: {tiny: {}}\ndata: {train: [{path: a.jsonl}]}\n"
+        "train:\n  global_batch_size: 16   # of all ranks\n  max_steps: 400\n  learning_rate: 3.0e-3\nlora: {r: 16}\n"
+    )
+    Path("a.jsonl").write_text('{"messages": []}\n')
+    monkeypatch.setattr("armada.tui.asking.Asking.ask", lambda *_: None)  # the plan is the one below
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "no daemon", "arc-r128")
+        await pilot.press("5")
+        await shows(pilot, "Type an experiment and a host")
+        launch = pilot.app.screen
+        assert isinstance(launch, LaunchScreen)
+        for name, value in (("experiment", "exp.yaml"), ("host", "a100-1"), ("set", "lora.r=128 train.seed=7")):
+            launch.fields[name].value = value
+        await until(pilot, lambda: launch.form.form is not None and launch.asked is not None)
+        launch.on_planned(Planned(launch.asked or (), Answer(0, json.dumps(PLANS), "")))
+        await pilot.press("escape", "home")
+        if size[0] < 110:
+            await looks_like(pilot, "launch-form")
+            await pilot.press("tab", "tab")
+        await looks_like(pilot, "launch")
+
+    drive(still.board(), use, size)
+
+
+RANGE = {"low": 36_000.0, "middle": 40_000.0, "high": 50_000.0}
+PLANS: dict[str, object] = {
+    "fastest": "a100-1",
+    "hosts": [
+        {
+            "name": "a100-1",
+            "outcome": "possible",
+            "gpus": 8,
+            "gpu": "NVIDIA A100-SXM4-80GB",
+            "command": ["python", "-m", "armada_train.launch", "--spec", "runs/arc-7k3f9d/spec.json"],
+            "batch": {"global": 16, "micro": 1, "accumulation": 2, "processes": 8},
+            "memory": {"total_bytes": 61e9, "low_bytes": 55e9, "high_bytes": 68e9},
+            "estimate": {
+                "seconds": RANGE,
+                "cost": {"low": 120.0, "middle": 137.0, "high": 170.0},
+                "price_per_hour": 12.4,
+                "currency": "USD",
+                "wait": "starts at once",
+                "said": "3 earlier runs of this model",
+                "disk_needed_bytes": 30e9,
+                "disk_free_bytes": 412e9,
+            },
+            "send_bytes": 3_100_000,
+            "checks": [
+                {
+                    "code": "ARM014",
+                    "outcome": "warn",
+                    "message": "4.1 % of samples are too long",
+                    "hint": "max_length: 8192",
+                },
+                {"code": "ARM003", "outcome": "ok", "message": "precision bf16", "hint": None},
+                {"code": "ARM007", "outcome": "ok", "message": "clocks agree", "hint": None},
+            ],
+        },
+        {
+            "name": "workstation",
+            "outcome": "unreachable",
+            "error": {"message": "no answer within 5 s", "hint": "armada hosts check workstation"},
+        },
+    ],
+}
 
 
 def test_a_picture_that_differs_says_where_and_how_to_keep_the_new_one(

@@ -1,85 +1,109 @@
-"""Launch: type an experiment, a host and changes; the screen shows the plan of `armada launch --dry-run` as you type."""
+"""Launch: an experiment as a form, the hosts side by side, and the checks of the plan. Nothing starts before `ctrl+l`."""
 
 from __future__ import annotations
 
-import json
-import os
-import shlex
-import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual import work
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
 
-from armada.foundation.sanitize import sanitize_line, sanitize_text
+from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import recorded_facts
+from armada.tui import changes, planned
+from armada.tui.asking import Asking
 from armada.tui.bindings import bindings
 from armada.tui.gpu_strips import gpu_names
-from armada.tui.operations import command
+from armada.tui.screens import launch_acts as acts
 from armada.tui.screens.chooser import Choice, Chooser
+from armada.tui.screens.experiment_form import ExperimentForm
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
-from armada.tui.widgets.text_scroll import TextScroll
+from armada.tui.widgets.host_plans import HostPlans
+from armada.tui.widgets.plan_text import PlanText
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from textual.timer import Timer
     from textual.widget import Widget
 
     from armada.tui.curves import CurveUpdate
+    from armada.tui.form import Form
+    from armada.tui.operations import Answer
     from armada.tui.snapshot import HostView
+    from armada.tui.widgets.table import Table
 
 WAIT_S = 0.5
-PLAN_TIMEOUT_S = 120.0
-_MARGIN = 5
-"""Columns of the scroll bar, the border and the frame."""
+AUTO = "auto"
+PARTS = ("form", "hosts", "plan")
+"""The frames, by their ids."""
 
 
 class Planned(Message):
     """A plan, or why there is none."""
 
-    def __init__(self, words: tuple[str, ...], code: int, said: str, spec: Mapping[str, object]) -> None:
+    def __init__(self, words: tuple[str, ...], answer: Answer) -> None:
         super().__init__()
         self.words = words
-        self.code = code
-        self.said = said
-        self.command_line = _command_line(spec)
-        self.host = str(spec.get("host"))
+        self.answer = answer
 
 
 class LaunchScreen(View):
-    """Three fields and the resulting plan."""
+    """Three fields and three frames.
+
+    Args:
+        again: The run whose experiment, host and settings fill the fields.
+    """
 
     PLACE = "launch"
     BINDINGS = bindings("launch")
     DEFAULT_CSS = """
-    LaunchScreen Horizontal { height: 1; }
+    LaunchScreen .field { height: 1; }
     LaunchScreen .label { width: 14; padding: 0 1; color: $text-muted; }
     LaunchScreen Input { height: 1; border: none; padding: 0 1; background: $boost; width: 1fr; }
     LaunchScreen Input:focus { border: none; background: $primary 40%; }
-    LaunchScreen TextScroll { height: 1fr; }
+    LaunchScreen #frames { height: 1fr; }
+    LaunchScreen #form { width: 1fr; }
+    LaunchScreen #right { width: 1fr; }
+    LaunchScreen #hosts { height: 2fr; }
+    LaunchScreen #plan { height: 3fr; }
+    LaunchScreen #tabs { height: 1; padding: 0 1; display: none; color: $text-muted; }
+    LaunchScreen.-narrow #tabs, LaunchScreen.-slim #tabs { display: block; }
+    LaunchScreen.-narrow #form, LaunchScreen.-slim #form { display: none; }
+    LaunchScreen.-narrow #hosts, LaunchScreen.-slim #hosts { display: none; }
+    LaunchScreen.-narrow #plan, LaunchScreen.-slim #plan { display: none; }
+    LaunchScreen.-narrow #right, LaunchScreen.-slim #right { display: none; }
+    LaunchScreen.-narrow .-at-form #form, LaunchScreen.-slim .-at-form #form { display: block; }
+    LaunchScreen.-narrow .-at-hosts #right, LaunchScreen.-slim .-at-hosts #right { display: block; }
+    LaunchScreen.-narrow .-at-plan #right, LaunchScreen.-slim .-at-plan #right { display: block; }
+    LaunchScreen.-narrow .-at-hosts #hosts, LaunchScreen.-slim .-at-hosts #hosts { display: block; }
+    LaunchScreen.-narrow .-at-plan #plan, LaunchScreen.-slim .-at-plan #plan { display: block; }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, again: str | None = None) -> None:
         super().__init__()
+        self.again = again
         self._timer: Timer | None = None
         self._is_new = True
         """The hosts were not read yet."""
-        self._asking: subprocess.Popen[str] | None = None
+        self._asking = Asking(self._answered)
+        self.asked: tuple[str, ...] | None = None
         self.fields: dict[str, Input] = {}
+        self.plans = planned.Plans()
         self.ready: tuple[str, ...] | None = None
         self.ready_host = ""
+        self._is_launched = False
+        self.part = "plan"
 
     def body(self) -> Iterable[Widget]:
+        symbols = self.board.symbols
         files = experiments()
         hosts = [host.name for host in self.snapshot.hosts]
         for name, label, more, hints in (
@@ -89,66 +113,243 @@ class LaunchScreen(View):
         ):
             field = Input(placeholder=more, id=name, suggester=SuggestFromList(hints) if hints else None)
             self.fields[name] = field
-            yield Horizontal(Static(label, classes="label", markup=False), field)
-        self.plan_text = Static(id="plan")
-        self.plan = TextScroll(self.plan_text, classes=frame.FRAME)
-        frame.title(self.plan, "Plan")
-        yield self.plan
+            yield Horizontal(Static(label, classes="label", markup=False), field, classes="field")
+        self.tabs = Static(id="tabs")
+        self.tabs.auto_links = False
+        yield self.tabs
+        self.form = ExperimentForm(symbols, id="form")
+        self.hosts = HostPlans(symbols, id="hosts")
+        self.hosts.add_class(frame.FRAME)
+        self.plan = PlanText(symbols, id="plan")
+        right = Vertical(self.hosts, self.plan, id="right")
+        self.frames = Horizontal(self.form, right, id="frames", classes=f"-at-{self.part}")
+        yield self.frames
+        frame.title(self.hosts, "Hosts")
+        frame.title(self.plan, "Checks")
 
     def on_mount(self) -> None:
         super().on_mount()
+        self._draw_tabs()
         self.fields["experiment"].focus()
-        self._say(
+        self.plan.say(
             "Type an experiment and a host; the plan appears by itself. ctrl+o opens a list, ctrl+l launches, esc goes back.\n"
             " Enter in an empty host field compares all hosts; the host `auto` is the one that ends first."
         )
+        if self.again is not None:
+            self.form.read_run(self.again)
+        elif self.board.draft:
+            for name, value in self.board.draft.items():
+                self.fields[name].value = value
 
     def wants(self) -> Subscription:
         return Subscription()
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         del updates
-        names = "  ".join(host.name for host in self.snapshot.hosts)
         if self._is_new and self.snapshot.hosts:
             self._is_new = False
-            if [host.name for host in self.snapshot.hosts] == ["local"] and not self.fields["host"].value:
+            only_here = [host.name for host in self.snapshot.hosts] == ["local"]
+            if only_here and not self.fields["host"].value and self.again is None:
                 self.fields["host"].value = "local"  # the only one; typing replaces it
-        frame.facts(self.plan, self.board.symbols.text(f"hosts: {sanitize_line(names, 500)}"))
+        self._draw_hosts()
+
+    def tick(self) -> None:
+        super().tick()
+        if self.form.has_changed_on_disk():
+            self._changed()
+
+    # The frames -----------------------------------------------------------------------------------------------------
+
+    def show_part(self, part: str) -> None:
+        """Show a frame: in a narrow terminal they share one place."""
+        if part != self.part:
+            self.frames.set_class(False, f"-at-{self.part}")
+            self.frames.set_class(True, f"-at-{part}")
+            self.part = part
+        self._draw_tabs()
+
+    def action_show_part(self, part: str) -> None:
+        self.show_part(part)
+        self.call_after_refresh(self._widget(part).focus)
+
+    def action_part(self, by: int) -> None:
+        """Go to the next field or frame."""
+        order: list[Widget] = [*self.fields.values(), self.form.table, self.hosts, self.plan]
+        here = order.index(self.focused) if self.focused in order else -1
+        there = order[(here + by) % len(order)]
+        for part in PARTS:
+            if self._widget(part) is there:
+                self.show_part(part)
+        self.call_after_refresh(there.focus)
+
+    def _widget(self, part: str) -> Widget:
+        return {"form": self.form.table, "hosts": self.hosts, "plan": self.plan}[part]
+
+    @property
+    def page(self) -> str:
+        return next((part for part in PARTS if self._widget(part) is self.focused), "")
+
+    def back(self) -> bool:
+        if isinstance(self.focused, Input) and self.form.form is not None:
+            self.action_show_part("form")
+            return True
+        return False
+
+    def _draw_tabs(self) -> None:
+        line, listed = Text(no_wrap=True), self.changes
+        counts = {"form": f" {len(listed)} changed" if listed else "", "hosts": "", "plan": ""}
+        names = {"form": "Experiment", "hosts": "Hosts", "plan": "Checks"}
+        for part in PARTS:
+            style = "bold underline" if part == self.part else "dim"
+            shown = Text(names[part] + counts[part], style)
+            shown.apply_meta({"@click": f"screen.show_part('{part}')"})
+            line.append_text(shown).append("   ")
+        self.tabs.update(line)
+
+    # The form -------------------------------------------------------------------------------------------------------
+
+    @property
+    def changes(self) -> list[str] | None:
+        """The changes so far; None while the line is not finished."""
+        return changes.parse(self.fields["set"].value)
+
+    @property
+    def experiment(self) -> str:
+        return self.fields["experiment"].value.strip()
+
+    @property
+    def _is_sweep(self) -> bool:
+        return self.form.form is not None and self.form.form.cells is not None
+
+    def on_experiment_form_wanted(self, event: ExperimentForm.Wanted) -> None:
+        self.fields["set"].value = changes.line(event.wanted)
+
+    def on_experiment_form_loaded(self, event: ExperimentForm.Loaded) -> None:
+        if event.is_run:
+            self._fill(event.found)
+        elif self.plans.hosts:
+            self._draw_plan()  # now it is known whether it is a sweep
+        self._draw_tabs()
+
+    def _fill(self, found: Form) -> None:
+        """Fill the fields from the run that is launched again."""
+        path, here = Path(found.path), Path.cwd()
+        known = {host.name for host in self.snapshot.hosts if host.configured}
+        self.fields["set"].value = changes.line(found.changes)
+        self.fields["experiment"].value = str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+        if found.host in known:
+            self.fields["host"].value = found.host or ""
+        else:
+            self._tell(f"{found.host}, its host, is not in hosts.yaml any more; choose another")
+        for note in found.notes:
+            self._tell(note, good=True)
+        self.action_show_part("form")
+
+    def action_open(self) -> None:
+        """Edit the setting, unfold the section, take the host, or list what passed."""
+        if self.focused is self.hosts and self.hosts.cursor is not None:
+            self.fields["host"].value = self.hosts.cursor
+        elif self.focused is self.plan:
+            self.plan.toggle_passed()
+        elif self.focused is self.form.table:
+            self.form.open()
+
+    def on_table_chosen(self, event: Table.Chosen) -> None:
+        event.stop()
+        self.action_open()
+
+    def action_unfold(self, is_open: bool) -> None:
+        """Open or close the section under the cursor."""
+        if self.focused is self.form.table:
+            self.form.unfold(is_open=is_open)
+
+    def action_undo_change(self) -> None:
+        """Take the change of the setting under the cursor away."""
+        self.form.undo()
+
+    def action_difference(self) -> None:
+        if self._has_experiment():
+            acts.show_difference(self.board, self.experiment, self.changes or [])
+
+    def action_save(self) -> None:
+        def saved(name: str) -> None:
+            if self.is_attached:
+                self.fields["set"].value = ""
+                self.fields["experiment"].value = name
+
+        if self._has_experiment():
+            acts.save_as(self.board, self.experiment, self.changes or [], saved)
+
+    def action_preview(self) -> None:
+        acts.preview(self.board, self.experiment, self.changes or [], self.form.form, self.fields["host"].value.strip())
+
+    def action_edit_file(self) -> None:
+        if self.board.refuses("editor") or not self._has_experiment() or self.form.file is None:
+            return
+        acts.edit_file(self.board, *self.form.file)
+        self.tick()
+
+    def action_copy(self) -> None:
+        if (command := acts.copied(self.words)) is not None:
+            self.app.copy_to_clipboard(command)
+            self._tell(f"copied: {command}", good=True)
+        else:
+            self._tell("an experiment is needed")
+
+    def _has_experiment(self) -> bool:
+        if not self.experiment:
+            self._tell("choose an experiment first: ctrl+o")
+        return bool(self.experiment)
 
     # The plan -------------------------------------------------------------------------------------------------------
 
     @property
     def words(self) -> tuple[str, ...] | None:
-        """Return the command line so far, after `armada`; without a host, that of the comparison."""
-        value = {name: field.value.strip() for name, field in self.fields.items()}
-        if not value["experiment"]:
-            return None
-        try:
-            changes = shlex.split(value["set"])
-        except ValueError:
+        """Return the command so far, after `armada`; without a host, that of the comparison."""
+        listed = self.changes
+        if not self.experiment or listed is None:
             return None
         # With `=`, so that no input can become an option.
-        options = [f"--set={change}" for change in changes]
-        if not value["host"]:
-            return ("plan", *options, "--", value["experiment"])
-        return ("launch", f"--host={value['host']}", *options, "--", value["experiment"])
+        options = [f"--set={change}" for change in listed]
+        host = self.fields["host"].value.strip()
+        if not host:
+            return ("plan", *options, "--", self.experiment)
+        verb = "sweep" if self._is_sweep else "launch"
+        return (verb, f"--host={host}", *options, "--", self.experiment)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        del event
+        if event.input in self.fields.values():
+            self._changed()
+
+    def _changed(self) -> None:
+        """The question is another one: what was planned is not for it."""
         self.ready = None
+        self._asking.stop()
+        self.asked = None
+        self.plans = planned.Plans()
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(WAIT_S, self.action_plan) if self.fields["host"].value.strip() else None
+        self._timer = self.set_timer(WAIT_S, self._settled)
+        self._draw_hosts()
+
+    def _settled(self) -> None:
+        """Ask when nothing was typed for a moment."""
+        if self.changes is not None:
+            self.form.mean(self.experiment, self.changes)
+            self.form.read()
+        if self.fields["host"].value.strip():
+            self.action_plan()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if event.input is self.fields["host"] and not event.value.strip():
             self.action_plan()  # all hosts are asked only when somebody wants it
+            self.show_part("hosts")
         else:
-            self.focus_next()
+            self.action_part(1)
 
     def action_choose(self) -> None:
         """Open a list for the focused field: experiments in the current folder, or hosts."""
-        if self.focused is self.fields["host"]:
+        if self.focused in (self.fields["host"], self.hosts):
             choices = [
                 Choice(host.name, host.name, self._about(host)) for host in self.snapshot.hosts if host.configured
             ]
@@ -175,65 +376,90 @@ class LaunchScreen(View):
         return " · ".join(word for word in words if word)
 
     def action_plan(self) -> None:
-        if self.words is not None and not self.board.refuses("a plan asks the host; it"):
-            self._say("planning …")
-            self._plan(self.words)
+        host = self.fields["host"].value.strip()
+        self._ask([] if host in ("", AUTO) else [host])
 
-    @work(thread=True, exclusive=True, group="plan", exit_on_error=False)
-    def _plan(self, words: tuple[str, ...]) -> None:
-        """Request a plan with `--dry-run`; an older request is cancelled."""
-        if self._asking is not None and self._asking.poll() is None:
-            self._asking.terminate()
-        compares = words[0] == "plan"
-        argv = command(*words) if compares else command(words[0], "--dry-run", "--json", *words[1:])
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, "COLUMNS": str(self.size.width - _MARGIN)},
-        )
-        self._asking = process
-        try:
-            out, err = process.communicate(timeout=PLAN_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = "", f"no plan within {PLAN_TIMEOUT_S:.0f} s"
-        said = out + err if compares else err
-        self.post_message(Planned(words, process.returncode or 0, said, {} if compares else _spec(out)))
+    def action_plan_all(self) -> None:
+        """Plan for all hosts, also if one is chosen."""
+        self._ask([])
+
+    def _ask(self, hosts: Sequence[str]) -> None:
+        words = self.words
+        if words is None or self.board.refuses("a plan asks the host; it"):
+            return
+        options = [word for word in words if word.startswith("--set=")]
+        self.asked = ("plan", "--json", *options, *(f"--host={host}" for host in hosts), "--", self.experiment)
+        self.plan.say("planning …")
+        self._asking.ask(self.asked)
+        self._draw_hosts()
+
+    def _answered(self, words: tuple[str, ...], answer: Answer) -> None:
+        if self.is_attached:
+            self.post_message(Planned(words, answer))
 
     def on_planned(self, message: Planned) -> None:
-        if message.words != self.words:
+        if message.words != self.asked:
             return
-        self.ready = message.words if message.code == 0 and message.words[0] == "launch" else None
-        self.ready_host = message.host
-        # First the key to press: of a long plan only the beginning is visible.
-        text = Text(" ctrl+l launches this plan\n\n" if self.ready is not None else "", style="bold")
-        text.append(self.board.symbols.text(sanitize_text(message.said)), style="not bold")
-        if message.command_line:
-            text.append(f"\n command    {self.board.symbols.text(message.command_line)}\n", style="not bold dim")
-        self.plan_text.update(text)
+        self.asked = None
+        self.plans = planned.parse(message.answer)
+        self._draw_hosts()
+        self._draw_plan()
 
-    def _say(self, words: str) -> None:
-        self.plan_text.update(Text(f" {words}", style="dim"))
+    def _draw_plan(self) -> None:
+        host = self.fields["host"].value.strip()
+        name = self.plans.fastest if host in ("", AUTO) else host
+        plan = self.plans.of(name or "") or next(iter(self.plans.hosts), None)
+        if plan is None:
+            self.plan.say(self.plans.error, "error")
+            return
+        frame.title(self.plan, self.board.symbols.text(f"Checks on {plan.name}"))
+        chosen = bool(host)
+        self.ready = self.words if chosen and plan.can_launch else None
+        self.ready_host = plan.name
+        if not chosen:
+            head = "choose a host: enter on its row" if plan.can_launch else "no host can run it"
+        elif plan.can_launch:
+            head = "ctrl+l launches this plan" if not self._is_sweep else "ctrl+l launches the sweep; v shows its cells"
+        else:
+            head = f"{plan.name} refuses it"
+        self.plan.show_plan(plan, head)
+
+    def _draw_hosts(self) -> None:
+        asked = [word.removeprefix("--host=") for word in self.asked or () if word.startswith("--host=")]
+        names = asked or [host.name for host in self.snapshot.hosts] if self.asked is not None else []
+        chosen = self.fields["host"].value.strip()
+        if chosen == AUTO and self.plans.fastest is not None:
+            chosen = self.plans.fastest
+        self.hosts.show_hosts(self.snapshot, self.plans, chosen, frozenset(names), time.time())
+        named = {"fastest": self.plans.fastest} if len(self.plans.hosts) > 1 else {}
+        words = [f"{rule}: {name}" for rule, name in named.items() if name]
+        frame.facts(self.hosts, self.board.symbols.text(sanitize_line("  ".join(words), 100)))
 
     def action_launch(self) -> None:
-        if self.words is None or self.words[0] != "launch":
+        words = self.words
+        if words is None or words[0] == "plan":
             self.notify("an experiment and a host are needed", severity="warning")
-        elif self.ready != self.words:
+        elif self.ready != words:
             self.notify("there is no plan for this yet, or it was refused (see below)", severity="warning")
+        elif self.form.has_changed_on_disk():
+            self._changed()
         else:
             # The host whose plan is shown: with `auto`, another one may be the best by now.
-            host, (verb, _, *rest) = self.ready_host, self.words
+            host, (verb, _, *rest) = self.ready_host, words
+            self._is_launched = True
             self.board.await_run(host)
-            self.board.operate(f"launch {self.words[-1]} on {host}", (verb, f"--host={host}", *rest))
+            self.board.operate(f"{verb} {words[-1]} on {host}", (verb, f"--host={host}", *rest))
             self.board.action_go("runs")
 
+    def _tell(self, words: str, *, good: bool = False) -> None:
+        text = self.board.symbols.text(sanitize_line(words, 700))
+        self.notify(text, severity="information" if good else "warning", markup=False, timeout=10)
+
     def on_unmount(self) -> None:
-        if self._asking is not None and self._asking.poll() is None:
-            self._asking.terminate()
+        self._asking.stop()
+        # Changes that were not launched are there again when Launch is opened the next time.
+        values = {name: field.value for name, field in self.fields.items()}
+        self.board.draft = values if values["set"].strip() and not self._is_launched else {}
 
 
 def experiments() -> list[str]:
@@ -247,18 +473,3 @@ def _folder_of(name: str) -> str:
     if name == "quickstart" and not Path(name).exists():
         return "bundled: trains a tiny model, in about a minute"
     return str(Path(name).absolute().parent)
-
-
-def _spec(out: str) -> dict[str, object]:
-    """The plan that a dry run has printed; empty if it was refused."""
-    try:
-        spec = json.loads(out)["spec"]
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return spec if isinstance(spec, dict) else {}
-
-
-def _command_line(spec: Mapping[str, object]) -> str:
-    job = spec.get("job")
-    argv = job.get("argv") if isinstance(job, dict) else None
-    return sanitize_line(shlex.join(map(str, argv)), 1000) if isinstance(argv, list) else ""

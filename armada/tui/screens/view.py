@@ -116,6 +116,16 @@ class View(Screen[None]):
 
         open_page(self.board, self.concerned())
 
+    def action_relaunch(self) -> None:
+        """Open Launch, filled with the experiment and the settings of the first run that an action concerns."""
+        rows = self.concerned()
+        if self.board.refuses("relaunch"):
+            return
+        if rows:
+            self.board.open_launch(rows[0].run.run_id)
+        else:
+            self.notify("relaunch: no run under the cursor", severity="warning")
+
     def action_shell(self) -> None:
         """Open a shell in the folder of the first run that an action concerns."""
         from armada.tui.screens.outside import open_shell

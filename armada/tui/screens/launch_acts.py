@@ -1,0 +1,153 @@
+"""What Launch does with an experiment besides launching it: difference, save as, preview, editor."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armada.foundation.sanitize import sanitize_line
+from armada.paths import bundled
+from armada.tui.outputs import Reading
+from armada.tui.screens.output import OutputWindow
+from armada.tui.screens.question import Question
+from armada.units import amount
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from armada.tui.app import Dashboard
+    from armada.tui.form import Form
+
+ROW_SHOWN = 2000
+
+
+def show(board: Dashboard, words: Sequence[str]) -> None:
+    """Show what a command prints that only reads, in a window."""
+    reading = Reading(board.home, [words], board.size.width - 8)
+    board.push_screen(OutputWindow(words, reading.log, lambda: reading.exit_code, reading.stop))
+
+
+def show_difference(board: Dashboard, experiment: str, changes: Sequence[str]) -> None:
+    """Show what the changes do to the text of the file."""
+    show(board, ["config", "edit", *(f"--set={change}" for change in changes), "--", experiment])
+
+
+def save_as(board: Dashboard, experiment: str, changes: Sequence[str], saved: Callable[[str], None]) -> None:
+    """Ask for a name and save the file with the changes; a file that exists is replaced only after a question.
+
+    Args:
+        board: The dashboard.
+        experiment: The file.
+        changes: `a.b=c`.
+        saved: Called with the name of the new file when it is written.
+    """
+    if board.refuses("save"):
+        return
+    options = [f"--set={change}" for change in changes]
+
+    def write(name: str, *more: str) -> None:
+        words = ["config", "edit", *options, f"--to={name}", *more, "--", experiment]
+        board.operate(f"save {name}", words, lambda ended: saved(name) if ended.exit_code == 0 else None)
+
+    def take(name: str | None) -> None:
+        if name is None:
+            return
+        if not os.path.lexists(Path(name).expanduser()):
+            write(name)
+            return
+        lines = list(changes) or ["nothing is changed"]
+        question = Question(
+            f"Replace {name}?", lines, "The file exists. Its text is replaced.", "replace", board.symbols
+        )
+        board.push_screen(question, lambda yes: write(name, "--overwrite") if yes else None)
+
+    note = "Comments and all other lines stay as they are. Paths in the file are relative to its folder."
+    board.ask_word("Save as", note, _proposal(experiment), take)
+
+
+def _proposal(experiment: str) -> str:
+    """Return a name that is free: `exp-2.yaml` beside `exp.yaml`."""
+    path = Path("quickstart.yaml" if experiment == "quickstart" else experiment)
+    for number in range(2, 100):
+        proposed = path.with_name(f"{path.stem}-{number}{path.suffix or '.yaml'}")
+        if not os.path.lexists(proposed):
+            return str(proposed)
+    return str(path)
+
+
+def preview(board: Dashboard, experiment: str, changes: Sequence[str], form: Form | None, host: str) -> None:
+    """Show the cells of a sweep, or else the first rows of the data."""
+    if form is None:
+        board.notify("choose an experiment first", severity="warning")
+        return
+    options = [f"--set={change}" for change in changes]
+    if form.cells is not None and host and not board.read_only:
+        # The hosts say how many cells run at once, and so how long it takes and what it costs.
+        show(board, ["sweep", "--dry-run", f"--host={host}", *options, "--", experiment])
+        return
+    from armada.tui.screens.preview_window import PreviewWindow
+
+    if form.cells is not None:
+        kind = "trials, chosen one after the other" if form.cells.is_search else "cells"
+        lines = [f"{number:>4}  {label}" for number, label in enumerate(form.cells.labels, 1)]
+        note = "with a host in the field, this shows hours and cost, too"
+        board.push_screen(PreviewWindow(f"{form.cells.count} {kind}   {note}", lines))
+        return
+    board.push_screen(PreviewWindow("The data as it is in the files", list(_data_lines(form))))
+
+
+def _data_lines(form: Form) -> list[str]:
+    lines: list[str] = []
+    for data in form.data:
+        facts = [amount(data.size_bytes)] if data.size_bytes is not None else []
+        facts += [f"{data.rows:,} rows"] if data.rows is not None else []
+        facts += [f"columns {', '.join(data.columns)}"] if data.columns else []
+        lines += [f"data.{data.split}  {data.source}", f"    {' · '.join(facts) or 'is read on the host'}"]
+        lines += ["", *_wrapped(data.first[:ROW_SHOWN])] if data.first else []
+        lines.append("")
+    return lines or ["this experiment names no data"]
+
+
+def _wrapped(text: str, width: int = 100) -> list[str]:
+    return [f"    {text[start : start + width]}" for start in range(0, len(text), width)]
+
+
+def edit_file(board: Dashboard, path: str, line: int | None) -> None:
+    """Give the terminal to the user's editor, at a line of a file."""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        words = [*shlex.split(editor), *([f"+{line}"] if line is not None else []), path]
+    except ValueError:
+        words = ["vi", path]
+    shown = shlex.join(words)
+    if board.refuses("editor"):
+        return
+    if Path(path).is_relative_to(bundled("quickstart")):
+        _say(board, "the bundled experiment belongs to armada: copy its folder to edit it")
+        return
+    if board.is_web or not board.can_suspend:
+        _say(board, f"an editor needs a terminal of its own; in another one: {shown}")
+        return
+    try:
+        with board.suspend():
+            sys.stdout.write(f"{sanitize_line(shown, 1000)}\n")
+            sys.stdout.flush()
+            code = subprocess.run(words, check=False).returncode
+    except OSError as error:
+        _say(board, f"{shown}: {error.strerror}; set EDITOR to an editor of this machine")
+        return
+    if code:
+        _say(board, f"{shown} ended with {code}")
+
+
+def _say(board: Dashboard, words: str) -> None:
+    board.notify(board.symbols.text(sanitize_line(words, 700)), severity="warning", markup=False, timeout=15)
+
+
+def copied(words: Sequence[str] | None) -> str | None:
+    """Return the command to copy; None if it is not complete."""
+    return shlex.join(["armada", *words]) if words is not None else None

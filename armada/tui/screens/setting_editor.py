@@ -1,0 +1,120 @@
+"""Edit one setting of an experiment: text with what it may be, and the loader's sentence if it is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from armada.foundation.sanitize import sanitize_line, sanitize_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+
+    from armada.tui.form import Setting
+    from armada.tui.symbols import Symbols
+
+
+LONGEST = 4000
+_UNITS = {"_s": ", in seconds", "_minutes": ", in minutes", "_steps": ", in steps", "_bytes": ", in bytes"}
+"""By the end of a key."""
+
+
+class SettingEditor(ModalScreen[None]):
+    """Enter takes the value if the loader accepts it, Escape leaves it as it was.
+
+    Args:
+        setting: What is edited.
+        take: Checks a value and takes it; then calls its second argument with None, or with why it is refused.
+        symbols: The symbols that the terminal can show.
+    """
+
+    BINDINGS = [Binding("escape", "leave", "leave", priority=True)]  # noqa: RUF012  # Textual declares it so
+    DEFAULT_CSS = """
+    SettingEditor { align: center middle; }
+    SettingEditor Vertical {
+        width: 90%; max-width: 100; height: auto; max-height: 95%; border: round $accent; padding: 0 1; background: $panel;
+    }
+    SettingEditor Input { height: 1; border: none; padding: 0 1; margin: 1 0; background: $boost; }
+    SettingEditor Input:focus { border: none; background: $primary 40%; }
+    SettingEditor .said { height: auto; max-height: 8; }
+    """
+
+    def __init__(
+        self, setting: Setting, take: Callable[[str, Callable[[str | None], None]], None], symbols: Symbols
+    ) -> None:
+        super().__init__()
+        self._setting = setting
+        self._take = take
+        self._symbols = symbols
+        self._is_waiting = False
+
+    def compose(self) -> ComposeResult:
+        setting, text = self._setting, self._symbols.text
+        shown = [Text(text(sanitize_line(setting.key, 200)), style="bold"), Text(text(describe(setting)), style="dim")]
+        with Vertical():
+            yield Static(shown[0])
+            yield Static(shown[1])
+            if setting.meaning:
+                yield Static(Text(text(sanitize_line(setting.meaning, 600))))
+            value = setting.value if setting.value not in (None, "null") else ""
+            if setting.takes_text and value.startswith('"'):
+                value = _unquoted(value)
+            # Control characters would be drawn as they are.
+            yield Input(sanitize_line(value, LONGEST))
+            self.said = Static(classes="said")
+            yield self.said
+            empty = "required" if setting.is_required else "empty: null"
+            yield Static(Text(f"Enter takes it     Esc cancels     {empty}", style="bold"))
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.said.update("")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        if self._is_waiting:
+            return
+        self._is_waiting = True
+        self.said.update(Text("checking …", style="dim"))
+        typed = event.value
+        self._take(self._setting.written(typed) if typed.strip() else "null", self._answer)
+
+    def _answer(self, refusal: str | None) -> None:
+        if not self.is_attached:
+            return
+        self._is_waiting = False
+        if refusal is None:
+            self.dismiss(None)
+            return
+        colour = self.app.theme_variables.get("text-error", "")
+        self.said.update(Text(self._symbols.text(sanitize_text(refusal, 3000)), style=colour))
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+def describe(setting: Setting) -> str:
+    """Return what a setting may be, and its default, in a line."""
+    unit = next((unit for ending, unit in _UNITS.items() if setting.name.endswith(ending)), "")
+    parts = [f"{setting.kind}{unit}"] if setting.kind else []
+    if setting.is_required:
+        parts.append("required")
+    elif setting.default is not None:
+        parts.append(f"default {setting.default}")
+    return sanitize_line("   ".join(parts), 300) or ("section" if setting.value is None else "value")
+
+
+def _unquoted(value: str) -> str:
+    """Return text without the quotes that YAML needs; with them if it has anything to escape."""
+    inside = value[1:-1]
+    return value if "\\" in inside or '"' in inside else inside

@@ -1,0 +1,123 @@
+"""The hosts of Launch side by side: what is known of each, and its plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armada.foundation.sanitize import sanitize_line
+from armada.protocol.recorded import recorded_facts
+from armada.tui.gpu_strips import gpu_names
+from armada.tui.widgets.list_table import Item, ListTable
+from armada.tui.widgets.table import Column
+from armada.units import amount, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from armada.tui.planned import HostPlan, Plans
+    from armada.tui.snapshot import HostView, Snapshot
+    from armada.tui.symbols import Symbols
+    from armada.tui.widgets.table import Span
+
+COLUMNS = (
+    Column("HOST", 9, grow=2, most=24),
+    Column("LAUNCH", 13, most=30),
+    Column("MEMORY", 9, grow=2, most=20, rank=2),
+    Column("TIME", 9, grow=1, most=14, rank=1),
+    Column("COST", 9, grow=1, most=14, rank=1),
+    Column("QUEUE", 11, grow=2, most=40, rank=3),
+    Column("DISK", 9, grow=2, most=24, rank=4),
+    Column("GPUS", 12, grow=2, rank=5, most=30),
+)
+
+
+class HostPlans(ListTable):
+    """A row per host; the host that is chosen has a mark, and a host that refuses says why below."""
+
+    def __init__(self, symbols: Symbols, *, id: str) -> None:  # noqa: A002
+        super().__init__(COLUMNS, symbols, id=id)
+        self.empty = "no hosts: 3 opens Hosts, a adds one"
+
+    def show_hosts(self, snapshot: Snapshot, plans: Plans, chosen: str, asking: frozenset[str], now: float) -> None:
+        """Show the hosts that are configured.
+
+        Args:
+            snapshot: What home knows of them.
+            plans: Their plans so far.
+            chosen: The host on which a launch would start.
+            asking: The hosts that are being asked.
+            now: Unix time, for prices.
+        """
+        busy: dict[str, int] = {}
+        for row in snapshot.runs:
+            if not row.run.ended:
+                busy[row.run.host] = busy.get(row.run.host, 0) + 1
+        configured = {host.name: host for host in snapshot.hosts if host.configured}
+        self.marked = {chosen} & configured.keys()
+        self.show_items(
+            self._item(host, plans.of(name), busy, name in asking, now) for name, host in configured.items()
+        )
+
+    def _item(self, host: HostView, plan: HostPlan | None, busy: Mapping[str, int], asking: bool, now: float) -> Item:
+        lit = "accent" if host.name in self.marked else "strong" if plan is not None else "plain"
+        name: tuple[Span, ...] = ((sanitize_line(host.name, 80), lit),)
+        if plan is None:
+            return Item(host.name, (name, *self._known(host, busy.get(host.name, 0), asking, now)))
+        style = "good" if plan.can_launch and not plan.warned else "warn" if plan.can_launch else "bad"
+        good = self.symbols.attention if plan.warned else self.symbols.states["succeeded"]
+        sign = good if plan.can_launch else self.symbols.states["failed"]
+        time = _middle(plan.time) or "not known"
+        facts = (self._memory(host, plan), time, _middle(plan.cost), plan.queue, plan.disk, plan.gpus)
+        cells = (
+            name,
+            ((f"{sign} {plan.outcome}", style),),
+            *(_parted(words if not plan.error else "") for words in facts),
+        )
+        more = [((words, "bad"),) for words in plan.error.split("\n")[:3] if words]
+        more += [((f"{check.code} {check.message}", "bad"),) for check in plan.failed[:2]]
+        if plan.hint:
+            more.append(((plan.hint, "dim"),))
+        return Item(host.name, cells, tuple((spans,) for spans in more))
+
+    def _known(self, host: HostView, busy: int, asking: bool, now: float) -> tuple[tuple[Span, ...], ...]:
+        """What is known of a host that is not planned for."""
+        record = host.record
+        state = "asking …" if asking else "not asked yet"
+        if not asking and record is not None and record.unreachable_since is not None:
+            state = "unreachable"
+        price = host.tariff.price_at(now) if host.tariff is not None else None
+        cards = self._cards(host)
+        gpus = gpu_names(recorded_facts(record.facts)) if record is not None and record.facts is not None else ""
+        words = (
+            state,
+            cards,
+            "",
+            price.text if price is not None else "",
+            counted(busy, "run") if busy else "idle",
+            "",
+            gpus,
+        )
+        return tuple(((each, "dim"),) for each in words)
+
+    def _memory(self, host: HostView, plan: HostPlan) -> str:
+        """What a process needs, of the memory of a card."""
+        cards = self._cards(host)
+        need = _middle(plan.memory)
+        return f"{need} of {cards}" if need and cards else need
+
+    def _cards(self, host: HostView) -> str:
+        record = host.record
+        gpus = recorded_facts(record.facts).gpus if record is not None and record.facts is not None else None
+        sizes = [gpu.memory_total_bytes for gpu in gpus or () if gpu.memory_total_bytes is not None]
+        return amount(min(sizes)) if sizes else ""
+
+
+def _middle(words: str) -> str:
+    """Return a range without its ends."""
+    return words.partition(" (")[0]
+
+
+def _parted(words: str) -> tuple[Span, ...]:
+    """Return `3 GB of 50 GB free` in two spans, so that a narrow column leaves out the second."""
+    first, of, rest = words.partition(" of ")
+    return ((first, "plain"), (of + rest, "dim"))

@@ -1,0 +1,281 @@
+"""Launch: the form, the hosts, the checks, and each of its keys."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.tui import planned
+from armada.tui.asking import Asking
+from armada.tui.operations import Answer
+from armada.tui.screens.launch import LaunchScreen
+from armada.tui.screens.runs import RunsScreen
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
+
+EXPERIMENT = """\
+# the head
+name: hello   # its name
+task: command
+command: [sh, -c, "echo hi"]
+data: {train: [{path: rows.jsonl}]}
+resources: {gpus: 0}
+"""
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that the dashboard starts; none of them runs."""
+    found: list[list[str]] = []
+
+    def start(home: Any, title: Any, words: list[str], tell: Any, **_: Any) -> Path:
+        del title, tell
+        found.append(list(words))
+        return Path(home.state)
+
+    monkeypatch.setattr("armada.tui.operations.start", start)
+    return found
+
+
+@pytest.fixture
+def file() -> Path:
+    """An experiment in the folder of the dashboard."""
+    path = Path("exp.yaml").absolute()
+    path.write_text(EXPERIMENT)
+    Path("rows.jsonl").write_text('{"text": "one \\u001b[31m[b]red[/b]"}\n{"text": "two"}\n')
+    return path
+
+
+def launch(pilot: Pilot[None]) -> LaunchScreen:
+    return next(each for each in pilot.app.screen_stack if isinstance(each, LaunchScreen))
+
+
+async def opened(pilot: Pilot[None]) -> None:
+    """Open Launch with the experiment, without a host, and go to the form."""
+    await pilot.press("5")
+    await shows(pilot, "Type an experiment and a host")
+    await until(pilot, lambda: launch(pilot).hosts.row_count)
+    launch(pilot).fields["host"].value = ""
+    launch(pilot).fields["experiment"].value = "exp.yaml"
+    await until(pilot, lambda: launch(pilot).form.form is not None)
+    await pilot.press("escape")
+    await until(pilot, lambda: launch(pilot).form.table.has_focus)
+
+
+async def at(pilot: Pilot[None], key: str) -> None:
+    """Put the cursor on a setting with `/`."""
+    await pilot.press("slash", *(_KEYS.get(letter, letter) for letter in key), "enter")
+    await until(pilot, lambda: isinstance(pilot.app.screen, LaunchScreen) and launch(pilot).form.table.cursor == key)
+
+
+_KEYS = {".": "full_stop", "_": "underscore"}
+
+
+def test_settings_are_edited_in_place_and_become_changes_of_the_command(world: World, file: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        await at(pilot, "stop_grace_s")
+        await shows(pilot, "number ≥ 0, in seconds   default 60.0", "Seconds between SIGTERM and SIGKILL")
+        await pilot.press("enter")
+        await shows(pilot, "Enter takes it")
+        await pilot.press(*"-1", "enter")
+        await shows(pilot, "--set stop_grace_s=-1: `stop_grace_s` must be at least 0.0, not -1")
+        await pilot.press("backspace", "backspace", *"5", "enter")
+        await lacks(pilot, "Enter takes it")
+        await shows(pilot, "stop_grace_s=5", "changed", "1 change")
+        assert launch(pilot).words == ("plan", "--set=stop_grace_s=5", "--", "exp.yaml")
+        await at(pilot, "sync.transfer")
+        await pilot.press("enter")
+        await shows(pilot, "sync.transfer: ", "auto", "rsync", "stream")
+        await pilot.press(*"rsync", "enter")
+        await shows(pilot, "sync.transfer=rsync", "2 changes")
+        await at(pilot, "name")
+        await pilot.press("enter", *"on: #1", "enter")  # text gets the quotes that YAML needs
+        await until(pilot, lambda: launch(pilot).changes == ["stop_grace_s=5", "sync.transfer=rsync", 'name="on: #1"'])
+        await at(pilot, "stop_grace_s")
+        await pilot.press("u", "Y")
+        await until(pilot, lambda: "copied: armada plan --set=sync.transfer=rsync" in said(pilot))
+        await shows(pilot, "2 changes")
+        assert file.read_text() == EXPERIMENT
+
+    drive(world.board(), use)
+
+
+def test_the_difference_is_shown_and_saved_beside_the_file(world: World, file: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        launch(pilot).fields["set"].value = "name=other retries=1"
+        await shows(pilot, "2 changes")
+        await pilot.press("D")
+        await shows(pilot, "-name: hello   # its name", "+name: other   # its name", "+retries: 1")
+        await pilot.press("escape", "S")
+        await shows(pilot, "Save as", "exp-2.yaml")
+        await pilot.press("enter")
+        await until(pilot, lambda: launch(pilot).fields["experiment"].value == "exp-2.yaml")
+        assert launch(pilot).fields["set"].value == ""
+        assert Path("exp-2.yaml").read_text() == EXPERIMENT.replace("hello", "other") + "retries: 1\n"
+        await pilot.press("S")
+        await shows(pilot, "Save as")
+        launch_input = pilot.app.screen.query_one("Input")
+        launch_input.value = "exp.yaml"  # type: ignore[attr-defined]  # it is an Input
+        await pilot.press("enter")
+        await shows(pilot, "Replace exp.yaml?")
+        await pilot.press("escape")
+        await lacks(pilot, "Replace exp.yaml?")
+        assert file.read_text() == EXPERIMENT, "escape is no"
+
+    drive(world.board(), use)
+
+
+def test_hosts_stand_side_by_side_and_what_failed_is_on_top(world: World, file: Path, started: list[list[str]]) -> None:
+    world.hosts(twin={"local": True, "root": str(Path("twin").absolute()), "price_per_hour": 2.0})
+    file.write_text(EXPERIMENT + "secrets: [NOT_SET_HERE]\nsweep: {grid: {retries: [1, 2]}}\n")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        await shows(pilot, "a sweep of 2 cells")
+        await pilot.press("p")
+        seen = await shows(pilot, "✗ refused", "ARM004 NOT_SET_HERE", "passed enter lists them")
+        lines = seen.splitlines()
+        (failed,) = [number for number, line in enumerate(lines) if "│ ✗ ARM004" in line]
+        (passed,) = [number for number, line in enumerate(lines) if "passed enter lists" in line]
+        assert failed < passed
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: "an experiment and a host are needed" in said(pilot))
+        await pilot.press("tab")
+        await until(pilot, lambda: launch(pilot).hosts.has_focus)
+        launch(pilot).fields["set"].value = "secrets=[]"
+        await pilot.press("home", "enter")
+        await until(pilot, lambda: launch(pilot).fields["host"].value == launch(pilot).hosts.cursor)
+        await shows(pilot, "ctrl+l launches the sweep")
+        await pilot.press("tab", "enter")
+        await shows(pilot, "ARM007", "clocks agree")
+        await pilot.press("shift+tab", "shift+tab")
+        await until(pilot, lambda: launch(pilot).form.table.has_focus)
+        await pilot.press("v")
+        await shows(pilot, "CELL", "retries=1", "retries=2")
+        await pilot.press("escape", "ctrl+l")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunsScreen))
+        (words,) = started
+        host = words[1].removeprefix("--host=")
+        assert words == ["sweep", f"--host={host}", "--set=secrets=[]", "--", "exp.yaml"]
+        assert host in ("local", "twin")
+
+    drive(world.board(), use)
+
+
+def test_a_file_that_is_wrong_changed_or_gone_is_said_and_the_changes_are_kept(world: World, file: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        launch(pilot).fields["set"].value = "retries=3"
+        await shows(pilot, "1 change")
+        file.write_text("name: hello\n\ttask: command\n")
+        await shows(pilot, "exp.yaml:2: not YAML")
+        await pilot.press("e")
+        await until(pilot, lambda: f"+2 {file}" in said(pilot))
+        file.write_text(EXPERIMENT.replace("hello", "again"))
+        await shows(pilot, "again")
+        file.unlink()
+        await shows(pilot, "cannot read it: No such file or directory")
+        assert "exp.yaml is gone; your changes are kept" in said(pilot)
+        assert launch(pilot).changes == ["retries=3"]
+        file.write_text(EXPERIMENT)
+        await lacks(pilot, "cannot read it")
+        await pilot.press("escape", "5")
+        await shows(pilot, "retries=3", "1 change")
+
+    drive(world.board(), use)
+
+
+def test_a_command_that_cannot_be_started_is_an_answer() -> None:
+    answers: list[Answer] = []
+    Asking(lambda _, answer: answers.append(answer)).ask(["plan", "--set=name=\0"])
+    assert ["the command cannot be started" in answer.err for answer in answers] == [True]
+    assert "the command cannot be started" in planned.parse(answers[0]).error
+
+
+def test_the_first_rows_are_shown_and_hostile_text_is_inert(world: World, file: Path) -> None:
+    file.write_text(EXPERIMENT + 'env: {A: "[red]\\e[31m[@click=app.exit]", B: &b "x"}\ntags: [*b]\n')
+
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        await at(pilot, "env.A")
+        await shows(pilot, '"[red]\\u001b[31m[@click')
+        await pilot.press("v")
+        await shows(pilot, "2 rows", "columns text", "[b]red[/b]")
+        await pilot.press("escape")
+        await pilot.press("left")
+        await until(pilot, lambda: launch(pilot).form.table.cursor == "env")
+        await pilot.press("left")
+        await lacks(pilot, "[@click")
+        await pilot.press("right")
+        assert "\x1b" not in await shows(pilot, "[@click")
+
+    drive(world.board(), use)
+
+
+def record(world: World, **settings: Any) -> None:
+    """A run of exp.yaml with other settings."""
+    from armada.config.experiments import load_experiment
+
+    experiment = load_experiment(Path("exp.yaml"), [f"{key}={json.dumps(value)}" for key, value in settings.items()])
+    spec = {"job": {"argv": ["true"]}, "experiment": json.loads(experiment.model_dump_json())}
+    world.run("demo-aaaaaa", name="renamed", host="local", state="failed", spec=spec)
+    world.database.connection.execute("UPDATE runs SET experiment = ?", (str(Path("exp.yaml").absolute()),))
+
+
+@pytest.mark.parametrize("way", ["runs", "run"])
+def test_a_run_is_launched_again_with_its_settings(
+    world: World, file: Path, started: list[list[str]], way: str
+) -> None:
+    record(world, retries=4, **{"env.RATE": "a b"})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "renamed")
+        await pilot.press(*(["enter"] if way == "run" else []), "R")
+        await shows(pilot, "retries=4", "ctrl+l launches this plan")
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: started)
+        wanted = [
+            "launch",
+            "--host=local",
+            '--set=env={RATE: "a b"}',
+            "--set=name=renamed",
+            "--set=retries=4",
+            "--",
+            file.name,
+        ]
+        assert sorted(started[0]) == sorted(wanted)
+
+    drive(world.board(), use)
+
+
+def test_a_run_whose_file_is_gone_says_how_to_get_it_back(world: World, file: Path) -> None:
+    record(world)
+    file.unlink()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "renamed")
+        await pilot.press("R")
+        await until(pilot, lambda: "is gone" in said(pilot) and "armada reproduce demo-aaaaaa --to DIR" in said(pilot))
+
+    drive(world.board(), use)
+
+
+def test_a_narrow_terminal_shows_one_frame_at_a_time(world: World, file: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        seen = await shows(pilot, "Experiment exp.yaml", "SETTING")
+        assert "LAUNCH" not in seen
+        await pilot.press("tab")
+        await shows(pilot, "LAUNCH", "not asked yet")
+        assert "SETTING" not in screen(pilot)
+        await pilot.press("tab")
+        await lacks(pilot, "LAUNCH", "SETTING")
+        await pilot.press("tab")
+        await until(pilot, lambda: launch(pilot).fields["experiment"].has_focus)
+
+    drive(world.board(), use, (80, 24))
