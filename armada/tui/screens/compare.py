@@ -18,7 +18,8 @@ from armada.tui.curves import NAN, Curve
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
-from armada.tui.widgets.chart import NAMES, Chart, Line
+from armada.tui.widgets.chart import NAMES, Chart
+from armada.tui.widgets.chart_plane import Line
 from armada.tui.widgets.chart_wall import SMOOTHINGS
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column

@@ -10,7 +10,8 @@ from armada.compare.metrics import in_order
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.curves import Curve
 from armada.tui.widgets import frame
-from armada.tui.widgets.chart import Chart, Line
+from armada.tui.widgets.chart import Chart
+from armada.tui.widgets.chart_plane import Line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from armada.tui.curves import CurveUpdate
     from armada.tui.symbols import Symbols
+    from armada.tui.widgets.chart_plane import Crossed, Looked
 
 SMOOTHINGS = (0.0, 0.6, 0.9, 0.97)
 PANELS = (1, 2, 4)
@@ -134,13 +136,13 @@ class ChartWall(Grid):
             chart.reset()
             chart.put_cross(None)
 
-    def on_chart_looked(self, event: Chart.Looked) -> None:
+    def on_chart_looked(self, event: Looked) -> None:
         """Apply the range that the mouse selected in one chart to all of them."""
         for chart in self.query(Chart):
             if chart is not event.chart:
                 chart.look(event.chart.chosen)
 
-    def on_chart_crossed(self, event: Chart.Crossed) -> None:
+    def on_chart_crossed(self, event: Crossed) -> None:
         """Put the crosshair at the same place in all charts."""
         for chart in self.query(Chart):
             chart.put_cross(event.chart.cross)
