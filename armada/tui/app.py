@@ -20,6 +20,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.tui import operations, remembered
 from armada.tui import theme as themes
 from armada.tui.bindings import SCREENS, bindings, of
+from armada.tui.chart_choices import ChartChoices
 from armada.tui.inverse import undoing
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.view import View
@@ -123,6 +124,7 @@ class Dashboard(App[None]):
         self._ascii = [] if self.symbols.utf8 else [InAscii()]
         self.snapshot: Snapshot = EMPTY
         self.chosen: str | None = None
+        self.charts = {"run": ChartChoices(), "compare": ChartChoices()}
         self._looking = False
         self._is_new = True
         """No snapshot was seen yet."""

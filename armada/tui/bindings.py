@@ -41,7 +41,7 @@ class Key:
         help: A sentence.
         changes: It changes something on a host or at home: disabled by `--read-only`.
         always: It works even while the user types into a field.
-        page: The page of its screen that it belongs to; the key line shows it only there.
+        page: The pages of its screen that it belongs to, separated by commas; the key line shows it only there.
     """
 
     where: str
@@ -195,7 +195,8 @@ KEYS: tuple[Key, ...] = (
         "Charts: the crosshair to the left, from the newest point",
         page="charts",
     ),
-    Key("run", "slash", "/", "search", "search", "Log: search", page="log"),
+    Key("run", "b", "b", "against", "axis", "Charts: horizontal axis: step, time, tokens or cost", page="charts"),
+    Key("run", "slash", "/", "search", "search", "Charts: filter the metrics; Log: search", page="charts,log"),
     Key("run", "N,shift+n", "N", "search_on(True)", "", "Log: next match towards the beginning", page="log"),
     Key("run", "n", "n", "search_on(False)", "", "Log: next match towards the end", page="log"),
     Key(
@@ -312,6 +313,11 @@ KEYS: tuple[Key, ...] = (
     Key("notifications", "y", "y", "copy", "copy", "Copy the message under the cursor"),
     Key("notifications", "escape,q,8,enter", "esc", "close", "close", "Close"),
 )
+
+
+def on_page(key: Key, page: str) -> bool:
+    """Whether a key works on a page of its screen."""
+    return not key.page or page in key.page.split(",")
 
 
 def of(where: str) -> Iterator[Key]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from armada.compare.metrics import Goal
+
 BLOCK = 64
 NAN = float("nan")
 
@@ -92,6 +94,8 @@ class Curve:
         self.raw = Levels()
         self.newest = NAN
         """The last value, even if it is not finite and so not drawn."""
+        self.gaps: list[int] = []
+        """Where values that are not finite begin."""
         self._made: dict[tuple[bool, float], Levels] = {}
         self.extend(points)
 
@@ -105,7 +109,12 @@ class Curve:
             return
         self.steps.extend(step for step, _, _ in found)
         self.times.extend(moment for _, moment, _ in found)
-        self.raw.extend(NAN if value is None or math.isinf(value) else value for _, _, value in found)
+        values = [NAN if value is None or math.isinf(value) else value for _, _, value in found]
+        if (whole := sum(values)) != whole:  # a sum with a NaN is NaN
+            before = [self.raw.values[-1] if len(self.raw) else 0.0, *values]
+            gap = (place for place, value in enumerate(values) if math.isnan(value) and not math.isnan(before[place]))
+            self.gaps += [len(self.raw) + place for place in gap]
+        self.raw.extend(values)
         self.newest = NAN if found[-1][2] is None else found[-1][2]
         self._made.clear()
 
@@ -123,6 +132,14 @@ class Curve:
     def last(self) -> float | None:
         """The newest finite value."""
         return next((value for value in reversed(self.raw.values) if not math.isnan(value)), None)
+
+    def best(self, goal: Goal | None) -> tuple[float, float] | None:
+        """Return step and value of the first point with the best value; None without a goal, or without points."""
+        found = self.raw.extremes(0, len(self.raw)) if goal is not None else None
+        if found is None:
+            return None
+        value = found[0] if goal == "min" else found[1]
+        return self.steps[self.raw.values.index(value)], value
 
     def shown(self, *, log: bool, smoothing: float) -> Levels:
         """Return the curve as drawn, cached until new points arrive."""
@@ -150,15 +167,15 @@ def nearest(xs: Sequence[float], levels: Levels, place: float) -> float | None:
 
 def smoothed(values: Sequence[float], weight: float) -> array[float]:
     """Compute the exponential moving average without bias towards the first values; gaps stay gaps."""
-    made, average, scale = array("d"), 0.0, 0.0
+    made, average, scale, rest = [], 0.0, 0.0, 1 - weight
     for value in values:
-        if math.isnan(value):
+        if value != value:  # noqa: PLR0124  # a NaN; `isnan` would take half of the time
             made.append(NAN)
             continue
-        average = average * weight + value * (1 - weight)
-        scale = scale * weight + (1 - weight)
+        average = average * weight + value * rest
+        scale = scale * weight + rest
         made.append(average / scale)
-    return made
+    return array("d", made)
 
 
 @dataclass(frozen=True, slots=True)

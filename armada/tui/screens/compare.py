@@ -14,13 +14,13 @@ from armada.compare.settings import differing
 from armada.costs.price import DOLLARS
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
+from armada.tui.chart_choices import SMOOTHINGS
 from armada.tui.curves import NAN, Curve
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.chart import NAMES, Chart
 from armada.tui.widgets.chart_plane import Line
-from armada.tui.widgets.chart_wall import SMOOTHINGS
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column
 from armada.units import counted

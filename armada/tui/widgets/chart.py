@@ -15,19 +15,24 @@ from armada.tui.curves import nearest
 from armada.tui.theme import CURVES
 from armada.tui.widgets import chart_axes as axes
 from armada.tui.widgets import frame
-from armada.tui.widgets.braille import Canvas, Window, draw, extent
-from armada.tui.widgets.chart_plane import LABEL, Line, Plane
+from armada.tui.widgets.braille import EMPTY, Canvas, Window, draw, extent
+from armada.tui.widgets.chart_plane import LABEL, Line, Mark, Plane
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from armada.tui.symbols import Symbols
 
-NAMES = "abcdefghij"
+NAMES = "abcdefghijklmnopqrst"
+BEHIND, RESUMED, GAP = 250, 251, 252
+"""What else can own a cell besides a curve."""
+LARGEST = 8e307
+"""Values further from zero are drawn here: the difference of two larger ones is infinite."""
 LOOKED_THROUGH = 1000
 """With more points than these, a search for a second visible one is unnecessary."""
 MARKED = Style(reverse=True)
 LIT = Style(bold=True, reverse=True)
+BOLD = Style(bold=True)
 COLOURS = tuple(f"curve-{place}" for place in range(1, CURVES + 1))
 
 
@@ -39,12 +44,12 @@ class Chart(Plane):
         id: As for every widget.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{name}" for name in (*COLOURS, "dim", "title", "grid")}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{name}" for name in (*COLOURS, "dim", "title", "grid", "gap")}
     DEFAULT_CSS = "\n".join(
         ["Chart { background: $background; color: $foreground; height: 1fr; min-height: 4; }"]
         + [f"Chart > .chart--{name} {{ color: ${name}; }}" for name in COLOURS]
         + ["Chart > .chart--dim { color: $text-muted; }", "Chart > .chart--title { text-style: bold; }"]
-        + ["Chart > .chart--grid { color: $frame; }"]
+        + ["Chart > .chart--grid { color: $frame; }", "Chart > .chart--gap { color: $text-error; text-style: bold; }"]
     )
 
     def __init__(self, symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
@@ -54,13 +59,34 @@ class Chart(Plane):
         self.empty = "no points yet"
         self.logarithmic = False
         self.unit = "step"
+        self.marks: tuple[Mark, ...] = ()
+        self.legend = True
+        """Whether the first line has the values of several curves."""
         self._window: Window | None = None
         """The part of the plane that is drawn; None if no curve is."""
 
     def show(
-        self, title: str, lines: Sequence[Line], *, log: bool = False, unit: str = "step", empty: str = ""
+        self,
+        title: str,
+        lines: Sequence[Line],
+        *,
+        log: bool = False,
+        unit: str = "step",
+        empty: str = "",
+        marks: Sequence[Mark] = (),
     ) -> None:
+        """Show curves.
+
+        Args:
+            title: Sanitized.
+            lines: The curves; the last one is drawn over the others.
+            log: The values are exponents.
+            unit: Of the x axis; see `axes.foot`.
+            empty: Why there are no curves.
+            marks: Places under the curves; the first one in each column is drawn.
+        """
         self.title, self.lines, self.logarithmic, self.unit = title, tuple(lines), log, unit
+        self.marks = tuple(marks)
         self.empty = empty or self.empty
         if self.has_class(frame.FRAME):
             frame.title(self, self.symbols.text(title))
@@ -80,7 +106,7 @@ class Chart(Plane):
             self._strips = self._draw(self.size.width, self.size.height)
         strip = self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width, self.rich_style)
         if self._cross is not None and self._window is not None:
-            column = self._cross_column(self._window, self.size.width - LABEL)
+            column = self._column(self._cross, self._window, self.size.width - LABEL)
             if y == 0:
                 strip = self._head(self.size.width)
             elif column is not None and y < self.size.height - 1:
@@ -105,16 +131,22 @@ class Chart(Plane):
         room, rows = width - LABEL, height - 2
         if not extents or room < 4 or rows < 1:
             doubts = ", ".join(line.doubt for line in self.lines if line.doubt)
-            words = f"no finite values to draw: {doubts}" if doubts and room >= 4 and rows >= 1 else self.empty
+            words = self.empty
+            if doubts and room >= 4 and rows >= 1:
+                words = f"no finite values to draw: {doubts}"
+            elif self._view is not None and self.has_points:
+                words = "no points in this part: 0 shows all"
             said = Strip([Segment("  " + self.symbols.text(words), self._style("dim"))])
             strips.append(said.adjust_cell_length(width, plain))
             return [*strips, *(Strip.blank(width, plain) for _ in range(height - 2))][:height]
-        y0, y1 = min(low for low, _ in extents), max(high for _, high in extents)
-        if y1 == y0:  # a constant is drawn in the middle
-            y0, y1 = y0 - (abs(y0) * 0.05 or 1.0), y1 + (abs(y1) * 0.05 or 1.0)
+        y0, y1 = self._heights(extents)
         canvas, window = Canvas(room, rows), Window(x0, x1, y0, y1)
         if x1 <= x0:  # a single x is drawn in the middle
             window = Window(x0 - 1.0, x0 + 1.0, y0, y1)
+        for line in self.lines:
+            if line.behind is not None:
+                draw(canvas, line.xs, line.behind, window, BEHIND)
+        self._mark(canvas, window)
         for owner, line in enumerate(self.lines):
             draw(canvas, line.xs, line.levels, window, owner)
             if len(self.lines) > 1:
@@ -126,27 +158,67 @@ class Chart(Plane):
         strips.append(self._foot(room))
         return strips[:height]
 
+    def _heights(self, extents: list[tuple[float, float]]) -> tuple[float, float]:
+        """Return the lowest and the highest value that is drawn; what is behind a curve adds a fifth at most."""
+        y0 = max(-LARGEST, min(low for low, _ in extents))
+        y1 = min(LARGEST, max(high for _, high in extents))
+        room = (y1 - y0) / 5
+        for line in self.lines:
+            behind = extent(line.behind, line.xs, *self.view) if line.behind is not None and room > 0 else None
+            if behind is not None:
+                y0, y1 = min(y0, max(behind[0], y0 - room)), max(y1, min(behind[1], y1 + room))
+        if y1 == y0:  # a constant is drawn in the middle
+            y0, y1 = y0 - (abs(y0) * 0.05 or 1.0), y1 + (abs(y1) * 0.05 or 1.0)
+        return y0, y1
+
+    def _mark(self, canvas: Canvas, window: Window) -> None:
+        """Put the signs of the marks into the lowest row, one in each column."""
+        signs = {"gap": (self._gap_sign, GAP), "resumed": (self._resumed_sign, RESUMED)}
+        columns = set()
+        for mark in self.marks:
+            column = self._column(mark.x, window, canvas.width)
+            if column is not None and column not in columns:
+                columns.add(column)
+                canvas.letter(column * 2, canvas.height * 4 - 1, *signs[mark.kind])
+
+    @property
+    def _gap_sign(self) -> str:
+        return self.symbols.states["failed"]
+
+    @property
+    def _resumed_sign(self) -> str:
+        return "↻" if self.symbols.utf8 else "r"
+
     def _rows(self, canvas: Canvas, marks: dict[int, str]) -> list[Strip]:
         """Draw the lines of the plot: labels, and the grid behind the curves."""
         plain, grid, dim = self.rich_style, self._style("grid"), self._style("dim")
-        colours = [self._style(name) for name in COLOURS]
+        colours = {owner: self._curve_style(owner) for owner in range(len(self.lines))}
+        colours |= {BEHIND: dim, RESUMED: dim, GAP: self._style("gap")}
         strips = []
         for row in range(canvas.height):
             segments = [Segment(f"{marks.get(row, ''):>{LABEL - 1}} ", dim)]
             for text, owner in canvas.row(row, utf8=self.symbols.utf8):
-                if owner == 255:
+                if owner == EMPTY:
                     segments.append(
                         Segment(self.symbols.grid * len(text), grid) if row in marks else Segment(text, plain)
                     )
                 else:
-                    segments.append(Segment(text, colours[owner % len(colours)]))
+                    segments.append(Segment(text, colours[owner]))
             strips.append(Strip(segments).adjust_cell_length(canvas.width + LABEL, plain))
         return strips
 
-    def _cross_column(self, window: Window, width: int) -> int | None:
-        if self._cross is None or not window.x0 <= self._cross <= window.x1:
+    def _curve_style(self, owner: int) -> Style:
+        line = self.lines[owner]
+        colour = owner if line.colour is None else line.colour
+        found = self._style(COLOURS[colour % len(COLOURS)])
+        return found + BOLD if line.lit else found
+
+    @staticmethod
+    def _column(place: float, window: Window, width: int) -> int | None:
+        """Return the column of a place on the x axis; None if it is not visible."""
+        if not window.x0 <= place <= window.x1:
             return None
-        return round((self._cross - window.x0) / (window.x1 - window.x0) * (width - 1))
+        return round((place - window.x0) / (window.x1 - window.x0) * (width - 1))
 
     def _with_cross(self, strip: Strip, column: int) -> Strip:
         """Draw the crosshair into a line; where a curve is, the curve stays, lit."""
@@ -172,10 +244,8 @@ class Chart(Plane):
         if self._cross is not None and self.lines:
             place = f"at {axes.place_text(self._cross, self.unit, self.view)} "
             segments.append(Segment(self.symbols.text(place), self._style("title")))
-        for owner, line in enumerate(self.lines):
-            segments.append(
-                Segment(self.symbols.text(self._said(owner, line, width)), self._style(COLOURS[owner % len(COLOURS)]))
-            )
+        for owner, line in enumerate(self.lines if self.legend or len(self.lines) == 1 else ()):
+            segments.append(Segment(self.symbols.text(self._said(owner, line, width)), self._curve_style(owner)))
         if (
             len(self.lines) == 1
             and self._cross is None
@@ -184,6 +254,9 @@ class Chart(Plane):
         ):
             segments.append(Segment(self.symbols.text(best), self._style("dim")))
         notes = [*(["log"] if self.logarithmic else []), *(["zoomed: 0 shows all"] if self._view else [])]
+        kinds = {mark.kind for mark in self.marks}
+        notes += [f"{self._gap_sign} NaN"] if "gap" in kinds else []
+        notes += [f"{self._resumed_sign} resumed"] if "resumed" in kinds else []
         if notes:
             segments.append(Segment(f"  ({', '.join(notes)})", self._style("dim")))
         return Strip(segments).adjust_cell_length(width, self.rich_style)

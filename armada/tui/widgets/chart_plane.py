@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from textual.message import Message
 from textual.widget import Widget
@@ -25,7 +25,8 @@ class Line:
     """One curve as drawn: values already transformed, `xs` never decreasing, `name` sanitized.
 
     `sign` is the character that marks it among several; by default, its index determines it. `doubt` describes its
-    newest value if that cannot be drawn.
+    newest value if that cannot be drawn. `behind` are values that are drawn dimmed behind it, such as those before
+    smoothing. `colour` counts the colours of curves; by default, the index determines it.
     """
 
     name: str
@@ -33,6 +34,17 @@ class Line:
     levels: Levels
     sign: str = ""
     doubt: str = ""
+    behind: Levels | None = None
+    colour: int | None = None
+    lit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place on the x axis: `gap`, where values that are not finite begin, or `resumed`."""
+
+    x: float
+    kind: Literal["gap", "resumed"]
 
 
 class Crossed(Message, namespace="chart"):
@@ -82,6 +94,10 @@ class Plane(Widget):
     # The visible range ----------------------------------------------------------------------------------------------
 
     @property
+    def has_points(self) -> bool:
+        return any(len(line.xs) for line in self.lines)
+
+    @property
     def whole(self) -> tuple[float, float]:
         starts = [line.xs[0] for line in self.lines if len(line.xs)]
         ends = [line.xs[-1] for line in self.lines if len(line.xs)]
@@ -98,6 +114,8 @@ class Plane(Widget):
 
     def zoom(self, factor: float, *, at: float = 0.5) -> None:
         """Show `factor` times as much, at most everything. The point at the fraction `at` of the width stays in place."""
+        if not self.has_points:
+            return  # a part of nothing would hide the points that come
         (low, high), (x0, x1) = self.whole, self.view
         wide = (x1 - x0) * factor
         if wide >= high - low:
@@ -144,7 +162,7 @@ class Plane(Widget):
         x0, x1 = self.view
         column = (x1 - x0) / max(1, self.size.width - LABEL - 1)
         at = self._cross if self._cross is not None and x0 <= self._cross <= x1 else x1 + (column if by < 0 else 0)
-        return min(x1, max(x0, at + by * column)) if self.lines else None
+        return min(x1, max(x0, at + by * column)) if self.has_points else None
 
     # The mouse ------------------------------------------------------------------------------------------------------
 
@@ -157,7 +175,7 @@ class Plane(Widget):
         return min(1.0, max(0.0, (x - LABEL) / max(1, self.size.width - LABEL - 1)))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        if (x := self._x_of(event)) >= LABEL and self.lines:
+        if (x := self._x_of(event)) >= LABEL and self.has_points:
             self._held, self._at = (event.button, x), x
             self.capture_mouse()
             event.stop()
@@ -165,7 +183,7 @@ class Plane(Widget):
     def on_mouse_move(self, event: events.MouseMove) -> None:
         x = self._x_of(event)
         if self._held is None:
-            if self.lines and x >= LABEL:
+            if self.has_points and x >= LABEL:
                 self._move_cross(x)
             return
         button, start = self._held
