@@ -48,6 +48,12 @@ class Levels:
 
     def extremes(self, start: int, end: int) -> tuple[float, float] | None:
         """Return the minimum and maximum of values[start:end]; None if all are gaps."""
+        if end - start <= BLOCK:  # most columns of a chart: no blocks are needed
+            part = self.values[start:end]
+            if not part:
+                return None
+            if (whole := sum(part)) == whole:  # only NaN differs from itself
+                return min(part), max(part)
         low, high = math.inf, -math.inf
         for kind, (from_, to) in self._cover(start, end):
             source_low = self.values if kind < 0 else self._lows[kind]
@@ -147,9 +153,16 @@ class Curve:
             return self.raw
         key = (log, smoothing)
         if key not in self._made:
-            values: Iterable[float] = smoothed(self.raw.values, smoothing) if smoothing else self.raw.values
-            if log:
-                values = (math.log10(value) if value > 0 else NAN for value in values)
+            values: Iterable[float]
+            if not log:
+                values = smoothed(self.raw.values, smoothing)
+            else:
+                values = self.shown(log=False, smoothing=smoothing).values
+                found = self.raw.extremes(0, len(self.raw))
+                if found is not None and found[0] > 0 and not self.gaps:
+                    values = map(math.log10, values)
+                else:
+                    values = (math.log10(value) if value > 0 else NAN for value in values)
             self._made[key] = Levels(values)
         return self._made[key]
 

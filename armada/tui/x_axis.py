@@ -64,7 +64,7 @@ class XAxis:
         if known is not None and known[0] == stamp:
             return known[1]
         if against == "time":
-            made = Placed(_rising(moment - _start(row, curve) for moment in curve.times), "time")
+            made = Placed(_shifted(curve.times, _start(row, curve)), "time")
         elif against == "tokens":
             made = _by_tokens(curve, tokens)
         else:
@@ -98,6 +98,10 @@ def _by_cost(row: RunRow, curve: Curve, now: float) -> Placed:
         return Placed((), "cost", spent)
     moments, amounts = spent.moments, spent.amounts
     last = len(moments) - 2
+    if last == 0 and moments[1] > moments[0] and _rises(curve.times):  # one attempt at one price: most runs
+        per_s, most, begin = amounts[1] / (moments[1] - moments[0]), amounts[1], moments[0] - spent.shift_s
+        costs = [(moment - begin) * per_s for moment in curve.times]
+        return Placed(array("d", [0.0 if cost < 0 else min(cost, most) for cost in costs]), spent.currency)
     place, low, high, per_s = -1, 0.0, 0.0, 0.0
     made, most = array("d"), 0.0
     for moment in curve.times:
@@ -133,6 +137,18 @@ def _spent(row: RunRow, now: float) -> _Spent | str:
     if len(currencies) != 1:
         return "its price changed to another currency" if currencies else NO_PRICE
     return _Spent(moments, amounts, currencies.pop(), row.spans(now)[-1][0] - row.run.started_at)
+
+
+def _rises(values: array[float]) -> bool:
+    """Whether the values never decrease; sorting what is sorted is faster than a loop."""
+    return values.tolist() == sorted(values)
+
+
+def _shifted(values: array[float], start: float) -> array[float]:
+    """Return the values from a start on, never decreasing and never below 0."""
+    if _rises(values):
+        return array("d", [value - start if value > start else 0.0 for value in values])
+    return _rising(value - start for value in values)
 
 
 def _rising(values: Iterable[float]) -> array[float]:
