@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from armada.compare.picture import svg
+from armada.store import runs
 from armada.tui.scales import pareto_front, scale_of
 from armada.tui.screens.compare import CompareScreen
+from armada.tui.screens.compare_picture import picture_of
 from armada.tui.screens.output import OutputWindow
 from armada.tui.screens.prompt import Prompt
 from armada.tui.symbols import UNICODE
@@ -145,6 +148,48 @@ def test_keys_before_anything_is_read_break_nothing(world: World) -> None:
         view = compared(pilot)
         await until(pilot, lambda: len(view.chart.lines) == 2)
         await shows(pilot, "smoothed 0.6")
+
+    drive(world.board(), use)
+
+
+def test_a_run_that_is_removed_meanwhile_leaves_every_page(world: World) -> None:
+    fill(world)
+
+    async def use(pilot: Pilot[None]) -> None:
+        view = await opened(pilot)
+        for key, run_id in (("t", "six-cccccc"), ("p", "two-bbbbbb"), ("f", "one-aaaaaa")):
+            await pilot.press(key)
+            runs.delete(world.database, run_id)
+            await until(pilot, lambda run_id=run_id: run_id not in [row.id for row in view.rows])  # type: ignore[misc]
+            for page in "ctpofa":
+                await pilot.press(page)
+        await pilot.press("P", "d", "enter", "m", "v")
+        await shows(pilot, "0 runs")
+
+    drive(world.board(), use)
+
+
+def test_values_of_any_size_and_names_of_any_length_are_drawn(world: World) -> None:
+    long = "x[red]" * 50
+    for number, values in enumerate(([math.nan] * 3, [1.7e308, -1.7e308, 1.0], [0.5], [math.inf, 5e-324, 1.0])):
+        run_id = world.run(f"r{number}-{str(number) * 6}", name="[b]" * 100, step=3, total_steps=3)
+        world.losses(run_id, values, name=long)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "4 of 4 runs")
+        await pilot.press("a", "c")
+        view = compared(pilot)
+        await until(pilot, lambda: view.is_read)
+        await pilot.press("m", "m")
+        await shows(pilot, "x[red]x[red]")
+        await until(pilot, lambda: view.choices.metric.startswith("x[red]") and not view.reading)
+        await pilot.press("comma", "s", "L", "L")
+        for key in "cptof":
+            await pilot.press(key)
+            await pilot.pause()
+            assert key == "f" or "nan" not in svg(picture_of(view))
+        await pilot.press("c")
+        await shows(pilot, "NaN", "0.5")
 
     drive(world.board(), use)
 

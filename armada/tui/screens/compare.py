@@ -79,6 +79,8 @@ class CompareScreen(Exports, View):
         self._variable = 0
         self._prompt = 0
         self._left_out = 0
+        self._named: list[str] = []
+        """The runs that have a column in the table of settings."""
         self._places: dict[str, int] = {}
         self._curves: dict[tuple[str, str], Curve] = {}
         self._axis = XAxis()
@@ -104,15 +106,16 @@ class CompareScreen(Exports, View):
         self.sample_page = TextScroll(self.answers)
         self.figures = RunFigures(symbols)
         self.table = ListTable((), symbols, id="settings")
-        self._name_columns()
+        self._name_columns(self.run_ids)
         for page in (self.chart, self.sample_page, self.figures, self.table):
             page.add_class(frame.FRAME)
         frame.title(self.figures, "Runs")
         frame.title(self.table, "Settings that differ")
         yield from (self.chart, self.parallel, self.scatter, self.sample_page, self.figures, self.table)
 
-    def _name_columns(self) -> None:
-        named = (Column(NAMES[self._places[run_id]], 8, grow=1) for run_id in self.run_ids)
+    def _name_columns(self, run_ids: list[str]) -> None:
+        self._named = list(run_ids)
+        named = (Column(NAMES[self._places[run_id]], 8, grow=1) for run_id in run_ids)
         self.table.set_columns((Column("DIFFERS IN", 22, grow=1, most=50), *named))
 
     def on_mount(self) -> None:
@@ -160,9 +163,10 @@ class CompareScreen(Exports, View):
 
     @property
     def found(self) -> tuple[Difference, ...]:
-        """The settings that differ, compared again only if one changed."""
-        details = (self.snapshot.details.get(run_id) for run_id in self.run_ids)
-        specs = [detail.spec for detail in details if detail is not None]
+        """The settings that differ, compared again only if one changed; none until all are read."""
+        if not self.is_read:
+            return ()
+        specs = [self.snapshot.details[row.id].spec for row in self.rows]
         if specs != self._settings[0]:
             self._settings = (specs, tuple(differences(specs)))
         return self._settings[1]
@@ -170,7 +174,7 @@ class CompareScreen(Exports, View):
     @property
     def is_read(self) -> bool:
         """Whether everything is known of each run, apart from curves."""
-        return all(run_id in self.snapshot.details for run_id in self.run_ids)
+        return all(row.id in self.snapshot.details for row in self.rows)
 
     # Drawing --------------------------------------------------------------------------------------------------------
 
@@ -181,6 +185,8 @@ class CompareScreen(Exports, View):
                 self._curves[key] = update.fresh
             elif key in self._curves:
                 self._curves[key].extend(update.added)
+        if (present := [row.id for row in self.rows]) != self._named:  # pinned, or removed meanwhile
+            self._name_columns(present)
         self._say_tabs()
         self._draw_figures()
         self._draw_page()
@@ -255,7 +261,7 @@ class CompareScreen(Exports, View):
 
     def _draw_settings(self) -> None:
         if not self.is_read:
-            blank = ((("", "plain"),),) * len(self.run_ids)
+            blank = ((("", "plain"),),) * len(self._named)
             self.table.show_items([Item("none", ((("reading …", "dim"),), *blank))])
             return
         self.table.show_items(pages.setting_items(self.runs, self.found))
@@ -345,7 +351,7 @@ class CompareScreen(Exports, View):
 
     def _say_tabs(self) -> None:
         active, dim = (self.top.get_component_rich_style(f"top--{name}") for name in ("active", "dim"))
-        words = Text(f" {counted(len(self.run_ids), 'run')}  ", style="bold", no_wrap=True)
+        words = Text(f" {counted(len(self.rows), 'run')}  ", style="bold", no_wrap=True)
         for tab in TABS:
             part = Text.assemble(" ", (tab, active if tab == self.shown else dim), " ")
             part.apply_meta({"@click": f"screen.tab('{tab}')"})
@@ -438,7 +444,6 @@ class CompareScreen(Exports, View):
         if (lit := self.lit) is not None:
             self.run_ids.remove(lit.row.id)
             self.run_ids.insert(0, lit.row.id)
-            self._name_columns()
             self.draw()
 
     def action_open(self) -> None:

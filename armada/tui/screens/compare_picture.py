@@ -65,7 +65,8 @@ def _curves(screen: CompareScreen) -> Picture:
 
 
 def _share(value: float, low: float, high: float) -> float:
-    return (value - low) / (high - low) if high > low else 0.5
+    share = (value - low) / (high - low) if high > low else 0.5
+    return share if 0 <= share <= 1 else 0.5  # the distance of the largest floats is infinite
 
 
 def _pieces(line: Line, xs: tuple[float, float], ys: tuple[float, float]) -> Iterator[tuple[Point, ...]]:
