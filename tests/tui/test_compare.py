@@ -243,18 +243,6 @@ def test_two_runs_are_compared_as_armada_diff_does(world: World) -> None:
     drive(world.board(), use)
 
 
-def test_read_only_writes_nothing(world: World) -> None:
-    fill(world)
-
-    async def use(pilot: Pilot[None]) -> None:
-        await opened(pilot)
-        await pilot.press("E", "R")
-        await until(pilot, lambda: said(pilot).count("--read-only") == 2)
-        assert isinstance(pilot.app.screen, CompareScreen)
-
-    drive(world.board(read_only=True), use)
-
-
 @pytest.mark.parametrize(
     ("values", "kind", "shares"),
     [
