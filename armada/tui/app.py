@@ -20,6 +20,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.tui import hung_up, operations, remembered
 from armada.tui import theme as themes
 from armada.tui.bindings import SCREENS, bindings, of
+from armada.tui.chart_choices import ChartChoices
 from armada.tui.inverse import undoing
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.view import View
@@ -128,6 +129,7 @@ class Dashboard(App[None]):
         self.chosen: str | None = None
         self.draft: dict[str, str] = {}
         """The fields of Launch, if it was left with changes that were not launched."""
+        self.charts = {"run": ChartChoices(), "compare": ChartChoices()}
         self._looking = False
         self._is_new = True
         """No snapshot was seen yet."""

@@ -41,7 +41,7 @@ class Key:
         help: A sentence.
         changes: It changes something on a host or at home: disabled by `--read-only`.
         always: It works even while the user types into a field.
-        page: The page of its screen that it belongs to; the key line shows it only there.
+        page: The pages of its screen that it belongs to, separated by commas; the key line shows it only there.
     """
 
     where: str
@@ -198,7 +198,8 @@ KEYS: tuple[Key, ...] = (
         "Charts: the crosshair to the left, from the newest point",
         page="charts",
     ),
-    Key("run", "slash", "/", "search", "search", "Log: search", page="log"),
+    Key("run", "b", "b", "against", "axis", "Charts: horizontal axis: step, time, tokens or cost", page="charts"),
+    Key("run", "slash", "/", "search", "search", "Charts: filter the metrics; Log: search", page="charts,log"),
     Key("run", "N,shift+n", "N", "search_on(True)", "", "Log: next match towards the beginning", page="log"),
     Key("run", "n", "n", "search_on(False)", "", "Log: next match towards the end", page="log"),
     Key(
@@ -304,18 +305,59 @@ KEYS: tuple[Key, ...] = (
     Key("launch", "right", "→", "unfold(True)", "", "Experiment: unfold the section"),
     Key("launch", "left", "←", "unfold(False)", "", "Experiment: fold the section, or go to it"),
     Key("launch", "Y,shift+y", "Y", "copy", "", "Copy the command to the clipboard"),
-    Key("compare", "m", "m", "metric", "metric", "Next metric"),
-    Key("compare", "M,shift+m", "M", "metric_before", "", "Metric before"),
-    Key("compare", "b", "b", "against", "against", "Horizontal axis: step, time, tokens or cost"),
-    Key("compare", "L,shift+l", "L", "log_scale", "log", "Logarithmic scale"),
-    Key("compare", "s", "s", "smooth", "smooth", "Smoothing"),
-    Key("compare", "plus,equals_sign", "+", "zoom(0.5)", "", "Zoom in"),
-    Key("compare", "minus", "-", "zoom(2.0)", "", "Zoom out"),
-    Key("compare", "left", "←", "pan(-0.25)", "", "Earlier"),
-    Key("compare", "right", "→", "pan(0.25)", "", "Later"),
-    Key("compare", "0", "0", "whole", "", "The whole curves"),
-    Key("compare", "full_stop", ".", "cross(1)", "", "The crosshair to the right; the mouse moves it, too"),
-    Key("compare", "comma", ",", "cross(-1)", "values", "The crosshair to the left, from the newest point"),
+    Key("compare", "tab", "tab", "next_tab", "page", "Next page: curves, settings, parallel, scatter, pareto, samples"),
+    Key("compare", "shift+tab", "S-tab", "previous_tab", "", "Page before"),
+    Key("compare", "c", "c", "tab('curves')", "", "Curves"),
+    Key("compare", "f", "f", "tab('settings')", "", "Settings that differ"),
+    Key("compare", "p", "p", "tab('parallel')", "parallel", "Parallel coordinates: settings and the metric"),
+    Key(
+        "compare", "t", "t", "tab('scatter')", "scatter", "Scatter: a setting, cost, hours or steps against the metric"
+    ),
+    Key("compare", "o", "o", "tab('pareto')", "pareto", "Pareto front of the metric and cost"),
+    Key("compare", "a", "a", "tab('samples')", "", "Samples of the pinned run and the one under the cursor"),
+    Key("compare", "m", "m", "metric(1)", "metric", "Next metric; on Samples, the next prompt"),
+    Key("compare", "M,shift+m", "M", "metric(-1)", "", "Metric or prompt before"),
+    Key("compare", "L,shift+l", "L", "log_scale", "log", "Logarithmic scale of the metric"),
+    Key(
+        "compare",
+        "P,shift+p",
+        "P",
+        "pin",
+        "pin",
+        "Pin the run under the cursor: it comes first, others are compared with it",
+    ),
+    Key("compare", "d", "d", "diff", "diff", "Code, settings, packages and data: armada diff of it and the pinned run"),
+    Key("compare", "E,shift+e", "E", "picture", "picture", "Write a picture of the page, as SVG or PNG", changes=True),
+    Key("compare", "R,shift+r", "R", "report", "report", "Write a report of these runs (armada report)", changes=True),
+    Key("compare", "enter", "enter", "open", "", "Open the run under the cursor"),
+    Key("compare", "Y,shift+y", "Y", "copy", "", "Copy the ids of the runs to the clipboard"),
+    Key("compare", "b", "b", "against", "axis", "Curves: horizontal axis: step, time, tokens or cost", page="curves"),
+    Key("compare", "v", "v", "variable(1)", "setting", "Scatter: next setting", page="scatter"),
+    Key("compare", "V,shift+v", "V", "variable(-1)", "", "Scatter: setting before", page="scatter"),
+    Key("compare", "s", "s", "smooth", "smooth", "Curves: smoothing 0, 0.6, 0.9, 0.97", page="curves"),
+    Key("compare", "plus,equals_sign", "+", "zoom(0.5)", "", "Curves: zoom in", page="curves"),
+    Key("compare", "minus", "-", "zoom(2.0)", "", "Curves: zoom out", page="curves"),
+    Key("compare", "left", "←", "pan(-0.25)", "", "Curves: earlier; Samples: up", page="curves,samples"),
+    Key("compare", "right", "→", "pan(0.25)", "", "Curves: later; Samples: down", page="curves,samples"),
+    Key("compare", "0", "0", "whole", "", "The whole curves", page="curves"),
+    Key(
+        "compare",
+        "full_stop",
+        ".",
+        "cross(1)",
+        "",
+        "The crosshair to the right; the mouse moves it, too",
+        page="curves",
+    ),
+    Key(
+        "compare",
+        "comma",
+        ",",
+        "cross(-1)",
+        "values",
+        "The crosshair to the left, from the newest point",
+        page="curves",
+    ),
     Key("history", "y", "y", "copy", "copy", "Copy the command under the cursor"),
     Key("history", "o", "o", "output", "output", "Show its output"),
     Key("history", "enter", "enter", "again", "again", "Start it again (asks first)", changes=True),
@@ -330,6 +372,11 @@ KEYS: tuple[Key, ...] = (
     Key("notifications", "y", "y", "copy", "copy", "Copy the message under the cursor"),
     Key("notifications", "escape,q,8,enter", "esc", "close", "close", "Close"),
 )
+
+
+def on_page(key: Key, page: str) -> bool:
+    """Whether a key works on a page of its screen."""
+    return not key.page or page in key.page.split(",")
 
 
 def of(where: str) -> Iterator[Key]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from armada.compare.metrics import Goal
+
 BLOCK = 64
 NAN = float("nan")
 
@@ -46,6 +48,12 @@ class Levels:
 
     def extremes(self, start: int, end: int) -> tuple[float, float] | None:
         """Return the minimum and maximum of values[start:end]; None if all are gaps."""
+        if end - start <= BLOCK:  # most columns of a chart: no blocks are needed
+            part = self.values[start:end]
+            if not part:
+                return None
+            if (whole := sum(part)) == whole:  # only NaN differs from itself
+                return min(part), max(part)
         low, high = math.inf, -math.inf
         for kind, (from_, to) in self._cover(start, end):
             source_low = self.values if kind < 0 else self._lows[kind]
@@ -92,6 +100,8 @@ class Curve:
         self.raw = Levels()
         self.newest = NAN
         """The last value, even if it is not finite and so not drawn."""
+        self.gaps: list[int] = []
+        """Where values that are not finite begin."""
         self._made: dict[tuple[bool, float], Levels] = {}
         self.extend(points)
 
@@ -105,7 +115,12 @@ class Curve:
             return
         self.steps.extend(step for step, _, _ in found)
         self.times.extend(moment for _, moment, _ in found)
-        self.raw.extend(NAN if value is None or math.isinf(value) else value for _, _, value in found)
+        values = [NAN if value is None or math.isinf(value) else value for _, _, value in found]
+        if (whole := sum(values)) != whole:  # a sum with a NaN is NaN
+            before = [self.raw.values[-1] if len(self.raw) else 0.0, *values]
+            gap = (place for place, value in enumerate(values) if math.isnan(value) and not math.isnan(before[place]))
+            self.gaps += [len(self.raw) + place for place in gap]
+        self.raw.extend(values)
         self.newest = NAN if found[-1][2] is None else found[-1][2]
         self._made.clear()
 
@@ -124,15 +139,30 @@ class Curve:
         """The newest finite value."""
         return next((value for value in reversed(self.raw.values) if not math.isnan(value)), None)
 
+    def best(self, goal: Goal | None) -> tuple[float, float] | None:
+        """Return step and value of the first point with the best value; None without a goal, or without points."""
+        found = self.raw.extremes(0, len(self.raw)) if goal is not None else None
+        if found is None:
+            return None
+        value = found[0] if goal == "min" else found[1]
+        return self.steps[self.raw.values.index(value)], value
+
     def shown(self, *, log: bool, smoothing: float) -> Levels:
         """Return the curve as drawn, cached until new points arrive."""
         if not log and not smoothing:
             return self.raw
         key = (log, smoothing)
         if key not in self._made:
-            values: Iterable[float] = smoothed(self.raw.values, smoothing) if smoothing else self.raw.values
-            if log:
-                values = (math.log10(value) if value > 0 else NAN for value in values)
+            values: Iterable[float]
+            if not log:
+                values = smoothed(self.raw.values, smoothing)
+            else:
+                values = self.shown(log=False, smoothing=smoothing).values
+                found = self.raw.extremes(0, len(self.raw))
+                if found is not None and found[0] > 0 and not self.gaps:
+                    values = map(math.log10, values)
+                else:
+                    values = (math.log10(value) if value > 0 else NAN for value in values)
             self._made[key] = Levels(values)
         return self._made[key]
 
@@ -150,15 +180,15 @@ def nearest(xs: Sequence[float], levels: Levels, place: float) -> float | None:
 
 def smoothed(values: Sequence[float], weight: float) -> array[float]:
     """Compute the exponential moving average without bias towards the first values; gaps stay gaps."""
-    made, average, scale = array("d"), 0.0, 0.0
+    made, average, scale, rest = [], 0.0, 0.0, 1 - weight
     for value in values:
-        if math.isnan(value):
+        if value != value:  # noqa: PLR0124  # a NaN; `isnan` would take half of the time
             made.append(NAN)
             continue
-        average = average * weight + value * (1 - weight)
-        scale = scale * weight + (1 - weight)
+        average = average * weight + value * rest
+        scale = scale * weight + rest
         made.append(average / scale)
-    return made
+    return array("d", made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,3 +236,31 @@ def test_a_picture_that_differs_says_where_and_how_to_keep_the_new_one(
         assert "ARMADA_UPDATE_PICTURES=1" in str(failure.value)
 
     drive(still.board(), use, (80, 24))
+
+
+@SIZES
+def test_compare(still: World, size: tuple[int, int]) -> None:
+    prices = {"a100-1": "12.40 USD", "workstation": "2.50 USD"}
+    still.hosts(**{name: {"ssh": f"root@{name}.example", "price": price} for name, price in prices.items()})
+    for number, (rate, rank, kind) in enumerate([(1e-5, 8, "cosine"), (1e-4, 16, "linear"), (1e-3, 64, "cosine")]):
+        experiment = {"train": {"learning_rate": rate, "scheduler": kind}, "lora": {"r": rank}}
+        run_id = still.run(
+            f"arc-r{rank}-{'abc'[number] * 6}",
+            name=f"arc-r{rank}",
+            host=list(prices)[number % 2],
+            spec={"job": {"argv": []}, "experiment": experiment},
+            step=120,
+            total_steps=120,
+            started_at=NOW - 3600 * (number + 1),
+        )
+        still.losses(run_id, [0.5 - 0.1 * number + 2.0 / (1 + step / 8) + 0.05 * (step % 3) for step in range(120)])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "no daemon", "arc-r64")
+        await pilot.press("a", "c")
+        await looks_like(pilot, "compare-curves")
+        for key, page in (("p", "parallel"), ("o", "pareto"), ("f", "settings")):
+            await pilot.press(key)
+            await looks_like(pilot, f"compare-{page}")
+
+    drive(still.board(), use, size)

@@ -291,6 +291,7 @@ def test_read_only_starts_nothing_and_says_so(world: World) -> None:
 def places() -> list[tuple[str, Key]]:
     """Every key that changes something, with the keys that lead to where it works."""
     ways = {"runs": "", "run": "2", "hosts": "3", "sync": "4", "launch": "5", "everywhere": "", "history": "7"}
+    ways["compare"] = "6"
     return [(ways[key.where], key) for key in KEYS if key.changes]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from armada.foundation.validation import whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _MOST_BYTES = 8_000_000
@@ -30,21 +31,36 @@ class Sample:
 
 def read_samples(path: Path) -> dict[str, Sample]:
     """Return the newest answer to each prompt, by prompt; empty if there is no such file. What is no sample is left out."""
+    found: dict[str, Sample] = {}
+    for sample in _samples(path):
+        if sample.prompt in found or len(found) < MOST_PROMPTS:
+            former = found.get(sample.prompt)
+            if former is None or sample.step >= former.step:
+                found[sample.prompt] = sample
+    return found
+
+
+def read_history(path: Path) -> dict[str, dict[int, Sample]]:
+    """Return all answers to each prompt, by prompt and step; of one step the last. Empty if there is no such file."""
+    found: dict[str, dict[int, Sample]] = {}
+    for sample in _samples(path):
+        if sample.prompt in found or len(found) < MOST_PROMPTS:
+            found.setdefault(sample.prompt, {})[sample.step] = sample
+    return found
+
+
+def _samples(path: Path) -> Iterator[Sample]:
+    """Yield the samples in a file; none if it cannot be read."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - _MOST_BYTES))
             raw = file.read(_MOST_BYTES)
     except OSError:
-        return {}
-    found: dict[str, Sample] = {}
+        return
     for line in raw.split(b"\n"):
-        sample = _sample(line)
-        if sample is not None and (sample.prompt in found or len(found) < MOST_PROMPTS):
-            former = found.get(sample.prompt)
-            if former is None or sample.step >= former.step:
-                found[sample.prompt] = sample
-    return found
+        if (sample := _sample(line)) is not None:
+            yield sample
 
 
 def _sample(line: bytes) -> Sample | None:

@@ -1,27 +1,34 @@
-"""Compare runs: their curves in one chart, and the differences between their settings."""
+"""Compare runs: curves, settings, parallel coordinates, scatter, Pareto front and samples."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from array import array
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.text import Text
 from textual.widgets import Static
 
-from armada.compare.metrics import in_order
-from armada.compare.settings import differing
-from armada.costs.price import DOLLARS
+from armada.compare.metrics import TOKENS, in_order
+from armada.compare.settings import differences
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
-from armada.tui.curves import NAN, Curve
+from armada.tui.screens import compare_text as pages
+from armada.tui.screens.compare_actions import Exports
+from armada.tui.screens.compare_samples import SampleBook, beside
+from armada.tui.screens.compare_text import Compared
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
-from armada.tui.widgets.chart import NAMES, Chart, Line
-from armada.tui.widgets.chart_wall import SMOOTHINGS
+from armada.tui.widgets.chart import NAMES, Chart
+from armada.tui.widgets.chart_plane import Line
 from armada.tui.widgets.list_table import Item, ListTable
+from armada.tui.widgets.parallel import Parallel
+from armada.tui.widgets.run_figures import RunFigures
+from armada.tui.widgets.scatter import Scatter
 from armada.tui.widgets.table import Column
+from armada.tui.widgets.text_scroll import TextScroll
+from armada.tui.x_axis import AGAINST, NO_PRICE, XAxis
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -29,68 +36,147 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
-    from armada.tui.curves import CurveUpdate
+    from armada.compare.settings import Difference
+    from armada.tui.curves import Curve, CurveUpdate
+    from armada.tui.scales import Scale
+    from armada.tui.screens.compare_samples import History
     from armada.tui.snapshot import RunRow
+    from armada.tui.widgets.chart_plane import Crossed
+    from armada.tui.widgets.table import Table
 
-AGAINST = ("step", "time", "tokens", "cost")
 MOST = len(NAMES)
-TOKENS = "num_tokens"
+TABS = ("curves", "settings", "parallel", "scatter", "pareto", "samples")
+BEHIND = 3
+"""With more runs than these, the curves before smoothing would hide the others."""
 
 
-class CompareScreen(View):
+class CompareScreen(Exports, View):
     """Compares the runs that were marked when it was opened."""
 
     PLACE = "compare"
     BINDINGS = bindings("compare")
     DEFAULT_CSS = """
-    CompareScreen Chart { height: 2fr; }
-    CompareScreen ListTable { height: 1fr; min-height: 4; }
+    CompareScreen #tabs { height: 1; }
     CompareScreen #none { height: 1fr; padding: 1 2; display: none; }
     CompareScreen.empty #none { display: block; }
-    CompareScreen.empty Chart, CompareScreen.empty ListTable { display: none; }
+    CompareScreen Chart, CompareScreen Parallel, CompareScreen Scatter, CompareScreen TextScroll { display: none; }
+    CompareScreen Chart { height: 2fr; }
+    CompareScreen TextScroll { height: 1fr; }
+    CompareScreen #settings { display: none; height: 1fr; min-height: 4; }
+    CompareScreen RunFigures { height: 5; }
+    CompareScreen.curves Chart, CompareScreen.parallel Parallel, CompareScreen.scatter Scatter,
+    CompareScreen.pareto Scatter, CompareScreen.samples TextScroll, CompareScreen.settings #settings { display: block; }
+    CompareScreen.-tall.curves #settings, CompareScreen.-grand.curves #settings { display: block; }
+    CompareScreen.settings RunFigures, CompareScreen.-tiny RunFigures { display: none; }
+    CompareScreen.empty Widget.frame, CompareScreen.empty #tabs { display: none; }
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.run_ids: list[str] = []
-        self.metric = "loss"
-        self.against = "step"
-        self.logarithmic = False
-        self.smoothing = 0.0
+        """The runs; the first one is pinned."""
+        self.shown = "curves"
+        self._variable = 0
+        self._prompt = 0
         self._left_out = 0
+        self._named: list[str] = []
+        """The runs that have a column in the table of settings."""
+        self._places: dict[str, int] = {}
         self._curves: dict[tuple[str, str], Curve] = {}
+        self._axis = XAxis()
+        self._settings: tuple[object, tuple[Difference, ...]] = ((), ())
+        self._book = SampleBook()
+        self._samples: tuple[tuple[str, ...], list[History]] | None = None
 
     def body(self) -> Iterable[Widget]:
+        symbols = self.board.symbols
+        self.choices = self.board.charts["compare"]
         marked = self.board.marked
         self.run_ids = [row.run.run_id for row in marked[:MOST]]
+        self._places = dict(zip(self.run_ids, self.choices.place_runs(self.run_ids, MOST), strict=True))
         self._left_out = len(marked) - len(self.run_ids)
+        self.tabs = Static(id="tabs")
+        self.tabs.auto_links = False
+        yield self.tabs
         yield Static("No runs are marked. Press 1, mark some with space, then c.", id="none", markup=False)
-        self.chart = Chart(self.board.symbols)
-        self.chart.add_class(frame.FRAME)
-        yield self.chart
-        room = tuple(Column(NAMES[place], 8, grow=1) for place in range(len(self.run_ids)))
-        self.table = ListTable((Column("DIFFERS IN", 22, grow=1, most=50), *room), self.board.symbols)
-        self.table.add_class(frame.FRAME)
+        self.chart = Chart(symbols)
+        self.chart.legend = len(self.run_ids) <= BEHIND
+        self.parallel, self.scatter = Parallel(symbols), Scatter(symbols)
+        self.answers = Static()
+        self.sample_page = TextScroll(self.answers)
+        self.figures = RunFigures(symbols)
+        self.table = ListTable((), symbols, id="settings")
+        self._name_columns(self.run_ids)
+        for page in (self.chart, self.sample_page, self.figures, self.table):
+            page.add_class(frame.FRAME)
+        frame.title(self.figures, "Runs")
         frame.title(self.table, "Settings that differ")
-        yield self.table
+        yield from (self.chart, self.parallel, self.scatter, self.sample_page, self.figures, self.table)
+
+    def _name_columns(self, run_ids: list[str]) -> None:
+        self._named = list(run_ids)
+        named = (Column(NAMES[self._places[run_id]], 8, grow=1) for run_id in run_ids)
+        self.table.set_columns((Column("DIFFERS IN", 22, grow=1, most=50), *named))
 
     def on_mount(self) -> None:
         self.set_class(not self.run_ids, "empty")
-        super().on_mount()
-        self.table.focus()
+        self.action_tab(self.shown)
+
+    def on_resize(self) -> None:
+        """Give the runs the room they need, at most two fifths."""
+        self.figures.styles.height = max(4, min(len(self.run_ids) + 3, self.size.height * 2 // 5))
+
+    @property
+    def page(self) -> str:
+        return self.shown
 
     def wants(self) -> Subscription:
         ids = frozenset(self.run_ids)
-        names = {self.metric} | ({TOKENS} if self.against == "tokens" else set())
+        names = {self.choices.metric} | ({TOKENS} if self.choices.against == "tokens" else set())
         return Subscription(ids, ids, frozenset((run_id, name) for run_id in ids for name in names))
 
     @property
     def rows(self) -> list[RunRow]:
-        by_id = {row.run.run_id: row for row in self.snapshot.runs}
+        by_id = self.snapshot.index
         return [by_id[run_id] for run_id in self.run_ids if run_id in by_id]
 
     def concerned(self) -> list[RunRow]:
         return self.rows
+
+    @property
+    def runs(self) -> list[Compared]:
+        """The runs with their curves, the pinned one first."""
+        return [self._compared(row) for row in self.rows]
+
+    def _compared(self, row: RunRow) -> Compared:
+        curve, placed = self._curves.get((row.id, self.choices.metric)), None
+        if curve is not None and len(curve):
+            tokens = self._curves.get((row.id, TOKENS))
+            placed = self._axis.place(row, self.choices.metric, curve, self.choices.against, tokens, time.time())
+        return Compared(row, self._places[row.id], curve, placed, row.id == self.figures.cursor)
+
+    @property
+    def lit(self) -> Compared | None:
+        """The run under the cursor."""
+        runs = self.runs
+        return next((run for run in runs if run.lit), runs[0] if runs else None)
+
+    @property
+    def found(self) -> tuple[Difference, ...]:
+        """The settings that differ, compared again only if one changed; none until all are read."""
+        if not self.is_read:
+            return ()
+        specs = [self.snapshot.details[row.id].spec for row in self.rows]
+        if specs != self._settings[0]:
+            self._settings = (specs, tuple(differences(specs)))
+        return self._settings[1]
+
+    @property
+    def is_read(self) -> bool:
+        """Whether everything is known of each run, apart from curves."""
+        return all(row.id in self.snapshot.details for row in self.rows)
+
+    # Drawing --------------------------------------------------------------------------------------------------------
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         for update in updates:
@@ -99,115 +185,271 @@ class CompareScreen(View):
                 self._curves[key] = update.fresh
             elif key in self._curves:
                 self._curves[key].extend(update.added)
-        lines = [line for row in self.rows if (line := self._line(row)) is not None]
-        smooth = f" · smoothed {self.smoothing}" if self.smoothing else ""
-        left_out = f" · {self._left_out} of the marked runs left out" if self._left_out else ""
-        title = f"{sanitize_line(self.metric, 60)} against {self.against}{smooth}{left_out}"
-        unread = [key for key in self.wants().curves if key not in self._curves]
-        title += f" · reading {counted(len(unread), 'curve')} …" if unread else ""
-        empty = "no points of this metric" + (": it needs the host's price" if self.against == "cost" else " yet")
-        empty = "reading …" if unread else empty
-        unit = (self._currency or DOLLARS) if self.against == "cost" else self.against
-        others = sum(rate is not None and rate[1] != unit for rate in self._rates()) if self.against == "cost" else 0
-        title += f" · {counted(others, 'run')} in another currency left out" if others else ""
-        self.chart.show(title, lines, log=self.logarithmic, unit=unit, empty=empty)
-        self._draw_settings()
+        if (present := [row.id for row in self.rows]) != self._named:  # pinned, or removed meanwhile
+            self._name_columns(present)
+        self._say_tabs()
+        self._draw_figures()
+        self._draw_page()
 
-    def _rates(self) -> list[tuple[float, str] | None]:
-        return [row.rate(time.time()) for row in self.rows]
+    def _draw_page(self) -> None:
+        if self.shown == "curves":
+            self._draw_curves()
+        if self.shown in ("curves", "settings"):
+            self._draw_settings()
+        elif self.shown == "parallel":
+            self._draw_parallel()
+        elif self.shown == "scatter":
+            self._draw_scatter()
+        elif self.shown == "pareto":
+            self._draw_pareto()
+        elif self.shown == "samples":
+            self._draw_samples()
+
+    def _draw_figures(self) -> None:
+        items = pages.figure_items(self.runs, self.choices.metric, self.chart.cross, self.board.symbols, time.time())
+        self.figures.show_items(items)
+
+    @property
+    def reading(self) -> str:
+        """What is still being read; empty if nothing is."""
+        unread = [key for key in self.wants().curves if key not in self._curves]
+        return f" · reading {counted(len(unread), 'curve')} …" if unread else ""
+
+    @property
+    def metric_words(self) -> str:
+        left_out = f" · {self._left_out} of the marked runs left out" if self._left_out else ""
+        return f"{left_out}{self.reading}"
 
     @property
     def _currency(self) -> str | None:
         """That of the first run with a price: two currencies share no axis."""
-        return next((rate[1] for rate in self._rates() if rate is not None), None)
+        return next((run.placed.unit for run in self.runs if run.placed is not None and not run.placed.why), None)
 
-    def _line(self, row: RunRow) -> Line | None:
-        curve = self._curves.get((row.run.run_id, self.metric))
-        if curve is None or not len(curve):
-            return None
-        levels = curve.shown(log=self.logarithmic, smoothing=self.smoothing)
-        name = f"{row.name} {row.run.run_id[-6:]}"
-        doubt = curve.doubt(log=self.logarithmic)
-        if self.against == "step":
-            return Line(name, curve.steps, levels, doubt=doubt)
-        start = row.run.started_at or curve.times[0]
-        if self.against == "tokens":
-            return self._by_tokens(row, curve, Line(name, (), levels, doubt=doubt))
-        rate = row.rate(time.time())
-        if self.against == "cost" and (rate is None or rate[1] != self._currency):
-            return None
-        factor = 1.0 if self.against == "time" or rate is None else rate[0] / 3600
-        return Line(name, _rising((moment - start) * factor for moment in curve.times), levels, doubt=doubt)
+    def lines(self) -> tuple[list[Line], str, str]:
+        """Return the curves, their unit, and what is left out; the lit curve comes last, over the others."""
+        choices, runs = self.choices, sorted(self.runs, key=lambda run: run.lit)
+        unit = (self._currency or "USD") if choices.against == "cost" else choices.against
+        lines, others, reasons, without = [], 0, set(), 0
+        for run in runs:
+            curve, placed = run.curve, run.placed
+            if curve is None or placed is None:
+                without += curve is not None
+                continue
+            if placed.why or (choices.against == "cost" and placed.unit != unit):
+                others += not placed.why
+                reasons |= {placed.why} - {""}
+                continue
+            levels = curve.shown(log=choices.logarithmic, smoothing=choices.smoothing)
+            behind = curve.shown(log=choices.logarithmic, smoothing=0.0) if choices.smoothing else None
+            behind = behind if len(runs) <= BEHIND else None
+            name, doubt = f"{run.row.name} {run.row.id[-6:]}", curve.doubt(log=choices.logarithmic)
+            lines.append(Line(name, placed.xs, levels, NAMES[run.place], doubt, behind, run.place, run.lit))
+        notes = f" · {counted(without, 'run')} without it" if without and lines else ""
+        notes += f" · {counted(others, 'run')} in another currency left out" if others else ""
+        notes += "".join(f" · left out: {each}" for each in sorted(reasons)) if lines else ""
+        return lines, unit, notes if lines else ", ".join(sorted(reasons))
 
-    def _by_tokens(self, row: RunRow, curve: Curve, line: Line) -> Line | None:
-        tokens = self._curves.get((row.run.run_id, TOKENS))
-        if tokens is None or not len(tokens):
-            return None
-        at = dict(zip(tokens.steps, tokens.raw.values, strict=True))
-        return dataclasses.replace(line, xs=_rising(at.get(step, NAN) for step in curve.steps))
+    def _draw_curves(self) -> None:
+        choices = self.choices
+        lines, unit, notes = self.lines()
+        smooth = f" · smoothed {choices.smoothing}" if choices.smoothing else ""
+        metric = sanitize_line(choices.metric, 60)
+        title = f"{metric} against {choices.against}{smooth}{self.metric_words}{notes if lines else ''}"
+        empty = f"no points of this metric: {notes}" if notes else "no points of this metric yet"
+        empty = "reading …" if self.reading else empty
+        self.chart.show(title, lines, log=choices.logarithmic, unit=unit, empty=empty)
 
     def _draw_settings(self) -> None:
-        details = [self.snapshot.details.get(run_id) for run_id in self.run_ids]
-        known = [detail for detail in details if detail is not None]
-        if len(known) != len(self.run_ids):
-            self.table.show_items([Item("none", ((("reading …", "dim"),), *(((("", "plain"),),) * len(self.run_ids))))])
+        if not self.is_read:
+            blank = ((("", "plain"),),) * len(self._named)
+            self.table.show_items([Item("none", ((("reading …", "dim"),), *blank))])
             return
-        names = tuple(((sanitize_line(row.name, 60), "strong"),) for row in self.rows)
-        items = []
-        if len(names) == len(self.run_ids):  # names often begin alike, ids differ at their ends
-            ids = tuple(((row.run.run_id[-6:], "dim"),) for row in self.rows)
-            items = [Item("name", ((("run", "dim"),), *names)), Item("id", ((("id", "dim"),), *ids))]
-        for setting, values in differing([detail.spec for detail in known]):
-            cells = (((setting, "plain"),), *(((value, "plain"),) for value in values))
-            items.append(Item(f"set {setting}", cells))
-        self.table.show_items(items)
+        self.table.show_items(pages.setting_items(self.runs, self.found))
+
+    def axes(self) -> list[Scale]:
+        """Return the axes of the parallel coordinates."""
+        runs = self.runs
+        return [
+            *pages.setting_scales(self.found),
+            pages.metric_scale(runs, self.choices.metric, log=self.choices.logarithmic),
+        ]
+
+    def _draw_parallel(self) -> None:
+        axes, runs = self.axes() if self.is_read else [], [run.drawn for run in self.runs]
+        self.parallel.show(axes, runs, "reading …" if not self.is_read else "no runs")
+        shown = len(self.parallel.fitting(self.parallel.size.width or 1000))
+        more = f" · {len(axes) - shown} of {len(axes) - 1} settings do not fit" if shown < len(axes) else ""
+        frame.title(self.parallel, self._title(f"settings and {axes[-1].title}{more}" if axes else "reading …"))
+
+    def _title(self, words: str) -> str:
+        return self.board.symbols.text(f"{words}{self.metric_words}")
+
+    def scatter_axes(self) -> tuple[Scale | None, Scale, set[int] | None, str]:
+        """Return both axes of the scatter or Pareto plot, the front, and what is left out."""
+        runs, metric = self.runs, self.choices.metric
+        y = pages.metric_scale(runs, metric, log=self.choices.logarithmic)
+        if self.shown == "pareto":
+            x, notes = pages.cost_scale(runs, time.time())
+            return x, y, pages.front_of(runs, x, metric), notes
+        variables = pages.variable_scales(runs, self.found, time.time())
+        x = variables[self._variable % len(variables)]
+        return x, y, None, pages.cost_scale(runs, time.time())[1] if x.title == pages.COST else ""
+
+    def _draw_scatter(self) -> None:
+        x, y, _, notes = self.scatter_axes()
+        drawn = [run.drawn for run in self.runs]
+        empty = "reading …" if self.reading else f"no run has both{': ' if notes else ''}{notes}"
+        self.scatter.show(x, y, drawn, empty)
+        title = f"{y.title} against {x.title if x is not None else ''}{' · ' if notes else ''}{notes}"
+        frame.title(self.scatter, self._title(f"{title} · v: another setting"))
+
+    def _draw_pareto(self) -> None:
+        x, y, front, notes = self.scatter_axes()
+        runs = self.runs
+        empty = "reading …" if self.reading else f"no run has both: {notes or NO_PRICE}"
+        self.scatter.show(x, y, [run.drawn for run in runs], empty, front)
+        best = ""
+        if front is not None:
+            on = " ".join(NAMES[runs[place].place] for place in sorted(front))
+            best = f" · front: {on}" if on else ""
+        else:
+            best = " · no front: the metric's name does not say whether low is better"
+        frame.title(self.scatter, self._title(f"{y.title} against cost{best}{' · ' if notes else ''}{notes}"))
+
+    # Samples
+
+    def _draw_samples(self) -> None:
+        ids = tuple(run.row.id for run in self._pair())
+        if self._samples is None or self._samples[0] != ids:
+            self._samples = (ids, [])
+            self.answers.update(Text(" reading …"))
+            frame.title(self.sample_page, "Samples")
+            self.run_worker(lambda: self._read_samples(ids), thread=True, exclusive=True, exit_on_error=False)
+
+    def _pair(self) -> list[Compared]:
+        """The pinned run and the one under the cursor."""
+        runs, lit = self.runs, self.lit
+        return [*runs[:1], *([lit] if lit is not None and runs and lit.row.id != runs[0].row.id else runs[1:2])]
+
+    def _read_samples(self, ids: tuple[str, ...]) -> None:
+        found = [self._book.read(self.board.home.run(run_id) / "outputs" / "samples.jsonl") for run_id in ids]
+        self.app.call_from_thread(self._take_samples, ids, found)
+
+    def _take_samples(self, ids: tuple[str, ...], found: list[History]) -> None:
+        if self._samples is not None and self._samples[0] == ids:
+            self._samples = (ids, found)
+            self._show_samples()
+
+    def _show_samples(self) -> None:
+        if self._samples is None or not self._samples[1]:
+            return
+        runs = {run.row.id: run for run in self.runs}
+        named = [(runs[run_id], history) for run_id, history in zip(*self._samples, strict=True) if run_id in runs]
+        names = [f"{NAMES[run.place]} {run.row.name} {run.row.id[-6:]}" for run, _ in named]
+        styles = {"dim": "dim", "strong": "bold"}
+        self.answers.update(beside(names, [each for _, each in named], self._prompt, self.board.symbols, styles))
+
+    def _say_tabs(self) -> None:
+        active, dim = (self.top.get_component_rich_style(f"top--{name}") for name in ("active", "dim"))
+        words = Text(f" {counted(len(self.rows), 'run')}  ", style="bold", no_wrap=True)
+        for tab in TABS:
+            part = Text.assemble(" ", (tab, active if tab == self.shown else dim), " ")
+            part.apply_meta({"@click": f"screen.tab('{tab}')"})
+            words.append_text(part)
+        self.tabs.update(words)
 
     # Keys -----------------------------------------------------------------------------------------------------------
 
-    def _step_metric(self, by: int) -> None:
-        names = {name for detail in self.snapshot.details.values() for name in detail.metrics}
-        order = in_order(sorted(names)) or [self.metric]
-        place = order.index(self.metric) if self.metric in order else 0
-        self.metric = order[(place + by) % len(order)]
+    def on_table_moved(self, event: Table.Moved) -> None:
+        """Light the run under the cursor."""
+        if event.table is self.figures:
+            self._draw_figures()
+            self._draw_page()
+
+    def on_chart_crossed(self, event: Crossed) -> None:
+        del event
+        self._draw_figures()
+
+    def action_tab(self, tab: str) -> None:
+        self.shown = tab
+        for each in TABS:
+            self.set_class(each == tab, each)
+        self._samples = None  # read again
+        self.set_focus(self.table if tab == "settings" else self.figures)
+        self.keys.refresh()
         self.take()
 
-    def action_metric(self) -> None:
-        self._step_metric(1)
+    def _step_tab(self, by: int) -> None:
+        self.action_tab(TABS[(TABS.index(self.shown) + by) % len(TABS)])
 
-    def action_metric_before(self) -> None:
-        self._step_metric(-1)
+    def action_next_tab(self) -> None:
+        self._step_tab(1)
+
+    def action_previous_tab(self) -> None:
+        self._step_tab(-1)
+
+    def action_metric(self, by: int = 1) -> None:
+        if self.shown == "samples":
+            self._prompt += by
+            self._show_samples()
+            return
+        names = {name for detail in self.snapshot.details.values() for name in detail.metrics}
+        order = in_order(names)
+        if order:
+            place = order.index(self.choices.metric) if self.choices.metric in order else -by
+            self.choices.metric = order[(place + by) % len(order)]
+            self.take()
+
+    def action_variable(self, by: int) -> None:
+        if self.shown != "scatter":
+            self.action_tab("scatter")
+            return
+        self._variable += by
+        self._draw_scatter()
 
     def action_against(self) -> None:
-        self.against = AGAINST[(AGAINST.index(self.against) + 1) % len(AGAINST)]
-        self.chart.reset()
+        self.choices.against = AGAINST[(AGAINST.index(self.choices.against) + 1) % len(AGAINST)]
+        self.action_whole()
         self.take()
 
     def action_log_scale(self) -> None:
-        self.logarithmic = not self.logarithmic
-        self.draw()
+        self.choices.logarithmic = not self.choices.logarithmic
+        self._draw_page()
 
     def action_smooth(self) -> None:
-        self.smoothing = SMOOTHINGS[(SMOOTHINGS.index(self.smoothing) + 1) % len(SMOOTHINGS)]
-        self.draw()
+        self.choices.next_smoothing()
+        self._draw_page()
 
     def action_zoom(self, factor: float) -> None:
         self.chart.zoom(factor)
 
     def action_pan(self, share: float) -> None:
-        self.chart.pan(share)
+        """Move along the curves; scroll samples, since up and down choose the run."""
+        if self.shown == "samples":
+            self.sample_page.action_page(-1 if share < 0 else 1)
+        else:
+            self.chart.pan(share)
 
     def action_cross(self, by: int) -> None:
         self.chart.put_cross(self.chart.step_cross(by))
+        self._draw_figures()
 
     def action_whole(self) -> None:
         self.chart.reset()
         self.chart.put_cross(None)
+        self._draw_figures()
 
+    def action_pin(self) -> None:
+        """Put the run under the cursor first."""
+        if (lit := self.lit) is not None:
+            self.run_ids.remove(lit.row.id)
+            self.run_ids.insert(0, lit.row.id)
+            self.draw()
 
-def _rising(values: Iterable[float]) -> array[float]:
-    """Return the values, never decreasing: where a clock ran backwards, or a count is missing, the former value is repeated."""
-    made, last = array("d"), 0.0
-    for value in values:
-        last = max(last, value)
-        made.append(last)
-    return made
+    def action_open(self) -> None:
+        if (lit := self.lit) is not None:
+            self.board.open_run(lit.row.id)
+
+    def folder(self) -> Path:
+        """Where files are offered to be written."""
+        return Path.cwd()

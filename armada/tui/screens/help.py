@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from armada.tui.bindings import SCREENS, Key, of
+from armada.tui.bindings import SCREENS, Key, of, on_page
 from armada.tui.widgets import frame
 from armada.tui.widgets.text_scroll import TextScroll
 
@@ -92,7 +92,7 @@ def words(place: str, symbols: Symbols, *, read_only: bool, here: Here | None = 
     if here is not None and here.name:
         mine = [key for action in here.actions for key in of(place) if key.action == action]
         _append(text, here.name, mine, symbols, read_only=read_only, accent=accent)
-    if here is not None and here.page and (mine := [key for key in of(place) if key.page == here.page]):
+    if here is not None and here.page and (mine := [key for key in of(place) if key.page and on_page(key, here.page)]):
         _append(text, f"{SCREENS[place]}: {here.page}", mine, symbols, read_only=read_only, accent=accent)
     first = (place, "everywhere", *GENERAL)
     for each in (*dict.fromkeys(first), *(each for each in SCREENS if each not in first)):

@@ -91,7 +91,7 @@ class RunScreen(View):
         self.field = Input(id="find", disabled=True)
         self.age = Static(id="age")
         self.overview, self.config = Static(), Static()
-        self.wall = ChartWall(symbols, id="charts")
+        self.wall = ChartWall(symbols, self.board.charts["run"], id="charts")
         self.log_view = LogView(symbols, id="log")
         self.checkpoints = ListTable(run_text.CHECKPOINT_COLUMNS, symbols, id="checkpoints")
         self.events = ListTable(run_text.EVENT_COLUMNS, symbols, id="events")
@@ -162,7 +162,7 @@ class RunScreen(View):
             )
             self.overview.update(Text(gone))
             return
-        self.wall.take(self.run_id, detail.metrics if detail else (), updates, ended=row.run.ended)
+        self.wall.take(row, detail, updates)
         if self.shown == "overview":
             sync = self.snapshot.syncs.get(self.run_id)
             self.overview.update(run_text.overview(row, detail, self.board.symbols, sync, self._colour))
@@ -307,6 +307,9 @@ class RunScreen(View):
     def action_smooth(self) -> None:
         self._chart(ChartWall.next_smoothing)
 
+    def action_against(self) -> None:
+        self._chart(ChartWall.next_axis)
+
     def action_zoom(self, factor: float) -> None:
         self._chart(lambda wall: wall.zoom(factor))
 
@@ -332,37 +335,60 @@ class RunScreen(View):
         self._say_tabs()
 
     def _ask_log(self, what: str, hint: str) -> None:
-        """Open the text field for a search or a jump."""
+        """Open the text field for a search or a jump in the log."""
         if self.shown != "log":
             self.action_tab("log")
+        self._open_field(what, hint, "")
+
+    def _open_field(self, what: str, hint: str, value: str) -> None:
         self._asked = what
         self.field.placeholder = hint
-        self.field.value = ""
+        self.field.value = value
         self.field.disabled = False
         self.field.add_class("open")
-        self.field.focus()
+        self.set_focus(self.field)  # at once: what is typed next is meant for it
 
     def action_search(self) -> None:
-        self._ask_log("search", "search towards the beginning; N and n go on")
+        """Search in the log, or filter the metrics of the charts."""
+        if self.shown == "charts":
+            self._open_field("metrics", "letters of the metrics; Enter keeps, esc clears", self.wall.choices.wanted)
+        else:
+            self._ask_log("search", "search towards the beginning; N and n go on")
 
     def action_jump(self) -> None:
         self._ask_log("jump", HOW)
 
     def back(self) -> bool:
-        """Close the field, then the comparison."""
+        """Close the field, then the filter of the charts or the comparison."""
         if self.field.has_class("open"):
-            self.field.remove_class("open")
-            self.field.disabled = True
-            self.log_view.focus()
+            self._close_field()
+            if self._asked == "metrics":
+                self._filter_metrics("")
+            return True
+        if self.shown == "charts" and self.wall.choices.wanted:
+            self._filter_metrics("")
             return True
         if self.shown == "config" and self.other is not None:
             self._compare_with(None)
             return True
         return False
 
+    def _close_field(self) -> None:
+        self.field.remove_class("open")
+        self.field.disabled = True
+        self.set_focus(None if self._asked == "metrics" else self.log_view)
+
+    def _filter_metrics(self, words: str) -> None:
+        self.wall.filter(words)
+        self.board.want(self.wants())
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if self._asked == "metrics" and self.field.has_class("open"):
+            self._filter_metrics(event.value)
+
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.back()
-        if not event.value.strip():
+        self._close_field()
+        if self._asked == "metrics" or not event.value.strip():
             return
         if self._asked == "search":
             self.log_view.search(event.value)

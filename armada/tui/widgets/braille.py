@@ -16,6 +16,11 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 SPARSE = 2
 """Up to so many points per column of dots are joined by lines; more are drawn as their extremes."""
 
+FAR = 1e6
+"""Dots further outside the window than this are drawn here: the distance of the largest floats is infinite."""
+EMPTY = 255
+"""The owner of a cell without a dot."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -56,11 +61,11 @@ class Canvas:
                 return
 
     def row(self, y: int, *, utf8: bool) -> list[tuple[str, int]]:
-        """Return a line of characters as runs of (text, curve); curve 255 for empty ones."""
+        """Return a line of characters as runs of (text, curve); curve `EMPTY` for empty ones."""
         runs: list[tuple[str, int]] = []
         for column, (cell, owner) in enumerate(zip(self._cells[y], self._owners[y], strict=True)):
             character = (chr(0x2800 + cell) if utf8 else _ascii(cell)) if cell else " "
-            who = owner if cell else 255
+            who = owner if cell else EMPTY
             character, who = self._letters.get((y, column), (character, who))
             if runs and runs[-1][1] == who:
                 runs[-1] = (runs[-1][0] + character, who)
@@ -88,7 +93,7 @@ def draw(canvas: Canvas, xs: Sequence[float], levels: Levels, window: Window, ow
     per_y = (rows - 1) / (window.y1 - window.y0) if window.y1 > window.y0 else 0.0
 
     def y_of(value: float) -> int:
-        return round((window.y1 - value) * per_y) if per_y else rows // 2
+        return round(min(FAR, max(-FAR, (window.y1 - value) * per_y))) if per_y else rows // 2
 
     count = min(len(levels), len(xs))
     first, last = bisect_left(xs, window.x0, 0, count), bisect_right(xs, window.x1, 0, count)

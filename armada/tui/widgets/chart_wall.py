@@ -1,77 +1,116 @@
-"""Show charts of one run: one, two or four metrics at once."""
+"""Show charts of one run: one, two or four metrics at once, and the figures of a single one beside it."""
 
 from __future__ import annotations
 
+import time
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from textual.containers import Grid
+from textual.containers import Grid, Horizontal
 
-from armada.compare.metrics import in_order
+from armada.compare.metrics import TOKENS, goal_of, in_order
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.curves import Curve
-from armada.tui.widgets import frame
-from armada.tui.widgets.chart import Chart, Line
+from armada.store.transitions import RESUMED
+from armada.tui import ticks
+from armada.tui.chart_choices import PANELS, ChartChoices
+from armada.tui.curves import Curve, nearest
+from armada.tui.filtering import fuzzy
+from armada.tui.widgets import chart_axes, frame
+from armada.tui.widgets.chart import Chart
+from armada.tui.widgets.chart_plane import Line, Mark
+from armada.tui.widgets.panel import Panel
+from armada.tui.x_axis import AGAINST, Placed, XAxis
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from textual.app import ComposeResult
 
     from armada.tui.curves import CurveUpdate
+    from armada.tui.snapshot import RunDetail, RunRow
     from armada.tui.symbols import Symbols
+    from armada.tui.widgets.chart_plane import Crossed, Looked
+    from armada.tui.widgets.panel import Spans
 
-SMOOTHINGS = (0.0, 0.6, 0.9, 0.97)
-PANELS = (1, 2, 4)
+BESIDE = 100
+"""From so many columns on, the figures stand beside a single chart."""
+MOST_GAPS = 500
 
 
-class ChartWall(Grid):
-    """Panels show neighbouring metrics; zoom, scale and smoothing are common to all."""
+class ChartWall(Horizontal):
+    """Panels show neighbouring metrics; horizontal axis, zoom, scale and smoothing are common to all.
 
-    DEFAULT_CSS = """
-    ChartWall { grid-size: 1; }
-    ChartWall.panels2 { grid-size: 1 2; }
-    ChartWall.panels4 { grid-size: 2 2; }
-    ChartWall Chart { display: none; height: 1fr; }
-    ChartWall Chart.shown { display: block; }
+    Args:
+        symbols: The symbols that the terminal can show.
+        choices: What was chosen before; changed by every action.
+        id: As for every widget.
     """
 
-    def __init__(self, symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
+    DEFAULT_CSS = """
+    ChartWall Grid { grid-size: 1; width: 1fr; }
+    ChartWall.panels2 Grid { grid-size: 1 2; }
+    ChartWall.panels4 Grid { grid-size: 2 2; }
+    ChartWall Chart { display: none; height: 1fr; }
+    ChartWall Chart.shown { display: block; }
+    ChartWall Panel { display: none; width: 34; }
+    ChartWall.beside Panel { display: block; }
+    """
+
+    def __init__(self, symbols: Symbols, choices: ChartChoices | None = None, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.symbols = symbols
+        self.choices = choices or ChartChoices()
         self.metrics: list[str] = ["loss"]
-        self.panels = 1
-        self.logarithmic = False
-        self.smoothing = 0.0
-        self._first = 0
-        self._run_ended = False
+        """The metrics that the filter shows."""
         self.curves: dict[str, Curve] = {}
+        self._names: tuple[str, ...] = ()
+        self._ordered: list[str] = ["loss"]
+        self._first = 0
+        self._row: RunRow | None = None
+        self._resumed: tuple[float, ...] = ()
+        self._axis = XAxis()
 
     def compose(self) -> ComposeResult:
-        for _ in range(max(PANELS)):
-            chart = Chart(self.symbols)
-            chart.add_class(frame.FRAME)
-            yield chart
+        with Grid():
+            for _ in range(max(PANELS)):
+                chart = Chart(self.symbols)
+                chart.add_class(frame.FRAME)
+                yield chart
+        self.figures = Panel(self.symbols, "Figures")
+        yield self.figures
 
     def on_mount(self) -> None:
         self._draw()
 
+    def on_resize(self) -> None:
+        self._draw()
+
+    # Content --------------------------------------------------------------------------------------------------------
+
     @property
-    def wanted(self) -> list[str]:
-        """Return the names of the visible metrics."""
-        count = min(self.panels, len(self.metrics))
+    def shown(self) -> list[str]:
+        """The names of the visible metrics."""
+        count = min(self.choices.panels, len(self.metrics))
         return [self.metrics[(self._first + place) % len(self.metrics)] for place in range(count)]
 
-    def take(self, run_id: str, names: Sequence[str], updates: Sequence[CurveUpdate], *, ended: bool) -> None:
-        """Take the names of the metrics, the updates of their curves, and whether the run has ended."""
-        ordered = in_order(names) or ["loss"]
-        changed = ordered != self.metrics or ended != self._run_ended
-        self._run_ended = ended
-        if ordered != self.metrics:
-            current = self.metrics[self._first]
-            self.metrics = ordered
-            self._first = ordered.index(current) if current in ordered else 0
+    @property
+    def wanted(self) -> list[str]:
+        """The names of the curves that are needed."""
+        more = [TOKENS] if self.choices.against == "tokens" else []
+        return list(dict.fromkeys([*self.shown, *more]))
+
+    def take(self, row: RunRow, detail: RunDetail | None, updates: Sequence[CurveUpdate]) -> None:
+        """Take a run, what is known of it, and the updates of its curves."""
+        names = detail.metrics if detail is not None else ()
+        resumed = tuple(moment for moment, *_, message in detail.transitions if message == RESUMED) if detail else ()
+        ended = self._row.run.ended if self._row is not None else None
+        changed = names != self._names or resumed != self._resumed or row.run.ended != ended
+        self._row, self._resumed = row, resumed
+        if names != self._names:
+            self._names, self._ordered = names, in_order(names) or ["loss"]
+            self._choose()
         for update in updates:
-            if update.run_id != run_id:
+            if update.run_id != row.run.run_id:
                 continue
             changed = True
             if update.fresh is not None:
@@ -81,73 +120,174 @@ class ChartWall(Grid):
         if changed:
             self._draw()
 
+    def _choose(self) -> None:
+        """Apply the filter. The metric that was shown stays, if the filter shows it."""
+        words = self.choices.wanted.casefold().split()
+        plain = [name for name in self._ordered if all(word in name.casefold() for word in words)]
+        near = [name for name in self._ordered if all(fuzzy(word, name.casefold()) for word in words)] if words else []
+        self.metrics = list(dict.fromkeys([*plain, *near]))
+        self._first = self.metrics.index(self.choices.metric) if self.choices.metric in self.metrics else 0
+
+    # Drawing --------------------------------------------------------------------------------------------------------
+
     def _draw(self) -> None:
+        choices, shown = self.choices, self.shown
         for count in PANELS:
-            self.set_class(self.panels == count, f"panels{count}")
-        wanted = self.wanted
+            self.set_class(choices.panels == count, f"panels{count}")
+        self.set_class(len(shown) == 1 and self.size.width >= BESIDE, "beside")
         for place, chart in enumerate(self.query(Chart)):
-            chart.set_class(place < len(wanted), "shown")
-            if place >= len(wanted):
-                continue
-            name = wanted[place]
-            curve = self.curves.get(name)
-            smooth = f" · smoothed {self.smoothing}" if self.smoothing else ""
-            at = f"{self.metrics.index(name) + 1} of {len(self.metrics)}"
-            lines = []
-            if curve is not None and len(curve):
-                levels = curve.shown(log=self.logarithmic, smoothing=self.smoothing)
-                lines = [Line(sanitize_line(name, 60), curve.steps, levels, doubt=curve.doubt(log=self.logarithmic))]
-            title = f"{sanitize_line(name, 60)} ({at}){smooth}"
-            none = "no points of this metric" + (
-                "" if self._run_ended else " yet: the next check of the host brings them"
-            )
-            chart.show(title, lines, log=self.logarithmic, empty=none if curve is not None else "reading …")
+            chart.set_class(place < max(1, len(shown)), "shown")
+            if place < len(shown):
+                self._draw_chart(chart, shown[place])
+            elif not shown and place == 0:
+                words = sanitize_line(choices.wanted, 60)
+                chart.show(f"no metric matches {words}", (), empty="/ changes the filter, esc clears it")
+        self._draw_figures()
+
+    def _draw_chart(self, chart: Chart, name: str) -> None:
+        choices, curve, plain = self.choices, self.curves.get(name), sanitize_line(name, 60)
+        smooth = f" · smoothed {choices.smoothing}" if choices.smoothing else ""
+        by = f" by {choices.against}" if choices.against != "step" else ""
+        every = f" of {len(self._ordered):,}" if len(self.metrics) < len(self._ordered) else ""
+        title = f"{plain} ({self.metrics.index(name) + 1} of {len(self.metrics):,}{every}){by}{smooth}"
+        ended = self._row is not None and self._row.run.ended
+        none = "no points of this metric" + ("" if ended else " yet: the next check of the host brings them")
+        if curve is None or not len(curve):
+            chart.show(title, (), log=choices.logarithmic, empty=none if curve is not None else "reading …")
+            return
+        placed = self._place(name, curve)
+        if placed.why:
+            chart.show(title, (), log=choices.logarithmic, empty=placed.why)
+            return
+        levels = curve.shown(log=choices.logarithmic, smoothing=choices.smoothing)
+        behind = curve.shown(log=choices.logarithmic, smoothing=0.0) if choices.smoothing else None
+        line = Line(plain, placed.xs, levels, doubt=curve.doubt(log=choices.logarithmic), behind=behind)
+        chart.show(title, [line], log=choices.logarithmic, unit=placed.unit, marks=self._marks(curve, placed))
+
+    def _place(self, name: str, curve: Curve) -> Placed:
+        """Return where the points are on the x axis, as it was chosen."""
+        against, tokens = self.choices.against, self.curves.get(TOKENS)
+        if against == "tokens" and tokens is None:
+            return Placed((), "tokens", "reading …" if TOKENS in self._names else f"it needs the metric {TOKENS}")
+        if self._row is None:
+            return Placed((), against, "reading …")
+        return self._axis.place(self._row, name, curve, against, tokens, time.time())
+
+    def _marks(self, curve: Curve, placed: Placed) -> list[Mark]:
+        """Return where values that are not finite begin, and where the run was resumed."""
+        marks = [Mark(placed.xs[place], "gap") for place in curve.gaps[:MOST_GAPS]]
+        for moment in self._resumed:
+            place = bisect_left(curve.times, moment)
+            if 0 < place < len(curve):
+                marks.append(Mark(placed.xs[place], "resumed"))
+        return marks
+
+    def _draw_figures(self) -> None:
+        """Fill the table beside a single chart."""
+        shown = self.shown
+        curve = self.curves.get(shown[0]) if shown else None
+        if not self.has_class("beside") or curve is None or not len(curve):
+            self.figures.show([[("reading …" if shown and curve is None else "no points", "dim")]])
+            return
+        chart = self.query(Chart).first()
+        last, goal, lines = curve.last, goal_of(shown[0]), []
+        lowest, highest = curve.best("min"), curve.best("max")
+
+        def add(name: str, value: float | None, where: str, style: str = "plain") -> None:
+            said = "—" if value is None else ticks.figure(value)
+            lines.append([(f"{name:<10}", "dim"), (f"{said:<11}", style), (where, "dim")])
+
+        def at(found: tuple[float, float] | None) -> tuple[float | None, str]:
+            return (None, "") if found is None else (found[1], f"step {found[0]:,.0f}")
+
+        add("last", last, f"step {curve.steps[-1]:,.0f}", "strong")
+        add("lowest", *at(lowest), "accent" if goal == "min" else "plain")
+        add("highest", *at(highest), "accent" if goal == "max" else "plain")
+        if (cross := chart.cross) is not None and chart.lines:
+            line = chart.lines[0]
+            found = nearest(line.xs, line.behind or line.levels, cross)
+            value = 10**found if found is not None and self.choices.logarithmic else found
+            add("at cursor", value, chart_axes.place_text(cross, chart.unit, chart.view), "strong")
+        else:
+            lines.append([("at cursor ", "dim"), (", or the mouse", "dim")])
+        lines += self._notes(curve)
+        self.figures.show(lines)
+
+    def _notes(self, curve: Curve) -> list[Spans]:
+        lines: list[Spans] = [[(f"{'points':<10}", "dim"), (f"{len(curve):,}", "plain")]]
+        if curve.gaps:
+            first = curve.steps[curve.gaps[0]]
+            lines.append([(f"{'NaN':<10}", "dim"), (f"{len(curve.gaps):,}×, first at step {first:,.0f}", "bad")])
+        if self._resumed:
+            lines.append([(f"{'resumed':<10}", "dim"), (f"{len(self._resumed)}×", "plain")])
+        return lines
 
     # Actions --------------------------------------------------------------------------------------------------------
 
     def step_metric(self, by: int) -> None:
-        self._first = (self._first + by) % len(self.metrics)
+        if self.metrics:
+            self._first = (self._first + by) % len(self.metrics)
+            self.choices.metric = self.metrics[self._first]
+        self._draw()
+
+    def filter(self, words: str) -> None:
+        """Show only metrics with these letters in this order."""
+        self.choices.wanted = words
+        self._choose()
+        self._draw()
+
+    def next_axis(self) -> None:
+        """Take the next horizontal axis: step, time, tokens or cost."""
+        self.choices.against = AGAINST[(AGAINST.index(self.choices.against) + 1) % len(AGAINST)]
+        self.reset()
         self._draw()
 
     def next_panels(self) -> None:
-        self.panels = PANELS[(PANELS.index(self.panels) + 1) % len(PANELS)]
+        self.choices.next_panels()
         self._draw()
 
     def toggle_log(self) -> None:
-        self.logarithmic = not self.logarithmic
+        self.choices.logarithmic = not self.choices.logarithmic
         self._draw()
 
     def next_smoothing(self) -> None:
-        self.smoothing = SMOOTHINGS[(SMOOTHINGS.index(self.smoothing) + 1) % len(SMOOTHINGS)]
+        self.choices.next_smoothing()
         self._draw()
 
     def zoom(self, factor: float) -> None:
-        for chart in self.query(Chart):
-            chart.zoom(factor)
+        self._look(lambda chart: chart.zoom(factor))
 
     def pan(self, share: float) -> None:
-        for chart in self.query(Chart):
-            chart.pan(share)
+        self._look(lambda chart: chart.pan(share))
+
+    def _look(self, change: Callable[[Chart], None]) -> None:
+        """Change the visible part of one chart that has points; the others, also hidden ones, follow."""
+        lead = next((chart for chart in self.query(Chart) if chart.has_class("shown") and chart.has_points), None)
+        if lead is not None:
+            change(lead)
+            for chart in self.query(Chart):
+                chart.look(lead.chosen)
 
     def reset(self) -> None:
         for chart in self.query(Chart):
             chart.reset()
-            chart.put_cross(None)
+        self._put_cross(None)
 
-    def on_chart_looked(self, event: Chart.Looked) -> None:
+    def on_chart_looked(self, event: Looked) -> None:
         """Apply the range that the mouse selected in one chart to all of them."""
         for chart in self.query(Chart):
             if chart is not event.chart:
                 chart.look(event.chart.chosen)
 
-    def on_chart_crossed(self, event: Chart.Crossed) -> None:
+    def on_chart_crossed(self, event: Crossed) -> None:
         """Put the crosshair at the same place in all charts."""
-        for chart in self.query(Chart):
-            chart.put_cross(event.chart.cross)
+        self._put_cross(event.chart.cross)
 
     def step_cross(self, by: int) -> None:
         """Move the crosshair by so many columns of the first chart."""
-        charts = list(self.query(Chart))
-        place = charts[0].step_cross(by)
-        for chart in charts:
+        self._put_cross(self.query(Chart).first().step_cross(by))
+
+    def _put_cross(self, place: float | None) -> None:
+        for chart in self.query(Chart):
             chart.put_cross(place)
+        self._draw_figures()

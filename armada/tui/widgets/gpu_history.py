@@ -10,7 +10,8 @@ from textual.containers import Grid
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.curves import NAN, Levels
 from armada.tui.widgets import frame
-from armada.tui.widgets.chart import Chart, Line
+from armada.tui.widgets.chart import Chart
+from armada.tui.widgets.chart_plane import Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from armada.store.telemetry import Point
     from armada.tui.symbols import Symbols
+    from armada.tui.widgets.chart_plane import Crossed
 
 SPANS_S = (900.0, 3600.0, 6 * 3600.0, 86_400.0, 7 * 86_400.0)
 NAMES = ("15 m", "1 h", "6 h", "1 d", "7 d")
@@ -57,7 +59,7 @@ class GpuHistory(Grid):
     def on_resize(self) -> None:
         self.set_class(self.size.width >= 200, "wide")
 
-    def on_chart_crossed(self, event: Chart.Crossed) -> None:
+    def on_chart_crossed(self, event: Crossed) -> None:
         """Put the crosshair at the same moment in all charts."""
         for chart in self.query(Chart):
             chart.put_cross(event.chart.cross)

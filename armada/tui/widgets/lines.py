@@ -10,7 +10,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from armada.costs.amounts import total
-from armada.tui.bindings import Key, of
+from armada.tui.bindings import Key, of, on_page
 from armada.tui.snapshot import EMPTY, Snapshot
 from armada.units import span
 
@@ -158,7 +158,7 @@ class KeyLine(Widget):
         """Show as many keys of this screen as fit; help, palette and quit are always shown."""
         typing = isinstance(self.screen.focused, Input)
         page = getattr(self.screen, "page", "")
-        shown = [key for place in self.places for key in of(place) if key.text and key.page in ("", page)]
+        shown = [key for place in self.places for key in of(place) if key.text and on_page(key, page)]
         if typing:  # the field takes all other keys
             shown = [key for key in shown if key.always]
         here = sorted((key for key in shown if key.where != "everywhere"), key=lambda key: not key.page)

@@ -15,7 +15,8 @@ from armada.tui import logs
 from armada.tui.curves import Curve
 from armada.tui.gpu_strips import panel_lines
 from armada.tui.widgets import frame
-from armada.tui.widgets.chart import Chart, Line
+from armada.tui.widgets.chart import Chart
+from armada.tui.widgets.chart_plane import Line
 from armada.tui.widgets.panel import Panel
 
 if TYPE_CHECKING:

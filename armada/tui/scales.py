@@ -1,0 +1,133 @@
+"""Put one value of each run on an axis: numbers on a linear or logarithmic scale, everything else as categories."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from armada.compare.settings import text_of
+from armada.tui import ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from armada.compare.metrics import Goal
+
+Kind = Literal["linear", "log", "category"]
+
+LARGEST = 1e300
+"""Larger numbers are categories: the difference of two of them can be infinite."""
+SPANS_DECADES = 10.0
+"""Settings of which the largest is so many times the smallest have a logarithmic axis."""
+MOST_TICKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """An axis, and where each run is on it.
+
+    Attributes:
+        title: What is on it, sanitized.
+        shares: From 0 to 1, one for each run; None: the run has no value.
+        texts: The values as a person reads them, sanitized.
+        marks: The ticks, with their labels.
+        values: The numbers; empty for categories.
+    """
+
+    title: str
+    kind: Kind
+    shares: tuple[float | None, ...]
+    texts: tuple[str, ...]
+    marks: tuple[tuple[float, str], ...]
+    values: tuple[float | None, ...] = ()
+
+    @property
+    def known(self) -> int:
+        """How many runs have a value."""
+        return sum(share is not None for share in self.shares)
+
+
+def scale_of(
+    title: str, values: Sequence[Any], *, log: bool | None = None, write: Callable[[float], str] | None = None
+) -> Scale:
+    """Return an axis for the values of runs.
+
+    Args:
+        title: What it is, sanitized.
+        values: One for each run, as the settings have it; None where it is missing.
+        log: Whether it is logarithmic; None: if the numbers span decades.
+        write: Writes a number; by default, as a tick.
+    """
+    numbers = [_number(value) for value in values]
+    known = [number for number in numbers if number is not None]
+    if not known or any(number is None and value is not None for number, value in zip(numbers, values, strict=True)):
+        return _categories(title, values)
+    low, high = min(known), max(known)
+    if log is None:
+        log = low > 0 and high >= low * SPANS_DECADES
+    log = log and low > 0
+    say = write or _short
+    texts = tuple("" if number is None else say(number) for number in numbers)
+    if log:
+        numbers = [None if number is None else math.log10(number) for number in numbers]
+        low, high = math.log10(low), math.log10(high)
+    wide = high - low
+    shares = tuple(None if n is None else (n - low) / wide if wide > 0 else 0.5 for n in numbers)
+    marks: tuple[tuple[float, str], ...]
+    if wide <= 0:
+        marks = ((0.5, say(10**low if log else low)),)
+    elif log:
+        found = ticks.log_ticks(low, high, MOST_TICKS)
+        marks = tuple(((each - low) / wide, say(10**each)) for each in found)
+    else:
+        found = ticks.ticks(low, high, MOST_TICKS)
+        step, largest = ticks.distance(found), max(abs(low), abs(high))
+        labels = [write(each) if write else ticks.figure(each, step, largest) for each in found]
+        marks = tuple(((each - low) / wide, label) for each, label in zip(found, labels, strict=True))
+    kept = tuple(_number(value) for value in values)
+    return Scale(title, "log" if log else "linear", shares, texts, marks, kept)
+
+
+def _categories(title: str, values: Sequence[Any]) -> Scale:
+    texts = tuple("" if value is None else text_of(value) for value in values)
+    named = sorted({text for text, value in zip(texts, values, strict=True) if value is not None})
+    places = {text: place / (len(named) - 1) if len(named) > 1 else 0.5 for place, text in enumerate(named)}
+    shares = tuple(None if value is None else places[text] for text, value in zip(texts, values, strict=True))
+    return Scale(title, "category", shares, texts, tuple((share, text) for text, share in places.items()))
+
+
+def _short(value: float) -> str:
+    return ticks.figure(value) if abs(value) >= 1e-3 or value == 0 else f"{value:.3g}"
+
+
+def _number(value: Any) -> float | None:
+    """Return a number that can stand on an axis; None for anything else, such as true."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and abs(number) <= LARGEST else None
+
+
+def pareto_front(costs: Sequence[float | None], values: Sequence[float | None], goal: Goal) -> set[int]:
+    """Return the places of the runs that no other run dominates: none is cheaper and as good, or better and as cheap.
+
+    Args:
+        costs: What each run cost, in one currency; None: not known.
+        values: The metric of each run.
+        goal: Whether low or high values are better.
+    """
+    sign = 1.0 if goal == "min" else -1.0
+    points = [
+        (cost, sign * value, place)
+        for place, (cost, value) in enumerate(zip(costs, values, strict=True))
+        if cost is not None and value is not None
+    ]
+    return {
+        place
+        for cost, value, place in points
+        if not any(one <= cost and other <= value and (one < cost or other < value) for one, other, _ in points)
+    }

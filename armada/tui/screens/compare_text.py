@@ -1,0 +1,164 @@
+"""What the comparison of runs shows: figures, settings and axes, without a screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armada.compare.metrics import goal_of
+from armada.costs.price import money
+from armada.foundation.sanitize import sanitize_line
+from armada.tui import ticks
+from armada.tui.curves import nearest
+from armada.tui.scales import Scale, pareto_front, scale_of
+from armada.tui.widgets.chart import NAMES
+from armada.tui.widgets.list_table import Item
+from armada.tui.widgets.plot import COLOURS, Drawn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.compare.settings import Difference
+    from armada.tui.curves import Curve
+    from armada.tui.snapshot import RunRow
+    from armada.tui.symbols import Symbols
+    from armada.tui.x_axis import Placed
+
+COST, HOURS, STEPS = "cost", "hours", "steps"
+LONGEST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One run of the comparison.
+
+    Attributes:
+        place: Its letter and colour.
+        curve: Of the chosen metric; None: not read yet.
+        placed: Where the points of the curve are; None without points.
+        lit: The cursor is on it.
+    """
+
+    row: RunRow
+    place: int
+    curve: Curve | None
+    placed: Placed | None
+    lit: bool
+
+    @property
+    def drawn(self) -> Drawn:
+        return Drawn(NAMES[self.place], self.place, self.lit)
+
+    def value(self, metric: str) -> float | None:
+        """The best value of the metric, or the last one if its name does not say what is best."""
+        if self.curve is None:
+            return None
+        best = self.curve.best(goal_of(metric))
+        return best[1] if best is not None else self.curve.last
+
+    def cost(self, now: float) -> tuple[float, str] | None:
+        """What it cost, and the currency; None if that is not known for all of its time, or in several currencies."""
+        found = self.row.costs(now)
+        return found.single if found is not None and found.unknown_s < 1 else None
+
+
+def figure_items(
+    runs: Sequence[Compared], metric: str, cross: float | None, symbols: Symbols, now: float
+) -> list[Item]:
+    """Return a row for each run; the first one is pinned."""
+    goal, items = goal_of(metric), []
+    values = [run.value(metric) for run in runs]
+    known = [value for value in values if value is not None]
+    top = (min(known) if goal == "min" else max(known)) if known and goal is not None and len(runs) > 1 else None
+    for number, run in enumerate(runs):
+        curve, row = run.curve, run.row
+        best = curve.best(goal) if curve is not None else None
+        at = None
+        if cross is not None and curve is not None and run.placed is not None and not run.placed.why:
+            at = nearest(run.placed.xs, curve.raw, cross)
+        doubt = curve is not None and bool(curve.doubt())
+        last = None if curve is None else curve.last
+        cost = run.cost(now)
+        items.append(
+            Item(
+                row.id,
+                (
+                    (
+                        (NAMES[run.place], COLOURS[run.place % len(COLOURS)]),
+                        (f" {symbols.star}" if number == 0 else "", "accent"),
+                    ),
+                    ((sanitize_line(row.name, LONGEST), "strong" if run.lit else "plain"),),
+                    ((row.id[-6:], "dim"),),
+                    (("NaN", "bad") if doubt else (_figure(last, "reading …" if curve is None else "—"), "plain"),),
+                    ((_figure(best[1] if best else None), "accent" if best and best[1] == top else "plain"),),
+                    ((f"{best[0]:,.0f}" if best else "", "dim"),),
+                    ((_figure(at, ""), "plain"),),
+                    ((money(*cost) if cost else "—", "plain"),),
+                    ((row.run.state, "dim"),),
+                ),
+            )
+        )
+    return items
+
+
+def _figure(value: float | None, none: str = "—") -> str:
+    return none if value is None else ticks.figure(value)
+
+
+def setting_items(runs: Sequence[Compared], found: Sequence[Difference]) -> list[Item]:
+    """Return names, ids and a row for each setting that is not equal in all runs."""
+    names = tuple(((sanitize_line(run.row.name, LONGEST), "strong"),) for run in runs)
+    ids = tuple(((run.row.id[-6:], "dim"),) for run in runs)  # names often begin alike, ids differ at their ends
+    items = [Item("name", ((("run", "dim"),), *names)), Item("id", ((("id", "dim"),), *ids))]
+    for each in found:
+        cells = (((each.key, "plain"),), *(((value, "plain"),) for value in each.texts))
+        items.append(Item(f"set {each.key}", cells))
+    if not found:
+        items.append(Item("none", ((("no setting differs", "dim"),), *(((("", "plain"),),) * len(runs)))))
+    return items
+
+
+def setting_scales(found: Sequence[Difference]) -> list[Scale]:
+    """Return an axis for each setting that differs; names that all runs have for themselves alone come last."""
+    scales = [scale_of(each.key, each.masked) for each in found]
+    return sorted(scales, key=lambda each: each.kind == "category" and len(each.marks) == len(each.shares) > 2)
+
+
+def metric_scale(runs: Sequence[Compared], metric: str, *, log: bool) -> Scale:
+    """Return the axis of the metric: its best value, or the last one."""
+    word = {"min": "lowest", "max": "highest", None: "last"}[goal_of(metric)]
+    return scale_of(f"{word} {sanitize_line(metric, LONGEST)}", [run.value(metric) for run in runs], log=log)
+
+
+def cost_scale(runs: Sequence[Compared], now: float) -> tuple[Scale, str]:
+    """Return the axis of money, and which runs are left out: other currencies are not converted."""
+    costs = [run.cost(now) for run in runs]
+    currency = next((cost[1] for cost in costs if cost is not None), None)
+    values = [cost[0] if cost is not None and cost[1] == currency else None for cost in costs]
+    notes = []
+    if others := sum(cost is not None and cost[1] != currency for cost in costs):
+        notes.append(f"{others} in another currency left out")
+    if unknown := sum(cost is None for cost in costs):
+        notes.append(f"{unknown} without a price left out")
+    scale = scale_of(COST, values, log=False, write=lambda value: money(value, currency or "USD"))
+    return scale, ", ".join(notes)
+
+
+def variable_scales(runs: Sequence[Compared], found: Sequence[Difference], now: float) -> list[Scale]:
+    """Return what can be on the horizontal axis of the scatter plot: settings that differ, cost, hours, steps."""
+    hours = [run.row.lasted_s(now) / 3600 if run.row.run.started_at is not None else None for run in runs]
+    steps: list[Any] = [run.row.run.step for run in runs]
+    return [
+        *setting_scales(found),
+        cost_scale(runs, now)[0],
+        scale_of(HOURS, hours, log=False),
+        scale_of(STEPS, steps, log=False),
+    ]
+
+
+def front_of(runs: Sequence[Compared], cost: Scale, metric: str) -> set[int] | None:
+    """Return the runs on the Pareto front of cost and metric; None if the metric's name does not say what is best."""
+    goal = goal_of(metric)
+    if goal is None or not cost.values:
+        return None
+    return pareto_front(cost.values, [run.value(metric) for run in runs], goal)

@@ -1,0 +1,94 @@
+"""Parallel coordinates: an axis for each setting and for the metric, a line for each run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+
+from armada.tui.curves import NAN, Levels
+from armada.tui.widgets.braille import EMPTY, Canvas, Window, draw
+from armada.tui.widgets.plot import BLANK, Cell, Drawn, Plot, put
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.tui.scales import Scale
+
+NARROWEST = 14
+"""Columns for an axis and its labels."""
+
+
+class Parallel(Plot):
+    """Axes side by side; the run under the cursor is lit, the others are dimmed."""
+
+    axes: tuple[Scale, ...] = ()
+    runs: tuple[Drawn, ...] = ()
+
+    def show(self, axes: Sequence[Scale], runs: Sequence[Drawn], empty: str) -> None:
+        """Show runs on axes; of more axes than fit, the last one and the first ones are drawn."""
+        if (tuple(axes), tuple(runs), empty) != (self.axes, self.runs, self.empty):
+            self.axes, self.runs, self.empty = tuple(axes), tuple(runs), empty
+            self.redraw()
+
+    def fitting(self, width: int) -> tuple[Scale, ...]:
+        """Return the axes that fit into a width."""
+        most = max(1, width // NARROWEST)
+        return self.axes if len(self.axes) <= most else (*self.axes[: most - 1], self.axes[-1])
+
+    def cells(self, width: int, height: int) -> list[list[Cell]]:
+        axes, rows = self.fitting(width), height - 1
+        if not axes or not self.runs or rows < 2 or width < 4:
+            return []
+        room = max(1, width - NARROWEST if len(axes) > 1 else width)
+        columns = [round(place * (room - 1) / max(1, len(axes) - 1)) for place in range(len(axes))]
+        canvas = self._canvas(axes, columns, width, rows)
+        lines: list[list[Cell]] = [[BLANK] * width]
+        for row in range(rows):
+            line: list[Cell] = []
+            for text, owner in canvas.row(row, utf8=self.symbols.utf8):
+                style = "" if owner == EMPTY else self._style_of(owner, text)
+                line += [(character, style) for character in text]
+            lines.append(line)
+        bar = "│" if self.symbols.utf8 else "|"
+        for number, (axis, column) in enumerate(zip(axes, columns, strict=True)):
+            last = number == len(axes) - 1
+            wide = (columns[number + 1] if not last else width) - column - 2
+            put(lines[0], column, _cut(self.symbols.text(axis.title), wide), "title" if not last else "accent")
+            for line in lines[1:]:
+                if line[column] == BLANK:
+                    line[column] = (bar, "grid")
+            taken: set[int] = set()
+            for share, label in axis.marks:
+                row = 1 + round((1 - share) * (rows - 1))
+                if row not in taken:
+                    taken |= {row - 1, row, row + 1}
+                    put(lines[row], column + 1, _cut(self.symbols.text(label), min(wide, max(11, wide // 2))), "dim")
+        return lines
+
+    def _canvas(self, axes: Sequence[Scale], columns: Sequence[int], width: int, rows: int) -> Canvas:
+        canvas, window = Canvas(width, rows), Window(0.0, width * 2 - 1.0, 0.0, 1.0)
+        order = sorted(range(len(self.runs)), key=lambda place: self.runs[place].lit)
+        for place in order:
+            shares = [axis.shares[place] for axis in axes]
+            xs = [column * 2.0 for column in columns]
+            draw(canvas, xs, Levels(NAN if share is None else share for share in shares), window, place)
+        for place in reversed(order):  # the letter of the lit run has the first choice
+            known = [
+                (x, share)
+                for x, share in zip(columns, (a.shares[place] for a in axes), strict=True)
+                if share is not None
+            ]
+            if known:
+                canvas.letter(
+                    known[-1][0] * 2, round((1 - known[-1][1]) * (rows * 4 - 1)), self.runs[place].sign, place
+                )
+        return canvas
+
+    def _style_of(self, owner: int, text: str) -> str:
+        run = self.runs[owner]
+        return run.style if run.lit or text == run.sign else "grid"
+
+
+def _cut(text: str, room: int) -> str:
+    return text if cell_len(text) <= room else set_cell_size(text, max(0, room))

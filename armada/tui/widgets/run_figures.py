@@ -1,0 +1,43 @@
+"""A row for each compared run, in the colour of its curve: last, best and at the crosshair."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from armada.tui.theme import CURVES
+from armada.tui.widgets.list_table import ListTable
+from armada.tui.widgets.table import STYLES, Column
+
+if TYPE_CHECKING:
+    from rich.style import Style
+
+    from armada.tui.symbols import Symbols
+
+COLOURS = tuple(f"curve-{place}" for place in range(1, CURVES + 1))
+COLUMNS = (
+    Column("", 3),
+    Column("RUN", 10, grow=3, most=60),
+    Column("ID", 6, rank=3),
+    Column("LAST", 10, right=True, rank=1),
+    Column("BEST", 10, right=True, rank=2),
+    Column("AT STEP", 9, right=True, rank=5),
+    Column("AT CURSOR", 10, right=True, rank=4),
+    Column("COST", 12, right=True, rank=6),
+    Column("STATE", 9, grow=1, rank=7),
+)
+
+
+class RunFigures(ListTable):
+    """The run under the cursor is lit in the plot above."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{name}" for name in (*STYLES, *COLOURS)}
+    DEFAULT_CSS = "\n".join(f"RunFigures > .table--{name} {{ color: ${name}; text-style: bold; }}" for name in COLOURS)
+
+    def __init__(self, symbols: Symbols) -> None:
+        super().__init__(COLUMNS, symbols)
+
+    def style_of(self, name: str) -> Style:
+        found = super().style_of(name) if name in STYLES else self._styles.get(name)
+        if found is None:
+            found = self._styles[name] = super().style_of("plain") + self.get_component_rich_style(f"table--{name}")
+        return found
