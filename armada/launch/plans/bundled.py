@@ -114,24 +114,37 @@ class BundledTask(Task[BundledTraining]):
             hub=hub if isinstance(hub, HubModel) else None,
             precision=profile.train.precision,
             checkpoint_bytes=self._checkpoint_bytes(contents, hub),
-            trained=Trained(
-                section=section,
-                environment=environment,
-                model=hub.source if isinstance(hub, Content) else settings.local_model,
-                kind=self.data.kind,
-                looks=self.data.looks,
-                tools=self.data.tools,
-                hub_model=settings.hub_model,
-                answer=answer,
-                max_steps=train.max_steps,
-                facts=self._model_facts(hub, answer),
-                is_divided=training.is_divided,
-                rows=count_rows(settings.data.train, self.data),
-                row_bytes=mean_row_bytes(settings.data.train, self.data),
-                eval_rows=_whole(count_rows(settings.data.eval, self.data)),
-                sequences=settings.sequences,
-                has_reference=settings.keeps_reference,
-            ),
+            trained=self._trained(section, environment, hub, answer, is_divided=training.is_divided),
+        )
+
+    def _trained(
+        self,
+        section: TrainingSection,
+        environment: Environment | None,
+        hub: HubModel | Content | None,
+        answer: HubAnswer,
+        *,
+        is_divided: bool,
+    ) -> Trained:
+        """What the checks read of the training."""
+        settings = self.settings
+        return Trained(
+            section=section,
+            environment=environment,
+            model=hub.source if isinstance(hub, Content) else settings.local_model,
+            kind=self.data.kind,
+            looks=self.data.looks,
+            tools=self.data.tools,
+            hub_model=settings.hub_model,
+            answer=answer,
+            max_steps=settings.train.max_steps,
+            facts=self._model_facts(hub, answer),
+            is_divided=is_divided,
+            rows=count_rows(settings.data.train, self.data),
+            row_bytes=mean_row_bytes(settings.data.train, self.data),
+            eval_rows=_whole(count_rows(settings.data.eval, self.data)),
+            sequences=settings.sequences,
+            has_reference=settings.keeps_reference,
         )
 
     def _find_model(self, place: Place) -> HubModel | Content | None:
