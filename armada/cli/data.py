@@ -71,9 +71,9 @@ def _say_part(part: PartView, unit: str, long_samples: str, max_length: int, *, 
     if not part.sampled:
         print()
         return
-    of = "all" if part.sampled == sample.count else f"the first {part.sampled:,}"
+    of = "all rows" if part.sampled == sample.count else f"the first {counted(part.sampled, 'row')}"
     lengths = f"least {part.shortest:,}, median {part.median:,}, p95 {part.p95:,}, most {part.longest:,} {unit}"
-    print(f"\n  {lengths} ({of} rows)")
+    print(f"\n  {lengths} ({of})")
     print(f"  {part.trained / max(1, part.total):.1%} of {part.total:,} {unit} are trained on")
     if part.untrained_rows:
         print(f"  ⚠ nothing is trained on in {counted(part.untrained_rows, 'row')}")

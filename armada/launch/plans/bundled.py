@@ -100,6 +100,7 @@ class BundledTask(Task[BundledTraining]):
             start=self.start,
         )
         contents, section = training.contents(), training.section()
+        answer = self._ask_hub(place)
         return Parts(
             argv=training.argv(),
             variables=training.variables(),
@@ -113,16 +114,23 @@ class BundledTask(Task[BundledTraining]):
             hub=hub if isinstance(hub, HubModel) else None,
             precision=profile.train.precision,
             checkpoint_bytes=self._checkpoint_bytes(contents, hub),
-            trained=self._trained(place, training, section, hub),
+            trained=self._trained(section, environment, hub, answer, is_divided=training.is_divided),
         )
 
     def _trained(
-        self, place: Place, training: Training, section: TrainingSection, hub: HubModel | Content | None
+        self,
+        section: TrainingSection,
+        environment: Environment | None,
+        hub: HubModel | Content | None,
+        answer: HubAnswer,
+        *,
+        is_divided: bool,
     ) -> Trained:
-        settings, answer = self.settings, self._ask_hub(place)
+        """What the checks read of the training."""
+        settings = self.settings
         return Trained(
             section=section,
-            environment=training.environment,
+            environment=environment,
             model=hub.source if isinstance(hub, Content) else settings.local_model,
             kind=self.data.kind,
             looks=self.data.looks,
@@ -131,7 +139,7 @@ class BundledTask(Task[BundledTraining]):
             answer=answer,
             max_steps=settings.train.max_steps,
             facts=self._model_facts(hub, answer),
-            is_divided=training.is_divided,
+            is_divided=is_divided,
             rows=count_rows(settings.data.train, self.data),
             row_bytes=mean_row_bytes(settings.data.train, self.data),
             eval_rows=_whole(count_rows(settings.data.eval, self.data)),

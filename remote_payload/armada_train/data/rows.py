@@ -87,7 +87,7 @@ def survey(source: Source, kinds: Sequence[str] = SFT.kinds) -> Survey:
     looks: list[str] = []
     for kind, row in iterate_source(source, Counter(), kinds, looks):
         rows += 1
-        if kind in CHATS:
+        if kind in CHATS and not (offers and calls):
             here = has_tools(row)
             offers, calls = offers or here[0], calls or here[1]
     return Survey(source.name, kind, rows, looks[0], offers, calls)
