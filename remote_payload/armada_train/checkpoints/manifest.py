@@ -15,7 +15,7 @@ from typing import Any
 from armada_train.data.hashes import hash_source
 from armada_train.runfolder import replace_json
 from armada_train.specification.objectives import SFT
-from armada_train.specification.values import Source, TinyModel, Training
+from armada_train.specification.values import ZERO, Source, TinyModel, Training
 
 NAME = "armada.json"
 _FORMAT = 1
@@ -31,7 +31,7 @@ def describe_settings(training: Training) -> dict[str, Any]:
     Reads the data again to hash it.
     """
     schedule = {key: value for key, value in dataclasses.asdict(training.schedule).items() if key not in _FREE}
-    if not training.is_sharded:  # which is what checkpoints without it are
+    if not training.is_sharded and training.schedule.sharding not in ZERO:  # which is what checkpoints without it are
         del schedule["sharding"]
     lora = dataclasses.asdict(training.lora) if training.lora else None
     model = dataclasses.asdict(training.model) if isinstance(training.model, TinyModel) else training.model
