@@ -381,3 +381,20 @@ def test_two_replicas_of_two_parts_train_as_four_replicas_do(make_run: Any, tmp_
         run.train(launcher=True)
         losses.append(run.losses())
     assert losses[1] == pytest.approx(losses[0], abs=1e-6)
+
+
+EMPTIED = """
+import torch
+from types import SimpleNamespace
+from armada_train.model.fit import _check_vocabulary
+from armada_train.training.gauges import count_numbers
+weight = torch.nn.Parameter(torch.empty(0))
+weight.ds_shape, weight.ds_numel = torch.Size([8, 4]), 32
+model = SimpleNamespace(get_input_embeddings=lambda: SimpleNamespace(weight=weight))
+print(count_numbers(weight), _check_vocabulary(None, model, SimpleNamespace(get_vocab=lambda: {"a": 7}), []))
+"""
+
+
+def test_weights_that_zero_3_holds_elsewhere_count_with_their_own_shape(payload_python: Interpreter) -> None:
+    ended = payload_python.finish("-c", EMPTIED)
+    assert ended.output.splitlines()[-1] == "32 []", ended.output

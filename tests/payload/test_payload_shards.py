@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from armada_train.checkpoints import complete, shards
+from armada_train.checkpoints.manifest import write_manifest
+from armada_train.checkpoints.resume import find_resume
 from armada_train.failure import PayloadFailure
 from armada_train.model.warmstart import check_start
+from armada_train.runfolder import RunFolder
 from armada_train.specification.parser import parse_training
 from armada_train.specification.section import Section
 from armada_train.specification.values import Training
@@ -129,3 +134,56 @@ def test_one_process_divides_nothing(tmp_path: Path) -> None:
     alone = parse(tmp_path, sharding="fsdp")
     assert not alone.is_sharded
     assert not alone.needs_all_ranks
+
+
+def resumable(folder: Path, *, deepspeed: bool, word: str | None, processes: int = 2) -> None:
+    """Write a checkpoint of step 4, as a training with or without DeepSpeed does."""
+    settings = {"batch.processes": processes} | ({"train.sharding": word} if word else {})
+    checkpoint = folder / "checkpoints" / "checkpoint-4"
+    (checkpoint / "global_step4").mkdir(parents=True)
+    (checkpoint / "trainer_state.json").write_text('{"global_step": 4}')
+    header = b"{}      "
+    (checkpoint / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    names = [*complete.random_states(processes), "scheduler.pt"]
+    if deepspeed:
+        (checkpoint / "latest").write_text("global_step4")
+        (checkpoint / "global_step4" / "mp_rank_00_model_states.pt").write_text("m")
+        names += [f"global_step4/zero_pp_rank_{rank}_optim_states.pt" for rank in range(processes)]
+    else:
+        names.append("optimizer.pt")
+    for name in names:
+        with zipfile.ZipFile(checkpoint / name, "w") as file:
+            file.writestr("x", "x")
+    write_manifest(checkpoint, settings)
+
+
+@pytest.mark.parametrize(
+    ("saved", "now", "said"),
+    [
+        ({"deepspeed": True, "word": "zero2"}, "zero3", "was saved by DeepSpeed (zero2, 2 processes)"),
+        ({"deepspeed": True, "word": "zero2", "processes": 4}, "zero2", "was saved by DeepSpeed (zero2, 4 processes)"),
+        ({"deepspeed": True, "word": "zero3"}, "fsdp", "was saved by DeepSpeed (zero3, 2 processes)"),
+        ({"deepspeed": False, "word": None}, "zero2", "was saved by a training without DeepSpeed"),
+        ({"deepspeed": True, "word": "zero2"}, "zero2", None),
+        ({"deepspeed": True, "word": None}, "none", None),
+    ],
+)
+def test_states_of_deepspeed_are_resumed_by_their_like_or_refused(
+    saved: dict[str, Any], now: str, said: str | None, tmp_path: Path
+) -> None:
+    resumable(tmp_path, **saved)
+    by_deepspeed = now.startswith("zero") or (saved["deepspeed"] and now == "none")
+    more: dict[str, Any] = {"deepspeed": "/ds.json", "device": "cuda"} if by_deepspeed else {}
+    batch = {"global": 8, "micro": 4, "accumulation": 1, "processes": 2}
+    changes = {"resume": {"accept_changes": True}, "batch": batch, "train": {"sharding": now}}
+    training = parse_training(Section(make_training(tmp_path / "t.jsonl", **changes, **more), "training"))
+    run = RunFolder(tmp_path)
+    settings = {"batch.processes": 2} | ({"train.sharding": now} if now != "none" else {})
+    if said is None:
+        assert find_resume(training, run, settings).checkpoint is not None
+        return
+    with pytest.raises(PayloadFailure) as refused:
+        find_resume(training, run, settings)
+    assert refused.value.reason == "resume_mismatch"
+    assert said in refused.value.message
+    assert "`start_from`" in refused.value.message

@@ -16,7 +16,7 @@ from armada_train.data.hashes import hash_source
 from armada_train.runfolder import replace_json
 from armada_train.specification.objectives import SFT
 from armada_train.specification.optimizers import Optimizer
-from armada_train.specification.values import Source, TinyModel, Training
+from armada_train.specification.values import ZERO, Source, TinyModel, Training
 
 NAME = "armada.json"
 _FORMAT = 1
@@ -41,7 +41,7 @@ def describe_settings(training: Training) -> dict[str, Any]:
     Reads the data again to hash it.
     """
     schedule = {key: value for key, value in dataclasses.asdict(training.schedule).items() if key not in _FREE}
-    if not training.is_sharded:  # which is what checkpoints without it are
+    if not training.is_sharded and training.schedule.sharding not in ZERO:  # which is what checkpoints without it are
         del schedule["sharding"]
     for key, default in _DEFAULTS.items():
         if schedule[key] == default:

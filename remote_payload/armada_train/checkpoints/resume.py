@@ -9,7 +9,7 @@ from armada_train.checkpoints import complete
 from armada_train.checkpoints.manifest import Settings, compare, read_manifest
 from armada_train.failure import PayloadFailure
 from armada_train.runfolder import RunFolder
-from armada_train.specification.values import Training
+from armada_train.specification.values import ZERO, Training
 
 _ADVICE = "go back to the old value, start a new run, or accept it with `resume.accept_changes: true`"
 
@@ -43,11 +43,36 @@ def find_resume(training: Training, run: RunFolder, settings: Settings) -> Resum
         findings.append(f"{checkpoint.name} has no list of its settings, so it is unknown whether they changed")
     else:
         differences += compare(before, settings)
+    _refuse_other_states(checkpoint, training, before or {})
     if differences and not training.accept_changes:
         raise PayloadFailure("resume_mismatch", f"{checkpoint.name}: {'; '.join(differences)}: {_ADVICE}")
     findings += [f"{checkpoint.name}: {difference}; accepted" for difference in differences]
     findings += _lost_random_states(checkpoint, training.batch.processes)
     return Resume(checkpoint, tuple(findings), changed=bool(differences))
+
+
+def _refuse_other_states(checkpoint: Path, training: Training, before: Settings) -> None:
+    """Refuse to convert DeepSpeed's states, which fit only its own stage and as many processes (DeepSpeed 0.19).
+
+    Raises:
+        PayloadFailure: `resume_mismatch`.
+    """
+    key, processes = "train.sharding", before.get("batch.processes", training.batch.processes)
+    is_deepspeeds = (checkpoint / "latest").is_file()
+    word = training.schedule.sharding if training.schedule.sharding in ZERO else None
+    is_alike = processes == training.batch.processes and before.get(key, word) == word
+    if is_deepspeeds == (training.deepspeed is not None) and (is_alike or not is_deepspeeds):
+        return
+    by = (
+        f"DeepSpeed ({before.get(key, 'by a file')}, {processes} processes)"
+        if is_deepspeeds
+        else "a training without DeepSpeed"
+    )
+    raise PayloadFailure(
+        "resume_mismatch",
+        f"{checkpoint.name} was saved by {by}, whose optimizer cannot be converted: go back to that, or start a new run "
+        "with `start_from`",
+    )
 
 
 def _last_with_weights(folder: Path, processes: int) -> tuple[Path | None, list[str]]:

@@ -35,7 +35,8 @@ def check_fit(training: Training, model: Any, tokenizer: Any, parts: Sequence[An
 
 
 def _check_vocabulary(training: Training, model: Any, tokenizer: Any, parts: Sequence[Any]) -> list[str]:
-    size = int(model.get_input_embeddings().weight.shape[0])
+    weight = model.get_input_embeddings().weight
+    size = int(getattr(weight, "ds_shape", weight.shape)[0])  # ZeRO-3 leaves nothing of a weight that is not in use
     highest = max(tokenizer.get_vocab().values(), default=0)
     if highest < size:
         return []

@@ -34,6 +34,7 @@ from armada_train.tasks.prepare import describe, ignored_keys, prepare_model_and
 from armada_train.training.agreement import Agreement, leave_groups
 from armada_train.training.arguments import choose_weights_dtype, make_arguments, make_lora
 from armada_train.training.attempt import Attempt, TrainingData
+from armada_train.training.gauges import count_numbers
 from armada_train.training.memory import is_out_of_memory, out_of_memory
 from armada_train.training.objectives import trainer_of
 from armada_train.training.preemption import Preemption
@@ -162,7 +163,7 @@ def _begin(trainer: Trainer, training: Training, run: RunFolder, checkpoint: Pat
         trainer.start_from(training.start_from)
         what = "weights and the optimizer's moments" if training.start_from.moments else "weights"
         _say(run, f"starting with the {what} of {training.start_from.path}; the schedule is this run's own")
-    trainable: int = sum(weight.numel() for weight in trainer.model.parameters() if weight.requires_grad)
+    trainable: int = sum(count_numbers(weight) for weight in trainer.model.parameters() if weight.requires_grad)
     _say(run, f"{trainable:,} trainable parameters, {len(trainer.train_dataset):,} training rows")
     return trainable
 

@@ -29,10 +29,15 @@ def flops_per_token(model: Any) -> int:
     multiplied_too = {id(weight) for weight in head.parameters()} if head is not None else set()
     skipped = looked_up - multiplied_too
     weights = [weight for weight in model.parameters() if id(weight) not in skipped]
-    return sum(_count(weight) * (6 if weight.requires_grad else 4) for weight in weights)
+    return sum(count_numbers(weight) * (6 if weight.requires_grad else 4) for weight in weights)
 
 
-def _count(weight: Any) -> int:
-    """Count a weight's numbers; bitsandbytes packs two 4-bit numbers into one byte and keeps the shape separately."""
-    packed = getattr(weight, "quant_state", None)
-    return int(packed.shape.numel()) if packed is not None else int(weight.numel())
+def count_numbers(weight: Any) -> int:
+    """Count a weight's numbers.
+
+    bitsandbytes packs two 4-bit numbers into one byte and keeps the shape separately. DeepSpeed's ZeRO-3 leaves nothing of
+    a weight that is not in use.
+    """
+    if (packed := getattr(weight, "quant_state", None)) is not None:
+        return int(packed.shape.numel())
+    return int(getattr(weight, "ds_numel", None) or weight.numel())

@@ -344,7 +344,7 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
 
     def restore(self, checkpoint: Path) -> None:
         """Load the weights of a finished run, which has nothing left to train."""
-        if self._sharded:
+        if self._needs_all:
             self._prepare_for_training(step_of(checkpoint), None, str(checkpoint))
         else:
             self._load_from_checkpoint(str(checkpoint))
