@@ -245,10 +245,10 @@ TOLD = {
         "launch+floor save:0:6 save save save fill_disk:1 tick host=1,4"
     ),
     "a disk without room, and the second is the best by the job's own word": (
-        "launch+floor save save save:0:8 save save fill_disk:1 tick host=1,5"
+        "launch+floor save save save:0:8 save save fill_disk:1 tick host=1,2,3,5"
     ),
     "a disk without room, and a best step that is no number": (
-        "launch+floor save save save:0:8 save:0:7 save save fill_disk:1 tick host=1,6"
+        "launch+floor save save save:0:8 save:0:7 save save fill_disk:1 tick host=1,2,3,6"
     ),
     "a disk without room, and the best by its loss": (
         "launch+floor save save:0:1 save:0:2 save:0:1 save save fill_disk:1 tick host=1,3,6"
@@ -415,6 +415,9 @@ TOLD = {
     ),
     "the best by the job's own word stays": (
         "launch+floor save save save:0:8 save:0:8 save:0:8 tick fill_disk:1 tick host=1,2,5"
+    ),
+    "the best by a word that one checkpoint says stays": (
+        "launch+floor save save save:0:8 save save tick fill_disk:1 tick host=1,2,3,5"
     ),
     "the job's own word is no number": (
         "launch+floor save save:0:8 save:0:7 save save tick fill_disk:4 tick host=1,2,4,5"

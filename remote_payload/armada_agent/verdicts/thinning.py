@@ -3,6 +3,7 @@
 | a checkpoint                                   | is deleted                                                           |
 |------------------------------------------------|----------------------------------------------------------------------|
 | the newest, the best, what the job called best | never                                                                |
+| the only one that calls another the best       | never                                                                |
 | every home of the run holds it                 | first, oldest first                                                  |
 | a home lacks it                                | next, while the disk is scarce: the one that leaves the smallest gap |
 | the oldest, and a home lacks it                | never                                                                |
@@ -43,7 +44,8 @@ def choose(entries: List[Entry], best: FrozenSet[str], is_scarce: bool) -> Optio
 def find_best(entries: List[Entry]) -> FrozenSet[str]:
     """Find the checkpoint with the lowest evaluation loss, and the one that the job last called its best.
 
-    They differ if a former attempt measured the best, or if the best one's manifest has no loss.
+    They differ if a former attempt measured the best, or if the best one's manifest has no loss. A checkpoint that calls
+    another the best stays with it, unless one that stays anyway does so too.
 
     Args:
         entries: Finished checkpoints, oldest first.
@@ -62,4 +64,9 @@ def find_best(entries: List[Entry]) -> FrozenSet[str]:
     best = {entry["digest"] for entry in entries if entry["step"] == called}
     if losses:
         best.add(min(losses, key=lambda digest: losses[digest]))
+    if any(entry["step"] == called for entry in entries):
+        # Without a checkpoint that says so, nobody would know which one it is.
+        callers = [entry["digest"] for entry in entries if entry["metrics"].get("best_step") == called]
+        if not (best | {entries[-1]["digest"]}) & set(callers):
+            best.add(callers[-1])
     return frozenset(best)

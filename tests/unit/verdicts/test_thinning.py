@@ -54,6 +54,12 @@ def test_the_best_has_the_least_loss_that_is_a_number() -> None:
     assert find_best([measured(1), measured(2)]) == NONE
 
 
+def test_what_names_the_best_stays_with_it_and_not_without_it() -> None:
+    given = [measured(1), measured(2), measured(3, best_step=2), measured(4)]
+    assert find_best(given) == {"2", "3"}
+    assert find_best([given[0], *given[2:]]) == frozenset()
+
+
 def test_what_the_job_last_called_its_best_stays_as_well() -> None:
     given = [measured(1), measured(2, eval_loss=0.25, best_step=1), measured(3, eval_loss=0.5)]
     assert find_best(given) == {"1", "2"}
