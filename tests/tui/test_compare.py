@@ -293,7 +293,10 @@ def test_plots_fill_any_size(size: tuple[int, int]) -> None:
         assert all(len(line) <= width for line in lines), plot
 
 
-@pytest.mark.parametrize("size", [(1, 1), (49, 15), (80, 24), (200, 60)])
+@pytest.mark.parametrize(
+    "size",
+    [(1, 1), (80, 24), *(pytest.param(each, marks=pytest.mark.long) for each in ((49, 15), (200, 60)))],
+)
 def test_every_page_fits_the_terminal_in_ascii_too(
     world: World, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
