@@ -206,7 +206,7 @@ def test_the_cells_of_a_bench_are_jobs_of_one_array_and_their_rows_one_table(arm
     cluster = add_cluster(armada, fleet, "slurm")
     armada.write("train.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS * 8))
     armada.write("exp.yaml", json.dumps({**TRAINING, "resources": {"processes": 1}}))
-    pace = ("--warmup", "1", "--seconds", "0.1", "--steps", "3")
+    pace = ("--warmup", "2", "--seconds", "0.1", "--steps", "3")
     words = ("bench", "exp.yaml", "--host", cluster.host, "--grid", "train.micro_batch_size=2,4", "--array", *pace)
     measured = armada.run(*words, "--json", timeout_s=1200)
     assert measured.returncode == 0, measured.stderr

@@ -23,7 +23,7 @@ def test_twelve_cells_over_two_hosts_end_well_though_one_host_is_killed(armada: 
             words = ["hosts", "add", name, place.target, "--identity", str(machines.IDENTITY), "--yes"]
             assert armada.run(*words).returncode == 0
         for name, place in places.items():
-            fleet.run(name, "rm -f go starts", user=place.user)
+            fleet.run(name, "cd && rm -f go starts", user=place.user)
         script = 'echo "$X" >> ~/starts; until [ -e ~/go ]; do sleep 0.2; done'
         experiment = armada.command("sh", "-c", script, name="two-hosts", env={"X": "0"}, resources={"gpus": 0})
         grid = f"env.X={','.join(f'x{number}' for number in range(12))}"
@@ -33,14 +33,14 @@ def test_twelve_cells_over_two_hosts_end_well_though_one_host_is_killed(armada: 
         assert sum(told["taken"].values()) == 12
 
         def starts(name: str) -> list[str]:
-            return fleet.run(name, "cat starts 2>/dev/null || true", user=places[name].user).split()
+            return fleet.run(name, "cd && cat starts 2>/dev/null || true", user=places[name].user).split()
 
         eventually(lambda: len(starts("workstation")) + len(starts("a100-2")) == 4)
         began = set(starts("a100-2"))
         assert len(began) < 4
         assert began
         machines.kill(machine)
-        fleet.run("workstation", "touch go", user=places["workstation"].user)
+        fleet.run("workstation", "cd && touch go", user=places["workstation"].user)
 
         def done(host: str) -> bool:
             found = [cell for cell in armada.json("sweep", "show", sweep)["cells"] if cell["host"] == host]
@@ -49,7 +49,7 @@ def test_twelve_cells_over_two_hosts_end_well_though_one_host_is_killed(armada: 
         eventually(lambda: done("workstation"), within_s=120)
         assert len(starts("workstation")) == told["taken"]["workstation"]
         machines.start([machine])
-        fleet.run("a100-2", "touch go", user=machine.user)
+        fleet.run("a100-2", "cd && touch go", user=machine.user)
         eventually(lambda: done("a100-2"), within_s=180)
         lost = [cell for cell in armada.json("sweep", "show", sweep)["cells"] if cell["state"] == "failed"]
         assert {cell["values"]["env.X"] for cell in lost} == began
