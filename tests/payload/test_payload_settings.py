@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.payload.interpreter import Interpreter
 from tests.payload.payload_run import PayloadRun, make_training
 
 pytestmark = pytest.mark.payload
@@ -20,45 +22,60 @@ print("kept:", *sorted(saved["state"][0]), saved["param_groups"][0].get("betas")
 """
 
 
-def test_another_optimizer_and_schedule_are_used_resume_to_the_bit_and_change_only_when_told(
-    chat_files: tuple[Path, Path], make_run: Any
-) -> None:
+@pytest.fixture(scope="module")
+def adafactor(
+    payload_python: Interpreter, chat_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> PayloadRun:
+    """Six steps of another optimizer and schedule, to the end."""
     train = {"max_steps": 6, "lr_scheduler": "warmup_stable_decay", "lr_floor": 0.1, "decay_steps": 0.5}
     train |= {"warmup_steps": 1, "learning_rate": 0.01, "optimizer": {"name": "adafactor"}}
-    run = make_run(make_training(chat_files[0], train=train, checkpoint={"every_steps": 3, "keep_last": 2}))
+    training = make_training(chat_files[0], train=train, checkpoint={"every_steps": 3, "keep_last": 2})
+    run = PayloadRun(tmp_path_factory.mktemp("adafactor") / "run", payload_python, training).prepare()
     run.train()
-    last = run.path / "checkpoints" / "checkpoint-6"
-    expected = (last / "adapter_model.safetensors").read_bytes()
+    return run
+
+
+@pytest.fixture
+def at_3(adafactor: PayloadRun, tmp_path: Path) -> PayloadRun:
+    """The same with its checkpoint 3 left, three steps before its end."""
+    shutil.copytree(adafactor.path, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "checkpoint-6")
+    return PayloadRun(tmp_path / "run", adafactor.python, copy.deepcopy(adafactor.training), attempt=2)
+
+
+def test_another_optimizer_and_schedule_are_used_and_resume_to_the_bit(adafactor: PayloadRun, at_3: PayloadRun) -> None:
     # A warm-up from the floor, two steps at the top, and half of a cosine down to the floor.
-    rates = [line["learning_rate"] for line in run.lines("train")]
+    rates = [line["learning_rate"] for line in adafactor.lines("train")]
     assert rates == pytest.approx([0.001, 0.01, 0.01, 0.01, 0.00775, 0.00325])
-    assert "exp_avg_sq_row" in run.finish_python("-c", KINDS_OF_STATE).output
+    assert "exp_avg_sq_row" in adafactor.finish_python("-c", KINDS_OF_STATE).output
+    assert "resuming from checkpoint-3" in at_3.train().output
+    adapters = [r.path / "checkpoints" / "checkpoint-6" / "adapter_model.safetensors" for r in (at_3, adafactor)]
+    assert adapters[0].read_bytes() == adapters[1].read_bytes()
 
-    start = {"path": str(run.path / "outbox" / ".new-6"), "optimizer": "moments"}
-    after = make_run(make_training(chat_files[0], start_from=start), "after")
-    assert after.finish().code == 2
-    assert "has no moments of AdamW: another optimizer wrote it" in after.failure["message"]
 
-    shutil.rmtree(last)
-    run.attempt = 2
-    assert "resuming from checkpoint-3" in run.train().output
-    assert (last / "adapter_model.safetensors").read_bytes() == expected
+def test_another_optimizer_begins_afresh_only_when_told(at_3: PayloadRun) -> None:
+    at_3.training["train"] |= {"optimizer": {"name": "adamw", "betas": [0.8, 0.95], "eps": 1e-7}, "lr_floor": 0.5}
+    at_3.write_spec()
+    assert at_3.finish().code == 2
+    assert '`train.optimizer` was {"name": "adafactor", ' in at_3.failure["message"]
+    assert "`train.lr_floor` was 0.1 and is 0.5" in at_3.failure["message"]
 
-    shutil.rmtree(last)
-    run.training["train"] |= {"optimizer": {"name": "adamw", "betas": [0.8, 0.95], "eps": 1e-7}, "lr_floor": 0.5}
-    run.attempt = 3
-    run.write_spec()
-    assert run.finish().code == 2
-    assert '`train.optimizer` was {"name": "adafactor", ' in run.failure["message"]
-    assert "`train.lr_floor` was 0.1 and is 0.5" in run.failure["message"]
-
-    run.training["resume"] = {"accept_changes": True}
-    run.attempt = 4
-    run.write_spec()
-    run.train()
-    kept = run.finish_python("-c", KINDS_OF_STATE).output
+    at_3.training["resume"] = {"accept_changes": True}
+    at_3.attempt = 3
+    at_3.write_spec()
+    at_3.train()
+    kept = at_3.finish_python("-c", KINDS_OF_STATE).output
     assert "kept: exp_avg exp_avg_sq step (0.8, 0.95)" in kept
-    assert run.lines("train")[-1]["learning_rate"] == pytest.approx(0.005 + 0.25 * 0.005)
+    assert at_3.lines("train")[-1]["learning_rate"] == pytest.approx(0.005 + 0.25 * 0.005)
+
+
+def test_moments_of_another_optimizer_are_no_start(
+    adafactor: PayloadRun, chat_files: tuple[Path, Path], make_run: Any
+) -> None:
+    start = {"path": str(adafactor.path / "outbox" / ".new-6"), "optimizer": "moments"}
+    run = make_run(make_training(chat_files[0], start_from=start))
+    assert run.finish().code == 2
+    assert "has no moments of AdamW: another optimizer wrote it" in run.failure["message"]
 
 
 def test_a_training_that_improves_no_more_ends_with_a_checkpoint_and_a_resume_counts_on(
