@@ -11,6 +11,7 @@ import pytest
 
 from armada.errors import ArmadaError, Conflict, NotFound
 from armada.export.folder import write_folder
+from armada.export.merged import find_merged
 from armada.export.subject import Kind, Subject, find_subject
 from armada.foundation.progress import NullProgress, TransferProgress
 from armada.paths import HomePaths
@@ -121,6 +122,8 @@ def test_shards_of_fsdp_are_no_model_and_stay_behind_where_an_adapter_is_whole(
     with pytest.raises(NotFound, match="are in shards") as refused:
         subject_of(house, {**shards, "config.json": b"{}", "optimizer_0/__0_0.distcp": b"o"})
     assert f"armada merge {RUN} --checkpoint" in (refused.value.hint or "")
+    with pytest.raises(NotFound, match="was not merged yet"):
+        find_merged(house[1], runs.find(house[1], RUN), "last", everything=False)
     files = {**shards, **adapter(ON_HOST)}
     publish(house[1], house[0], RUN, 30, files)
     subject = find_subject(house[1], runs.find(house[1], RUN), "30", everything=False)
