@@ -188,6 +188,9 @@ class BundledTraining(Experiment):
         word, key = self.train.sharding, "train.sharding"
         if self.deepspeed is not None and word in FSDP_WORDS:
             raise problem(f"{word} does not go with `deepspeed`: one of them divides the model", key=key)
+        if word != "none" and self.train.optimizer.name != "adamw":
+            said = f"`train.sharding: {word}` is tried with adamw alone, whose state it divides"
+            raise problem(said, key="train.optimizer", hint="leave it out, or `train: {sharding: none}`")
         if word not in SHARDED_WORDS:
             return self
         if not self.shards:

@@ -80,7 +80,7 @@ def _proposal(experiment: str) -> str:
 
 
 def preview(board: Dashboard, experiment: str, changes: Sequence[str], form: Form | None, host: str) -> None:
-    """Show the cells of a sweep, or else the first rows of the data."""
+    """Show the cells of a sweep, or else the first rows of the data, as the model will see them where it is a training."""
     if form is None:
         board.notify("choose an experiment first", severity="warning")
         return
@@ -96,6 +96,9 @@ def preview(board: Dashboard, experiment: str, changes: Sequence[str], form: For
         lines = [f"{number:>4}  {label}" for number, label in enumerate(form.cells.labels, 1)]
         note = "with a host in the field, this shows hours and cost, too"
         board.push_screen(PreviewWindow(f"{form.cells.count} {kind}   {note}", lines))
+        return
+    if form.data and form.task not in ("script", "command") and not board.read_only:
+        show(board, ["data", "show", *([f"--host={host}"] if host else []), *options, "--", experiment])
         return
     board.push_screen(PreviewWindow("The data as it is in the files", list(_data_lines(form))))
 

@@ -185,6 +185,8 @@ def _check_sharding(training: Training) -> None:
         raise bad_spec(f"`training.train.sharding` {word} needs `training.deepspeed`, the file that DeepSpeed reads")
     if word in FSDP and training.deepspeed is not None:
         raise bad_spec(f"`training.train.sharding` {word} does not go with `training.deepspeed`: one divides the model")
+    if (word in FSDP or word in ZERO) and training.schedule.optimizer.name != "adamw":
+        raise bad_spec(f"`training.train.optimizer`: `train.sharding: {word}` is tried with adamw alone")
     if word in WHOLE:
         return
     if not training.objective.shards:

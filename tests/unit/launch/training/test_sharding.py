@@ -80,6 +80,8 @@ train:
         ("sft", "fsdp", "lora: {modules_to_save: [lm_head]}\n", 9, "would not add up their gradients"),
         ("sft", "fsdp", "start_from: {run: sft-abc, optimizer: moments}\n", 9, "divides the moments otherwise"),
         ("sft", "fsdp", "deepspeed: ds.json\n", 8, "fsdp does not go with `deepspeed`"),
+        ("sft", "fsdp", "  optimizer: sgd\n", 9, "`train.sharding: fsdp` is tried with adamw alone"),
+        ("sft", "zero2", "  optimizer: adamw_8bit\n", 9, "`train.sharding: zero2` is tried with adamw alone"),
         ("sft", "fsdp3", "", 8, "fsdp"),
     ],
 )
