@@ -125,7 +125,7 @@ def test_an_experiment_is_launched_followed_and_stopped_from_the_screen(
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("n")
-        await shows(pilot, "ctrl+o opens a list")
+        await shows(pilot, "Type an experiment and a host")
         await pilot.press("ctrl+o")
         await shows(pilot, "Which experiment?", "exp.yaml")
         await pilot.press(*"exp", "enter")

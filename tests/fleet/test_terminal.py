@@ -44,7 +44,7 @@ def test_launch_watch_chart_sync_stop_and_leave_on_an_ssh_host(
     try:
         terminal.shows("Nothing has been launched yet")
         terminal.keys("n")
-        terminal.shows("ctrl+o opens a list")
+        terminal.shows("Type an experiment and a host")
         terminal.keys("C-o")
         terminal.shows("Which experiment?")
         terminal.keys("exp.yaml")

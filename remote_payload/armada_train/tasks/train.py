@@ -31,7 +31,7 @@ from armada_train.runfolder import RunFolder
 from armada_train.specification.early_stop import EarlyStop
 from armada_train.specification.values import Training, check_gpus, check_world
 from armada_train.tasks.prepare import describe, ignored_keys, prepare_model_and_data
-from armada_train.training.agreement import Agreement, leave_groups
+from armada_train.training.agreement import Agreement, leave
 from armada_train.training.arguments import choose_weights_dtype, make_arguments, make_lora
 from armada_train.training.attempt import Attempt, TrainingData
 from armada_train.training.gauges import count_numbers
@@ -107,7 +107,7 @@ def _train(
         _say(run, f"finding: {finding}")
     _run_trainer(trainer, training.schedule.stop_early, run, resume.checkpoint)
     if preemption.agreed:
-        _leave(trainer)
+        leave(trainer.accelerator)
         raise preemption.failure(trainer.state.global_step)
     summary = _summarize(trainer, metrics, history, attention)
     summary |= {"trainable_parameters": trainable, "findings": [*resume.findings, *findings]}
@@ -117,7 +117,7 @@ def _train(
     summary["seconds"] = time.monotonic() - started
     metrics.append("summary", trainer.state.global_step, summary)
     heartbeat.beat("ended", trainer.state.global_step)
-    _leave(trainer)
+    leave(trainer.accelerator)
 
 
 def _prepare(
@@ -194,12 +194,6 @@ def _choose_attention(training: Training, run: RunFolder) -> Attention:
     )
     _say(run, f"attention: {attention.name} ({attention.why})")
     return attention
-
-
-def _leave(trainer: Trainer) -> None:
-    trainer.accelerator.wait_for_everyone()  # the launcher ends the others as soon as one rank exits
-    trainer.accelerator.end_training()
-    leave_groups()
 
 
 def _doubts_about_data(training: Training, splits: Splits, rows: int, train_rows: Files | Stream) -> list[str]:

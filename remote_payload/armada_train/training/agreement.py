@@ -10,16 +10,19 @@ import torch.distributed
 _left: list[Any] = []
 
 
-def leave_groups() -> None:
-    """Destroy the process groups of this process, as its last collective operation.
+def leave(accelerator: Any) -> None:
+    """End this process's part in a training, as its last collective operation.
 
     The default group is kept until the interpreter exits. Otherwise `DistributedDataParallel` would release it last: it
     waits for the group's threads while it holds the GIL, and one of them may wait for the GIL to release the last
-    barrier's tensor (torch 2.13 with gloo). A training that succeeded would then never exit.
+    barrier's tensor (torch 2.13 with gloo). A training that succeeded would then never exit. accelerate's `end_training`
+    destroys the group without keeping it, so it comes last.
     """
+    accelerator.wait_for_everyone()  # the launcher ends the others as soon as one rank exits
     if torch.distributed.is_initialized():
         _left.append(torch.distributed.group.WORLD)
         torch.distributed.destroy_process_group()
+    accelerator.end_training()
 
 
 class Agreement:
