@@ -20,7 +20,7 @@ RUN_TESTS = ARMADA_PAYLOAD_PYTHON="$(CURDIR)/$(PAYLOAD)/bin/python" $(VENV)/bin/
 # Where it is set, every process that a test starts compiles armada's modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo faults test test-all unit quick lint check format durations mutants screenshots film transcripts docs reference clean python venv payload what-runs
+.PHONY: help demo faults test test-all unit quick lint check format durations mutants screenshots film transcripts docs reference clean python venv payload what-runs gpu gpu-wheels
 
 help:
 	@echo 'make demo    install armada and train a tiny model on this machine, from launch to verified checkpoint'
@@ -30,11 +30,13 @@ help:
 	@echo 'make unit    tests/unit alone'
 	@echo 'make faults  links that break, processes that are killed, disks that fill, many times over'
 	@echo 'make mutants  changes of one condition each in the decisions, and which tests notice them; half an hour'
-	@echo 'make screenshots  the pictures of the dashboard in README.md and docs/'
+	@echo 'make screenshots  every screen of the dashboard at four sizes, in docs/screenshots, and the page that shows them'
 	@echo 'make film    docs/screenshots/rescue.cast, a recording of the dashboard: a run hangs and is rescued; needs root and tmux'
 	@echo 'make transcripts  the commands and their output in docs/tutorial/own-script.md, from a real run; some minutes'
 	@echo 'make docs    the documentation as a site, in site/; fails at a broken link or anchor'
 	@echo 'make reference  the pages of docs/reference and protocol.json, made from the models, the command line and the checks'
+	@echo 'make gpu     on a machine with a GPU: everything that only a GPU can show; PYTHON=… is one with torch (docs/how-to/gpu.md)'
+	@echo 'make gpu-wheels  the wheels that such a Python lacks, for a machine without network'
 	@echo 'make lint    ruff, mypy --strict, import-linter, vermin'
 	@echo 'make check   lint and tests'
 
@@ -91,7 +93,7 @@ faults: payload
 lint: venv
 	$(VENV)/bin/python -m ruff check .
 	$(VENV)/bin/python -m ruff format --check .
-	MYPYPATH=remote_payload $(VENV)/bin/python -m mypy -p armada -p armada_agent -p armada_train -p tests
+	MYPYPATH=remote_payload $(VENV)/bin/python -m mypy -p armada -p armada_agent -p armada_train -p benchmarks.gpu -p tests
 	PYTHONPATH=remote_payload $(VENV)/bin/python $(VENV)/bin/lint-imports
 	$(VENV)/bin/python $(VENV)/bin/vermin --quiet --no-tips -t=3.6- --violations remote_payload/armada_agent remote_payload/armada_log.py
 
@@ -112,7 +114,7 @@ mutants: venv
 
 # After a change of what the dashboard looks like; tests/tui/pictures are the tests' own: ARMADA_UPDATE_PICTURES=1 pytest tests/tui/test_pictures.py
 screenshots: venv
-	$(VENV)/bin/python docs/screenshots.py
+	$(VENV)/bin/python -m tests.tools.screenshots
 
 # Against a host of the fleet, whose GPUs are a stand-in: `asciinema play docs/screenshots/rescue.cast`
 film: venv
@@ -129,6 +131,16 @@ reference: venv
 docs: | python
 	@$(PYTHON) tests/tools/environments.py $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
+
+# PYTHON has torch for CUDA; nothing is installed into it. TINY=1 tries the kit itself, without a GPU.
+gpu: | python
+	@'$(PYTHON)' -m benchmarks.gpu --python '$(PYTHON)' $(if $(TINY),--tiny) $(if $(WHEELS),--wheels '$(WHEELS)') \
+	  $(if $(HOME_PYTHON),--home-python '$(HOME_PYTHON)') $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again) \
+	  $(if $(BUDGET),--budget $(BUDGET)) $(if $(RESULTS),--results '$(RESULTS)')
+
+# FOR is what `python -m benchmarks.gpu.wheels --describe` said on the other machine.
+gpu-wheels: venv
+	@$(VENV)/bin/python -m benchmarks.gpu.wheels $(if $(FOR),--for '$(FOR)',--python '$(PYTHON)')
 
 clean:
 	rm -rf $(VENV) $(PAYLOAD) $(DOCS) site $(VENV).lock $(DOCS).lock $(PAYLOAD).lock $(PAYLOAD).txt $(DEMO) $(DURATIONS) .tools .ci-logs dist build

@@ -176,7 +176,7 @@ def _png(drawn: str | None) -> bytes:
 def _print(rows: Rows, best: Result | None) -> None:
     from armada.cli.table import table
     from armada.launch.bench.chart import bars
-    from armada.launch.bench.results import as_fast_as
+    from armada.launch.bench.results import as_fast_as, machine_changes
 
     results = rows.results
     print(
@@ -197,6 +197,11 @@ def _print(rows: Rows, best: Result | None) -> None:
             cells = ", ".join(f"cell {each.number}" for each in equal)
             words += f"; within the spread, {cells} {'is' if len(equal) == 1 else 'are'} as fast"
         print(words)
+    for each, by in machine_changes(results):
+        print(
+            f"cell {each.number}: the machine itself was {abs(by):.0%} {'faster' if by > 0 else 'slower'} than for the other "
+            "cells (other work, heat, another node): measure it again before you compare"
+        )
     waiting = sum(each.status == "waiting" for each in results)
     if waiting and rows.is_over:
         print(f"{waiting} of {len(results)} cells have no row: {rows.again} measures them")

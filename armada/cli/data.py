@@ -66,7 +66,8 @@ def _say_part(part: PartView, unit: str, long_samples: str, max_length: int, *, 
     rows = "rows that only the host can read" if sample.count is None else counted(sample.count, "row")
     print(f"{sample.part}: {rows}" + (f", which look like {sample.looks}" if sample.looks else ""))
     for number, example in enumerate(part.examples, start=1):
-        print(f"\n  row {number}: {example.length:,} {unit}, {example.trained:,} of them trained on")
+        of_them = "" if sample.is_prompts else f", {example.trained:,} of them trained on"
+        print(f"\n  row {number}: {example.length:,} {unit}{of_them}")
         print(_text_of(example, has_colours=has_colours))
     if not part.sampled:
         print()
@@ -74,15 +75,17 @@ def _say_part(part: PartView, unit: str, long_samples: str, max_length: int, *, 
     of = "all rows" if part.sampled == sample.count else f"the first {counted(part.sampled, 'row')}"
     lengths = f"least {part.shortest:,}, median {part.median:,}, p95 {part.p95:,}, most {part.longest:,} {unit}"
     print(f"\n  {lengths} ({of})")
-    print(f"  {part.trained / max(1, part.total):.1%} of {part.total:,} {unit} are trained on")
+    if sample.is_prompts:
+        print("  the model writes the completions, which it is trained on")
+    else:
+        print(f"  {part.trained / max(1, part.total):.1%} of {part.total:,} {unit} are trained on")
     if part.untrained_rows:
         print(f"  ⚠ nothing is trained on in {counted(part.untrained_rows, 'row')}")
     if part.beyond is not None:
         done = {"drop": "dropped", "truncate": "cut", "split": "split"}[long_samples]
         is_are = "is" if part.beyond == 1 else "are"
-        print(
-            f"  {counted(part.beyond, 'row')} {is_are} longer than train.max_length {max_length:,}, and will be {done}"
-        )
+        limit = f"train.max_length {max_length:,}" + (" less its completion" if sample.is_prompts else "")
+        print(f"  {counted(part.beyond, 'row')} {is_are} longer than {limit}, and will be {done}")
     print()
 
 

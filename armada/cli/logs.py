@@ -47,6 +47,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     logs.add_argument("--from", type=_byte, metavar="BYTE", dest="offset", help="Start at this byte instead")
     logs.add_argument("--pid", type=_pid, metavar="PID", help="With --follow: also stop when this process ends")
+    logs.add_argument("--colours", action="store_true", help="Keep the colours that the job printed")
     logs.add_argument(
         "--json", action="store_true", help="Print one JSON object per line of the log: its byte offset and its text"
     )
@@ -100,7 +101,7 @@ class _Reading:
         self._context = context
         self._run = run
         self._options = options
-        self._printed = _output_text()
+        self._printed = _output_text(options)
         self.has_begun = False
 
     def from_host(self) -> int:
@@ -214,7 +215,7 @@ def _print_file(stream: BinaryIO, log: Path, run_id: str, options: argparse.Name
         begin = _beginning_of_last(block, options.tail)
         _say_cut(start + begin, size, block[begin:].decode("utf-8", "replace"), options.tail)
         stream.seek(start + begin)
-    decoder, printed = codecs.getincrementaldecoder("utf-8")("replace"), _output_text()
+    decoder, printed = codecs.getincrementaldecoder("utf-8")("replace"), _output_text(options)
     while not takes_no_more():
         place, block = stream.tell() - len(decoder.getstate()[0]), stream.read(_PIECE_BYTES)
         _print(printed, decoder.decode(block, final=not block), place, run_id, "home", as_json=options.json)
@@ -222,8 +223,8 @@ def _print_file(stream: BinaryIO, log: Path, run_id: str, options: argparse.Name
             return
 
 
-def _output_text() -> OutputText:
-    return OutputText("\r\x1b[K" if sys.stdout.isatty() else "\r")
+def _output_text(options: argparse.Namespace) -> OutputText:
+    return OutputText("\r\x1b[K" if sys.stdout.isatty() else "\r", colours=options.colours)
 
 
 def _print(printed: OutputText, text: str, offset: int, run_id: str, source: str, *, as_json: bool) -> None:

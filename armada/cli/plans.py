@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.estimates import estimate_json, say_estimate
 from armada.cli.printing import print_json
+from armada.config.tasks.bundled import BundledTraining
 from armada.config.tasks.script import Script
 from armada.foundation.sanitize import sanitize_line
 from armada.launch.checks.check import refuse_failures
@@ -102,7 +103,12 @@ def _size(plan: Plan) -> list[str]:
     batch, gpus = plan.batch, counted(plan.gpus, "GPU")
     if batch is not None:
         ranks = gpus if plan.gpus else f"{batch.processes} process{'es' if batch.processes > 1 else ''}"
-        step = f"{batch.global_} samples a step = micro {batch.micro} × accumulate {batch.accumulation} × {ranks}"
+        samples = "samples a step"
+        if isinstance(plan.experiment, BundledTraining) and plan.experiment.samples:
+            each = plan.experiment.completions
+            prompts = counted(batch.global_ // each, "prompt")
+            samples = f"completions a step ({prompts}" + (f" × {each}" if each > 1 else "") + ")"
+        step = f"{batch.global_} {samples} = micro {batch.micro} × accumulate {batch.accumulation} × {ranks}"
         return [step, *([plan.profile.train.precision] if plan.profile is not None else [])]
     if isinstance(plan.experiment, Script):
         on = gpus if plan.gpus else f"{plan.spec.processes} on CPUs"

@@ -31,6 +31,7 @@ class _Host(TypedDict):
     added: list[str]
     elsewhere: list[str]
     damaged: list[_Damaged]
+    unenrolled: list[str]
     error: str | None
 
 
@@ -119,6 +120,10 @@ def _say(reporter: Reporter, recovery: Recovery, *, dry_run: bool) -> None:
             )
         for run_id, why in found.damaged:
             reporter.stage("", f"⚠ {run_id} on {found.host} cannot be added: {why}")
+        if found.unenrolled:
+            runs = counted(len(found.unenrolled), "run")
+            words = f"⚠ {found.host} did not record that this home wants {runs} of it ({found.unenrolled[0]}, for one)"
+            reporter.stage("", f"{words}: until the next sync, another home may delete what is not here yet")
     for run_id in recovery.runs_from_home:
         reporter.stage("", f"{run_id} is known only from the files at home")
     for place in recovery.gone:
@@ -158,6 +163,7 @@ def _listed(recovery: Recovery, *, dry_run: bool) -> _Recovered:
                 "added": list(found.added),
                 "elsewhere": list(found.elsewhere),
                 "damaged": [{"run_id": run_id, "why": why} for run_id, why in found.damaged],
+                "unenrolled": list(found.unenrolled),
                 "error": str(found.error) if found.error else None,
             }
             for found in recovery.hosts

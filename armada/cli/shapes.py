@@ -53,6 +53,7 @@ _CELL: Fields = {
 _SWEEP: Fields = {
     **_FORMAT, "sweep": STR, "title": STR, "experiment": STR_, "state": STR, "why": STR_, "created_at": NUM, "metric": STR_,
     "goal": STR, "cells": [_CELL], "costs": OBJ_, "search": OBJ_,
+    "spent_budgets": [{"host": STR, "why": STR}],
 }  # fmt: skip
 
 _CHECKPOINT: Fields = {
@@ -120,8 +121,8 @@ _BENCH_CELL: Fields = {
     "number": INT, "values": OBJ, "label": STR, "status": STR, "message": STR_, "steps": NUM_, "measured_s": NUM_, "cell_s": NUM_,
     "step_time_s": NUM_, "step_time_median_s": NUM_, "step_time_p05_s": NUM_, "step_time_p95_s": NUM_, "spread": NUM_,
     "tokens_per_s": NUM_, "samples_per_s": NUM_, "data_wait_s": NUM_, "peak_memory_bytes": NUM_, "mfu": NUM_, "gpus": NUM_,
-    "processes": NUM_, "micro_batch_size": NUM_, "accumulation": NUM_, "global_batch_size": NUM_, "scaling": NUM_,
-    "cost_per_million_tokens": NUM_, "currency": STR,
+    "processes": NUM_, "micro_batch_size": NUM_, "accumulation": NUM_, "global_batch_size": NUM_, "products_per_s": NUM_,
+    "scaling": NUM_, "cost_per_million_tokens": NUM_, "currency": STR,
 }  # fmt: skip
 _HOST_COST: Fields = {
     "host": STR, "since": NUM_, "until": NUM, "costs": OBJ_, "runs": OBJ_, "unused": OBJ_, "idle": OBJ_, "idle_s": NUM,
@@ -150,7 +151,7 @@ SHAPES: Fields = {
     "ps": [{**RUN, "host_disk_full_at": NUM_, "costs": OBJ_}],
     "show": {
         **RUN, "spec": OBJ, "checkpoints": [_CHECKPOINT], "quota": OBJ_, "results": OBJ, "costs": OBJ_, "per_hour": OBJ_,
-        "forecast": OBJ_,
+        "forecast": OBJ_, "advice": STR_, "time?": {"why_not": STR_, "processes": INT, "last": OBJ_, "whole": OBJ_},
     },
     "costs": {
         **_FORMAT, "hosts": [_HOST_COST], "weeks": [_HOST_COST], "runs": [{
@@ -201,7 +202,7 @@ SHAPES: Fields = {
     f"rm{SEVERAL}": [_or_error(_REMOVED)],
     "why": {
         **_FORMAT, "run_id": STR, "host": STR, "state": STR, "reason": STR_, "message": STR_, "because": STR_, "engine": STR_,
-        "explanation": STR_, "error": STR_,
+        "explanation": STR_, "error": STR_, "advice": STR_,
     },
     "sync now": [_or_error(_SYNCED)],
     "sync now --dry-run": [{

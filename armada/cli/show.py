@@ -15,7 +15,7 @@ from armada.cli.labels import label_lines
 from armada.cli.options import add_run
 from armada.cli.printing import print_json
 from armada.cli.runs import condition, seen, summary
-from armada.errors import HostUnreachable, NotFound
+from armada.errors import HostUnreachable, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
 from armada.units import amount, counted, span
@@ -40,18 +40,35 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description="Show the details of a run: its state, history, checkpoints and command.",
     )
     add_run(show)
+    show.add_argument("--time", action="store_true", help="Show where the time of a training's step goes")
+    show.add_argument("--last", type=_count, metavar="N", help="With --time: the last N steps; 50 by default")
     show.add_argument("--json", action="store_true", help="Print a JSON object, including the run's spec")
     show.set_defaults(handler=_show)
 
 
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of steps, such as 50")
+    return int(text)
+
+
 def _show(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
+    from armada.cli.step_times import say_step_times, step_times_fields
+    from armada.monitor.step_times import WINDOW, find_advice
     from armada.store import checkpoints, metrics, runs
 
+    if options.last is not None and not options.time:
+        raise UsageError("--last belongs to --time", hint=f"armada show {options.run} --time --last {options.last}")
     context = Context(reads=True)
     run = context.run(options.run)
     if not run.ended or run.is_guess:
         run = _look(context, run)
+    last = options.last or WINDOW
+    if options.time and not options.json:
+        _say_state(context, run)
+        say_step_times(context.database, run, last)
+        return 0
     spec = runs.spec(context.database, run.run_id)
     kept = checkpoints.of_run(context.database, run.run_id)
     quota = _allowance(context, run, spec)
@@ -60,11 +77,15 @@ def _show(options: argparse.Namespace) -> int:
         listed = [{**dataclasses.asdict(c), "home_path": str(c.home_path) if c.home_path else None} for c in kept]
         results = metrics.results(context.database, run.run_id)
         value = {**summary(run), "spec": spec, "checkpoints": listed, "quota": told, "results": results}
+        value |= {"advice": find_advice(context.database, run.run_id)}
+        value |= {"time": step_times_fields(context.database, run, last)} if options.time else {}
         print_json({**value, **_costs(context, run)})
         return 0
     _say_state(context, run)
     _say_cost(context, run)
     _say_records(context, run)
+    if advice := find_advice(context.database, run.run_id):
+        print(f"  advice     {advice}")
     _say_log(context, run)
     for checkpoint in kept:
         _say_checkpoint(run, checkpoint)

@@ -297,7 +297,8 @@ def _text(value: object) -> str | None:
 
 def _known(record: SweepRecord, cells: Sequence[CellStanding]) -> Known:
     """The cells that a sweep has. One that may not have been handed over is asked for again, under its number."""
-    from armada.sweeps.cells import Known, identity
+    from armada.sweeps.cells import Known
+    from armada.sweeps.equal_cells import identity
 
     pending = {
         identity(cell.values): cell.run.cell or 0 for cell in cells if cell.run.state in ("preparing", "unknown")

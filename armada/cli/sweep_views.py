@@ -272,8 +272,10 @@ def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStand
         print(f"stopped: {sanitize_line(record.why)}")
     if search is not None and search.note and record.state == "started":
         print(f"⚠ no new trials: {sanitize_line(search.note, 500)}")
-    for why in _spent_budgets(context, record, cells):
-        print(f"⚠ {why}")
+    for spent in _spent_budgets(context, cells):
+        raised = f"armada hosts set {spent['host']} --budget MONEY raises it"
+        print(f"⚠ {spent['why']}: no cell begins there, and the daemon stops those that are left. ", end="")
+        print(f"{raised}; then armada sweep retry {record.name} --reason budget")
     if words := without_metric(context.database, record):
         print(f"⚠ {words}")
     for trial in search.without_value if search is not None else ():
@@ -284,15 +286,14 @@ def _print_head(context: Context, record: SweepRecord, cells: Sequence[CellStand
         print("\n".join(f"    {command}" for command in again))
 
 
-def _spent_budgets(context: Context, record: SweepRecord, cells: Sequence[CellStanding]) -> list[str]:
-    """Say of each host whose budget is spent that its cells do not begin, and what to do."""
+def _spent_budgets(context: Context, cells: Sequence[CellStanding]) -> list[dict[str, str]]:
+    """Say of each host whose budget is spent that it is: its cells do not begin."""
     from armada.store.queries.host_costs import why_over_budget
 
     hosts = context.hosts()
     concerned = {cell.run.host for cell in cells if not cell.run.ended or cell.run.reason == "budget"}
     return [
-        f"{why}: no cell begins there, and the daemon stops those that are left. "
-        f"armada hosts set {name} --budget MONEY raises it; then armada sweep retry {record.name} --reason budget"
+        {"host": name, "why": why}
         for name in sorted(concerned & set(hosts))
         if (why := why_over_budget(context.database, hosts[name], time.time())) is not None
     ]
@@ -323,6 +324,7 @@ def _summary(context: Context, record: SweepRecord, cells: Sequence[CellStanding
         "cells": list(map(_cell, cells)),
         "costs": costs.as_json() if costs is not None else None,
         "search": search.as_json() if search is not None else None,
+        "spent_budgets": _spent_budgets(context, cells),
     }
 
 

@@ -111,6 +111,15 @@ _EXAMPLES = {
   train: {global_batch_size: 16, micro_batch_size: 4, epochs: 1, learning_rate: 1.0e-6}
   kto: {beta: 0.1}
   lora: {r: 16}""",
+    "grpo": """\
+  name: answers that my judges like
+  task: grpo
+  code: .
+  model: Qwen/Qwen2.5-0.5B-Instruct
+  data: {train: [{path: prompts.jsonl}]}
+  train: {global_batch_size: 64, max_steps: 200, max_length: 1024, learning_rate: 1.0e-6}
+  grpo: {rewards: ["judges:correct"], num_generations: 8, max_completion_length: 512}
+  lora: {r: 16}""",
     "script": """\
   name: my own trainer
   task: script
@@ -130,6 +139,7 @@ _TASKS = {
     "dpo": "trains a language model to prefer one answer to another, from pairs of answers",
     "reward": "trains a model that scores answers, from pairs of answers",
     "kto": "trains a language model towards good answers and away from bad ones, judged one by one",
+    "grpo": "trains a language model on its own completions, by what your functions or a reward model say of them",
     "script": "runs a training script of yours under accelerate, once per GPU",
     "command": "runs any command",
 }

@@ -138,6 +138,7 @@ def _as_json(run: Run, engine: str, said: str | None, page: Page, problem: Armad
         "engine": engine or None,
         "explanation": said,
         "error": str(problem) if problem else None,
+        "advice": page.advice,
     }
 
 
@@ -166,6 +167,8 @@ def _say(run: Run, engine: str, said: str | None, launcher: Home | None, page: P
     _say_checkpoints(run, page)
     if page.retries:
         print(f"  retries    {page.retries.used} of {page.retries.allowed} used {page.retries.words}")
+    if page.advice:
+        print(f"  advice     {page.advice}")
     for place, step in enumerate(page.steps):
         print(f"  {'' if place else 'next':<10} {step.words}{':' if step.command else ''}")
         if step.command:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from armada.compare.reproduction import Reproduction
 
-_OF_EACH_LAUNCH = ("run_id", "created_at", "launch_key", "home", "project", "format")
+_OF_EACH_LAUNCH = ("run_id", "created_at", "launch_key", "home", "project", "format", "sweep")
 
 
 def compare_plans(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -16,7 +16,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9][A-Za-z0-9_.-]
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
-Format = Literal["messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "unpaired"]
+Format = Literal["messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "unpaired", "prompt"]
 Column = Literal[
     "messages", "tools", "conversations", "system", "instruction", "output", "input", "history", "prompt", "completion",
     "text", "chosen", "rejected", "label",
@@ -43,6 +43,15 @@ class Written(Settings):
     """Other names of columns, with ours for each: `{question: prompt, answer: completion}`."""
     template: FilledText | Annotated[dict[Templated, FilledText], Field(min_length=1)] | None = None
     """A Jinja text that makes `text` of a row's columns, or one for each of ours: `{prompt: "{{ title }}", completion: …}`."""
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _theirs_come_first(cls, value: Any) -> Any:
+        known = get_args(Column)
+        for key, name in value.items() if isinstance(value, dict) else ():
+            if key in known and isinstance(name, str) and name not in known:
+                raise problem("is the wrong way round: your column comes first", hint=f"`{shown(name)}: {key}`")
+        return value
 
     @field_validator("columns")
     @classmethod

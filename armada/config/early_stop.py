@@ -21,9 +21,9 @@ class StopEarly(Settings):
         "monitor": "metric",
     }
 
-    metric: Literal["eval_loss", "eval_rewards/accuracies", "eval_rewards/margins", "eval_accuracy", "eval_margin"] = (
-        "eval_loss"
-    )
+    metric: Literal[
+        "eval_loss", "eval_rewards/accuracies", "eval_rewards/margins", "eval_accuracy", "eval_margin", "eval_reward"
+    ] = "eval_loss"
     """What is compared: the loss should fall, all others rise."""
     patience: Count = 3
     """Evaluations in a row without an improvement, after which it ends."""

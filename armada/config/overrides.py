@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ruamel.yaml.nodes import CollectionNode, Node
 
 from armada.config.documents import Document, Location, Place, build, compose
+from armada.foundation.secrets import LEFT_OUT, may_be_secret
+
+ANY_WORDS = ("env", "arguments", "command")
+"""Settings whose values may be anything."""
 
 
 def apply_override(document: Document, text: str) -> None:
@@ -15,7 +20,7 @@ def apply_override(document: Document, text: str) -> None:
     Mappings on the way that are absent or null are made; a list is entered by index (`data.train.0.weight=2`).
 
     Raises:
-        ConfigError: Naming the override's text.
+        ConfigError: Naming the override's text; the value may be a secret.
     """
     place = Place(None, None, override=text)
     name, equals, value_text = text.partition("=")
@@ -28,6 +33,7 @@ def apply_override(document: Document, text: str) -> None:
     if node is not None:
         _refuse_leftovers(node, value_text, place)
     value = None if node is None else build(node, source, lambda _: place, location)
+    _refuse_secret(name.strip(), value, place)
     for length in range(1, len(location) + 1):
         source.keys[location[:length]] = place
     source.values[location] = place
@@ -82,6 +88,17 @@ def put_value(document: Document, key: str, value: Any, place: Place) -> None:
         source.keys[location[:length]] = place
     source.values[location] = place
     document.put(location, value, source)
+
+
+def _refuse_secret(key: str, value: Any, place: Place) -> None:
+    """Refuse what may be a secret, or stands for one in a recorded command: overrides are in the plan and on the host."""
+    if key.partition(".")[0] in ANY_WORDS and (value == LEFT_OUT or may_be_secret(key, value)):
+        name = key.removeprefix("env.")
+        named = name if key.startswith("env.") and name.isidentifier() else "HF_TOKEN"
+        raise replace(place, override=f"{key}={LEFT_OUT}").error(
+            f"`{key}` may be a secret, and what is set so is in the plan, on the host and in recorded commands",
+            f"export {named} in your shell, and name it under `secrets`: --set 'secrets=[{named}]'",
+        )
 
 
 def _refuse_leftovers(node: Node, text: str, place: Place) -> None:

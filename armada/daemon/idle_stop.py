@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.secrets import without_secrets
 from armada.protocol.facts import AskFacts
 from armada.protocol.recorded import recorded_facts
 from armada.provision.admission import begin_clearing, putting
@@ -127,7 +128,9 @@ class IdleStop:
                 operation(database, kind="release", host=name, argv=["armada", "hosts", "release", name]) as recorded,
             ):
                 operations.advance(
-                    database, recorded.id, message=sanitize_line(f"stop command: {shlex.join(words)}", 300)
+                    database,
+                    recorded.id,
+                    message=sanitize_line(f"stop command: {shlex.join(without_secrets(words))}", 300),
                 )
                 there = putting(database, name)
                 items = losses(judge_host(HostContext(database, session, self._home)))

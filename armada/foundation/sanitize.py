@@ -22,8 +22,14 @@ def sanitize_line(text: object, limit: int = 500) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def without_controls(text: str) -> str:
+    """Drop what a terminal obeys and what deceives readers; a tab becomes a space."""
+    return _WORD.sub("", text.replace("\t", " "))
+
+
 # Colours, cursor movements, erasing: what programs print for terminals. Titles and clipboard writes (OSC) are excluded.
-_SEQUENCE = re.compile(r"\x1b\[[0-9:;<=>?]{0,40}[ -/]?[@-~]")
+SEQUENCE = re.compile(r"\x1b\[([0-9:;<=>?]{0,40}[ -/]?)([@-~])")
+"""Its parameters, and the letter that says what it does."""
 _BEGUN = re.compile(r"\x1b(?:\[[0-9:;<=>?]{0,40})?\Z")
 
 
@@ -32,7 +38,12 @@ def last_state(line: str) -> str:
 
     A progress bar overwrites its line at each step, so the line's first state is not its present one.
     """
-    return _SEQUENCE.sub("", line.rstrip("\r").rpartition("\r")[2])
+    return SEQUENCE.sub("", coloured_state(line))
+
+
+def coloured_state(line: str) -> str:
+    """Return the text after a line's last carriage return, with its control sequences. It is not sanitized."""
+    return line.rstrip("\r").rpartition("\r")[2]
 
 
 def last_states(text: str) -> str:
@@ -41,14 +52,16 @@ def last_states(text: str) -> str:
 
 
 class OutputText:
-    """Converts a job's output piece by piece: sanitized, without colours, and with the newest state of lines that are overwritten.
+    """Converts a job's output piece by piece: sanitized, and with the newest state of lines that are overwritten.
 
     Args:
         rewrite: Written before a newer state of the line that was written last.
+        colours: Keep the job's colours; each line then ends with a reset.
     """
 
-    def __init__(self, rewrite: str = "\r") -> None:
+    def __init__(self, rewrite: str = "\r", *, colours: bool = False) -> None:
         self._rewrite = rewrite
+        self._inert = _coloured_states if colours else _inert_states
         self._held = ""
         """The end of the last piece, whose meaning depends on the next one: a carriage return, or half a colour sequence."""
         self._begun = False
@@ -59,7 +72,7 @@ class OutputText:
         whole, _, last = rest.rpartition("\n") if newline else ("", "", first)
         shown = ""
         if newline:
-            shown = self._line(first) + "\n" + (_inert_states(whole) + "\n" if whole or "\n" in rest else "")
+            shown = self._line(first) + "\n" + (self._inert(whole) + "\n" if whole or "\n" in rest else "")
             self._begun = False
         end = len(last.rstrip("\r"))
         if end == len(last) and (begun := _BEGUN.search(last)) is not None:
@@ -72,8 +85,23 @@ class OutputText:
 
     def _line(self, line: str) -> str:
         over = self._begun and "\r" in line.rstrip("\r")
-        return (self._rewrite if over else "") + _inert_states(line)
+        return (self._rewrite if over else "") + self._inert(line)
 
 
 def _inert_states(text: str) -> str:
     return sanitize_text(last_states(text), len(text))
+
+
+def _coloured_states(text: str) -> str:
+    return "\n".join(_coloured(coloured_state(line)) for line in text.split("\n"))
+
+
+def _coloured(line: str) -> str:
+    """Sanitize a line, but keep its colours (SGR)."""
+    parts, at = [], 0
+    for sequence in SEQUENCE.finditer(line):
+        parts.append(sanitize_text(line[at : sequence.start()], len(line)))
+        parts += [sequence[0]] if sequence[2] == "m" and not sequence[1].strip("0123456789;:") else []
+        at = sequence.end()
+    reset = ["\x1b[0m"] if any(part.startswith("\x1b") for part in parts) else []
+    return "".join([*parts, sanitize_text(line[at:], len(line)), *reset])

@@ -79,6 +79,13 @@ def stop_run(
             f" {sanitize_line(answer.problem, 200)}"
         )
     asked = answer.submission  # agents of the first release do not send it
+    if asked is not None and asked < run.submission:
+        raise OutcomeUnknown(
+            f"{run.host} shows submission {asked} of {run.run_id}, and it showed {run.submission} before: its disk may have been"
+            " restored from a snapshot, or its file system shows old files",
+            hint=f"in a few minutes: armada stop {run.run_id}",
+            host=run.host,
+        )
     deadline = time.monotonic() + grace_s + KILL_S
     while True:
         observe(database, session, [run])

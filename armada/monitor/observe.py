@@ -17,7 +17,7 @@ from armada.monitor.records import read_lines
 from armada.protocol.message import Misfit
 from armada.rpc.client import Call
 from armada.rpc.session import HostSession
-from armada.store import checkpoints, metrics, run_sync, runs
+from armada.store import checkpoints, metrics, run_sync, runs, transitions
 from armada.store.database import Database
 from armada.units import duration_s
 from armada.verdicts import guesses
@@ -204,7 +204,7 @@ def record_look(database: Database, run: Run, look: Look, *, observed_at: float 
     # Only for a quiet run: parsing its spec takes time, and most runs make progress every second.
     verdict = decide(seen, _stall_after_s(database, run) if quiet_for(seen) >= SHORTEST_STALL_S else None)
     if verdict.reason in (NOT_ON_HOST, FOLDER_REMOVED):
-        verdict = _without_folder(run, look, verdict)
+        verdict = _without_folder(run, look, verdict, came=transitions.was_seen(database, run.run_id))
         if where(run, look.folder) is There.REMOVED:
             checkpoints.record_outbox(database, run.run_id, ())
         if run.ended:
@@ -351,14 +351,23 @@ def _take_lines(database: Database, run: Run, seen: Observation) -> bool:
     return more
 
 
-def _without_folder(run: Run, look: Look, verdict: Verdict) -> Verdict:
-    """Decide whether a run's folder that is not seen was removed; processes alone do not prove that."""
+def _without_folder(run: Run, look: Look, verdict: Verdict, *, came: bool) -> Verdict:
+    """Decide whether a run's folder that is not seen was removed; processes alone do not prove that.
+
+    Args:
+        run: As the store has it.
+        look: What its host showed.
+        verdict: Of that.
+        came: It was submitted to the host, or seen there.
+    """
     # There are no records to compare, so this counts as recent as what was known when the request was sent.
     verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
     there = where(run, look.folder)
     if there is There.REMOVED:
         ran = run.state == "running" and run.reason not in (NOT_ON_HOST, ROOT_AWAY)
-        message = wiped_by(run, look.folder) or f"its folder on {run.host} was removed"
+        message = wiped_by(run, look.folder) or (
+            f"its folder on {run.host} was removed" if came else f"its launch was interrupted before {run.host} had it"
+        )
         if verdict.reason == FOLDER_REMOVED:
             message += f" while it ran; the job continues: armada stop {run.run_id} ends it"
         elif ran or run.message == message + REMOVED_WORDS:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping, whole
+from armada.monitor.step_times import find_advice
 from armada.protocol.files import Event, FailureEvent, FindingEvent, read_event
 from armada.store import checkpoints, metrics, operations, runs, transitions
 from armada.verdicts.advice import Situation, Step, next_steps
@@ -49,6 +50,7 @@ class Page:
         not_taken: Checkpoints that were not accepted, and why.
         is_told: The host recorded how the run failed; false if its supervisor was lost, or is of an older armada.
         stopped: Processes that SIGSTOP suspended.
+        advice: What would make its steps faster.
     """
 
     exit: str | None
@@ -62,6 +64,7 @@ class Page:
     is_told: bool
     stopped: tuple[int, ...] = ()
     steps: list[Step] = field(default_factory=list)
+    advice: str | None = None
 
 
 def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
@@ -102,6 +105,7 @@ def gather(database: Database, run: Run, stopped: tuple[int, ...] = ()) -> Page:
         is_told=failure is not None,
         stopped=stopped,
         steps=next_steps(situation),
+        advice=find_advice(database, run.run_id),
     )
 
 

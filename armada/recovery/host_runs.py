@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError
+from armada.errors import ArmadaError, HostUnreachable
 from armada.home import own
 from armada.monitor.observe import observe
 from armada.paths import RUN_ID
@@ -32,7 +31,8 @@ _RUNS_AT_ONCE = 20
 class HostFindings:
     """The runs found on a host: how many, which are new to the store, and which the store has on another host.
 
-    `damaged`: folders without a readable plan, each with the reason. `error`: why the host could not be queried.
+    `damaged`: folders without a readable plan, each with the reason. `unenrolled`: the runs for which the host could not
+    record that this home wants to hear of them. `error`: why the host could not be queried.
     """
 
     host: str
@@ -40,6 +40,7 @@ class HostFindings:
     added: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     damaged: tuple[tuple[str, str], ...] = ()
+    unenrolled: tuple[str, ...] = ()
     error: ArmadaError | None = None
 
 
@@ -66,8 +67,7 @@ def read_host(
             added.append(entry.run_id)
         else:
             damaged.append((entry.run_id, entry.problem or "its spec.json is not valid"))
-    if enroll:
-        _enroll(session, there)
+    unenrolled = _enroll(session, there) if enroll else ()
     seen = [run for run in runs.every(database, host=host) if run.run_id in set(there) or not run.ended]
     for start in range(0, len(seen), _RUNS_AT_ONCE):
         told(f"reading the state of {len(seen)} runs, {start} done")
@@ -75,14 +75,26 @@ def read_host(
     for run_id in added:
         runs.retell(database, run_id)
     hosts.record_facts(database, host, session.call(AskFacts(), timeout_s=60.0).as_json())
-    return HostFindings(host, len(there), tuple(added), elsewhere, tuple(damaged))
+    return HostFindings(host, len(there), tuple(added), elsewhere, tuple(damaged), unenrolled)
 
 
-def _enroll(session: HostSession, run_ids: list[str]) -> None:
-    """Register this home on the host, so that the host keeps what it has not fetched. Agents of the first release cannot do that."""
-    with contextlib.suppress(ArmadaError):
-        home = AskingHome(**own(session.home).as_json())
-        session.call(Enroll(home=home, run_ids=tuple(run_ids)), timeout_s=120.0)
+def _enroll(session: HostSession, run_ids: list[str]) -> tuple[str, ...]:
+    """Register this home on the host, so that the host keeps what it has not fetched.
+
+    Returns:
+        The runs for which that failed: a disk is full, or the agent is of the first release, which cannot do it.
+
+    Raises:
+        HostUnreachable: Whether the host has recorded it is not known.
+    """
+    home = AskingHome(**own(session.home).as_json())
+    try:
+        done = session.call(Enroll(home=home, run_ids=tuple(run_ids)), timeout_s=120.0).runs
+    except HostUnreachable:
+        raise
+    except ArmadaError:
+        done = ()
+    return tuple(run_id for run_id in run_ids if run_id not in set(done))
 
 
 def _specs(session: HostSession, wanted: list[str]) -> list[StoredSpec]:

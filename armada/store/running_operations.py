@@ -21,6 +21,7 @@ from armada.errors import ArmadaError, OutcomeUnknown
 from armada.foundation import process_identity
 from armada.foundation.progress import JoinedProgress, with_fraction
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.secrets import without_secret_arguments
 from armada.store import operations as records
 from armada.store.database import Database
 
@@ -138,7 +139,7 @@ def operation(
         kind=kind,
         run_id=run_id,
         host=host,
-        argv=tuple(argv),
+        argv=tuple(without_secret_arguments(argv)),
         pid=me.pid,
         start_time=me.start_time,
         boot_id=me.boot_id,

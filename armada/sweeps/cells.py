@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
-import json
 import math
 import random
 from dataclasses import dataclass, field, replace
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.documents import Document, Location, Place, read_document, shown
 from armada.config.experiments import experiment_of
-from armada.config.overrides import apply_choices, apply_override, put_value
+from armada.config.overrides import ANY_WORDS, apply_choices, apply_override, put_value
 from armada.config.sweep import Interval, Sweep
 from armada.config.validation import validate
 from armada.errors import ConfigError, UsageError
-from armada.foundation.secrets import HIDDEN, may_be_secret, without_secret_settings
+from armada.foundation.secrets import HIDDEN, is_secret_name, may_be_secret, without_secret_settings
+from armada.sweeps.equal_cells import DistinctCells, identity, loose
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ _DIGITS = 6
 """Significant digits of numbers that are drawn, so that what is shown is what is used."""
 
 _TRIES = 100
-
-_WORDS = ("env", "arguments", "command")
-"""Settings whose values may be anything."""
 
 _LONG_OPTION = 120
 """Characters."""
@@ -137,7 +134,7 @@ def _refuse_secrets(draft: Draft) -> None:
     for above, settings in found:
         for key, told in settings.items():
             values = told if isinstance(told, tuple) else (told,)
-            if key.partition(".")[0] in _WORDS and any(may_be_secret(key, value) for value in values):
+            if key.partition(".")[0] in ANY_WORDS and any(may_be_secret(key, value) for value in values):
                 place = document.value_place((*above, key))
                 place = place if place.override is None else replace(place, override=f"{key}={HIDDEN}")
                 raise place.error(
@@ -155,7 +152,7 @@ def _refuse_same(draft: Draft, way: str) -> None:
         (("sweep", way, "space"), drawn.space if drawn is not None else {}),
     ):
         for key, values in choices.items():
-            if isinstance(values, Interval) or len(values) == len({_loose(value) for value in values}):
+            if isinstance(values, Interval) or len(values) == len({loose(value) for value in values}):
                 continue
             place = draft.document.value_place((*above, key))
             seen: dict[str, Any] = {}
@@ -174,11 +171,11 @@ def _made(base: Document, key: str, value: Any, place: Place) -> str | None:
     return None
 
 
-def _loose(value: Any) -> str:
-    """A text that values share which may mean the same: 1, 1.0 and "1"."""
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
-        return repr(float(value))
-    return str(value).strip().lower()
+def _fitting(base: Document, values: Mapping[str, Any]) -> Experiment | None:
+    """The experiment of a cell; None if a value does not fit, which is said where cells are made."""
+    with contextlib.suppress(ConfigError):
+        return _experiment(base, values, {key: _option("--grid", f"{key}={shown(values[key])}") for key in values})
+    return None
 
 
 def _searches(document: Document) -> bool:
@@ -225,13 +222,11 @@ def expand(draft: Draft, known: Known | None = None) -> list[Cell]:
         hint = "--random 200 draws some of them" if draft.sweep.grid else None
         raise UsageError(f"a sweep has at most {MOST_CELLS:,} cells, not {draft.count:,}", hint=hint)
     known = known or Known()
-    seen = {identity(values) for values in known.done}
-    found: list[tuple[Mapping[str, Any], Mapping[str, Place]]] = []
     base = _without_sweep(draft.document)
-    for values, places in _all_values(draft):
-        if (own := identity(values)) not in seen:
-            seen.add(own)
-            found.append((values, places))
+    distinct = DistinctCells(lambda values: _fitting(base, values))
+    for values in known.done:
+        distinct.take(values)
+    found = [(values, places) for values, places in _all_values(draft) if distinct.take(values)]
     labels = label_all([values for values, _ in found])
     new = itertools.count(known.last + 1)
     return [
@@ -291,6 +286,8 @@ def _short(key: str, keys: Sequence[str]) -> str:
 
 def _open(key: str, value: Any) -> Any:
     """A value without what may be a secret. Only variables are judged by their names: `train.pad_token` is none."""
+    if key.startswith("env.") and not is_secret_name(key) and not may_be_secret(key, value):
+        return value
     return without_secret_settings(value, key if key.startswith("env.") else "")
 
 
@@ -424,11 +421,6 @@ def _number(choices: Interval, dice: random.Random) -> float:
 def rounded(value: float, choices: Interval) -> float:
     """A number with as many digits as are shown, within its interval."""
     return min(float(choices.max), max(float(choices.min), float(f"{value:.{_DIGITS}g}")))
-
-
-def identity(values: Mapping[str, Any]) -> str:
-    """A text that two cells share if they are the same."""
-    return json.dumps(values, sort_keys=True, default=str)
 
 
 def _option(option: str, value: object) -> Place:

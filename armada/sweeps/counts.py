@@ -20,11 +20,15 @@ def newest_runs(found: Iterable[Run]) -> list[Run]:
     return list({run.cell: run for run in found}.values())
 
 
+def word_of(run: Run) -> str:
+    """Return a run's state in a word; `pruned` of a cell that a sweep stopped because it did badly."""
+    return "pruned" if (run.state, run.reason) == ("cancelled", "pruned") else run.state
+
+
 def count_states(found: Iterable[Run]) -> str:
     """`3 running · 5 waiting · 4 succeeded`."""
     counts: dict[str, int] = {}
     for run in found:
-        word = "pruned" if (run.state, run.reason) == ("cancelled", "pruned") else run.state
-        counts[word] = counts.get(word, 0) + 1
+        counts[word_of(run)] = counts.get(word_of(run), 0) + 1
     known = [word for word in _ORDER if word in counts] + sorted(set(counts) - set(_ORDER))
     return " · ".join(f"{counts[word]} {_WORDS.get(word, word)}" for word in known) or counted(0, "cell")

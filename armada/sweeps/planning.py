@@ -15,6 +15,7 @@ from armada.launch.plans.task import Order
 from armada.launch.start import asking_home
 from armada.protocol.spec import SweepSection
 from armada.provision.content import hashing_once
+from armada.store import runs
 from armada.sweeps.clusters import NO_LIMIT, ask_room, refuse_impossible
 from armada.sweeps.dealing import deal, room_for, share
 from armada.units import counted
@@ -161,6 +162,10 @@ def plan_share(asked: Asked, host: str, cells: Sequence[Cell], parallel: int) ->
     """
     session = asked.sessions[host]
     order = _order(asked, session)
+    if session.host.batch is None:
+        order = dataclasses.replace(
+            order, at_once=cells_at_once(asked.database, asked.name, host, len(cells), parallel)
+        )
     with session.remembering(), hashing_once():
         plans = [_plan(asked, session, cell, order) for cell in cells]
     for cell, plan in zip(cells, plans, strict=True):
@@ -176,7 +181,13 @@ def plan_share(asked: Asked, host: str, cells: Sequence[Cell], parallel: int) ->
 
 
 def _order(asked: Asked, session: HostSession) -> Order:
-    return Order(session, asked.home, asked.database, asked.profile, asked.title)
+    return Order(session, asked.home, asked.database, asked.profile, asked.title, sweep=asked.name)
+
+
+def cells_at_once(database: Database, sweep: str, host: str, new: int, parallel: int) -> int:
+    """How many cells of a sweep share a host's cores: new ones, with those that it was given before and still has."""
+    before = sum(run.host == host and not run.ended for run in runs.of_sweep(database, sweep))
+    return max(1, min(parallel, new + before))
 
 
 def _plan(asked: Asked, session: HostSession, cell: Cell, order: Order | None = None) -> Plan:

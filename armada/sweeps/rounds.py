@@ -18,8 +18,9 @@ from armada.foundation.sanitize import sanitize_line
 from armada.provision.admission import refuse_over_budget, refuse_while_clearing
 from armada.store import runs, sweeps
 from armada.store.running_operations import operation
-from armada.sweeps.cells import Known, draft_of_cells, expand, identity
+from armada.sweeps.cells import Known, draft_of_cells, expand
 from armada.sweeps.counts import newest_runs
+from armada.sweeps.equal_cells import identity
 from armada.sweeps.planning import Asked
 from armada.sweeps.rules import settings_of
 from armada.sweeps.search import AT_ONCE, free_places, propose, why_give_up

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from armada.config.sweep import MOST_AT_ONCE, Interval
 from armada.errors import UsageError
 from armada.foundation.extras import install_command
-from armada.sweeps.cells import count_combinations, draft_of_cells, draw, expand, fitted_space, identity, rounded
+from armada.sweeps.cells import count_combinations, draft_of_cells, draw, expand, fitted_space, rounded
+from armada.sweeps.equal_cells import identity
 from armada.units import counted
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from armada.foundation.atomic_write import write_atomically
 from armada.foundation.process_identity import Process, lives
+from armada.foundation.secrets import without_secret_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,8 +110,8 @@ def record(
 ) -> None:
     """Record that a command was started."""
     found = {
-        "title": title,
-        "words": list(words),
+        "title": without_secret_arguments([title])[0],
+        "words": without_secret_arguments(words),
         "started_at": time.time(),
         "process": [process.pid, process.start_time, process.boot_id],
         "undo": [list(each) for each in undo],

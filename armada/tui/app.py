@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
-from textual.app import App, SystemCommand
+from textual.app import App
 from textual.filter import LineFilter
 from textual.message import Message
 
@@ -19,7 +19,7 @@ from armada.foundation.ascii_text import in_ascii
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import hung_up, operations, remembered
 from armada.tui import theme as themes
-from armada.tui.bindings import SCREENS, bindings, of
+from armada.tui.bindings import bindings
 from armada.tui.chart_choices import ChartChoices
 from armada.tui.inverse import undoing
 from armada.tui.screens.runs import RunsScreen
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from textual.app import SystemCommand
     from textual.color import Color
     from textual.screen import Screen
 
@@ -235,6 +236,8 @@ class Dashboard(App[None]):
             return
         if isinstance(self.screen, View) and place == self.screen.PLACE:
             return
+        while len(self.screen_stack) > 2:
+            self.pop_screen()
         made = screen_of(place, self)
         if len(self.screen_stack) > 1:
             self.switch_screen(made)
@@ -247,7 +250,11 @@ class Dashboard(App[None]):
             from armada.tui.screens.run import RunScreen
 
             made = RunScreen(run_id, tab)
-            self.switch_screen(made) if len(self.screen_stack) > 1 else self.push_screen(made)
+            stays = isinstance(self.screen, View) and self.screen.PLACE in (
+                "runs",
+                "compare",
+            )  # Escape comes back to it
+            self.push_screen(made) if stays else self.switch_screen(made)
 
     def open_launch(self, again: str) -> None:
         """Open Launch, filled from a run."""
@@ -319,7 +326,8 @@ class Dashboard(App[None]):
     def action_undo(self) -> None:
         from armada.tui.screens.history import undo_last
 
-        undo_last(self)
+        if not (isinstance(self.screen, View) and self.screen.undo()):
+            undo_last(self)
 
     def _welcome(self) -> None:
         """Show the tour, once in the life of a home, if nothing was done there yet."""
@@ -366,6 +374,8 @@ class Dashboard(App[None]):
     def choose_theme(self, name: str) -> None:
         """Set a theme and remember it."""
         self.theme = name
+        if (view := self._view) is not None:
+            self.call_after_refresh(view.renew)  # some lines are texts in the colours before
         if not self.read_only:
             remembered.keep_theme(self.home, name)
 
@@ -373,21 +383,16 @@ class Dashboard(App[None]):
         self.exit()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Return every action that works here, by its name."""
-        place = screen.PLACE if isinstance(screen, View) else ""
-        for key in (*of(place), *of("everywhere")):
-            if key.action == "command_palette":
-                continue
-            node = self if key.where == "everywhere" else screen
-            title = key.help if key.where != "everywhere" or "go(" not in key.action else f"Go to {key.help}"
-            yield SystemCommand(
-                f"{title} ({key.shown})", SCREENS[key.where], lambda node=node, key=key: self._do(key.action, node)
-            )
-        for name in themes.CHOICES:
-            yield SystemCommand(f"Theme {name}", "Colours", lambda name=name: self.choose_theme(name))
+        """Return what the palette offers."""
+        from armada.tui.screens.palette import commands
 
-    def _do(self, action: str, node: Screen[object] | App[None]) -> None:
-        self.call_later(self.run_action, action, node)
+        return commands(self, screen)
+
+    def action_command_palette(self) -> None:
+        from armada.tui.screens.palette import Palette
+
+        if not any(isinstance(each, Palette) for each in self.screen_stack):
+            self.push_screen(Palette(id="--command-palette"))
 
     # Actions --------------------------------------------------------------------------------------------------------
 

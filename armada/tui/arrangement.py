@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from armada.sweeps.counts import count_states
-from armada.tui.filtering import Query
+from armada.tui.filtering import Query, subject_of
 from armada.tui.folds import Fold, fold
 from armada.tui.snapshot import RunRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from armada.filters.keys import Key, Value
 
 _STATE_ORDER = {"running": 2, "queued": 3, "submitted": 3, "preparing": 3, "unknown": 1}
 
@@ -99,6 +101,9 @@ class Arrangement:
 
     query: Query = field(default_factory=Query)
     sort: str = "urgency"
+    """One of `SORTS`, or the name of `sort_key`."""
+    sort_key: Key | None = None
+    """What a column of the user's choice sorts by."""
     reverse: bool = False
     group: str = "nothing"
     opened: set[str] = field(default_factory=set)
@@ -113,7 +118,15 @@ class Arrangement:
     @property
     def token(self) -> tuple[object, ...]:
         """What the remembered results depend on, besides the rows."""
-        return (self.query.text, self.query.words, self.query.moment, self.facts_version, self.sort)
+        return (self.query.text, self.query.words, self.query.moment, self.facts_version, self.sort, self.sort_key)
+
+    @property
+    def _key_of(self) -> Callable[[RunRow], Any]:
+        key = self.sort_key
+        if self.sort in SORTS or key is None:
+            return SORTS.get(self.sort, _urgency)
+        now, facts = time.time(), self.query.facts
+        return lambda row: _ordered(key.read(subject_of(row, facts, now)))
 
     @property
     def is_usual(self) -> bool:
@@ -132,7 +145,7 @@ class Arrangement:
                 return False
             if self.group != "nothing" and self._moves_heading(known[0], row):
                 return False
-            made = (row, self.query.matches(row), SORTS[self.sort](row))
+            made = (row, self.query.matches(row), self._key_of(row))
             if made[1:] != known[1:]:
                 return False
             self._memory[row.run.run_id] = made
@@ -156,7 +169,7 @@ class Arrangement:
         if self._memory_of != self.token:
             self._memory, self._memory_of = {}, self.token
         found = []
-        key_of, memory = SORTS[self.sort], self._memory
+        key_of, memory = self._key_of, self._memory
         for row in rows:
             known = memory.get(row.run.run_id)
             if known is None or known[0] is not row:
@@ -197,6 +210,17 @@ class Arrangement:
                 if isinstance(line, RunRow):
                     seen.add(line.run.run_id)
         return lines
+
+
+def _ordered(value: Value) -> tuple[Any, ...]:
+    """Return what values of all kinds are sorted by: numbers, then texts, then what is not known; of several the first."""
+    if isinstance(value, tuple):
+        value = value[0] if value else None
+    if isinstance(value, str):
+        return (1, value.casefold())
+    if value is None or not math.isfinite(value):
+        return (2,)
+    return (0, value)
 
 
 def _is_finite(loss: float | None) -> TypeGuard[float]:

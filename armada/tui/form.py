@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from armada.tui.operations import Answer
 
 LONGEST = 500
+UNSET = "not set"
+"""How a setting is shown that has no value."""
 _PART = re.compile(r"\[\d+\]|\.[^.\[]*")
 _PLAIN = re.compile(r"[A-Za-z_./~][A-Za-z0-9_./~@+ -]*")
 _NOT_TEXT = frozenset({"null", "true", "false", "~", "nan", "inf", ".nan", ".inf"})

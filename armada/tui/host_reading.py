@@ -115,6 +115,7 @@ class HostReader:
             {gpu: tuple(points) for gpu, points in recent.items()},
             host.ssh if host else None,
             self._environment(host, record) if telemetry and host is not None else None,
+            host,
             long,
         )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from armada.foundation.sanitize import last_state
+from armada.foundation.sanitize import SEQUENCE, coloured_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from typing import BinaryIO
 
@@ -17,19 +17,27 @@ LINE_BYTES = 4096
 CHUNK = 65_536
 SEARCHED = 1 << 20
 """How much a search reads at once before it checks whether it was cancelled."""
+BEFORE = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line and its offset; `next` is the offset of the following one."""
+    """A line and its offset; `next` is the offset of the following one. `raw` is its text with control sequences."""
 
     start: int
     next: int
-    text: str
+    raw: str
+
+    @property
+    def text(self) -> str:
+        return SEQUENCE.sub("", self.raw)
 
 
 class LogFile:
     """Opened for each call: the file may be replaced at any time."""
+
+    rank: int | None = None
+    """The only rank whose lines are read, if it is one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,6 +48,15 @@ class LogFile:
             return self.path.stat().st_size
         except OSError:
             return 0
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return the bytes from an offset on; none if the file cannot be read."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(start)
+                return file.read(size)
+        except OSError:
+            return b""
 
     def forward(self, offset: int, count: int) -> list[LogLine]:
         """Return up to `count` lines from the one that begins at `offset`."""
@@ -54,7 +71,7 @@ class LogFile:
                     break
                 end = head.find(b"\n")
                 if end >= 0:
-                    following, text = offset + end + 1, last_state(head[:end].decode("utf-8", "replace"))
+                    following, text = offset + end + 1, coloured_state(head[:end].decode("utf-8", "replace"))
                 else:
                     following = _after_newline(file, offset + len(head))
                     text = _long_line(file, head, following)
@@ -71,6 +88,12 @@ class LogFile:
                 offset = _line_start(file, offset - 1)
                 count -= 1
         return max(0, offset)
+
+    def lines_before(self, offset: int) -> list[str]:
+        """Return the whole lines in the few kilobytes before the line at an offset."""
+        begin = max(0, offset - BEFORE)
+        lines = self.read(begin, offset - begin).decode("utf-8", "replace").split("\n")
+        return [SEQUENCE.sub("", coloured_state(line)) for line in lines[1 if begin else 0 : -1]]
 
     def tail(self, count: int) -> int:
         """Return the start of the last `count` lines."""
@@ -118,16 +141,38 @@ class LogFile:
                 start += SEARCHED
         return None
 
+    def lines_with(self, word: str, after: int, given_up: Callable[[], bool] = lambda: False) -> Iterator[int]:
+        """Yield the start of each line with a word, from the line at an offset on."""
+        fold, wanted = word == word.lower(), word.encode()
+        if not wanted or not self.path.is_file():
+            return
+        with self.path.open("rb") as file:
+            start, last = after, -1
+            while not given_up():
+                file.seek(start)
+                data = file.read(SEARCHED + len(wanted) - 1)
+                seen, at = (data.lower() if fold else data), -1
+                while (at := seen.find(wanted, at + 1)) >= 0:
+                    begin = seen.rfind(b"\n", 0, at) + 1
+                    line = start + begin if begin else _line_start(file, start + at)
+                    if line > last:
+                        last = line
+                        yield line
+                    at = following - 1 if (following := seen.find(b"\n", at) + 1) else len(seen)
+                if len(data) < SEARCHED:
+                    return
+                start += SEARCHED
+
 
 def _long_line(file: BinaryIO, head: bytes, following: int) -> str:
     """Return the newest state of a line that is overwritten by carriage returns, else the line's beginning."""
     if len(head) < LINE_BYTES:
-        return last_state(head.decode("utf-8", "replace"))
+        return coloured_state(head.decode("utf-8", "replace"))
     file.seek(following - LINE_BYTES)
     tail = file.read(LINE_BYTES).rstrip(b"\r\n")
     if b"\r" in tail:
-        return last_state(tail.decode("utf-8", "replace"))
-    return last_state(head.decode("utf-8", "replace")) + " …"
+        return coloured_state(tail.decode("utf-8", "replace"))
+    return coloured_state(head.decode("utf-8", "replace")) + " …"
 
 
 def _after_newline(file: BinaryIO, offset: int) -> int:

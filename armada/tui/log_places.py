@@ -1,4 +1,4 @@
-"""Parse positions in a log: a line, a percentage, a byte, a time. None of them needs the whole file in memory."""
+"""Parse positions in a log: a line, a percentage, a byte, a time, a step. None of them needs the whole file in memory."""
 
 from __future__ import annotations
 
@@ -15,20 +15,26 @@ if TYPE_CHECKING:
 COUNT_BYTES = 1 << 20
 PROBE_LINES = 200
 """After so many lines without a time, that part of the log counts as having none."""
-HOW = "12000 (a line) · 45% · @1048576 (a byte) · 12:10 · 2026-11-20 12:10:41 (as the log writes its times)"
+HOW = "12000 (a line) · 45% · @1048576 (a byte) · step 1200 · 12:10 · 2026-11-20 12:10:41 (as the log writes its times)"
 
 _DAY_S = 86_400
 _TIME = re.compile(r"(?:(\d{4})-(\d{2})-(\d{2})[T ])?(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _STAMP = re.compile(rb"(?:(\d{4})-(\d{2})-(\d{2})[T ])?\b(\d{1,2}):(\d{2}):(\d{2})")
+_STEP_WORD = re.compile(r"step\s*([\d,]+)", re.IGNORECASE)
+# `step 1,200/4,000`, `'global_step': 1200`, and the ` 1200/4000 [` of a progress bar.
+_STEP = re.compile(
+    rb"""\b(?:global_)?step["']?\s?[:= ]\s?(\d[\d,]{0,15}+)|[ |](\d{1,12})/\d{1,12} \[""",
+    re.IGNORECASE,
+)
 _STAMP_WITHIN = 64
 """A line's time is near its beginning; matches further on may be anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A position. `number` is a line from 1, per cent, a byte, or seconds: of the day, or with a date (`dated`)."""
+    """A position. `number` is a line from 1, per cent, a byte, a step, or seconds: of the day, or with a date (`dated`)."""
 
-    kind: Literal["line", "share", "byte", "time"]
+    kind: Literal["line", "share", "byte", "time", "step"]
     number: float
     dated: bool = False
 
@@ -42,6 +48,8 @@ def parse_place(text: str) -> Place:
     word = text.strip()
     if word.replace(",", "").isdecimal():
         return Place("line", int(word.replace(",", "")))
+    if (found := _STEP_WORD.fullmatch(word)) is not None:
+        return Place("step", int(found[1].replace(",", "") or 0))
     if word.startswith("@") and word[1:].isdecimal():
         return Place("byte", int(word[1:]))
     if word.endswith("%"):
@@ -71,6 +79,8 @@ def find_place(log: LogFile, place: Place, given_up: Callable[[], bool]) -> int 
         return None
     if place.kind == "line":
         return _line(log, int(place.number), given_up)
+    if place.kind == "step":
+        return _step(log, int(place.number), given_up)
     if place.kind == "time":
         return _time(log, place, given_up)
     offset = int(place.number) if place.kind == "byte" else int(size * place.number / 100)
@@ -92,6 +102,19 @@ def _line(log: LogFile, number: int, given_up: Callable[[], bool]) -> int | None
                     at = data.find(b"\n", at + 1)
                 return offset + at + 1 if offset + at + 1 < log.size else None
             left, offset = left - found, offset + len(data)
+    return None
+
+
+def _step(log: LogFile, wanted: int, given_up: Callable[[], bool]) -> int | None:
+    """Find the first line that reports this step or a later one."""
+    start = 0
+    while not given_up() and (data := log.read(start, COUNT_BYTES)):
+        end = data.rfind(b"\n") + 1
+        block = data[:end] if end and len(data) == COUNT_BYTES else data
+        for found in _STEP.finditer(block):
+            if int((found[1] or found[2]).replace(b",", b"")) >= wanted:
+                return log.line_start(start + found.start())
+        start += len(block)
     return None
 
 

@@ -93,7 +93,9 @@ class Follower:
             os.utime(self.path, ns=(copied.st_atime_ns, copied.st_mtime_ns))  # the copy keeps the original's times
             size = self.path.stat().st_size  # the file may have been replaced meanwhile
         begin = ["--tail", str(TAIL_LINES)] if self.partial else ["--from", str(size)]
-        argv = command("logs", "--follow", "--pid", str(os.getpid()), *begin, run_id)  # ends with this process
+        argv = command(
+            "logs", "--follow", "--colours", "--pid", str(os.getpid()), *begin, run_id
+        )  # ends with this process
         self.errors = self.path.with_suffix(".err")
         with self.path.open("ab") as out, self.errors.open("wb") as err:
             self._process = subprocess.Popen(

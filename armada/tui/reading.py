@@ -227,7 +227,9 @@ def _syncs(database: Database, run_ids: set[str] | None) -> dict[str, RunSync]:
 
 def read_detail(database: Database, run_id: str) -> RunDetail | None:
     """Return everything about one run, or None if it does not exist."""
+    from armada.monitor.step_times import WINDOW
     from armada.store import checkpoints, metrics, transitions
+    from armada.store.queries.step_times import read_step_times
 
     spec = run_detail.find_spec(database, run_id)
     if spec is None:
@@ -239,4 +241,5 @@ def read_detail(database: Database, run_id: str) -> RunDetail | None:
         tuple(checkpoints.of_run(database, run_id)),
         tuple(run_detail.newest_events(database, run_id)),
         tuple(metrics.names(database, run_id)),
+        read_step_times(database, run_id, WINDOW),
     )

@@ -12,6 +12,7 @@ from armada.store.queries.uses import ran_until
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from armada.config.hosts import Host
     from armada.costs.amounts import Amounts
     from armada.costs.tariff import Span, Tariff
     from armada.filters.keys import Value, Vocabulary
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from armada.store.hosts import HostRecord
     from armada.store.notifications import Notification
     from armada.store.operations import Operation
+    from armada.store.queries.step_times import StepTimes
     from armada.store.run_sync import RunSync
     from armada.store.runs import Run
     from armada.store.telemetry import Point
@@ -96,6 +98,7 @@ class HostView:
     telemetry: Mapping[int, tuple[Point, ...]] = field(default_factory=dict)
     ssh: str | None = None
     environment: EnvironmentState | None = None
+    config: Host | None = None
     history: Mapping[int, tuple[Point, ...]] = field(default_factory=dict)
 
 
@@ -135,6 +138,8 @@ class RunDetail:
     checkpoints: tuple[Checkpoint, ...]
     events: tuple[Mapping[str, Any], ...]
     metrics: tuple[str, ...]
+    times: StepTimes | None = None
+    """Where the time of its newest steps went."""
 
 
 @dataclass(frozen=True, slots=True)

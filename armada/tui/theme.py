@@ -110,6 +110,7 @@ def _say_colours(theme: Theme) -> None:
     ground, front = Color.parse(theme.background or "black"), Color.parse(theme.foreground or "white")
     said |= {f"curve-{place}": colour for place, colour in enumerate(_curves(theme), 1)}
     said["frame"] = ground.blend(front, FRAME_SHARE).hex
+    said |= {f"scrollbar-{part}": ground.hex for part in ("background", "background-hover", "background-active")}
     theme.variables = {**said, **theme.variables}
 
 

@@ -212,7 +212,8 @@ def life_of(evidence: Evidence | None) -> Life:
         return Life.LIVES
     newest = of_newest_submission(evidence)
     # A resumed run that nothing has started yet may still start, although its previous submission has ended.
-    ended = newest.state is not None and newest.state.state in ENDED
+    exit_ = newest.attempt.exit if newest.attempt is not None else None
+    ended = any(each is not None and each.state in ENDED for each in (newest.state, exit_))
     waits = newest.submission is not None and newest.submission.claimed and newest.submission.job is None
     return Life.LIVES if waits and not ended else Life.NONE
 

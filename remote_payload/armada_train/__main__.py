@@ -24,6 +24,7 @@ from armada_train.runfolder import RunFolder
 from armada_train.specification.objectives import SFT
 from armada_train.specification.parser import read_specification
 from armada_train.specification.values import Training, check_world
+from armada_train.training.judges import load_functions
 from armada_train.training.libraries import check_libraries, configure_libraries
 from armada_train.training.preemption import Preemption
 
@@ -73,6 +74,8 @@ def _train(spec: Path, run: RunFolder, preemption: Preemption) -> None:
     check_world(training, run.world_size)
     check_libraries(training)
     check_start(training)
+    if training.objective.settings.get("rewards"):
+        load_functions(training.objective.settings, run.attempt_folder)
     heartbeat = Heartbeat(run)
     heartbeat.beat("loading")
     reports_to_wandb = configure_libraries(training, run, os.environ)

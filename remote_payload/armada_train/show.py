@@ -90,8 +90,14 @@ def _texts(rows: Sequence[Row]) -> Iterator[str]:
         yield from texts_of(row)
 
 
-def _pieces(row: Mapping[str, list[int]], tokenizer: Any) -> list[dict[str, Any]]:
+def _pieces(row: Mapping[str, Any], tokenizer: Any) -> list[dict[str, Any]]:
     """Cut a tokenised row into texts that are trained on, and texts that are not."""
+    if "row" in row:
+        more = [
+            {"of": name, "text": str(value)[:_LONGEST_TEXT], "trained": False, "tokens": 0}
+            for name, value in json.loads(row["row"])["columns"].items()
+        ]
+        return [_piece("prompt", row["prompt_ids"], tokenizer, trained=False), *more]
     if "labels" not in row:
         columns = [name for name in ("prompt_ids", "chosen_ids", "rejected_ids", "completion_ids") if name in row]
         judged = f" ({'good' if row['label'][0] else 'bad'})" if "label" in row else ""

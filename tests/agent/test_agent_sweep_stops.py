@@ -71,3 +71,22 @@ def test_a_job_that_writes_its_own_stop_request_makes_up_no_reason(this_host: Ho
     request = {"time": 1, "grace_s": 1, "submission": 1, "reason": {"a": 1}, "message": ["x"]}
     (this_host.folder("rule-5") / "stop.json").write_text(json.dumps(request))
     assert ended(this_host, "rule-5") == ("cancelled", "killed_by_user", None)
+
+
+@pytest.mark.parametrize("rule", [RULE, {"budget": "this-host has cost 5 EUR, and its budget is 4 EUR"}])
+def test_a_persons_stop_stays_one_whatever_rule_follows(this_host: Host, rule: dict[str, Any]) -> None:
+    slow = "trap 'until [ -e go ]; do sleep 0.05; done; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    this_host.launch("rule-6", "sh", "-c", slow)
+    eventually(lambda: "up" in this_host.output("rule-6"))
+    this_host.call("run.stop", run_id="rule-6", grace_s=30)
+    assert this_host.call("run.stop", run_id="rule-6", grace_s=30, **rule)["outcome"] == "stopping"
+    (this_host.folder("rule-6") / "work" / "go").touch()
+    assert ended(this_host, "rule-6") == ("cancelled", "killed_by_user", None)
+
+
+def test_a_person_may_stop_what_a_rule_has_told_to_stop(this_host: Host) -> None:
+    this_host.create("rule-7", "true")
+    stop = this_host.folder("rule-7") / "stop.json"
+    stop.write_text(json.dumps({"time": 1, "grace_s": 1, "submission": 1, **RULE}))
+    this_host.call("run.stop", run_id="rule-7", grace_s=1)
+    assert end_of(this_host, "rule-7") == ("cancelled", "killed_by_user", "cancelled before it started")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,14 @@ def test_pruning_takes_a_left_over_trash_with_it(some_host: Host) -> None:
     assert some_host.call("outbox.prune", run_id="r-1", digests=[first])["pruned"] == [first]
     assert some_host.call("outbox.prune", run_id="r-1", digests=[first])["pruned"] == [first]  # again is no harm
     assert sorted(path.name for path in outbox.iterdir()) == [second]
+
+
+def test_a_host_says_for_which_runs_it_could_not_register_a_home(some_host: Host) -> None:
+    for run_id in ("r-1", "r-2"):
+        some_host.create(run_id, "true")
+    shutil.rmtree(some_host.folder("r-1") / "homes", ignore_errors=True)
+    (some_host.folder("r-1") / "homes").write_text("in the way")
+    assert some_host.call("homes.enroll", home=LAPTOP, run_ids=["r-1", "r-2"]) == {"runs": ["r-2"]}
 
 
 LAPTOP = {"id": "a" * 32, "label": "ann@laptop", "path": "/home/ann"}

@@ -42,11 +42,19 @@ def test_a_script_that_prints_as_the_trainer_does_has_curves(armada: Armada) -> 
 def test_a_script_that_imports_armada_log_has_curves_and_a_persons_trial_in_its_folder_adds_nothing(
     armada: Armada,
 ) -> None:
-    script = "import armada_log; armada_log.progress(1, 8); armada_log.log(2, loss=0.25, tokens=5)"
+    script = (
+        "import armada_log; armada_log.progress(1, 8); "
+        "armada_log.log(2, loss=0.25, tokens=5, **{'time/data': 0.5, 'time/forward': 1.5})"
+    )
     launched = armada.json("launch", "--host", "local", armada.command("python3", "-c", script), "--follow")
     run_id = launched["run_id"]
     shown = armada.json("show", run_id)
     assert (shown["state"], shown["step"], shown["total_steps"], shown["loss"]) == ("succeeded", 2, 8, 0.25)
+    split = armada.json("show", run_id, "--time", "--last", "5")["time"]
+    assert (split["last"]["step_s"], split["last"]["parts"][0]["share"]) == (2.0, 0.25)
+    table = [line.split()[:3] for line in armada.run("show", run_id, "--time").stdout.splitlines()]
+    assert ["data", "0.5", "25%"] in table
+    assert "--last belongs to --time" in armada.run("show", run_id, "--last", "5").stderr
     tried = armada.run("exec", run_id, "--", "python3", "-c", "import armada_log; armada_log.log(3, loss=9.0)")
     assert tried.returncode == 0, tried.stderr
     assert "9.0" not in (armada.local_runs / run_id / "reported.jsonl").read_text()

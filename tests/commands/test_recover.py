@@ -186,6 +186,18 @@ def test_a_host_that_does_not_answer_is_named_and_asked_again_later(
     assert armada.run("recover", "--host", "nowhere").returncode == 7
 
 
+def test_a_host_that_cannot_record_who_wants_a_run_is_named(armada: Armada, home: HomePaths, run_id: str) -> None:
+    lose(home)
+    homes = armada.local_runs / run_id / "homes"
+    shutil.rmtree(homes)
+    homes.write_text("in the way")
+    recovered = armada.run("recover")
+    words = f"local did not record that this home wants 1 run of it ({run_id}, for one)"
+    assert words in " ".join(recovered.stdout.split()), recovered.stdout
+    (told,) = armada.json("recover")["hosts"]
+    assert (told["runs"], told["unenrolled"]) == (1, [run_id])
+
+
 def test_a_run_whose_host_is_gone_is_known_by_what_came_home(armada: Armada, home: HomePaths, run_id: str) -> None:
     armada.json("sync", "now")
     before = all_of(armada, run_id)

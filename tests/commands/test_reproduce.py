@@ -73,6 +73,14 @@ def test_the_plan_is_the_same_after_the_project_has_changed(armada: Armada, proj
     assert (difference["code"], difference["packages"], difference["data"]) == ([], None, [])
 
 
+def test_a_cell_of_a_sweep_has_the_same_plan_alone(armada: Armada) -> None:
+    grid = ("--grid", "env.SEED=1", "--grid", "env.RATE='1e-5'")
+    sweep = armada.json("sweep", armada.command("true", name="cells"), "--host", "local", *grid)["sweep"]
+    armada.await_end(f"{sweep}-001")
+    found = armada.json("reproduce", f"{sweep}-001", "--to", "again")
+    assert (found["plan_differs"], found["plan_error"]) == ([], None)
+
+
 @pytest.mark.parametrize("exists", [False, True])
 def test_only_the_owner_can_read_what_is_written(armada: Armada, project: Path, exists: bool) -> None:
     (project / ".env").write_text("API_KEY=hidden\n")

@@ -85,6 +85,8 @@ def test_a_sweep_says_why_its_cells_do_not_begin_and_what_to_do(
     shown = armada.run("sweep", "show", sweep, "--cached").stdout
     assert "⚠ local has cost 110" in shown
     assert f"armada hosts set local --budget MONEY raises it; then armada sweep retry {sweep} --reason budget" in shown
+    (spent,) = armada.json("sweep", "show", sweep, "--cached")["spent_budgets"]
+    assert (spent["host"], spent["why"][:18]) == ("local", "local has cost 110")
     with HostSession(load_hosts(home)["local"], home) as session:
         HostBudget(session).look(database, time.time())
     for run_id in (f"{sweep}-001", f"{sweep}-002"):
@@ -92,6 +94,7 @@ def test_a_sweep_says_why_its_cells_do_not_begin_and_what_to_do(
         assert armada.json("show", run_id)["reason"] == "budget"
     home.hosts_file.write_text(ENTRY.format(1000))
     assert "has cost" not in armada.run("sweep", "show", sweep, "--cached").stdout
+    assert armada.json("sweep", "show", sweep, "--cached")["spent_budgets"] == []
     assert armada.json("sweep", "retry", sweep, "--reason", "budget")["left"] == {}
     assert armada.run("sweep", "stop", sweep, "--grace", "0").returncode == 0
 

@@ -91,7 +91,7 @@ def noting(armada: Armada, code: int = 0) -> str:
 def test_the_command_is_run_once_the_host_was_idle_and_a_host_that_goes_is_gone(
     armada: Armada, database: Database, stop: Callable[[str], Stop]
 ) -> None:
-    box = stop(noting(armada))
+    box = stop(noting(armada) + " --api-key canary-9912")
     assert box.idle(29).state == ""
     assert ran(armada) == []
     assert box.idle(2).state == "asked"
@@ -100,6 +100,7 @@ def test_the_command_is_run_once_the_host_was_idle_and_a_host_that_goes_is_gone(
     (kept,) = [each for each in operations.on_host(database, "local") if each.kind == "release"]
     assert kept.message is not None
     assert kept.message.startswith("stop command: sh ")
+    assert kept.message.endswith(" --api-key '***'")
     box.stop.silent(database)
     assert box.record.state == "gone"
     assert len(ran(armada)) == 1

@@ -187,7 +187,7 @@ def test_a_host_is_added_by_pasting_the_line_of_its_provider(there_is: There, fl
         await sees(pilot, "Pin this key and add rented?", "SHA256:")
         assert not there_is.home.hosts_file.exists(), "nothing is written before a yes"
         await pilot.press("y")
-        await sees(pilot, "rented added to", "8 × ", "Enter closes this")
+        await sees(pilot, "rented added to", "8 × ", "enter closes this")
         await pilot.press("enter")
         await sees(pilot, "8×A100-SXM4-80GB", "$12.50/h")
 

@@ -210,6 +210,15 @@ class PayloadRun:
         self.wait_for(process, reached, f"step {step}")
 
 
+def says_who_exchanged(run: PayloadRun) -> None:
+    """Each line of a run on two ranks says how long they exchanged, and which of them was slowest."""
+    for line in run.lines("train"):
+        assert min(line["time/communication"], line["time/backward"], line["time/forward"]) > 0
+        assert line["time/slowest_rank"] in {0, 1}
+        assert line["time/waits_for_it"] >= 0
+        assert line["time/data_slowest"] >= line["time/data"]
+
+
 class Gate:
     """Holds a training at its second evaluation, however fast the machine is.
 

@@ -91,6 +91,7 @@ def test_each_cell_gets_a_row_and_saves_nothing(bench: PayloadRun) -> None:
         assert row["tokens_per_s"] > row["samples_per_s"]
         assert row["step_time_p05_s"] <= row["step_time_median_s"] <= row["step_time_p95_s"]
         assert row["peak_memory_bytes"] > 1e6
+        assert 1 < row["products_per_s"] < 1e6, "134 million multiplications each"
     assert not list(bench.path.glob("**/checkpoint-*")), "nothing is saved"
     assert "cell 2/2 micro_batch_size=16: " in output
 

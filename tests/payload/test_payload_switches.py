@@ -52,6 +52,29 @@ def test_packed_rows_train_on_every_token_once(chat_files: tuple[Path, Path], ma
     assert packed.lines("train")[-1]["step"] < plain.lines("train")[-1]["step"]
     before = [run.summary["eval_loss_before"] for run in (plain, packed)]
     assert before[0] == pytest.approx(before[1], rel=1e-6)  # evaluation is not packed
+    assert [finding for finding in packed.summary["findings"] if finding.startswith("packing with attention sdpa")]
+
+
+MEETING = """
+import runpy, sys
+from transformers.models.qwen2 import modeling_qwen2
+
+forward = modeling_qwen2.Qwen2Model.forward
+modeling_qwen2.Qwen2Model.forward = lambda self, *args, position_ids=None, **rest: forward(self, *args, **rest)
+sys.argv[0] = "armada_train"
+runpy.run_module("armada_train", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_packing_is_refused_where_the_samples_of_a_row_see_each_other(
+    chat_files: tuple[Path, Path], make_run: Any
+) -> None:
+    run = make_run(make_training(chat_files[0], train={"max_steps": 1, "packing": True}))
+    ended = run.finish_python("-c", MEETING, "--spec", str(run.spec_file))
+    assert ended.code == 2, ended.output
+    assert run.failure["reason"] == "bad_spec"
+    assert "packed row change each other in Qwen2ForCausalLM with attention sdpa" in run.failure["message"]
+    assert not (run.path / "metrics.jsonl").exists()
 
 
 def test_grouping_by_length_and_noise_are_switches(tmp_path: Path, make_run: Any) -> None:

@@ -388,7 +388,7 @@ def test_prompts_that_leave_no_room_are_counted_and_the_first_is_named(tmp_path:
         (
             "dpo",
             {"objective": {"name": "dpa"}},
-            "`training.objective.name` must be one of sft, pretrain, dpo, reward, kto",
+            "`training.objective.name` must be one of sft, pretrain, dpo, reward, kto, grpo",
         ),
         ("dpo", {"train": {"packing": True}}, "`training.train.packing` does not go with `task: dpo`"),
         (
@@ -419,7 +419,11 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.parametrize(
-    "example", ["pretrain/pretrain.yaml", "preferences/dpo.yaml", "preferences/reward.yaml", "preferences/kto.yaml"]
+    "example",
+    [
+        *("pretrain/pretrain.yaml", "preferences/dpo.yaml", "preferences/reward.yaml", "preferences/kto.yaml"),
+        "own-completions/grpo.yaml",
+    ],
 )
 def test_an_example_trains_as_home_plans_it(payload_python: Interpreter, tmp_path: Path, example: str) -> None:
     experiment = load_experiment(EXAMPLES / example, ("train.max_steps=3", "checkpoint.every_steps=3"))
@@ -441,6 +445,8 @@ def test_an_example_trains_as_home_plans_it(payload_python: Interpreter, tmp_pat
     for split in ("train", "eval"):
         section["data"][split] = [{"path": str(source.path)} for source in getattr(experiment.data, split)]
     run = PayloadRun(tmp_path / "run", payload_python, section).prepare()
+    for file in experiment.code.glob("*.py") if experiment.code is not None else ():
+        shutil.copy(file, run.path / "work")
     run.train()
     assert len(run.losses()) == 3
     assert run.summary["eval_loss_after"] != run.summary["eval_loss_before"]

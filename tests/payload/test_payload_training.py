@@ -12,7 +12,7 @@ import pytest
 from armada_train.checkpoints import complete
 
 from tests.payload.interpreter import PAYLOAD, Interpreter, wait_for_end
-from tests.payload.payload_run import PayloadRun, chat, chats, make_training, write_jsonl
+from tests.payload.payload_run import PayloadRun, chat, chats, make_training, says_who_exchanged, write_jsonl
 
 pytestmark = pytest.mark.payload
 
@@ -90,6 +90,7 @@ def test_two_gloo_ranks_equal_one_process_with_twice_the_accumulation(
     assert [line["step"] for line in run.lines("eval")] == [0, 4, 8, 12]
     assert [run.heartbeat(rank)["phase"] for rank in (0, 1)] == ["ended", "ended"]
     assert (run.path / "outbox" / ".new-12" / "rng_state_1.pth").exists()
+    says_who_exchanged(run)
 
 
 EVALUATE = """

@@ -59,6 +59,8 @@ class BatchTeller(Teller):
     def do_start_job(self, one: int, _two: int) -> None:
         waiting = [job for job in self._jobs if job.waits]
         if job := any_of(waiting, one):
+            if self._saved(job) > self._saved_before.get(job.id, 0):
+                self._fruitless[job.id] = 0  # an attempt that ended otherwise brought something
             self._saved_before[job.id] = self._saved(job)
             self._act(None, lambda: self.cluster.batch_system.start(job))
 
@@ -96,8 +98,9 @@ class BatchTeller(Teller):
         for job in self._jobs:
             log = self.cluster.run_folder(job.run_id) / "submissions" / str(job.number) / "job.log"
             text = log.read_text()
-            log.unlink()
-            log.write_text(text.partition("...\n")[0] + "...\n" + "\n" * len(text) if one else text)
+            other = log.with_name("other.log")  # beside it for a moment, so that it has a number of its own
+            other.write_text(text.partition("...\n")[0] + "...\n" + "\n" * len(text) if one else text)
+            other.rename(log)
 
     def do_submit_unclaimed(self, _one: int, _two: int) -> None:
         """Somebody hands over a job file of a submission that no home asked for."""
@@ -153,11 +156,17 @@ class BatchTeller(Teller):
             running.job.goes_back = True
             running.signal(15)
 
-    def do_terminate_job(self, one: int, _two: int) -> None:
-        """The scheduler's signal reaches the job before its supervisor."""
+    def do_terminate_job(self, one: int, two: int) -> None:
+        """The scheduler's signal reaches the job before its supervisor; or the job alone, which saves and says so."""
         if running := self._running(one):
-            running.child.die(-15)
             running.job.goes_back = True
+            if two:
+                told = {"reason": "preempted", "message": "SIGTERM requested a stop", "rank": 0, "lines": []}
+                newest = max(Path(running.paths.folder).glob("attempts/*"), key=lambda at: int(at.name))
+                (newest / "failure.json").write_text(json.dumps(told))
+                running.child.die(85)
+                return
+            running.child.die(-15)
             running.signal(15)
 
     def do_give_up(self, one: int, _two: int) -> None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.simulation import told, told_of_htcondor, told_of_idle, told_of_slurm
+from tests.simulation import told, told_for_conditions, told_of_htcondor, told_of_idle, told_of_slurm
 from tests.simulation.batch_stories import WEIGHTS as BATCH_WEIGHTS
 from tests.simulation.batch_stories import BatchTeller
 from tests.simulation.host import Scheduler
@@ -49,6 +49,12 @@ FOUND_BY_CHANCE = {
     "changed at home before a sync that died had recorded it": "launch save save tick break_off:2:2 sync damage sync",
     "changed at home before the last sync, which died, had recorded it": "launch end tick break_off:2:0 sync damage sync",
     "what is left of a run whose folder was half deleted": "launch:1 meanwhile_stop:2:2 sync:2:3 lose_run tear:3:1 sync:1:3",
+    "a recovery is cut off before its home is registered": (
+        "launch:1 launch:2:2 end save:1:2 save:0:3 break_off:2 release:1:2 join:1:1 end"
+    ),
+    "a power cut brings back scraps of a deleted run below another root": (
+        "launch:0:1 tear:3:3 sync:1 unmount:1:3 look mount:3 lose_run tear:3:3"
+    ),
 }
 
 # What breaks only where one condition of the core is removed; nothing of it was ever broken.
@@ -84,6 +90,10 @@ FOUND_WITH_SCRIPTS = {
     ),
     "a script ends well, and its supervisor is killed before it notices": "launch:1 save tick end kill_supervisor look retry",
     "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
+    "a disk that was put back shows an earlier submission": (
+        "launch:1:1 snapshot_host restore_host:0:2 sync:0:2 retry:1 restore_host:0:1 meanwhile_power_cut:2:3 "
+        "stop:2:1=OutcomeUnknown look:3:1"
+    ),
 }
 
 # The same on clusters, of the release that asked each scheduler once and believed it.
@@ -108,6 +118,19 @@ FOUND_ON_CLUSTERS_WITH_SCRIPTS = {
     "two attempts save one step, and that counts for two": (
         "launch:3:2 start_job:3:1 give_up:3:3 save:3 start_job:2:2 meanwhile_end:2:3 save:2:2 watch:2:1 sync:3"
     ),
+    "a preempted job is shown as failed, and then Slurm does not answer": (
+        "launch:3:1 start_job:2 meanwhile_lie:3:2 preempt:2:3 watch:1:2"
+    ),
+    "a job goes back at its time limit, and then Slurm's answers are cut": (
+        "launch:1 start_job lie:2:1 time_limit:2:2 launch:2:1 freeze:2:2"
+    ),
+    "stopped after Slurm's last answer, before which it was handed over": (
+        "launch sync:3 start_job:2:2 save:1:1 launch:1:3 start_job:3:2 release:3:1 break_off:1:2 look:3 stop:1:3 look:1:1"
+    ),
+    "a job that was given up writes over a checkpoint of the next": (
+        "launch sync:3 start_job:2:2 preempt:3:2 save:1:1 launch:1:3 start_job:3:2 release:3:1 break_off:1:2 look:3 "
+        "give_up:1:1 stop:1:3 start_job:3:3 save:1 meanwhile_save:0:3 release:1"
+    ),
 }
 
 
@@ -122,6 +145,12 @@ FOUND_ON_CLUSTERS_BY_CHANCE = {
     "stopped after it was resumed, and a job that was given up waits": "launch start_job end:0:3 give_up tick resume stop",
     "a job that was given up begins again beside the one of the next submission": (
         "launch start_job end:0:3 give_up tick resume start_job:1 start_job tick look"
+    ),
+    "its supervisor dies between its exit and its state, and the answer to its submission was lost": (
+        "launch:2 start_job:1:1 time_limit:1:2 lose_answer:2 break_off:2:3 launch:2 resume start_job time_limit:2"
+    ),
+    "stopped while its root is away and the answer to its submission was lost": (
+        "lose_answer:2:3 launch:0:2 start_job:1 unmount:1:1 stop:0:1"
     ),
 }
 
@@ -146,6 +175,16 @@ FOUND_WITH_HTCONDOR = {
     "its log is overwritten, and longer than what was read of it": "launch look lie:1:1 start_job kill_supervisor truth watch",
     "its files are dated 40 days ahead, and a job that its schedd forgot goes back": (
         "launch set_clock:3 start_job preempt forget_job tick set_clock"
+    ),
+}
+
+
+FOUND_WITH_HTCONDOR_AND_SCRIPTS = {
+    "an attempt between two at their time limits brought something and was preempted": (
+        "launch:3:1 start_job:1:3 time_limit:0:3 start_job:2:3 save:1:2 preempt:0:3 meanwhile_start_job:2:1 watch:3:3 time_limit:1:1"
+    ),
+    "stopped and resumed while a job that was given up lives": (
+        "launch:0:3 start_job:0:3 give_up:2 break_off:0:3 stop:0:3 start_job:2:1 sync:2:1 meanwhile_resume:2:2 launch:0:3 watch:1:2"
     ),
 }
 
@@ -180,6 +219,10 @@ def found_once() -> dict[str, Telling]:
         (told_of_slurm.TOLD_OF_SLURM_WITH_SCRIPTS, True, "slurm"),
         (told_of_htcondor.TOLD_OF_HTCONDOR, False, "htcondor"),
         (told_of_htcondor.TOLD_OF_HTCONDOR_WITH_SCRIPTS, True, "htcondor"),
+        (told_for_conditions.TOLD_FOR_CONDITIONS, False, "direct"),
+        (told_for_conditions.TOLD_FOR_CONDITIONS_WITH_SCRIPTS, True, "direct"),
+        (told_for_conditions.TOLD_FOR_CONDITIONS_OF_SLURM, False, "slurm"),
+        (told_for_conditions.TOLD_FOR_CONDITIONS_OF_HTCONDOR, False, "htcondor"),
         (FOUND | FOUND_BY_CHANCE | TOLD_FOR_A_CONDITION, False, "direct"),
         (FOUND_WITH_SCRIPTS, True, "direct"),
         (FOUND_ON_CLUSTERS, False, "slurm"),
@@ -187,6 +230,7 @@ def found_once() -> dict[str, Telling]:
         (FOUND_ON_CLUSTERS_BY_CHANCE, False, "slurm"),
         (FOUND_WITH_SLURM | TOLD_FOR_A_CONDITION_OF_SLURM, False, "slurm"),
         (FOUND_WITH_HTCONDOR, False, "htcondor"),
+        (FOUND_WITH_HTCONDOR_AND_SCRIPTS, True, "htcondor"),
     ]
     return {
         f"{words} ({scheduler}{', scripts' if scripts else ''})": Telling(read(story), scripts, scheduler)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from armada.config.sync import settings_of
 from armada.errors import ArmadaError
 from armada.home import own
 from armada.launch import stop as stopping
@@ -17,9 +18,12 @@ from armada.launch.resume import resume_run
 from armada.launch.retry import Retries
 from armada.monitor.observe import observe
 from armada.paths import HomePaths
+from armada.recovery import published as recognised
 from armada.recovery.host_runs import read_host
-from armada.store import checkpoints, run_sync, runs
+from armada.store import checkpoints, files_home, run_sync, runs
+from armada.store import hosts as host_records
 from armada.store.database import Database
+from armada.sync.checkpoints import apply_retention
 from armada.sync.context import HostContext, SyncContext
 from armada.sync.release.judge import judge_host, settle_stopped
 from armada.sync.runs.sync_run import sync_run
@@ -108,10 +112,10 @@ class SimHome:
             runs.insert(
                 database, run_id=run_id, name=run_id, host=host.name, task="command", experiment=None, spec=spec
             )
+            runs.set_root(database, run_id, root)
             question = {"run_id": run_id, "spec": spec, "files": files, "secrets": {"KEY": "canary"}, "submission": 1}
             self.session(host).call("run.create", {**question, "home": own(self.paths).as_json()})
             runs.set_state(database, run_id, "submitted")
-            runs.set_root(database, run_id, root)
 
     def look(self, run_id: str) -> runs.Run:
         with self.store() as database:
@@ -209,6 +213,33 @@ class SimHome:
                 checkpoints.pin(database, run_id, each.digest)
         if known and (model := folders.model(str(place))):
             self.wanted.add(model)
+
+    def recognise_by_sizes(self, run_id: str) -> None:
+        """As `armada recover --sizes-only`, of a store that knows nothing of what is published."""
+        with self.store() as database:
+            for each in checkpoints.of_run(database, run_id):
+                if each.home_path is not None:
+                    files_home.forget(database, each.home_path)
+                    checkpoints.mark_not_home(database, run_id, each.digest, None)
+            for found in recognised.find(self.paths, run_id):
+                recognised.record(database, found, is_read=False)
+
+    def verified(self, run_id: str) -> list[tuple[int, float | None, bool]]:
+        """Return of each checkpoint that is here: its step, when it was verified, and whether something is wrong with it."""
+        with self.store() as database:
+            here = [each for each in checkpoints.of_run(database, run_id) if each.home_path is not None]
+            return [(each.step, each.verified_at, each.trouble is not None) for each in here]
+
+    def keeps(self, run_id: str) -> list[int]:
+        """Return the steps that stay here by the run's settings, as `armada sync prune --dry-run` shows them."""
+        with self.store() as database:
+            settings = settings_of(runs.spec(database, run_id))
+            plan = apply_retention.plan_home(database, run_id, settings)
+            return [each.candidate.step for each in plan if each.keep]
+
+    def record_stopping(self, host: SimHost, stopping: dict[str, Any]) -> None:
+        with self.store() as database:
+            host_records.record_stopping(database, host.name, stopping)
 
     def forget_times(self) -> None:
         columns = ("seen_boot", "seen_at_s", "less_boot", "less_since_s")

@@ -378,8 +378,12 @@ class Teller(Unusual):
         try:
             self._hold_to(home, run_id, run)
         except Broken:
-            self.world.clock += LAG_S + 1.0
-            self._hold_to(home, run_id, home.look(run_id))
+            events = -1
+            while events != self._events:
+                events = self._events
+                self.world.clock += LAG_S + 1.0
+                run = home.look(run_id)
+            self._hold_to(home, run_id, run)
 
     def _hold_to(self, home: SimHome, run_id: str, run: Any) -> None:
         if any(host.run_folder(run_id).exists() for host in self.world.hosts.values()):

@@ -273,7 +273,7 @@ TOLD = {
         "look=running sync=open home=1,2,3,4 host=2,4"
     ),
     "killed during its launch": (
-        "break_off:1:1 launch look=unknown/not_on_host release=away stop=cancelled/killed_by_user "
+        "break_off:1:1 launch look=unknown/not_on_host release=yes stop=cancelled/killed_by_user "
         "look=cancelled/killed_by_user release=yes"
     ),
     "its state cannot be read": (
@@ -299,7 +299,7 @@ TOLD = {
     ),
     "an interrupted launch, of which nothing is there": (
         "break_off:1:1 launch look=unknown/not_on_host stop=cancelled/killed_by_user look=cancelled/killed_by_user "
-        "release=yes sync=ArmadaError"
+        "release=yes sync=final"
     ),
     "a home in a mirror of a stopped run": (
         "launch save tick stop=cancelled/killed_by_user sync=final delete sync=final home=1 release=yes"

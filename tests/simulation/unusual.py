@@ -12,6 +12,7 @@ from armada.verdicts.release import may_go, must_stay
 from tests.simulation import folders
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.simulation.home import SimHome
@@ -43,6 +44,9 @@ class Unusual:
         raise NotImplementedError
 
     def _host(self, number: int) -> SimHost:
+        raise NotImplementedError
+
+    def _act(self, home: SimHome | None, act: Callable[[], None]) -> None:
         raise NotImplementedError
 
     # Disks.
@@ -102,16 +106,18 @@ class Unusual:
     # What jobs write.
 
     def do_write(self, one: int, two: int) -> None:
-        """The first job writes something of its own: notes, a result, a result whose name is not valid, much into its log."""
+        """The first job writes something of its own: notes, a result, a result whose name is not valid, much into its log, …"""
         host = self._host(two)
         work = self._folder(host) / "work"
-        kind = ("unnamed", "result", "unnameable", "middle", "too_many", "outside", "link")[one % 7]
+        kind = ("unnamed", "result", "unnameable", "middle", "too_many", "outside", "link", "other result")[one % 8]
         host.oddities.add(kind)
         (work / "results").mkdir(parents=True, exist_ok=True)
         if kind == "unnamed":
             (work / "notes.txt").write_text("mine")
         elif kind == "result":
             (work / "results" / "a.csv").write_text("1,2")
+        elif kind == "other result":
+            (work / "results" / "a.csv").write_text("3,4")
         elif kind == "unnameable":
             with open(os.fsencode(work / "results") + b"/\xff", "wb") as stream:
                 stream.write(b"1")
@@ -204,9 +210,30 @@ class Unusual:
         path = self._folder(self._host(0)) / "state.json"
         path.write_text(json.dumps({**json.loads(path.read_bytes()), "state": "hibernating"}))
 
-    def do_demand_former(self, one: int, _two: int) -> None:
-        """A home that believes an older store asks for the first submission of the first run again."""
-        self._home(one).demand_submission(self.world.run_ids[0], number=1)
+    def do_demand_former(self, one: int, two: int) -> None:
+        """A home that believes another store asks for a submission of the first run by its number: the first, or another."""
+        home = self._home(one)
+        self._act(home, lambda: home.demand_submission(self.world.run_ids[0], number=two or 1))
+
+    def do_break_stopping(self, one: int, two: int) -> None:
+        """A home's store says that a host was stopped, and not when."""
+        self._home(one).record_stopping(self._host(two), {"state": "gone"})
+
+    def do_sizes_only(self, one: int, _two: int) -> None:
+        """A home without its store recognises what it has of the first run by names and sizes."""
+        self._home(one).recognise_by_sizes(self.world.run_ids[0])
+
+    def do_verified(self, one: int, _two: int) -> None:
+        """How many minutes ago each checkpoint of the first run at home was verified; `!` if something is wrong with it."""
+        told = []
+        for step, at, is_wrong in self._home(one).verified(self.world.run_ids[0]):
+            ago = "never" if at is None else f"{(self.world.clock - at) / 60:.0f}"
+            told.append(f"{step}/{ago}{'!' if is_wrong else ''}")
+        self.said = ",".join(told) or "none"
+
+    def do_keeps(self, one: int, _two: int) -> None:
+        """Which steps of the first run a home says that it keeps."""
+        self.said = ",".join(map(str, self._home(one).keeps(self.world.run_ids[0]))) or "none"
 
     def do_over(self, one: int, two: int) -> None:
         """Whether a home has stopped waiting for better evidence about a run."""

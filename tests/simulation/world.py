@@ -277,7 +277,7 @@ class World:
         # What it deletes of its own concerns those alone beside whose act it acts.
         mine = folders.listing(str(home.place)) if self._breaking.depth else set()
         home.wanted &= self._all_at(home)
-        before = self.surviving()
+        before, count = self.surviving(), len(self.all_saved)
         others = {other.name: folders.listing(str(other.place)) for other in self.homes.values() if other is not home}
         owed = {other.name: self.owed(other) for other in self.homes.values() if other is not home}
         self._breaking.depth += 1
@@ -300,6 +300,9 @@ class World:
             self.hold(not taken, f"{home.name} deleted what {name} has not fetched: {sorted(s.step for s in taken)}")
         lost = {saved for saved in before - after if not self._is_surplus(saved, after)}
         lost = {saved for saved in lost if not self._had_no_room(saved)}
+        # Two jobs of one run, where a batch system believes one of them dead, may write to the same folder.
+        written = {(saved.run_id, saved.step) for saved in self.all_saved[count:]}
+        lost = {saved for saved in lost if (saved.run_id, saved.step) not in written}
         self.hold(not lost, f"armada destroyed the last good copy of {sorted((s.run_id, s.step) for s in lost)}")
         for name, listed in others.items():
             gone = listed - folders.listing(str(self.homes[name].place)) - self._gone_by_itself.get(name, set())

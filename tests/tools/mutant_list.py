@@ -104,6 +104,12 @@ EQUIVALENT = {
     "batch.py _decide: each.number != last.number → True": "an attempt has no exit before it is concluded",
     "release.py was_stopped_and_forgotten: evidence is not None → True": "a run without evidence is not gone by a guess",
     "judge.py _judge_some: specs[run_id] is not None → True": "a run that home does not know would be lost anyway",
+    "stopping.py judge: seen.there is There.UNKNOWN → False": (
+        "`_conclude` of launch/stop.py, the only caller, says `is_shared` of every folder that is not known to be removed"
+    ),
+    "following.py may_follow: was_taken → True": (
+        "`_refuse_second`, the only caller, calls dead or gone only what has a job.json, and that is what `was_taken` means"
+    ),
     "judge.py _not_there: not missing → False": "the host is asked about no run, and nothing is added",
 }
 """Why no test can detect a change, by `file function: change`."""

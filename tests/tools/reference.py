@@ -22,6 +22,7 @@ from armada.cli.shapes import ERROR, SHAPES, all_schemas
 from armada.config.key_list import Notation, default_of, meaning_of, type_of
 from armada.config.schema import FILES, schema_of
 from armada.protocol.schema import text as protocol_text
+from benchmarks.gpu import table
 from tests.tools.reflow import reflow
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +52,16 @@ def pages() -> dict[str, str]:
         "checks.md": _checks_page(),
         "json-shapes.md": _shapes_page(),
         "api.md": _api_page(),
+        "gpu.md": _gpu_page(),
     }
+
+
+def _gpu_page() -> str:
+    intro = (
+        "What was measured on GPUs, for you who must know what armada does there. [Measure your GPU](../how-to/gpu.md) shows how.\n"
+        "An aim that was missed stands beside its figure; a check that failed is a defect of armada or of the libraries named."
+    )
+    return _page("Measured on GPUs", "`benchmarks/gpu/results`", intro, table.render(table.files()))
 
 
 def _page(title: str, source: str, intro: str, parts: list[str]) -> str:

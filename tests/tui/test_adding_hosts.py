@@ -66,7 +66,7 @@ def test_a_host_is_added_once_its_key_was_shown_and_the_check_is_read_in_the_for
         await shows(pilot, "Pin this key and add box?", "ssh-ed25519 SHA256:abc", "Compare the key")
         assert commands.started == []
         await pilot.press("y")
-        await shows(pilot, "[bold]2 × RTX 3090", "Enter closes this")
+        await shows(pilot, "[bold]2 × RTX 3090", "enter closes this")
         world.hosts(box={"ssh": "root@192.0.2.1:50022"})  # as the command would have
         await pilot.press("enter")
         await lacks(pilot, "Add a host")
@@ -134,7 +134,7 @@ def test_a_form_for_a_host_fits_a_small_terminal(world: World, commands: Command
     async def use(pilot: Pilot[None]) -> None:
         await fill(pilot, name="box", ssh=LINE)
         await pilot.press("enter", "y")
-        await shows(pilot, "Add a host", "scheduler", "line 0", "Enter closes this")
+        await shows(pilot, "Add a host", "scheduler", "line 0", "enter closes this")
 
     drive(world.board(), use, (80, 24))
 

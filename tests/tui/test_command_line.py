@@ -50,7 +50,7 @@ def test_a_command_reads_the_run_under_the_cursor_and_shows_what_it_printed(worl
         await pilot.press("y")
         assert board.clipboard == "armada show demo-aaaaaa"
         await pilot.press("slash", *"resume", "enter")
-        await until(pilot, lambda: "resume" in screen(pilot).splitlines()[4])
+        await until(pilot, lambda: "resume" in screen(pilot).splitlines()[3])
         await pilot.press("escape")
         await lacks(pilot, "y copy command")
 

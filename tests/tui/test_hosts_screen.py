@@ -12,6 +12,8 @@ from armada.paths import HomePaths
 from armada.protocol.facts import GpuKind, Hardware
 from armada.provision.environment_key import environment_key
 from armada.store import hosts, telemetry
+from armada.tui.operations import Answer
+from armada.tui.screens.verdict import show_verdict
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 
 
@@ -246,3 +248,77 @@ def test_the_release_of_an_empty_local_host_deletes_nothing_without_a_yes(world:
         await until(pilot, lambda: "release local done" in said(pilot))
 
     drive(world.board(), use)
+
+
+def test_a_hosts_card_says_link_disk_money_environment_safety_and_health(world: World) -> None:
+    world.hosts(
+        box={"ssh": "root@192.0.2.1:50022", "price_per_hour": 12.0, "budget": "$500", "profile": "cpu"},
+        calm={"ssh": "me@192.0.2.2"},
+    )
+    now = time.time()
+    world.run("old-aaaaaa", state="succeeded", started_at=now - 6 * 3600, ended_at=now - 3 * 3600)
+    world.checkpoint("old-aaaaaa", 100, home=False)
+    seats = [gpu(0, {"pid": 4711, "run_id": None}), gpu(1)]
+    disk = {"free_bytes": 9e9, "total_bytes": 1e12}
+    hosts.record_facts(world.database, "box", {"gpus": seats, "disk": disk, "machine": "x86_64", "environments": {}})
+    hosts.record_facts(world.database, "calm", {"gpus": []})
+    hosts.record_forecast(world.database, "box", hosts.DiskForecast(now, 9 * 10**9, 1e6, None, now + 9000 + 30))
+    telemetry.record(world.database, "box", [telemetry.Point(0, now, 99.0, 1 << 30, 123.0, 91.0)])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "idle for 3 h 00 m: it costs $12.00/h all the same")
+        await pilot.press("home", "enter")
+        await shows(
+            pilot,
+            *("link         root@192.0.2.1:50022 · answered", "9.0 GB free of 1.0 TB · full in about 2 h 30 m"),
+            *("$12.00/h · $72.00 since", "$36.00 of it idle (3 h 00 m) · budget $500 · idle for 3 h 00 m"),
+            *("absent", "p builds it", "▲ not safe to destroy: 1 checkpoint only there"),
+            "▲ a GPU has 91 °C; its disk has 9.0 GB left; strangers use 1 GPU",
+        )
+        assert "it costs" not in screen(pilot)
+        await pilot.press("left", "down", "right")
+        await shows(pilot, "me@192.0.2.2", "home knows of nothing there", "✓ nothing wrong in what it last said")
+        assert "money" not in screen(pilot)
+
+    drive(world.board(), use, (160, 48))
+
+
+def test_from_its_row_a_host_is_diagnosed_and_removed(world: World) -> None:
+    world.hosts(gone={"ssh": "root@127.0.0.1:1"})
+    world.run("kept-aaaaaa", host="gone", state="failed")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "– gone")
+        await pilot.press("home", "d")
+        await shows(pilot, "armada doctor -- gone", "ended with 4")
+        await pilot.press("escape", "end", "D")
+        await until(pilot, lambda: "this machine is built in and stays" in said(pilot))
+        await pilot.press("home", "D")
+        await shows(pilot, "Remove gone?", "1 run of it stay")
+        await pilot.press("y")
+        await until(pilot, lambda: "remove gone done" in said(pilot))
+        await lacks(pilot, "– gone")
+
+    drive(world.board(), use)
+
+
+def test_a_host_that_holds_nothing_can_be_wiped_after_a_second_question(world: World) -> None:
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "– local")
+        answer = Answer(0, '{"safe": true, "scheduler": "direct", "items": []}', "")
+        show_verdict(board, "local", answer)
+        await pilot.press("w")
+        await shows(pilot, "Delete all of armada's files on local?")
+        await pilot.press("n")
+        await lacks(pilot, "Delete all")
+        assert "wipe" not in said(pilot)
+        show_verdict(board, "local", answer)
+        await pilot.press("w", "y")
+        await until(pilot, lambda: "wipe local done" in said(pilot))
+
+    drive(board, use)

@@ -44,7 +44,7 @@ def test_a_view_is_saved_chosen_and_deleted(two: World) -> None:
         await pilot.press("s")
         await lacks(pilot, "my arc  / tag:arc")  # the table shows something else now
         await pilot.press("v")
-        await shows(pilot, "Ctrl-D deletes", "everything")
+        await shows(pilot, "^d deletes it", "everything")
         await pilot.press(*"every", "enter")
         await shows(pilot, "2 of 2 runs", "by urgency")
         assert len(rows(pilot)) == 2
@@ -115,7 +115,7 @@ def test_read_only_chooses_but_saves_and_deletes_nothing(two: World) -> None:
         await pilot.press("V")
         await until(pilot, lambda: "save a view" in said(pilot))
         await pilot.press("v")
-        await shows(pilot, "Ctrl-D deletes")
+        await shows(pilot, "^d deletes it")
         await pilot.press("ctrl+d")
         await until(pilot, lambda: "delete a view" in said(pilot))
         await pilot.press("enter")

@@ -1,31 +1,70 @@
-"""The story behind the pictures in the documentation can still be told to the store."""
+"""The story behind the pictures in the documentation can still be told, and each picture of the page is there."""
 
 from __future__ import annotations
 
-import importlib.util
+import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
+
+import pytest
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
 
 from armada.paths import HomePaths
 from armada.store import checkpoints, hosts, runs
 from armada.store.database import Database
+from tests.tools import screenshots, story, svg
 
-SCRIPT = Path(__file__).parents[2] / "docs" / "screenshots.py"
+UNHAPPY = {"oom", "stalled", "budget", "pruned"}
 
 
-def test_its_runs_checkpoints_and_hosts_are_recorded(tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("screenshots", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    screenshots = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(screenshots)
+def test_its_runs_checkpoints_and_hosts_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARMADA_HOME", raising=False)
     home = HomePaths(tmp_path / "config", tmp_path / "state")
-    home.make()
+    story.tell(home)
     with Database(home.store) as database:
-        screenshots.Story(home, database).tell()
         told = runs.every(database)
-        assert len(told) >= 7
-        assert any(checkpoints.of_run(database, run.run_id) for run in told)
-        assert {run.host for run in told} <= set(screenshots.HOSTS) | {"local"}
+        kept = [each for run in told for each in checkpoints.of_run(database, run.run_id)]
         record = hosts.find(database, "a100-1")
-        assert record is not None
-        assert record.facts
+    assert {run.reason for run in told} >= UNHAPPY
+    assert any(run.unreachable_since for run in told)
+    assert any(run.loss_not_finite for run in told)
+    assert any(run.state == "queued" for run in told)
+    assert any(each.trouble for each in kept)
+    assert {run.host for run in told} <= set(story.HOSTS) | {"local"}
+    assert record is not None
+    assert record.facts
+
+
+def test_the_page_shows_every_scene_and_each_picture_is_there_and_names_nobody() -> None:
+    page = screenshots.PAGE.read_text("utf-8")
+    assert page == screenshots.page(), "make screenshots writes it"
+    named = set(re.findall(r"screenshots/([\w-]+\.svg)", page))
+    there = {path.name for path in screenshots.PICTURES.glob("*.svg")}
+    assert named == there
+    assert len(named) == len(screenshots.SCENES) * (len(screenshots.SIZES) + len(screenshots.LIGHT))
+    for path in screenshots.PICTURES.glob("*.svg"):
+        assert not re.search("/(root|home|tmp|work)/", path.read_text("utf-8")), path
+    assert sum(path.stat().st_size for path in screenshots.PICTURES.glob("*.svg")) < 6_000_000
+
+
+def test_a_picture_has_words_in_their_cells_and_draws_lines() -> None:
+    plain, lit = Style(color="#ffffff"), Style(color="#000000", bgcolor="#00ff00", bold=True)
+    strips = [
+        Strip([Segment("╭──╮ a <b>", plain), Segment(" x ", lit)]),
+        Strip([Segment("⣀⣀ 日本 ✓", plain), Segment("  ", lit + Style(reverse=True))]),
+    ]
+    drawn = ET.fromstring(svg.picture(strips, 12, "#ffffff", "#101010", "a & b"))
+    words = ["".join(each.itertext()) for each in drawn.iter("{http://www.w3.org/2000/svg}tspan")]
+    assert words == ["a <b>", "x", "⣀⣀", "日本", "✓"]
+    places = [each.get("x") for each in drawn.iter("{http://www.w3.org/2000/svg}tspan")]
+    assert places == ["30", "66", "0 6", "18 30", "48"]
+    paths = [each.get("d") or "" for each in drawn.iter("{http://www.w3.org/2000/svg}path")]
+    assert any("M6 6h12" in path for path in paths), "the edge of the frame is one line"
+    fills = [each.get("fill") for each in drawn.iter("{http://www.w3.org/2000/svg}path")]
+    assert "#00ff00" in fills
+    assert "#000000" in fills
+    title = drawn.find("{http://www.w3.org/2000/svg}title")
+    assert title is not None
+    assert title.text == "a & b"

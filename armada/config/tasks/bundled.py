@@ -16,8 +16,12 @@ from armada.config.settings import FilePath, FilledText, SchemaPart, problem
 from armada.config.tasks.experiment import Experiment, StallAfter, find_file, no_folder
 from armada.config.tracking import Tracking
 from armada.config.training import FSDP_WORDS, SHARDED_WORDS, Evaluation, Lora, StartFrom, TinyChoice, Train
+from armada.config.validation import dotted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from armada.config.documents import Location
     from armada.config.settings import Settings
 
 _NEEDED = ("model", "data", "train")
@@ -51,6 +55,8 @@ class BundledTraining(Experiment):
     """What its evaluation computes that tells better from worse."""
     sequences: ClassVar[int] = 1
     """Sequences of tokens in a row of data."""
+    samples: ClassVar[bool] = False
+    """Whether it trains on completions that its model samples meanwhile."""
 
     model: FilledText | TinyChoice
     """A hub id, an absolute folder, or a tiny one made on the spot."""
@@ -82,9 +88,33 @@ class BundledTraining(Experiment):
         return None
 
     @property
+    def needs_reference(self) -> bool:
+        """Whether its settings compare it with the model as it was."""
+        return self.has_reference
+
+    @property
     def keeps_reference(self) -> bool:
         """Whether a second copy of the model is in memory, which is never trained."""
-        return self.has_reference and self.lora is None
+        return self.needs_reference and self.lora is None
+
+    @property
+    def completions(self) -> int:
+        """Completions of each row in a step; the batch sizes count them."""
+        return 1
+
+    @property
+    def companions(self) -> dict[str, str]:
+        """Models beside the one that is trained, with the key that names each."""
+        return {}
+
+    @property
+    def functions(self) -> dict[str, str]:
+        """Functions of the user's code, `module:function`, by the key that names each."""
+        return {}
+
+    def objective_section(self, _places: Mapping[str, str]) -> dict[str, object]:
+        """What the payload is told of the task's own settings; `places` are the folders of companions on the host."""
+        return self.own.model_dump(mode="json") if self.own is not None else {}
 
     def train_section(self) -> dict[str, object]:
         """What the payload is told of `train` where the task decides it."""
@@ -109,7 +139,7 @@ class BundledTraining(Experiment):
         found = super().find_files(document)
         if not isinstance(self.model, str):
             return found
-        return found.model_copy(update={"model": _named_model(self.model, document)})
+        return found.model_copy(update={"model": named_model(self.model, document)})
 
     def is_data(self, path: Path) -> bool:
         """A file, or what `datasets` saved."""
@@ -219,7 +249,7 @@ class BundledTraining(Experiment):
 
     @model_validator(mode="after")
     def _reference_is_known(self) -> Self:
-        if self.has_reference and self.start_from is not None and self.lora is not None:
+        if self.needs_reference and self.start_from is not None and self.lora is not None:
             raise problem(
                 "with `lora`, the reference would be the model without that adapter",
                 key="start_from",
@@ -243,20 +273,27 @@ class BundledTraining(Experiment):
         return self
 
 
-def _named_model(name: str, document: Document) -> str:
-    """A model's folder beside the experiment, or a hub id that no folder was meant by."""
-    base = document.path.absolute().parent
+def named_model(name: str, document: Document, at: Location = ("model",)) -> str:
+    """Return a model's folder beside the experiment, or a hub id that no folder was meant by.
+
+    Args:
+        name: As the experiment says.
+        document: The experiment.
+        at: Where it says so.
+
+    Raises:
+        ConfigError: It is neither, with the line.
+    """
+    base, key = document.path.absolute().parent, f"`{dotted(at)}`"
     folder = base / (Path(name).expanduser() if name.startswith("~/") else name)
     if folder.is_dir():
         return str(folder)
-    place = document.value_place(("model",))
+    place = document.value_place(at)
     if name.startswith(("/", "./", "../", "~")) or name in {".", ".."}:
-        raise place.error(
-            f"`model`: there is no folder {shown(str(folder), 500)}", near_path(folder, base, Path.is_dir)
-        )
+        raise place.error(f"{key}: there is no folder {shown(str(folder), 500)}", near_path(folder, base, Path.is_dir))
     if not HUB_ID.fullmatch(name):
-        raise place.error(f"`model`: {shown(name)} is neither a folder nor a hub id", "a hub id reads owner/name")
+        raise place.error(f"{key}: {shown(name)} is neither a folder nor a hub id", "a hub id reads owner/name")
     if meant := mistyped_folder(name, base):
         hint = f"did you mean {meant}? If you mean the model on the hub, rename that folder"
-        raise place.error(f"`model`: there is no folder {shown(name)}, and there is {shown(meant)}", hint)
+        raise place.error(f"{key}: there is no folder {shown(name)}, and there is {shown(meant)}", hint)
     return name

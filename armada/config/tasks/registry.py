@@ -31,6 +31,7 @@ TASKS: dict[str, TaskKind] = {
     "dpo": TaskKind("armada.config.tasks.dpo:Dpo", _BUNDLED),
     "reward": TaskKind("armada.config.tasks.reward:Reward", _BUNDLED),
     "kto": TaskKind("armada.config.tasks.kto:Kto", _BUNDLED),
+    "grpo": TaskKind("armada.config.tasks.grpo:Grpo", _BUNDLED),
     "script": TaskKind("armada.config.tasks.script:Script", "armada.launch.plans.script:ScriptTask"),
     "command": TaskKind("armada.config.tasks.command:Command", "armada.launch.plans.command:CommandTask"),
 }

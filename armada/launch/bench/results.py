@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -25,13 +26,15 @@ STATUSES = ("measured", "oom", "failed", "timeout")
 """By the number that the payload writes: home keeps numbers of metrics."""
 
 WAITING = "waiting"
+MACHINE_DIFFERS = 0.05
+"""A machine whose own speed differs by more from its median is said to have changed: idle ones differ by 1 to 3 %."""
 _PREFIX = "bench/"
 _LONGEST_FILE = 50 << 20
 
 FIGURES = (
     "steps", "measured_s", "cell_s", "step_time_s", "step_time_median_s", "step_time_p05_s", "step_time_p95_s", "spread",
     "tokens_per_s", "samples_per_s", "data_wait_s", "peak_memory_bytes", "mfu", "gpus", "processes", "micro_batch_size",
-    "accumulation", "global_batch_size",
+    "accumulation", "global_batch_size", "products_per_s",
 )  # fmt: skip
 """What the payload measures, in the order in which it is written into tables."""
 
@@ -193,4 +196,25 @@ def _messages(file: Path) -> dict[int, str]:
         if isinstance(entry, dict) and entry.get("kind") == "bench" and isinstance(entry.get("step"), int):
             message = entry.get("message")
             found[entry["step"]] = sanitize_line(message, 500) if isinstance(message, str) else ""
+    return found
+
+
+def machine_changes(results: Sequence[Result]) -> list[tuple[Result, float]]:
+    """Return the cells that were measured while the machine itself was faster or slower than for most, and by how much.
+
+    A product of matrices, the same for each cell, is timed before and after its steps. Without GPUs its threads depend
+    on the number of processes, so only cells with as many are compared.
+
+    Returns:
+        Cells and shares: -0.2 is 20 % slower than the median.
+    """
+    groups: dict[float, list[tuple[Result, float]]] = {}
+    for each in results:
+        if (speed := each.figure("products_per_s") or 0.0) > 0:
+            of = 0.0 if each.figure("gpus") else each.figure("processes") or 1.0
+            groups.setdefault(of, []).append((each, speed))
+    found = []
+    for known in groups.values():
+        usual = statistics.median(speed for _, speed in known)
+        found += [(each, speed / usual - 1) for each, speed in known if abs(speed / usual - 1) > MACHINE_DIFFERS]
     return found

@@ -104,7 +104,10 @@ def check_cores(subject: Subject) -> Answer | None:
     cores = subject.facts.cpu_count
     if not subject.gpus and subject.processes > cores:
         return warn(f"{subject.processes} processes share {cores} cores", f"resources.processes: {cores}")
-    return ok(f"{cores} cores")
+    if subject.threads is None or subject.threads >= cores // subject.processes:
+        return ok(f"{cores} cores")
+    each = " of each process" if subject.processes > 1 else ""
+    return ok(f"{cores} cores, shared with other runs: {counted(subject.threads, 'thread')}{each}")
 
 
 def check_setup(subject: Subject) -> Answer:

@@ -81,6 +81,7 @@ class Subject:
         missing_modules: Modules that the script imports and the environment lacks.
         scheduler: The answer of the host's batch system about the job file.
         trained: Facts of a training by the bundled trainer; None for all other tasks.
+        threads: With which each process computes on the host's cores; None if the job decides.
     """
 
     experiment: Experiment
@@ -100,3 +101,4 @@ class Subject:
     missing_modules: tuple[MissingModule, ...] = ()
     scheduler: SchedulerAnswer = field(default_factory=SchedulerAnswer)
     trained: Trained | None = None
+    threads: int | None = None

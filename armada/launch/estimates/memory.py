@@ -16,12 +16,15 @@ What is counted, and where from:
 - Sharding: what the processes divide counts by its share. Where weights are divided, two layers and the embeddings are
   gathered at a time, in the precision, in place of 16-bit copies of all.
 
-Not counted: fragmentation, what `compile` and Liger's kernels save, and rows that are shorter than `length`.
+- RAM: a process without GPUs has its libraries, and the heap keeps blocks that were freed. Both are measured, by
+  `benchmarks/memory.py`.
+
+Not counted: fragmentation of a GPU's memory, what `compile` and Liger's kernels save, and rows that are shorter than `length`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from armada.launch.estimates.parameters import count_adapter, count_experts, count_parameters, list_linears
@@ -67,8 +70,11 @@ _TILE_TOKENS, _TILE_WORDS = 4096, 32_768
 _CUDA_BYTES = 600_000_000
 """CUDA's context, kernels and cuBLAS's workspace: about 0.5 to 0.7 GB."""
 
-_LIBRARIES_BYTES = 900_000_000
-"""A process with torch, transformers and TRL before it has a model."""
+_LIBRARIES_BYTES = 550_000_000
+"""A process with torch's CPU build, transformers and TRL, and next to no model: 0.5 GB, and what its allocator rounds up."""
+
+_HEAP_SHARE = 0.3
+"""Of activations, in RAM: blocks that were freed and that glibc keeps; with `MALLOC_MMAP_THRESHOLD_=65536` there are none."""
 
 _Widths = tuple[float, float, float, float]
 
@@ -138,6 +144,8 @@ class TrainingShape:
     """As `train.optimizer.name`."""
     has_momentum: bool = False
     """It keeps a momentum of each weight too, as SGD and RMSprop do if they are told."""
+    scores: bool = False
+    """The model ends in a score for each sequence, as a reward model does: no word is predicted."""
 
     @property
     def has_adapter(self) -> bool:
@@ -210,6 +218,8 @@ class _States:
 
 def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimate:
     """Estimate the memory of one process, on its GPU or in RAM."""
+    if training.scores:
+        shape = replace(shape, tied=True)  # an output head of its own is not loaded
     states = _states(shape, training)
     kept, layer, head = _kept(shape, training), _layer(shape, training), _head(shape, training)
     one = 1 / shape.layers
@@ -245,6 +255,8 @@ def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimat
     worst = max(moments, key=lambda moment: sum(moments[moment]))
     names = ("gradients", "16-bit copies of weights", "activations", "one layer's backward pass", "output head")
     sizes = lasting | dict(zip(names, moments[worst], strict=True))
+    if training.device == "cpu":
+        sizes["freed blocks"] = _HEAP_SHARE * sizes["activations"]
     certain_optimizer = 0.0 if training.optimizer.startswith("paged_") else states.optimizer
     rough = bool(shape.experts) or shape.kind == "gpt2" or training.method == "qlora"
     return MemoryEstimate(
@@ -346,6 +358,8 @@ class _Head:
 
 
 def _head(shape: ModelShape, training: TrainingShape) -> _Head:
+    if training.scores:
+        return _Head(0.0, 0.0, 0.0)
     tokens, hidden = training.tokens, shape.hidden
     words = _TILE_WORDS if training.device == "cuda" else min(_TILE_WORDS, shape.vocabulary)
     tile = min(tokens, _TILE_TOKENS) * words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.config.tasks.bundled import BundledTraining
@@ -23,8 +24,6 @@ from armada.provision.hub import HubAnswer, HubModel, ask_hub, find_model
 from armada.provision.model import model_content
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from armada.config.profiles import Profile
     from armada.launch.plans.task import Place
     from armada.protocol.spec import TrainingSection
@@ -62,8 +61,14 @@ class BundledTask(Task[BundledTraining]):
         """The model, if it is a folder at home."""
         return model_content(self.settings.local_model) if self.settings.local_model else None
 
+    @cached_property
+    def sent_companions(self) -> dict[str, Content]:
+        """The models beside the one that is trained, of those that are folders at home."""
+        return {name: model_content(Path(name)) for name in self.settings.companions if Path(name).is_absolute()}
+
     def read_for_all(self) -> dict[str, object]:
         read = {"data": self.data, "sent_data": self.sent_data, "sent_model": self.sent_model}
+        read["sent_companions"] = self.sent_companions
         return {**super().read_for_all(), **read}
 
     def read(self) -> None:
@@ -77,6 +82,8 @@ class BundledTask(Task[BundledTraining]):
         if settings.container is not None:
             refuse_cluster(place.host)  # before the cluster is asked for a model
         _refuse_quantization(settings, profile, place.gpus)
+        if not place.host.has_internet:
+            self._refuse_hub_companions(place)
         train = settings.train
         batch = resolve_batch(
             train.global_batch_size, train.micro_batch_size, profile.train.micro_batch_size, place.processes
@@ -98,6 +105,7 @@ class BundledTask(Task[BundledTraining]):
             hub=hub,
             wandb=self._wandb(place, environment),
             start=self.start,
+            companions=self.sent_companions,
         )
         contents, section = training.contents(), training.section()
         answer = self._ask_hub(place)
@@ -140,12 +148,21 @@ class BundledTask(Task[BundledTraining]):
             max_steps=settings.train.max_steps,
             facts=self._model_facts(hub, answer),
             is_divided=is_divided,
-            rows=count_rows(settings.data.train, self.data),
+            rows=_times(count_rows(settings.data.train, self.data), settings.completions),
             row_bytes=mean_row_bytes(settings.data.train, self.data),
-            eval_rows=_whole(count_rows(settings.data.eval, self.data)),
+            eval_rows=_whole(_times(count_rows(settings.data.eval, self.data), settings.completions)),
             sequences=settings.sequences,
             has_reference=settings.keeps_reference,
         )
+
+    def _refuse_hub_companions(self, place: Place) -> None:
+        for name, key in self.settings.companions.items():
+            if name not in self.sent_companions:
+                where = self.settings.places.get(key)
+                raise PreflightRefused(
+                    f"{f'{where}: ' if where else ''}`{key}` is {name} of the hub, and runs on {place.host.name} have no internet",
+                    hint=f"hf download {name} --local-dir FOLDER, and give the folder",
+                )
 
     def _find_model(self, place: Place) -> HubModel | Content | None:
         """The hub's model, where a run cannot fetch it by itself."""
@@ -200,6 +217,10 @@ class BundledTask(Task[BundledTraining]):
         model += hub.size_bytes if isinstance(hub, HubModel) else 0
         each = model * (0.15 if self.settings.lora is not None else 5)
         return int(each * (self.settings.checkpoint.keep_last + self.outbox_keep))
+
+
+def _times(rows: float | None, completions: int) -> float | None:
+    return None if rows is None else rows * completions
 
 
 def _whole(rows: float | None) -> int | None:

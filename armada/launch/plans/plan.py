@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from armada.errors import ArmadaError
 from armada.launch.checks.budget import budget_of
 from armada.launch.checks.memory import estimate_launch
 from armada.launch.checks.registry import check_launch
@@ -17,12 +20,16 @@ from armada.launch.engines.request import time_limit_s
 from armada.launch.plans.files import JobFiles, plan_files
 from armada.launch.plans.machine import count_gpus
 from armada.launch.plans.task import Place
+from armada.launch.training.cores import share_cores
+from armada.monitor.observe import observe
 from armada.paths import new_run_id
 from armada.protocol.facts import AskFacts
 from armada.protocol.spec import BudgetSection, EnvironmentSpec, JobSpec, OutboxSpec, ProjectSpec, Spec
 from armada.provision.content import Content, find_missing_contents
 from armada.provision.left_behind import find_left_behind
 from armada.provision.script_imports import MissingModule, find_missing
+from armada.store import runs
+from armada.store.queries.cores import read_cores_taken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
     from armada.config.tasks.experiment import Experiment
     from armada.launch.checks.check import Check
     from armada.launch.estimates.memory import MemoryEstimate
-    from armada.launch.plans.task import Parts, Task
+    from armada.launch.plans.task import Order, Parts, Task
     from armada.launch.training.batch import Batch
     from armada.paths import HostPaths
     from armada.protocol.facts import Facts
@@ -179,9 +186,27 @@ def _place(task: Task[Any], run_id: str | None) -> Place:
         title=task.title,
         gpus=gpus,
         processes=processes,
-        cores=facts.cpu_count if session.host.batch is None else resources.cpus or processes,
+        cores=resources.cpus or processes
+        if session.host.batch is not None
+        else _cores(task.order, facts, run_id, gpus),
         variables=task.variables(profile, run_id),
     )
+
+
+def _cores(order: Order, facts: Facts, run_id: str, gpus: int) -> int:
+    """Return the cores that a run may use on a host of the user's own. Runs there are looked at, as they may have ended."""
+    if gpus:
+        return facts.cpu_count
+    if not order.taken:
+        host = order.session.host.name
+        told = partial(read_cores_taken, order.database, host, without=run_id, sweep=order.sweep)
+        others = told()
+        if others:
+            with contextlib.suppress(ArmadaError):  # the host answered just now; what was seen last is close enough
+                observe(order.database, order.session, [runs.find(order.database, each.run_id) for each in others])
+            others = told()
+        order.taken.append(tuple(each.cores for each in others))
+    return share_cores(facts.cpu_count, order.taken[0], order.at_once)
 
 
 def _spec(
@@ -242,6 +267,7 @@ def _subject(
         missing_modules=_missing_modules(place, parts),
         snapshot=task.snapshot,
         trained=parts.trained,
+        threads=int(parts.variables.get("OMP_NUM_THREADS", 0)) or None,
     )
 
 

@@ -58,6 +58,9 @@ class Order:
         name: Instead of the experiment's.
         snapshots: Of folders of code, by their path: the cells of a sweep share them.
         data: What was found in data, by the settings of it, for the same reason.
+        sweep: The sweep that its run is a cell of.
+        at_once: How many cells of the sweep run at once on the host.
+        taken: The cores of the runs that compute there, once asked for.
     """
 
     session: HostSession
@@ -67,6 +70,9 @@ class Order:
     name: str | None = None
     snapshots: dict[Path, Snapshot] = field(default_factory=dict)
     data: dict[str, DataFacts] = field(default_factory=dict)
+    sweep: str | None = None
+    at_once: int = 1
+    taken: list[tuple[int, ...]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class Place:
 
     Attributes:
         facts: What the host said of itself.
-        cores: Of the machine that the job runs on; in a cluster what is asked for, not what the login node has.
+        cores: That the job may use without GPUs: its share of the host's; in a cluster what is asked for.
         variables: That every job of this experiment gets.
     """
 

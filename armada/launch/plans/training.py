@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -57,6 +57,7 @@ class Training:
         hub: The hub's model that the experiment names, where runs cannot fetch it by themselves.
         wandb: Stands in for what the experiment says of W&B.
         start: The checkpoint it begins with.
+        companions: Models beside the one that is trained, of those that are sent.
     """
 
     settings: BundledTraining
@@ -73,6 +74,7 @@ class Training:
     hub: HubModel | Content | None = None
     wandb: str | None = None
     start: Start | None = None
+    companions: Mapping[str, Content] = field(default_factory=dict)
 
     @property
     def device(self) -> Literal["cuda", "cpu"]:
@@ -120,7 +122,8 @@ class Training:
             ProvisionFailed: A file that should travel cannot be read.
         """
         begin = self.start.content if self.start else None
-        return (self.payload, *self.data.values(), *(content for content in (self.model, begin) if content is not None))
+        models = [content for content in (self.model, begin) if content is not None]
+        return (self.payload, *self.data.values(), *dict.fromkeys((*models, *self.companions.values())))
 
     @property
     def python(self) -> str:
@@ -149,7 +152,8 @@ class Training:
         """Whether the run asks the hub for anything: a kernel, data, or its model."""
         kernel = self.device == "cuda" and self.profile.train.attention == "auto"
         model = self.model_path is None and isinstance(self.settings.model, str)
-        return kernel or model or not self.settings.data.is_local
+        companion = any(name not in self.companions for name in self.settings.companions)
+        return kernel or model or companion or not self.settings.data.is_local
 
     def launch_files(self) -> dict[str, str]:
         """The configuration files of accelerate and DeepSpeed.
@@ -210,7 +214,8 @@ class Training:
         )
         more: dict[str, object] = {}
         if settings.task != "sft":  # which is what a section without it is
-            more["objective"] = {"name": settings.task, **(_dump(settings.own) if settings.own is not None else {})}
+            places = {name: str(self.paths.content("models", each.sha)) for name, each in self.companions.items()}
+            more["objective"] = {"name": settings.task, **settings.objective_section(places)}
         if self.files.deepspeed is not None:
             more["deepspeed"] = str(self.paths.launch(self.run_id) / "deepspeed.json")
         return section.model_copy(update=more) if more else section

@@ -79,8 +79,11 @@ def view_tokens(plan: Plan, session: HostSession, samples: Sequence[Sample], exa
 
 def plan_limit(section: TrainingSection) -> int | None:
     """Return the longest row in tokens."""
-    longest = section.as_json()["train"]
-    return longest.get("max_length") if isinstance(longest, dict) else None
+    told = section.as_json()
+    longest, objective = told["train"], told.get("objective")
+    limit = longest.get("max_length") if isinstance(longest, dict) else None
+    room = objective.get("max_completion_length", 0) if isinstance(objective, dict) else 0
+    return limit - room if isinstance(limit, int) and isinstance(room, int) else limit
 
 
 def _view(sample: Sample, seen: SeenPart, examples: int, limit: int | None) -> PartView:
@@ -89,7 +92,7 @@ def _view(sample: Sample, seen: SeenPart, examples: int, limit: int | None) -> P
     every = []
     for number, (length, trained) in enumerate(zip(seen.lengths, seen.trained, strict=False)):
         pieces = seen.examples[number] if number < min(examples, len(seen.examples)) else ()
-        every.append(Example(tuple(map(_piece, pieces)), length, trained))
+        every.append(Example(tuple(map(_piece, pieces)), length, 0 if known.is_prompts else trained))
     return summarise(known, every, examples, limit=limit)
 
 

@@ -44,6 +44,11 @@ class Sample:
     count: int | None
     looks: str = ""
 
+    @property
+    def is_prompts(self) -> bool:
+        """Whether the rows are prompts alone: the model writes what it is trained on."""
+        return self.kind is not None and self.kind.removeprefix("chat ").startswith("prompt") and "_" not in self.kind
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -161,7 +166,7 @@ def summarise(
         beyond=None if limit is None else sum(length > limit for length in lengths),
         total=sum(lengths),
         trained=sum(each.trained for each in every),
-        untrained_rows=sum(not each.trained for each in every),
+        untrained_rows=0 if sample.is_prompts else sum(not each.trained for each in every),
     )
 
 
@@ -210,7 +215,8 @@ def _view(sample: Sample, examples: int) -> PartView:
     for row in sample.rows:
         pieces = tuple(_pieces(row))
         trained = sum(len(piece.text) for piece in pieces if piece.trained)
-        every.append(Example(pieces, sum(len(piece.text) for piece in pieces), trained))
+        counted = pieces[:1] if "columns" in row else pieces
+        every.append(Example(pieces, sum(len(piece.text) for piece in counted), trained))
     return summarise(sample, every, examples)
 
 
@@ -219,6 +225,9 @@ def _pieces(row: Mapping[str, Any]) -> list[Piece]:
     if "tools" in row:
         rest = {key: value for key, value in row.items() if key != "tools"}
         return [Piece("tools", json.dumps(row["tools"], ensure_ascii=False), trained=False), *_pieces(rest)]
+    if "columns" in row:  # a prompt: the model writes the rest, and the other columns are for who judges it
+        more = [Piece(name, str(value), trained=False) for name, value in row["columns"].items()]
+        return [Piece("prompt", _text_of(row["prompt"]), trained=False), *more]
     if "messages" in row:
         return [Piece(turn["role"], _said(turn), turn["role"] == "assistant") for turn in row["messages"]]
     if "label" in row:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def check_hooks(experiment: BundledTraining, files: Sequence[str]) -> None:
-    """Check that each hook's function is in the code. A module that the environment may provide is left to the payload.
+    """Check that each function that the trainer calls is in the code: hooks, and who judges.
+
+    A module that the environment may provide is left to the payload.
 
     Args:
         experiment: The experiment with its `code`.
@@ -28,11 +30,11 @@ def check_hooks(experiment: BundledTraining, files: Sequence[str]) -> None:
     """
     if experiment.code is None:
         return
-    for index, source in enumerate(experiment.data.train):
-        if source.hook is not None and (problem := _find_problem(source.hook, experiment.code, files)):
-            key = f"data.train[{index}].hook"
-            place = experiment.places.get(key)
-            message = f"`{key}` is {source.hook}: {problem[0]}"
+    hooks = {f"data.train[{at}].hook": source.hook for at, source in enumerate(experiment.data.train) if source.hook}
+    for key, function in {**hooks, **experiment.functions}.items():
+        if problem := _find_problem(function, experiment.code, files):
+            place = experiment.places.get(f"{key}.function") or experiment.places.get(key)
+            message = f"`{key}` is {function}: {problem[0]}"
             raise ConfigError(f"{place}: {message}" if place else message, hint=problem[1])
 
 

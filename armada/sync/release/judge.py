@@ -22,7 +22,6 @@ from armada.sync.outputs.listing import coming, stale
 from armada.sync.outputs.long_logs import left_there
 from armada.sync.release.unnamed_files import Unnamed, read_unnamed, without_those_at_home
 from armada.sync.schedule.due import NOT_WANTED
-from armada.verdicts.presence import There
 from armada.verdicts.proof import Proof
 from armada.verdicts.release import (
     CheckpointThere,
@@ -211,8 +210,7 @@ def _scraps(database: Database, run_id: str, evidence: Observations, told: Look 
     """Return what may still live of a run whose folder was mostly deleted; None if the answer does not report that."""
     if not isinstance(told, Look) or told.run.exists or told.run.remains is None or not runs.is_known(database, run_id):
         return None
-    missing = _missing(database, runs.find(database, run_id), evidence, told)
-    return missing if missing.there is There.REMOVED else None
+    return _missing(database, runs.find(database, run_id), evidence, told)
 
 
 def _gather(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
@@ -14,6 +14,8 @@ from textual.widgets import Input, Static
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.tui.screens.keys import keys_of
 from armada.tui.screens.question import Question
+from armada.tui.widgets import frame
+from armada.tui.widgets.field import Field
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -33,7 +35,7 @@ FIELDS: tuple[tuple[str, str, str], ...] = (
 """Fields: the option of `armada hosts add` that each fills, its label, and its placeholder."""
 NEEDED = ("name", "ssh")
 SAID_MOST = 20_000
-KEYS = "Enter asks the host for its key   Tab next field   Esc cancels"
+KEYS = (("enter", "asks the host for its key"), ("tab", "next field"), ("esc", "cancels"))
 NOTE = (
     "Compare the key with what the box's console or its provider shows. Everything sent there later, including secrets, "
     "goes to the holder of this key."
@@ -54,7 +56,7 @@ class AddHost(ModalScreen[str | None]):
     ]
     DEFAULT_CSS = """
     AddHost { align: center middle; }
-    AddHost Vertical { width: 90%; max-width: 110; height: auto; max-height: 95%; border: round $accent; padding: 0 1; background: $panel; }
+    AddHost Vertical { width: 90%; max-width: 110; height: auto; max-height: 95%; }
     AddHost Static { height: auto; }
     AddHost Horizontal { height: 1; }
     AddHost .label { width: 11; color: $text-muted; }
@@ -79,17 +81,15 @@ class AddHost(ModalScreen[str | None]):
         from armada.config.profiles import list_profiles
 
         hints = {"profile": list_profiles(self.board.home), "scheduler": ["direct", "slurm", "htcondor"]}
-        with Vertical():
-            yield Static(Text("Add a host", style="bold"))
+        self.box = frame.dialog("Add a host", *KEYS)
+        with self.box:
             for name, label, more in FIELDS:
                 suggester = SuggestFromList(hints[name]) if name in hints else None
-                self.fields[name] = Input(placeholder=self._symbols.text(more), id=name, suggester=suggester)
+                self.fields[name] = Field(placeholder=self._symbols.text(more), id=name, suggester=suggester)
                 yield Horizontal(Static(label, classes="label", markup=False), self.fields[name])
             with VerticalScroll(can_focus=False):
                 self.said = Static()
                 yield self.said
-            self.keys = Static(Text(KEYS, style="bold"))
-            yield self.keys
 
     # Input ----------------------------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class AddHost(ModalScreen[str | None]):
             return
         self._added = name
         self._say(text.strip())
-        self.keys.update(Text("Enter closes this", style="bold"))
+        frame.facts(self.box, frame.keys(("enter", "closes this")))
         self.set_focus(None)
 
     # Drawing --------------------------------------------------------------------------------------------------------

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from rich.text import Text
 from textual.binding import Binding
-from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.filtering import fuzzy
+from armada.tui.widgets import frame
+from armada.tui.widgets.field import Field
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column, Table
 
@@ -65,13 +65,13 @@ class Chooser(ModalScreen[str | None]):
         Binding("pageup", "step(-10)", "page up", priority=True),
         Binding("pagedown", "step(10)", "page down", priority=True),
     ]
+    KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("enter", "takes it"), ("esc", "cancels"))
     DEFAULT_CSS = """
     Chooser { align: center middle; }
-    Chooser Vertical { width: 90%; max-width: 110; height: 80%; max-height: 30; border: round $accent; background: $panel; }
-    Chooser Static { height: 1; padding: 0 1; }
+    Chooser Vertical { width: 90%; max-width: 110; height: 80%; max-height: 30; }
     Chooser Input { height: 1; border: none; padding: 0 1; background: $boost; }
     Chooser Input:focus { border: none; background: $primary 40%; }
-    Chooser ListTable { height: 1fr; }
+    Chooser ListTable { height: 1fr; background: $panel; }
     """
 
     def __init__(self, title: str, choices: Sequence[Choice], symbols: Symbols) -> None:
@@ -81,11 +81,8 @@ class Chooser(ModalScreen[str | None]):
         self._symbols = symbols
 
     def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Static(
-                Text(self._symbols.text(f"{self._title}   (Enter selects, Esc cancels)"), style="bold", no_wrap=True)
-            )
-            yield Input(placeholder="type to narrow it down")
+        with frame.dialog(self._symbols.text(sanitize_line(self._title, 200)), *self.KEYS):
+            yield Field(placeholder="type to narrow it down")
             self.table = ListTable((Column("", 20, grow=2), Column("", 20, grow=3, rank=1)), self._symbols)
             yield self.table
 

@@ -16,6 +16,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.tui import remembered
 from armada.tui.commands.completion import Candidate, complete, replaced
 from armada.tui.widgets.candidates import candidate_lines
+from armada.tui.widgets.field import Field
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -80,7 +81,7 @@ class CommandLine(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         self.found = Static(id="found")
         self.meant = Static(id="meant")
-        self.field = Input(self._text, placeholder="show, why, stop, tag --add=…", id="command", select_on_focus=False)
+        self.field = Field(self._text, placeholder="show, why, stop, tag --add=…", id="command", select_on_focus=False)
         with Vertical():
             yield self.found
             yield self.meant

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
+import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -30,6 +30,9 @@ CHECKPOINT = ("pull", "pull_to", "copy")
 HOST = ("check", "release", "runs", "shell")
 GENERAL = ("lists", "find", "text")
 """Places of keys that work on several screens."""
+WIDEST = 100
+INDENT = 11
+"""Where the words begin, after the keys."""
 
 
 class Here(NamedTuple):
@@ -46,7 +49,7 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS = [Binding("escape,q,question_mark,enter", "close", "close")]  # noqa: RUF012  # Textual declares it so
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
-    HelpScreen Vertical { width: 90%; max-width: 100; height: 90%; border: round $accent; padding: 0 1; background: $panel; }
+    HelpScreen Vertical { width: 90%; max-width: 100; height: 90%; }
     """
 
     def __init__(self, place: str, symbols: Symbols, *, read_only: bool, here: Here | None = None) -> None:
@@ -54,11 +57,20 @@ class HelpScreen(ModalScreen[None]):
         self._words = functools.partial(words, place, symbols, read_only=read_only, here=here)
 
     def compose(self) -> ComposeResult:
-        self.words = self._words(accent=self.app.theme_variables["text-accent"])
-        with Vertical() as page:
-            frame.title(page, "Keys")
-            self.scroll = TextScroll(Static(self.words))
+        self.listed = Static()
+        self._write()
+        with frame.dialog("Keys", ("esc", "closes")):
+            self.scroll = TextScroll(self.listed)
             yield self.scroll
+
+    def _write(self) -> None:
+        """Write the keys as wide as the window is, less its frame and its scrollbar."""
+        room = min(WIDEST, self.app.size.width * 9 // 10) - 5
+        self.words = self._words(accent=self.app.theme_variables["text-accent"], width=room)
+        self.listed.update(self.words)
+
+    def on_resize(self) -> None:
+        self._write()
 
     def on_mount(self) -> None:
         self.scroll.focus()
@@ -86,17 +98,26 @@ def what_is_here(view: View) -> Here:
     return Here(f"{rows[0].name} {run.run_id}, {run.state}", actions, page)
 
 
-def words(place: str, symbols: Symbols, *, read_only: bool, here: Here | None = None, accent: str = "") -> Text:
+def words(
+    place: str,
+    symbols: Symbols,
+    *,
+    read_only: bool,
+    here: Here | None = None,
+    accent: str = "",
+    width: int = 1000,
+) -> Text:
     """Return all keys: of what is under the cursor, of the page, of the screen, of everywhere and of lists, then the others."""
     text = Text()
+    add = functools.partial(_append, text, symbols=symbols, read_only=read_only, accent=accent, width=width)
     if here is not None and here.name:
         mine = [key for action in here.actions for key in of(place) if key.action == action]
-        _append(text, here.name, mine, symbols, read_only=read_only, accent=accent)
+        add(here.name, mine)
     if here is not None and here.page and (mine := [key for key in of(place) if key.page and on_page(key, here.page)]):
-        _append(text, f"{SCREENS[place]}: {here.page}", mine, symbols, read_only=read_only, accent=accent)
+        add(f"{SCREENS[place]}: {here.page}", mine)
     first = (place, "everywhere", *GENERAL)
     for each in (*dict.fromkeys(first), *(each for each in SCREENS if each not in first)):
-        _append(text, SCREENS[each], of(each), symbols, read_only=read_only, accent=accent)
+        add(SCREENS[each], of(each))
     text.append("Signs: ", style="bold")
     signs = [f"{sign} {state}" for state, sign in symbols.states.items()]
     signs += [f"{symbols.attention} needs you", f"{symbols.unreachable} unreachable", f"{symbols.marked} marked"]
@@ -104,11 +125,14 @@ def words(place: str, symbols: Symbols, *, read_only: bool, here: Here | None = 
     return text
 
 
-def _append(text: Text, title: str, keys: Iterable[Key], symbols: Symbols, *, read_only: bool, accent: str) -> None:
+def _append(
+    text: Text, title: str, keys: Iterable[Key], *, symbols: Symbols, read_only: bool, accent: str, width: int
+) -> None:
     text.append(f"{symbols.text(title)}\n", style="bold")
     for key in keys:
         off = key.changes and read_only
         text.append(f"  {symbols.text(key.shown):<8} ", style="dim" if off else f"bold {accent}")
-        said = f"{symbols.text(key.help)}{'  (off: --read-only)' if off else ''}\n"
-        text.append(said, style="dim" if off else "")
+        said = f"{symbols.text(key.help)}{'  (off: --read-only)' if off else ''}"
+        lines = textwrap.wrap(said, max(20, width - INDENT))
+        text.append(f"\n{' ' * INDENT}".join(lines) + "\n", style="dim" if off else "")
     text.append("\n")

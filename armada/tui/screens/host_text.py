@@ -9,13 +9,14 @@ from armada.config.profiles import DERIVED
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import recorded_facts
 from armada.tui.gpu_strips import gpu_names, gpu_spans, points_of, together
+from armada.tui.screens.host_card import idle_since
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.run_table import age, short
 from armada.tui.widgets.table import Cells, Column, Span
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from armada.protocol.recorded import RecordedFacts, RecordedGpu, RecordedQueue
     from armada.store.hosts import HostRecord
@@ -39,19 +40,27 @@ HISTORY_WIDE, HISTORY, HISTORY_NARROW = 45, 16, 6
 WIDE = 150
 NARROW = 110
 FREE = "free"
+IDLE_S = 600.0
+"""A host that is paid for and idle for so long is worth a line."""
 
 
 def host_item(
-    host: HostView, snapshot: Snapshot, symbols: Symbols, now: float, width: int, *, is_open: bool = False
+    host: HostView,
+    rows: Sequence[RunRow],
+    snapshot: Snapshot,
+    symbols: Symbols,
+    now: float,
+    width: int,
+    card: Iterable[tuple[Span, ...]] = (),
 ) -> Item:
-    """Return a host's row, with its problems, its queue and its GPUs below it: in one line, or each in its own if it is open."""
+    """Return a host's row, with its problems, its queue and its GPUs below it: those in one line, unless it has a card."""
     history = (HISTORY_WIDE if width >= WIDE else HISTORY) if width >= NARROW else HISTORY_NARROW
     record = host.record
     is_known = record is not None and record.facts is not None
     facts = recorded_facts(record.facts if record is not None else None)
     gpus = facts.gpus or ()
     price = host.tariff.price_at(now) if host.tariff is not None else None
-    active = [row for row in snapshot.runs if row.run.host == host.name and not row.run.ended]
+    active = [row for row in rows if not row.run.ended]
     unreachable = record is not None and record.unreachable_since is not None
     sign = symbols.unreachable if unreachable else symbols.states["running" if active else "cancelled"]
     unknown = " (not in hosts.yaml)" if snapshot.config_trouble is None else " (hosts.yaml cannot be used)"
@@ -65,7 +74,10 @@ def host_item(
         ((_disk(facts), "plain"),),
         ((age(_seen_at(host, record), now), "dim"),),
     )
+    about: list[Cells] = [(line,) for line in card]
+    is_open = bool(about)
     more: list[Cells] = [(line,) for line in _troubles(host, record, now)]
+    more += about or [(line,) for line in _idle(host, rows, now)]
     more += [(line,) for line in queue_lines(facts.queue, snapshot, now)]
     if len(gpus) > 1 and not is_open:
         more.append((_gpus_line(gpus, host.telemetry, snapshot.index, symbols, history),))
@@ -100,6 +112,14 @@ def _environment(host: HostView, snapshot: Snapshot) -> tuple[Span, ...]:
 def _disk(facts: RecordedFacts) -> str:
     free = facts.disk.free_bytes if facts.disk is not None else None
     return amount(free) if free is not None else ""
+
+
+def _idle(host: HostView, rows: Sequence[RunRow], now: float) -> Iterator[tuple[Span, ...]]:
+    """Yield what a host costs that has run nothing for some time."""
+    price = host.tariff.price_at(now) if host.tariff is not None else None
+    since = idle_since(host, rows)
+    if since is not None and price is not None and price.amount and now - since >= IDLE_S:
+        yield ((f"idle for {span(now - since)}: it costs {price.text} all the same", "warn"),)
 
 
 def _troubles(host: HostView, record: HostRecord | None, now: float) -> Iterator[tuple[Span, ...]]:

@@ -10,6 +10,7 @@ from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
+from armada.tui.screens.host_card import HostCosts, card_lines
 from armada.tui.screens.host_text import COLUMNS, host_item
 from armada.tui.screens.keys import keys_of
 from armada.tui.screens.question import Question
@@ -19,22 +20,23 @@ from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.gpu_history import SPANS_S, GpuHistory
 from armada.tui.widgets.list_table import ListTable
+from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from textual.widget import Widget
 
     from armada.tui.curves import CurveUpdate
     from armada.tui.operations import Answer, Ended
-    from armada.tui.snapshot import HostView
-    from armada.tui.widgets.table import Table
+    from armada.tui.snapshot import HostView, RunRow
+    from armada.tui.widgets.table import Span, Table
 
 HINT = " only this machine so far; press a to add a GPU box"
 
 
 class HostsScreen(View):
-    """A row per host, its GPUs in one line under it until you unfold them, their history below."""
+    """A row per host; Enter unfolds its card, with its GPUs one by one; their history is below."""
 
     PLACE = "hosts"
     BINDINGS = bindings("hosts")
@@ -53,7 +55,10 @@ class HostsScreen(View):
         self._span = 0
         self._awaited: str | None = None
         self._opened: set[str] = set()
-        """Hosts whose GPUs are listed one by one."""
+        """Hosts whose card is shown, with their GPUs one by one."""
+        self._costs = HostCosts()
+        self._runs: dict[str, list[RunRow]] = {}
+        self._runs_of = -1
 
     def body(self) -> Iterable[Widget]:
         self.hint = Static()
@@ -90,12 +95,14 @@ class HostsScreen(View):
         self.hint.display = only_local
         if only_local:
             self.hint.update(Text(HINT, style="dim", no_wrap=True))
-        now, width = time.time(), self.size.width
+        now, width, rows = time.time(), self.size.width, self._runs_by_host()
         if not self.snapshot.taken_at:
             self.hint.display = True
             self.hint.update(" reading …")
         self.table.show_items(
-            host_item(host, self.snapshot, self.board.symbols, now, width, is_open=host.name in self._opened)
+            host_item(
+                host, rows.get(host.name, ()), self.snapshot, self.board.symbols, now, width, self._card(host, now)
+            )
             for host in hosts
         )
         if self._awaited is not None and any(host.name == self._awaited for host in hosts):
@@ -103,6 +110,20 @@ class HostsScreen(View):
             self._awaited = None
         if (host := self.host) is not None and self.history.display:
             self.history.show(host.name, SPANS_S[self._span], host.history)
+
+    def _card(self, host: HostView, now: float) -> Iterable[tuple[Span, ...]]:
+        if host.name not in self._opened:
+            return ()
+        rows = self._runs_by_host().get(host.name, ())
+        return card_lines(host, rows, self._costs, self.board.symbols, now)
+
+    def _runs_by_host(self) -> Mapping[str, Sequence[RunRow]]:
+        """Return the runs of each host; sorted out once for each reading of all runs."""
+        if self._runs_of != self.snapshot.generation:
+            self._runs_of, self._runs = self.snapshot.generation, {}
+            for row in self.snapshot.runs:
+                self._runs.setdefault(row.run.host, []).append(row)
+        return self._runs
 
     def tick(self) -> None:
         super().tick()
@@ -119,7 +140,7 @@ class HostsScreen(View):
     # Keys -----------------------------------------------------------------------------------------------------------
 
     def action_unfold(self, opens: bool | None = None) -> None:
-        """List the GPUs of the host under the cursor one by one, or put them into one line again."""
+        """Show the card of the host under the cursor, or put it into its lines again."""
         name = self.table.cursor
         if name is None:
             return
@@ -162,6 +183,42 @@ class HostsScreen(View):
     def action_provision(self) -> None:
         if (name := self.table.cursor) is not None:
             self.board.operate(f"provision {name}", ["hosts", "provision", name])
+
+    def action_doctor(self) -> None:
+        """Diagnose the host, and show the findings in a window."""
+        name = self.table.cursor
+        if name is None or self.board.refuses("doctor"):
+            return
+        from armada.tui.outputs import Reading
+        from armada.tui.screens.output import OutputWindow
+
+        words = ("doctor", "--", name)
+        reading = Reading(self.board.home, [words], self.board.size.width - 8)
+        self.board.push_screen(OutputWindow(words, reading.log, lambda: reading.exit_code, reading.stop))
+
+    def action_forget(self) -> None:
+        """Remove the host from hosts.yaml, after a question."""
+        host = self.host
+        if host is None or self.board.refuses("remove a host"):
+            return
+        if host.local or not host.configured:
+            why = "this machine is built in and stays" if host.local else f"{host.name} is not in hosts.yaml"
+            self.notify(self.board.symbols.text(why), severity="warning", markup=False)
+            return
+        name = host.name
+        rows = self._runs_by_host().get(name, ())
+        lines = [f"{row.run.run_id}, {row.run.state}" for row in rows if not row.run.ended]
+        lines += [f"{counted(len(rows), 'run')} of it stay in the list"] if rows else []
+        note = (
+            "It leaves hosts.yaml and its SSH key is forgotten. Nothing on the host changes, and its price still runs."
+        )
+        question = Question(f"Remove {name}?", lines, note, "remove it", self.board.symbols)
+
+        def answer(yes: bool | None) -> None:
+            if yes:
+                self.board.operate(f"remove {name}", ["hosts", "rm", "--", name])
+
+        self.board.push_screen(question, answer)
 
     def action_trust(self) -> None:
         """Show the host's current key beside the pinned one. Only the key that was shown is pinned."""

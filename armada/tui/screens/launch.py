@@ -24,6 +24,7 @@ from armada.tui.screens.experiment_form import ExperimentForm
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
+from armada.tui.widgets.field import Field
 from armada.tui.widgets.host_plans import HostPlans
 from armada.tui.widgets.plan_text import PlanText
 from armada.units import counted
@@ -111,7 +112,7 @@ class LaunchScreen(View):
             ("host", "host", "its name; local is this machine", hosts),
             ("set", "changes", "train.learning_rate=5e-5 lora.r=128", []),
         ):
-            field = Input(placeholder=more, id=name, suggester=SuggestFromList(hints) if hints else None)
+            field = Field(placeholder=more, id=name, suggester=SuggestFromList(hints) if hints else None)
             self.fields[name] = field
             yield Horizontal(Static(label, classes="label", markup=False), field, classes="field")
         self.tabs = Static(id="tabs")

@@ -48,6 +48,7 @@ class OutputWindow(Window):
 
     def body(self) -> Iterable[Widget]:
         self.view = LogView(self.board.symbols)
+        self.view.fills = False
         yield self.view
 
     def on_mount(self) -> None:

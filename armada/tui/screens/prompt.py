@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.widgets import frame
+from armada.tui.widgets.field import Field
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -31,21 +32,20 @@ class Prompt(ModalScreen[str | None]):
     BINDINGS = [Binding("escape", "leave", "leave", priority=True)]  # noqa: RUF012  # Textual declares it so
     DEFAULT_CSS = """
     Prompt { align: center middle; }
-    Prompt Vertical { width: 90%; max-width: 90; height: auto; border: round $accent; padding: 0 1; background: $panel; }
-    Prompt Input { height: 1; border: none; padding: 0 1; margin: 1 0; background: $boost; }
+    Prompt Vertical { width: 90%; max-width: 90; height: auto; }
+    Prompt Input { height: 1; border: none; padding: 0 1; margin: 0 0 1 0; background: $boost; }
     Prompt Input:focus { border: none; background: $primary 40%; }
     """
 
     def __init__(self, title: str, note: str, value: str, symbols: Symbols) -> None:
         super().__init__()
-        self._title = Text(symbols.text(sanitize_line(title, 200)), style="bold")
-        self._note = Text(symbols.text(f"{note}\n\nEnter continues     Esc cancels"), style="dim")
+        self._title = symbols.text(sanitize_line(title, 200))
+        self._note = Text(symbols.text(note), style="dim")
         self._value = value
 
     def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Static(self._title)
-            yield Input(self._value)
+        with frame.dialog(self._title, ("enter", "continues"), ("esc", "cancels")):
+            yield Field(self._value)
             yield Static(self._note)
 
     def on_mount(self) -> None:

@@ -78,7 +78,9 @@ class Removal:
         note = f"{ALONE} {NOTE}" if alone else NOTE
         if theirs := sum(run_id in self._theirs for run_id in self._commands):
             note = f"{counted(theirs, 'run')} of another home, not of this one. {note}"
-        question = Question(f"Remove {count}?", [*self._lines, *self._refused], note, "remove", board.symbols)
+        question = Question(
+            f"Remove {count}?", [*self._lines, *self._refused], note, "remove", board.symbols, danger=True
+        )
         board.push_screen(question, lambda yes: self._remove() if yes else None)
 
     def _remove(self) -> None:

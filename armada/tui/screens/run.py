@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,16 +13,15 @@ from armada.errors import UsageError
 from armada.tui import logs
 from armada.tui.bindings import bindings
 from armada.tui.gpu_strips import SPAN_S
-from armada.tui.log_file import LogFile
-from armada.tui.log_places import HOW, parse_place
-from armada.tui.operations import last_of
+from armada.tui.log_places import parse_place
 from armada.tui.screens import run_text
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.prompt import Prompt
-from armada.tui.screens.view import View
+from armada.tui.screens.run_log import LogPage
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.chart_wall import ChartWall
+from armada.tui.widgets.field import Field
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.log_view import LogView
 from armada.tui.widgets.panel import Panel
@@ -44,7 +42,7 @@ DIGEST_SHOWN = 16
 TABS = ("overview", "charts", "log", "checkpoints", "events", "config")
 
 
-class RunScreen(View):
+class RunScreen(LogPage):
     """Args: the run's id, and the page to begin with."""
 
     PLACE = "run"
@@ -88,7 +86,7 @@ class RunScreen(View):
         symbols = self.board.symbols
         self.tabs = Static(id="tabs")
         self.tabs.auto_links = False
-        self.field = Input(id="find", disabled=True)
+        self.field = Field(id="find", disabled=True)
         self.age = Static(id="age")
         self.overview, self.config = Static(), Static()
         self.wall = ChartWall(symbols, self.board.charts["run"], id="charts")
@@ -193,6 +191,7 @@ class RunScreen(View):
         words = (("reading …", "dim"),)
         self.checkpoints.show_items([Item("none", (words, *([(("", "plain"),)] * 5)))])
         self.events.show_items([Item("none", (words, *([(("", "plain"),)] * 2)))])
+        self._config = None  # the same settings may come again
         self.config.update(Text(" reading …"))
 
     def tick(self) -> None:
@@ -224,39 +223,6 @@ class RunScreen(View):
         words.append(symbols.text(f"  {place}"), style=dim)
         self.tabs.update(words)
 
-    def _draw_log(self, row: RunRow) -> None:
-        run, view = row.run, self.log_view
-        path = logs.at_home(self.board.home, run, local=run.host == "local")
-        if self._follower is not None:
-            path = self._follower.path
-            empty = (
-                f"asking {row.host} …"
-                if (trouble := self._follower.trouble) is None
-                else f"armada logs: {last_of(trouble)}"
-            )
-        elif path is not None:
-            empty = "nothing printed yet"
-        elif self.board.read_only:
-            empty = "its log is not at home, and --read-only fetches nothing"
-        else:
-            empty = "log not synced yet; press l to follow"
-        file = LogFile(path) if path is not None else None
-        view.show(file, empty=empty)
-        self._say_age(row, path)
-
-    def _say_age(self, row: RunRow, path: Path | None) -> None:
-        """Show how old the log is, unless it is being followed."""
-        follower, words = self._follower, ""
-        trouble = follower.trouble if follower is not None else None
-        is_live = follower is not None and trouble is None and row.run.unreachable_since is None
-        nothing_came = follower is not None and self.log_view.file is not None and self.log_view.file.size == 0
-        if path is not None and not is_live and not nothing_came:
-            reason = last_of(trouble) if trouble else None
-            sync = self.snapshot.syncs.get(self.run_id)
-            words = logs.age_of_copy(self.board.home, row.run, path, sync, reason, time.time())
-        self.age.display = bool(words)  # an empty text would take a line
-        self.age.update(Text(f" {self.board.symbols.text(words)}", no_wrap=True), layout=False)
-
     # Keys -----------------------------------------------------------------------------------------------------------
 
     def concerned(self) -> list[RunRow]:
@@ -274,14 +240,6 @@ class RunScreen(View):
         self.take()
         if tab == "overview":
             self.call_after_refresh(self.take)  # what stands beside the facts has its room only now
-
-    def _fetch_log(self) -> None:
-        row = self.row
-        if row is None or self._follower is not None or self.board.read_only:
-            return
-        copy = logs.at_home(self.board.home, row.run, local=row.run.host == "local")
-        if copy is None or (row.run.host != "local" and not row.run.ended):
-            self._follower = logs.Follower(self.board.home, self.run_id)
 
     def _step_tab(self, by: int) -> None:
         self.action_tab(TABS[(TABS.index(self.shown) + by) % len(TABS)])
@@ -329,17 +287,6 @@ class RunScreen(View):
         do(self.wall)
         self.board.want(self.wants())
 
-    # The log
-
-    def on_log_view_looked(self) -> None:
-        self._say_tabs()
-
-    def _ask_log(self, what: str, hint: str) -> None:
-        """Open the text field for a search or a jump in the log."""
-        if self.shown != "log":
-            self.action_tab("log")
-        self._open_field(what, hint, "")
-
     def _open_field(self, what: str, hint: str, value: str) -> None:
         self._asked = what
         self.field.placeholder = hint
@@ -354,9 +301,6 @@ class RunScreen(View):
             self._open_field("metrics", "letters of the metrics; Enter keeps, esc clears", self.wall.choices.wanted)
         else:
             self._ask_log("search", "search towards the beginning; N and n go on")
-
-    def action_jump(self) -> None:
-        self._ask_log("jump", HOW)
 
     def back(self) -> bool:
         """Close the field, then the filter of the charts or the comparison."""
@@ -397,17 +341,6 @@ class RunScreen(View):
             self.log_view.jump(parse_place(event.value))
         except UsageError as error:
             self.notify(f"{error.message}; {error.hint}", severity="warning", markup=False)
-
-    def action_search_on(self, back: bool) -> None:
-        if self.shown != "log" or not self.log_view.word:
-            self.action_search()
-        else:
-            self.log_view.search_on(back=back)
-
-    def action_wrap(self) -> None:
-        if self.shown != "log":
-            self.action_tab("log")
-        self.log_view.toggle_wrap()
 
     # Checkpoints
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.style import Style
@@ -12,6 +13,7 @@ from rich.text import Text
 from armada.compare.settings import differing, flat, settings
 from armada.costs.price import money
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.form import UNSET
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.run_table import age, figure, glyph
 from armada.tui.widgets.table import Column, Span
@@ -20,6 +22,7 @@ from armada.units import amount, counted, span
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from armada.store.queries.step_times import StepTimes
     from armada.store.run_sync import RunSync
     from armada.tui.snapshot import RunDetail, RunRow, Snapshot
     from armada.tui.symbols import Symbols
@@ -119,11 +122,20 @@ def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: flo
         yield "exit code", str(run.exit_code)
     if detail is None:
         return
+    if detail.times is not None and detail.times.total_s > 0:
+        yield "a step", step_words(detail.times)
     yield from _spec_facts(detail.spec)
     yield "", ""
     for when, state, reason, message in detail.transitions[-30:]:
         said = f" ({sanitize_line(message, 160)})" if message else ""
         yield "", f"{stamp(when)}  {state}{f': {sanitize_line(reason, 60)}' if reason else ''}{said}"
+
+
+def step_words(times: StepTimes) -> str:
+    """Say where the time of the newest steps goes, the most first: `0.42 s: backward 51% · forward 27% · data 12%`."""
+    shares = sorted(((seconds / times.total_s, part) for part, seconds in times.parts_s.items()), reverse=True)
+    parts = " · ".join(f"{part} {share:.0%}" for share, part in shares if share >= 0.005)
+    return f"{times.total_s / times.steps:.3g} s: {parts}"
 
 
 def _spec_facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -155,16 +167,27 @@ def _spec_facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "command", sanitize_line(" ".join(map(str, job["argv"][:100])), 600)
 
 
+def _short(path: Path) -> str:
+    """Return a path with `~` for the user's folder."""
+    own = Path.home()
+    return f"~/{path.relative_to(own)}" if path.is_relative_to(own) else str(path)
+
+
 def config(detail: RunDetail) -> str:
     """Return the settings as resolved, then the rest of the spec."""
     chosen = settings(detail.spec)
-    width = min(50, max((len(name) for name in chosen), default=0))
-    lines = [f" {name:<{width}}  {value}" for name, value in chosen.items()]
-    rest = {key: value for key, value in detail.spec.items() if key != "experiment"}
-    if detail.spec.get("experiment"):
+    rest = flat({key: value for key, value in detail.spec.items() if key != "experiment"})
+    resolved = list(rest) if detail.spec.get("experiment") else []
+    width = min(50, max((len(name) for name in (*chosen, *(name for name, _ in resolved))), default=0))
+    lines = [f" {name:<{width}}  {_said(value)}" for name, value in chosen.items()]
+    if resolved:
         lines += ["", " the resolved settings", ""]
-        lines += [f" {name:<{width}}  {value}" for name, value in flat(rest)]
+        lines += [f" {name:<{width}}  {_said(value)}" for name, value in resolved]
     return "\n".join(lines[:3000])
+
+
+def _said(value: str) -> str:
+    return UNSET if value == "null" else value
 
 
 def difference_items(detail: RunDetail, other: RunDetail | None, names: tuple[str, str]) -> list[Item]:
@@ -193,7 +216,7 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
             where = ("damaged", "bad") if checkpoint.trouble else ("home", "good")
             if checkpoint.is_unread:
                 where = ("home, not read", "warn")
-            path = (f"  {checkpoint.home_path}", "dim")
+            path = (f"  {sanitize_line(_short(checkpoint.home_path), 400)}", "dim")
         elif transfer is not None and transfer.state == "running" and transfer.total_bytes:
             rate = f", {amount(transfer.rate)}/s" if transfer.rate else ""
             where = (f"{transfer.done_bytes / transfer.total_bytes:.0%} on its way{rate}", "accent")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -92,6 +93,8 @@ class RunsScreen(View):
         self._drawn: tuple[int, tuple[object, ...]] = (-1, ())
         self._awaited: tuple[str, set[str], str | None] | None = None
         self._columns: list[str] = []
+        self._columns_before: list[tuple[float, list[str]]] = []
+        """Former choices of columns, each with when it was given up."""
         self._columns_of: tuple[list[str], object] = ([], None)
         self._keys: tuple[Key, ...] = ()
         self._view: tuple[str, SavedView] | None = None
@@ -192,6 +195,7 @@ class RunsScreen(View):
                 found.append(resolve(word, lambda: words))
         self._keys = tuple(found)
         self.table.choose(self._keys)
+        self._find_sort()
 
     def tick(self) -> None:
         super().tick()
@@ -209,7 +213,8 @@ class RunsScreen(View):
         view = self._view
         parts = [self.board.symbols.text(view[0])] if view is not None and view[1] == self.present_view else []
         parts += [f"/ {a.query.text}"] if a.query else []
-        parts += [f"by {a.sort}{' reversed' if a.reverse else ''}"]
+        sort = a.sort if a.sort in SORTS or a.sort_key is not None else "urgency"
+        parts += [f"by {sort}{' reversed' if a.reverse else ''}"]
         parts += [f"grouped by {a.group}"] if a.group != "nothing" else []
         parts += [f"{len(self.table.marked)} marked"] if self.table.marked else []
         if a.query.error is not None:
@@ -238,11 +243,18 @@ class RunsScreen(View):
 
     def on_table_headed(self, event: Table.Headed) -> None:
         """Sort by the column whose title was clicked; a second click reverses the order."""
-        sort = HEADS.get(event.title)
+        key = self.table.key_of(event.title)
+        sort = HEADS.get(event.title) if key is None else key.name
         if sort is not None:
             self.arrangement.reverse = sort == self.arrangement.sort and not self.arrangement.reverse
             self.arrangement.sort = sort
+            self._find_sort()
             self.draw()
+
+    def _find_sort(self) -> None:
+        """Find the column that the table is sorted by, if it is one of the user's choice."""
+        a = self.arrangement
+        a.sort_key = next((key for key in self._keys if key.name == a.sort), None) if a.sort not in SORTS else None
 
     # Keys -----------------------------------------------------------------------------------------------------------
 
@@ -314,7 +326,8 @@ class RunsScreen(View):
 
     def action_sort(self) -> None:
         order = list(SORTS)
-        self.arrangement.sort = order[(order.index(self.arrangement.sort) + 1) % len(order)]
+        place = order.index(self.arrangement.sort) if self.arrangement.sort in order else -1
+        self.arrangement.sort = order[(place + 1) % len(order)]
         self.draw()
 
     def action_reverse(self) -> None:
@@ -347,10 +360,29 @@ class RunsScreen(View):
         if wrong:
             self.notify(self.board.symbols.text(sanitize_line(wrong[0], 300)), severity="warning", markup=False)
             return
+        if words != self._columns:
+            self._columns_before.append((time.time(), self._columns))
+        self._show_columns(words)
+
+    def _show_columns(self, words: list[str]) -> None:
         self._columns = words
         if not self.board.read_only:
             remembered.keep_columns(self.board.home, words)
         self.take()
+
+    def undo(self) -> bool:
+        """Take the last choice of columns back, if no command was started after it."""
+        from armada.tui import acts
+
+        if not self._columns_before:
+            return False
+        moment, words = self._columns_before[-1]
+        if any(act.started_at > moment and act.can_undo for act in acts.newest(self.board.home)):
+            return False
+        self._columns_before.pop()
+        self._show_columns(words)
+        self.notify(self.board.symbols.text(f"columns as before: {', '.join(words) or 'the usual ones'}"), markup=False)
+        return True
 
     @property
     def present_view(self) -> SavedView:
@@ -377,7 +409,7 @@ class RunsScreen(View):
         """Show a view; an order or group that this armada does not know is the usual one."""
         a = self.arrangement
         a.query = Query(view.filter, self.snapshot.words)
-        a.sort = view.sort if view.sort in SORTS else "urgency"
+        a.sort = view.sort  # one that is unknown, or no column, is the usual one
         a.group = view.group if view.group in GROUPS else "nothing"
         a.reverse = view.reverse
         self._columns = list(view.columns[:MOST_COLUMNS])

@@ -24,11 +24,12 @@ EVERYTHING = ""
 class ViewChooser(Chooser):
     """The saved views; Ctrl-D deletes the one under the cursor."""
 
+    KEYS = (*Chooser.KEYS, ("^d", "deletes it"))
     BINDINGS = [Binding("ctrl+d", "delete", "delete", priority=True)]  # noqa: RUF012  # Textual declares it so
 
     def __init__(self, board: Dashboard) -> None:
         self._home = board.home
-        super().__init__("Views: Ctrl-D deletes", self._listed(), board.symbols)
+        super().__init__("Views", self._listed(), board.symbols)
 
     def _listed(self) -> list[Choice]:
         found = [Choice(name, name, view.words) for name, view in views.load(self._home).items()]

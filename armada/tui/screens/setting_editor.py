@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from armada.foundation.sanitize import sanitize_line, sanitize_text
+from armada.tui.form import UNSET
+from armada.tui.widgets import frame
+from armada.tui.widgets.field import Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,9 +40,7 @@ class SettingEditor(ModalScreen[None]):
     BINDINGS = [Binding("escape", "leave", "leave", priority=True)]  # noqa: RUF012  # Textual declares it so
     DEFAULT_CSS = """
     SettingEditor { align: center middle; }
-    SettingEditor Vertical {
-        width: 90%; max-width: 100; height: auto; max-height: 95%; border: round $accent; padding: 0 1; background: $panel;
-    }
+    SettingEditor Vertical { width: 90%; max-width: 100; height: auto; max-height: 95%; }
     SettingEditor Input { height: 1; border: none; padding: 0 1; margin: 1 0; background: $boost; }
     SettingEditor Input:focus { border: none; background: $primary 40%; }
     SettingEditor .said { height: auto; max-height: 8; }
@@ -57,21 +57,19 @@ class SettingEditor(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         setting, text = self._setting, self._symbols.text
-        shown = [Text(text(sanitize_line(setting.key, 200)), style="bold"), Text(text(describe(setting)), style="dim")]
-        with Vertical():
-            yield Static(shown[0])
-            yield Static(shown[1])
+        empty = ("empty", "is refused: it is required" if setting.is_required else UNSET)
+        keys = (("enter", "takes it"), ("esc", "cancels"), empty)
+        with frame.dialog(text(sanitize_line(setting.key, 200)), *keys):
+            yield Static(Text(text(describe(setting)), style="dim"))
             if setting.meaning:
                 yield Static(Text(text(sanitize_line(setting.meaning, 600))))
             value = setting.value if setting.value not in (None, "null") else ""
             if setting.takes_text and value.startswith('"'):
                 value = _unquoted(value)
             # Control characters would be drawn as they are.
-            yield Input(sanitize_line(value, LONGEST))
+            yield Field(sanitize_line(value, LONGEST))
             self.said = Static(classes="said")
             yield self.said
-            empty = "required" if setting.is_required else "empty: null"
-            yield Static(Text(f"Enter takes it     Esc cancels     {empty}", style="bold"))
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
@@ -110,7 +108,7 @@ def describe(setting: Setting) -> str:
     if setting.is_required:
         parts.append("required")
     elif setting.default is not None:
-        parts.append(f"default {setting.default}")
+        parts.append(f"default: {UNSET}" if setting.default == "null" else f"default {setting.default}")
     return sanitize_line("   ".join(parts), 300) or ("section" if setting.value is None else "value")
 
 

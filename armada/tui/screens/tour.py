@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
+
+from armada.tui.widgets import frame
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -52,7 +53,7 @@ class Tour(ModalScreen[None]):
     ]
     DEFAULT_CSS = """
     Tour { align: center middle; }
-    Tour Vertical { width: 90%; max-width: 76; height: auto; max-height: 95%; border: round $accent; padding: 0 1; background: $panel; }
+    Tour Vertical { width: 90%; max-width: 76; height: auto; max-height: 95%; }
     """
 
     def __init__(self, symbols: Symbols) -> None:
@@ -62,7 +63,8 @@ class Tour(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         self.text = Static()
-        with Vertical():
+        self.box = frame.dialog("")
+        with self.box:
             yield self.text
 
     def on_mount(self) -> None:
@@ -71,13 +73,11 @@ class Tour(ModalScreen[None]):
     def _show(self) -> None:
         title, words = STEPS[self._place]
         last = self._place == len(STEPS) - 1
-        keys = f"\n\nEnter {'ends it' if last else 'continues'}     ← back     Esc leaves; `:tour` shows it again"
         text = self._symbols.text
-        self.text.update(
-            Text.assemble(
-                (text(f"{self._place + 1} of {len(STEPS)} · {title}\n\n"), "bold"), text(words), (text(keys), "dim")
-            )
-        )
+        frame.title(self.box, text(f"{self._place + 1} of {len(STEPS)} · {title}"))
+        keys = frame.keys(("enter", "ends it" if last else "continues"), (text("←"), "back"), ("esc", "leaves"))
+        frame.facts(self.box, keys)
+        self.text.update(Text.assemble(text(words), (text("\n\n`:tour` shows this again"), "dim")))
 
     def action_step(self, by: int) -> None:
         if self._place + by >= len(STEPS):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.binding import Binding
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.screens.question import Question
+from armada.tui.widgets import frame
 from armada.units import counted
 from armada.verdicts.release import may_go, must_stay
 
@@ -27,7 +30,7 @@ SHOWN = 500
 
 
 class Verdict(ModalScreen[str | None]):
-    """Returns `drain`, `release` or None.
+    """Returns `drain`, `release`, `wipe` or None.
 
     Args:
         host: The host's name.
@@ -38,13 +41,15 @@ class Verdict(ModalScreen[str | None]):
     BINDINGS = [  # noqa: RUF012  # Textual declares it so
         Binding("d", "answer('drain')", "bring home"),
         Binding("y", "answer('release')", "release"),
+        Binding("w", "answer('wipe')", "wipe"),
         Binding("n,escape,q,enter", "answer('')", "leave"),
     ]
     DEFAULT_CSS = """
     Verdict { align: center middle; }
-    Verdict Vertical { width: 90%; max-width: 110; height: auto; max-height: 95%; border: round $warning; background: $panel; }
+    Verdict Vertical { width: 90%; max-width: 110; height: auto; max-height: 95%; }
+    Verdict .part { margin: 1 0 0 0; }
     Verdict VerticalScroll { height: auto; max-height: 50vh; }
-    Verdict Static { padding: 0 1; height: auto; }
+    Verdict Static { height: auto; }
     """
 
     def __init__(self, host: str, answer: Mapping[str, Any], symbols: Symbols) -> None:
@@ -58,12 +63,12 @@ class Verdict(ModalScreen[str | None]):
         if self.safe:
             words = may_go(name, scheduler)
             note = "Releasing it deletes the secrets of ended runs there. Nothing else on it is changed."
-            keys = "y release it     n, esc cancel"
+            keys = [("y", "release it"), ("w", "delete all of armada's files there")]
         else:
             words = must_stay(name, scheduler, counted(len(lost), "thing"))
             note = "Draining brings home what it can: checkpoints, logs, outputs. Running jobs continue."
-            keys = "d drain it now     n, esc cancel"
-        self._title = Text(text(words), style="bold")
+            keys = [("d", "drain it now")]
+        self._title = f"{symbols.states['succeeded'] if self.safe else symbols.attention} {text(words)}"
         self._list = Text()
         for item in [*lost, *(item for item in items if item not in lost)][:SHOWN]:
             sign = symbols.states["failed"] if item.get("lost") is not False else symbols.states["preparing"]
@@ -73,17 +78,20 @@ class Verdict(ModalScreen[str | None]):
                 self._list.append(text(f"    {sanitize_line(item['hint'], 300)}") + "\n", style="dim")
         if len(items) > SHOWN:
             self._list.append(f"and {len(items) - SHOWN} more: armada hosts release {name} --dry-run\n")
-        self._foot = Text.assemble((text(f"\n{note}\n\n"), "dim"), (keys, "bold"))
+        self._note = Text(text(note), style="dim")
+        self._keys = frame.keys(*keys, ("n, esc", "cancel"))
 
     def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Static(self._title)
+        with frame.dialog(self._title, kind="" if self.safe else "asks"):
+            if cell_len(self._title) > min(110, self.app.size.width * 9 // 10) - 6:  # longer than the edge
+                yield Static(Text(self._title, style="bold"))
             with VerticalScroll():
                 yield Static(self._list)
-            yield Static(self._foot)
+            yield Static(self._note)
+            yield Static(self._keys, classes="part")
 
     def action_answer(self, verb: str) -> None:
-        if verb in ("", "release" if self.safe else "drain"):
+        if verb in ("", *(("release", "wipe") if self.safe else ("drain",))):
             self.dismiss(verb or None)
 
 
@@ -100,8 +108,19 @@ def show_verdict(board: Dashboard, name: str, answer: Answer) -> None:
         board.notify(words, severity="error", markup=False, timeout=15)
         return
 
+    def wipe(yes: bool | None) -> None:
+        if yes:
+            board.operate(f"wipe {name}", ["hosts", "release", "--wipe", "--yes", name])
+
     def go(verb: str | None) -> None:
-        if verb is not None:
+        if verb == "wipe":
+            lines = ["its runs' folders, environments, data and models, and the agent"]
+            note = (
+                "The host is asked again first: if anything would be lost, nothing is deleted. It is then left alone."
+            )
+            title = f"Delete all of armada's files on {sanitize_line(name, 60)}?"
+            board.push_screen(Question(title, lines, note, "delete them", board.symbols, danger=True), wipe)
+        elif verb is not None:
             more = ["--drain"] if verb == "drain" else []
             board.operate(f"{verb} {name}", ["hosts", "release", *more, name])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from textual import events, on
 from textual.screen import Screen
 
 from armada.tui.widgets.lines import KeyLine, TopLine
@@ -85,7 +86,20 @@ class View(Screen[None]):
         self.going.take(self.snapshot, time.time())
 
     def on_mount(self) -> None:
+        self._drawn_for = self.app.size
         self.take()
+
+    @on(events.Resize)
+    def _renew_at_new_size(self, event: events.Resize) -> None:
+        """Ask for what is in sight only now, and lay it out anew: the next snapshot may come late."""
+        if event.size != self._drawn_for:
+            self._drawn_for = event.size
+            self.call_after_refresh(self.renew)
+
+    def renew(self) -> None:
+        """Take the snapshot again, unless another screen is visible by now, for which other things are read."""
+        if self.is_current:
+            self.take()
 
     def on_descendant_focus(self) -> None:
         """Update the key line: other keys work while a field has the focus."""
@@ -100,6 +114,10 @@ class View(Screen[None]):
 
     def back(self) -> bool:
         """Handle Escape; return whether there was something here to close first."""
+        return False
+
+    def undo(self) -> bool:
+        """Undo what was changed on this screen last, if that was no command; return whether there was something."""
         return False
 
     def concerned(self) -> list[RunRow]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from rich.text import Text
-from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import of
+from armada.tui.widgets import frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from textual.app import ComposeResult
+    from textual.content import Content
     from textual.widget import Widget
 
     from armada.tui.app import Dashboard
@@ -27,8 +26,7 @@ class Window(ModalScreen[None]):
     PLACE: ClassVar[str]
     DEFAULT_CSS = """
     Window { align: center middle; }
-    Window Vertical { width: 96%; height: 90%; border: round $accent; padding: 0 1; background: $panel; }
-    Window .line { height: 1; }
+    Window Vertical { width: 96%; height: 90%; }
     """
 
     @property
@@ -40,31 +38,23 @@ class Window(ModalScreen[None]):
         raise NotImplementedError
 
     def compose(self) -> ComposeResult:
-        self.title_line = Static(classes="line")
-        with Vertical():
-            yield self.title_line
+        self.box = frame.dialog("")
+        frame.facts(self.box, self._keys())
+        with self.box:
             yield from self.body()
-            yield Static(self._keys(), classes="line")
 
     def say(self, title: str) -> None:
         """Show a title; it may be any text."""
-        self.title_line.update(Text(self.board.symbols.text(sanitize_line(title, 300)), style="bold", no_wrap=True))
+        frame.title(self.box, self.board.symbols.text(sanitize_line(title, 300)))
 
     def tell(self, words: str, *, bad: bool = False) -> None:
         """Show a message; it may be any text."""
         text = self.board.symbols.text(sanitize_line(words, 300))
         self.board.notify(text, severity="warning" if bad else "information", markup=False)
 
-    def _keys(self) -> Text:
-        parts = []
-        for key in of(self.PLACE):
-            if key.text:
-                style = "dim" if key.changes and self.board.read_only else ""
-                part = Text.assemble((self.board.symbols.text(key.shown), style or "bold"), (f" {key.text}", style))
-                parts.append(part)
-        line = Text("  ").join(parts)
-        line.no_wrap = True
-        return line
+    def _keys(self) -> Content:
+        shown = [key for key in of(self.PLACE) if key.text and not (key.changes and self.board.read_only)]
+        return frame.keys(*((self.board.symbols.text(key.shown), key.text) for key in shown))
 
     def action_close(self) -> None:
         self.dismiss(None)

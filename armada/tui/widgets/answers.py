@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from textual.containers import Horizontal
 
 from armada.foundation.sanitize import sanitize_line
+from armada.sweeps.counts import word_of
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.panel import Panel, Spans
 from armada.tui.widgets.run_table import clock, short
@@ -80,7 +81,7 @@ def _events(row: RunRow) -> Iterable[tuple[float, str, RunRow]]:
     if run.is_archived:
         return
     if run.ended_at is not None:
-        yield run.ended_at, run.state, row
+        yield run.ended_at, word_of(run), row
     elif run.unreachable_since is not None:
         yield run.unreachable_since, "unreachable", row
     if row.kept.home_at is not None:

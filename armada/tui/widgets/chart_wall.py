@@ -52,7 +52,7 @@ class ChartWall(Horizontal):
     ChartWall.panels4 Grid { grid-size: 2 2; }
     ChartWall Chart { display: none; height: 1fr; }
     ChartWall Chart.shown { display: block; }
-    ChartWall Panel { display: none; width: 34; }
+    ChartWall Panel { display: none; width: 40; }
     ChartWall.beside Panel { display: block; }
     """
 

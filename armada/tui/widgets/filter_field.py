@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
 from textual.binding import Binding, BindingType
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.widgets.candidates import candidate_lines
+from armada.tui.widgets.field import Field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ SHOWN = 6
 """Candidates under the field."""
 
 
-class FilterField(Input):
+class FilterField(Field):
     """A filter, completed with Tab.
 
     Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from textual.containers import Vertical
 from textual.content import Content
 
 if TYPE_CHECKING:
@@ -11,7 +12,16 @@ if TYPE_CHECKING:
 
 FRAME = "frame"
 """The class of a widget that is a frame."""
+DIALOG = "dialog"
+"""The class of a window's box: it has the focus while it is there, so it is lit."""
 CSS = """
+.dialog {
+    border: round $accent; padding: 0 1; background: $panel;
+    border-title-color: $text-accent; border-title-style: bold;
+    border-subtitle-color: $text-muted; border-subtitle-align: right;
+}
+.dialog.asks { border: round $warning; border-title-color: $text-warning; }
+.dialog.danger { border: heavy $error; border-title-color: $text-error; }
 .frame {
     border: round $frame;
     border-title-color: $foreground; border-title-style: bold;
@@ -31,6 +41,26 @@ def title(widget: Widget, words: str | Content) -> None:
 def facts(widget: Widget, words: str | Content) -> None:
     """Write facts or keys into the lower edge of a frame; the words come sanitized, and are no markup."""
     _write(widget, "border_subtitle", words)
+
+
+def keys(*pairs: tuple[str, str]) -> Content:
+    """Return keys with what they do, for the lower edge of a window."""
+    parts = [Content.assemble((key, "bold $text-accent"), f" {words}") for key, words in pairs]
+    return Content("  ").join(parts)
+
+
+def dialog(title_words: str, *pairs: tuple[str, str], kind: str = "") -> Vertical:
+    """Return the box of a window, with its title in the upper edge and its keys in the lower one; the words come sanitized.
+
+    Args:
+        title_words: What the window is about.
+        pairs: Its keys, with what they do.
+        kind: `asks` for a question, `danger` for one about something that cannot be undone.
+    """
+    box = Vertical(classes=f"{DIALOG} {kind}")
+    title(box, title_words)
+    facts(box, keys(*pairs) if pairs else "")
+    return box
 
 
 def _write(widget: Widget, edge: str, words: str | Content) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
@@ -12,13 +14,17 @@ from textual.widget import Widget
 from textual.worker import get_current_worker
 
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.ansi import pieces
 from armada.tui.bindings import bindings
 from armada.tui.log_file import LINE_BYTES, LogFile, LogLine
+from armada.tui.log_matches import Matches
 from armada.tui.log_places import find_place
+from armada.tui.severity import Severities
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from rich.style import Style
     from textual import events
     from textual.binding import BindingType
 
@@ -35,11 +41,17 @@ class LogView(Widget, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("lists"), *bindings("text")]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"log--dim", "log--found"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"log--{name}" for name in ("dim", "found", "match", "error", "warning", "quiet")
+    }
     DEFAULT_CSS = """
     LogView { height: 1fr; background: $background; color: $foreground; }
     LogView > .log--dim { color: $text-muted; }
     LogView > .log--found { background: $accent; color: $background; text-style: bold; }
+    LogView > .log--match { color: $text-accent; text-style: bold underline; }
+    LogView > .log--error { color: $text-error; }
+    LogView > .log--warning { color: $text-warning; text-style: bold; }
+    LogView > .log--quiet { color: $text-muted; }
     """
 
     class Looked(Message):
@@ -48,10 +60,18 @@ class LogView(Widget, can_focus=True):
     class Sought(Message):
         """A search has ended, with or without a matching line."""
 
-        def __init__(self, what: str, offset: int | None) -> None:
+        def __init__(self, what: str, offset: int | None, *, is_match: bool) -> None:
             super().__init__()
             self.what = what
             self.offset = offset
+            self.is_match = is_match
+
+    class Counted(Message):
+        """The lines with the searched word are counted."""
+
+        def __init__(self, matches: Matches) -> None:
+            super().__init__()
+            self.matches = matches
 
     def __init__(self, symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -60,12 +80,17 @@ class LogView(Widget, can_focus=True):
         self.empty = ""
         self.following = True
         self.wrapping = False
+        self.fills = True
+        """A match near the end leaves the last page in sight; else it is the first visible line."""
         self.word = ""
         self._top = 0
         self._left = 0
         self._lines: list[LogLine] = []
         self._strips: list[Strip] = []
         self._stamp: object = None
+        self._matches: Matches | None = None
+        self._found: int | None = None
+        """The line that the search has found last."""
 
     def show(self, file: LogFile | None, *, empty: str) -> None:
         """Show this file from now on; `empty` is shown while there is none."""
@@ -78,7 +103,7 @@ class LogView(Widget, can_focus=True):
     def follow(self) -> None:
         """Check whether the file has grown or was replaced."""
         stamp = (
-            self.file.size if self.file else None,
+            (self.file.size, self.file.rank) if self.file else None,
             self.size,
             self._top,
             self._left,
@@ -116,7 +141,16 @@ class LogView(Widget, can_focus=True):
         end = self._lines[-1].next if self._lines else 0
         share = "following" if self.following else f"{end / max(1, self.file.size):.0%}"
         aside = f" · from column {self._left + 1}" if self._left and not self.wrapping else ""
-        return f"{self.file.size:,} bytes · {share}{aside}" + (f" · search “{self.word}”" if self.word else "")
+        only = f" · only rank {self.file.rank}" if self.file.rank is not None else ""
+        return f"{self.file.size:,} bytes · {share}{aside}{only}{self._place_of_match()}"
+
+    def _place_of_match(self) -> str:
+        if not self.word or self.file is None:
+            return ""
+        words = f" · search “{self.word}”"
+        if self._matches is None or self._found is None or not self._matches.of(self.file, self.word):
+            return words
+        return f"{words} {self._matches.describe(self._found)}"
 
     # Drawing --------------------------------------------------------------------------------------------------------
 
@@ -137,9 +171,9 @@ class LogView(Widget, can_focus=True):
             lines = self.symbols.text(self.empty).splitlines()
             return [Strip([Segment(f"  {line}", dim)]).adjust_cell_length(width, style) for line in lines]
         strips: list[Strip] = []
+        severities, coloured = self._severities(), self._colours()
         for line in self._lines:
-            text = self.symbols.text(sanitize_line(line.text.expandtabs(8), LINE_BYTES))
-            strip = Strip(self._segments(text))
+            strip = Strip(self._segments(line, severities, coloured))
             if self.wrapping and strip.cell_length > width > 0:
                 starts = range(0, strip.cell_length, width)
                 strips += [strip.crop(start, start + width).adjust_cell_length(width, style) for start in starts]
@@ -148,15 +182,49 @@ class LogView(Widget, can_focus=True):
                 strips.append(strip.adjust_cell_length(width, style))
         return strips
 
-    def _segments(self, text: str) -> list[Segment]:
+    def _severities(self) -> Severities:
+        """Return what marks the visible lines: those before them may have begun a traceback."""
+        severities = Severities()
+        if self.file is not None and self._lines:
+            for line in self.file.lines_before(self._lines[0].start):
+                severities.mark(line)
+        return severities
+
+    def _colours(self) -> dict[str, Style]:
         style = self.rich_style
-        fold = self.word == self.word.lower()
-        at = (text.lower() if fold else text).find(self.word) if self.word else -1
-        if at < 0:
-            return [Segment(text, style)]
-        end = at + len(self.word)
-        found = style + self.get_component_rich_style("log--found")
-        return [Segment(text[:at], style), Segment(text[at:end], found), Segment(text[end:], style)]
+        names = ("error", "warning", "quiet", "found", "match")
+        return {name: style + self.get_component_rich_style(f"log--{name}") for name in names}
+
+    def _segments(self, line: LogLine, severities: Severities, coloured: Mapping[str, Style]) -> list[Segment]:
+        """Return a line in its colours: the job's own if it has some, else by its severity; what was searched over both."""
+        style = self.rich_style
+        parts = pieces(line.raw, LINE_BYTES)
+        text = "".join(part.text for part in parts)
+        mark = severities.mark(text)
+        spans: list[tuple[int, int, Style]] = []
+        at = 0
+        for part in parts:
+            spans.append((at, at + len(part.text), style + part.style))
+            at += len(part.text)
+        if mark is not None and not any(part.style for part in parts):
+            spans.append((mark.start, mark.end, coloured[mark.severity]))
+        spans += self._matched(text, coloured["found" if line.start == self._found else "match"])
+        edges = sorted({0, *(edge for start, end, _ in spans for edge in (start, end))})
+        segments = []
+        for start, end in pairwise(edges):
+            own = next((each[2] for each in reversed(spans) if each[0] <= start < each[1]), style)
+            segments.append(Segment(self.symbols.text(text[start:end]), own))
+        return segments or [Segment("", style)]
+
+    def _matched(self, text: str, style: Style) -> list[tuple[int, int, Style]]:
+        """Return where the searched word stands in a line."""
+        word, found = self.word, []
+        text = text.lower() if word == word.lower() else text
+        at = text.find(word) if word else -1
+        while at >= 0:
+            found.append((at, at + len(word), style))
+            at = text.find(word, at + len(word))
+        return found
 
     # Moving ---------------------------------------------------------------------------------------------------------
 
@@ -213,7 +281,7 @@ class LogView(Widget, can_focus=True):
 
     def search(self, word: str) -> None:
         """Go to the last line with the word."""
-        self.word, self._stamp = word, None
+        self.word, self._found, self._stamp = word, None, None
         if (file := self.file) is not None:
             self._seek(f"“{word}”", lambda given_up: file.find_back(word, file.size, given_up))
 
@@ -224,8 +292,10 @@ class LogView(Widget, can_focus=True):
             self._seek(f"“{word}”", lambda given_up: file.find_forward(word, top - 1, given_up))
 
     def search_on(self, *, back: bool) -> None:
-        """Go to the next line with the word, starting at the top of the visible part."""
+        """Go to the next line with the word, starting at the match in sight, else at the top of the visible part."""
         file, word, top = self.file, self.word, self._top
+        if self._found is not None and any(line.start == self._found for line in self._lines):
+            top = self._found
         if file is not None and word:
             find = file.find_back if back else file.find_forward
             where = "towards the beginning" if back else "towards the end"
@@ -233,24 +303,48 @@ class LogView(Widget, can_focus=True):
 
     def jump(self, place: Place) -> None:
         if (file := self.file) is not None:
-            self._seek("that place", lambda given_up: find_place(file, place, given_up))
+            self._seek("that place", lambda given_up: find_place(file, place, given_up), is_match=False)
 
     @work(thread=True, exclusive=True, group="seek", exit_on_error=False)
-    def _seek(self, what: str, find: Callable[[Callable[[], bool]], int | None]) -> None:
+    def _seek(self, what: str, find: Callable[[Callable[[], bool]], int | None], *, is_match: bool = True) -> None:
         worker = get_current_worker()
         try:
             found = find(lambda: worker.is_cancelled)
         except OSError as error:
             found, what = None, f"{what} ({error.strerror})"
         if not worker.is_cancelled:
-            self.post_message(self.Sought(what, found))
+            self.post_message(self.Sought(what, found, is_match=is_match))
 
     def on_log_view_sought(self, event: Sought) -> None:
         event.stop()
-        if event.offset is not None:
+        if event.offset is not None and self.file is not None:
             self.following, self._top = False, event.offset
+            if event.is_match:
+                self._found = event.offset
+                if self.fills:
+                    self._top = min(event.offset, self.file.tail(max(1, self.size.height)))
+                self._count()
         else:
             words = self.symbols.text(f"not found in the copy at home: {sanitize_line(event.what, 100)}")
             self.notify(words, severity="warning", markup=False)
         self._stamp = None
         self.follow()
+
+    @work(thread=True, exclusive=True, group="count", exit_on_error=False)
+    def _count(self) -> None:
+        """Count the lines with the word, for `3 of 21`."""
+        worker, file, word = get_current_worker(), self.file, self.word
+        if file is None or not word:
+            return
+        matches = self._matches
+        if matches is None or not matches.of(file, word):
+            matches = Matches(file, word)
+        with contextlib.suppress(OSError):
+            matches.extend(lambda: worker.is_cancelled)
+            if not worker.is_cancelled:
+                self.post_message(self.Counted(matches))
+
+    def on_log_view_counted(self, event: Counted) -> None:
+        event.stop()
+        self._matches = event.matches
+        self.post_message(self.Looked())

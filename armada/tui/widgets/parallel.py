@@ -54,7 +54,7 @@ class Parallel(Plot):
         for number, (axis, column) in enumerate(zip(axes, columns, strict=True)):
             last = number == len(axes) - 1
             wide = (columns[number + 1] if not last else width) - column - 2
-            put(lines[0], column, _cut(self.symbols.text(axis.title), wide), "title" if not last else "accent")
+            put(lines[0], column, self._titled(axis.title, wide), "title" if not last else "accent")
             for line in lines[1:]:
                 if line[column] == BLANK:
                     line[column] = (bar, "grid")
@@ -84,6 +84,12 @@ class Parallel(Plot):
                     known[-1][0] * 2, round((1 - known[-1][1]) * (rows * 4 - 1)), self.runs[place].sign, place
                 )
         return canvas
+
+    def _titled(self, title: str, room: int) -> str:
+        """Return the title of an axis; where it does not fit, the last part of the setting's key says most."""
+        shown = self.symbols.text(title)
+        shown = shown if cell_len(shown) <= room else shown.rpartition(".")[2]
+        return shown if cell_len(shown) <= room else _cut(shown, room - 1) + self.symbols.text("…")
 
     def _style_of(self, owner: int, text: str) -> str:
         run = self.runs[owner]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from armada.filters.cells import cell, is_number
 from armada.foundation.sanitize import sanitize_line
+from armada.sweeps.counts import word_of
 from armada.tui.arrangement import Again, Heading
 from armada.tui.filtering import subject_of
 from armada.tui.folds import Fold
@@ -113,6 +114,10 @@ class RunTable(Table):
         self._keys = tuple(keys)
         chosen = (COLUMNS[0], *(_column(key, place) for place, key in enumerate(keys)))
         self.set_columns(chosen if keys else COLUMNS)
+
+    def key_of(self, title: str) -> Key | None:
+        """Return what the column of the user's choice with this title shows; None if it is not one."""
+        return next((key for place, key in enumerate(self._keys) if _column(key, place).title == title), None)
 
     def show_runs(self, snapshot: Snapshot, lines: Sequence[Line]) -> None:
         self.snapshot = snapshot
@@ -249,7 +254,7 @@ class RunTable(Table):
             return ((words + lasted, "plain"),)
         if run.ended:
             ended = clock(run.ended_at, now) if run.ended_at else ""
-            done = "done" if run.state == "succeeded" else run.state
+            done = "done" if run.state == "succeeded" else word_of(run)
             return ((f"{done} {ended}", "good" if run.state == "succeeded" else STATE_STYLES[run.state]),)
         return ((f"{run.state} {short(now - run.created_at)}", "plain"),)
 

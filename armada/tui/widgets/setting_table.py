@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.form import Form, Row, from_where, tree
+from armada.tui.form import UNSET, Form, Row, from_where, tree
 from armada.tui.widgets.finding import next_match
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column
@@ -90,9 +90,10 @@ class SettingTable(ListTable):
         mark: tuple[Span, ...] = ((f"{self.symbols.marked} ", "accent"),) if row.is_changed else ()
         if row.below and setting.value in (None, "null"):
             words = f"{row.written} of {row.below} set" if row.written else "as by default"
-            return name, (*mark, (words, "faint")), ((" ", "plain"),)
-        value = sanitize_line(setting.value, SHOWN) if setting.value is not None else self.symbols.none
+            return name, (*mark, (words, "dim")), ((" ", "plain"),)
+        is_unset = setting.value in (None, "null")
+        value = UNSET if is_unset else sanitize_line(setting.value, SHOWN)
         is_default = setting.origin in ("default", "") and not row.is_changed
-        style = "accent" if row.is_changed else "dim" if is_default else "strong"
+        style = "accent" if row.is_changed else "faint" if is_unset else "dim" if is_default else "strong"
         path = self.form.path if self.form is not None else ""
-        return name, (*mark, (value, style)), ((from_where(setting, path), "faint"),)
+        return name, (*mark, (value, style)), ((from_where(setting, path), "dim"),)

@@ -54,7 +54,7 @@ class Memory:
     @property
     def lasted_s(self) -> float:
         """Seconds for which the scheduler's answer has been the same, without a sign of life in between."""
-        return self.now_s - float(self.watch["since"])
+        return liveness.saying_s(self.watch)
 
     @property
     def changed_s(self) -> Optional[float]:

@@ -133,15 +133,16 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         return scheduler_status(engine.UNKNOWN, None, error=queue.error)
     row = _find_row(handed, queue)
     # A hand-over in the future happened before the clock was set back; it would look newer than the answer for hours.
+    wrote = job_activity.last_word(handed.paths, handed.number)
     if row is None and queue.looked_at < handed.handed_at <= time.time():
-        return scheduler_status(engine.PENDING, queue.looked_at, message="submitted after the last query of the queue")
+        state = engine.UNKNOWN if wrote == liveness.BEGUN else engine.PENDING
+        return scheduler_status(state, queue.looked_at, message="submitted after the last query of the queue")
     said = (
         scheduler_status(liveness.MISSING, queue.looked_at, detail="no such job")
         if row is None
         else slurm_answers.status_of(row, queue.looked_at)
     )
     said["error"] = queue.error or said["error"]
-    wrote = job_activity.last_word(handed.paths, handed.number)
     doubted = (liveness.MISSING, engine.ENDED) + ((engine.PENDING, engine.HELD) if wrote == liveness.BEGUN else ())
     if said["state"] not in doubted:
         job_activity.forget(handed)

@@ -168,7 +168,7 @@ def enroll(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Register a home for runs that it has just found.
 
     Returns:
-        Those of them that are on this host.
+        Those of them that are on this host, and keep from now on what the home has not fetched.
     """
     home = read_asker(params)
     asked = parameters.sequence(params, "run_ids")
@@ -177,7 +177,7 @@ def enroll(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     ]
     for paths in there:
         register(paths, home)
-    return {"runs": [paths.run_id for paths in there]}
+    return {"runs": [paths.run_id for paths in there if home is not None and home["id"] in registered_ids(paths)]}
 
 
 def settle(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:

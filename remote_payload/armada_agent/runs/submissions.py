@@ -187,7 +187,8 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         request["budget"] = params["budget"]
     if params.get("reason") in BY_SWEEP and parameters.is_text(params.get("message")):
         request.update(reason=params["reason"], message=params["message"])
-    files.write_json(paths.stop, request)
+    if not (("reason" in request or "budget" in request) and _is_stopped_by_person(paths, number)):
+        files.write_json(paths.stop, request)
     # A supervisor that starts from now on reads the stop request. Only one that started before must be found.
     evidence = Evidence(paths)
     if number is not None and evidence.submission_number != number:
@@ -197,6 +198,14 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         }  # it was submitted again before the stop request was written
     number = evidence.submission_number
     return dict(_fulfil(call, paths, evidence, grace_s), submission=number)
+
+
+def _is_stopped_by_person(paths: RunPaths, number: Optional[int]) -> bool:
+    """Return whether a person has stopped this submission: what a rule asks for later does not change why it ends."""
+    former = read_stop_request(paths)
+    if not former or not concerns(former, number or 0):
+        return False
+    return ending_of(former, True).reason == "killed_by_user"
 
 
 def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> Dict[str, Any]:

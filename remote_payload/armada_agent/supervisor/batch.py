@@ -30,6 +30,8 @@ _FENCE_S = 10.0
 _LOG_TAIL = 64 * 1024
 _PREEMPTED = "preempted"
 _NODE_FAILURE = "node_failure"
+_LOST = "lost"
+"""Of an attempt whose exit another attempt's supervisor wrote."""
 _TAKEN = (_PREEMPTED, _NODE_FAILURE)
 _MOST_WITHOUT = 2  # attempts that reach the time limit without a newer checkpoint, if an older home gave no number
 _TIME_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
@@ -104,7 +106,9 @@ class BatchSupervisor(Supervisor):
         """Return whether the scheduler considered this node dead and started the run elsewhere. The records belong to that attempt."""
         if not self._outdated and (newest(self._paths.attempts()) or 0) > self._attempt > 0:
             self._outdated = True
-        if not self._outdated and _is_taken_after(self._paths, self._submission):
+        if not self._outdated and (
+            _is_given_up(self._paths, self._attempt) or _is_taken_after(self._paths, self._submission)
+        ):
             self._outdated = True
         return self._outdated
 
@@ -259,6 +263,14 @@ def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:
     return 0 if supervisor.state in ("succeeded", "cancelled") else supervisor.exit_code or 1
 
 
+def _is_given_up(paths: RunPaths, attempt: int) -> bool:
+    """Return whether the next attempt's supervisor wrote the exit of this one; it may have ended without beginning an attempt."""
+    try:
+        return attempt > 0 and (files.read_json(paths.attempt(attempt, "exit.json")) or {}).get("reason") == _LOST
+    except (files.UnreadableError, OSError):
+        return False
+
+
 def _is_taken_after(paths: RunPaths, submission: int) -> bool:
     """Return whether a job of a later submission has begun."""
     later = [number for number in paths.submissions() if number > submission]
@@ -270,7 +282,7 @@ def _close_former_attempts(paths: RunPaths, journal: Journal, reached: progress.
     for number in paths.attempts():
         if files.read_json(paths.attempt(number, "exit.json")) is None:
             message = "it ended without a record; its node failed, or was taken without a warning"
-            told: Dict[str, Any] = {"state": REQUEUED, "reason": "lost", "message": message}
+            told: Dict[str, Any] = {"state": REQUEUED, "reason": _LOST, "message": message}
             told.update({"exit_code": None, "signal": None})
             begun = (files.read_json(paths.attempt(number, "run.json")) or {}).get("submission")
             told.update({"submission": begun} if isinstance(begun, int) else {})
@@ -289,7 +301,7 @@ def _size(path: str) -> int:
 def _count_failures(paths: RunPaths, submission: int) -> int:
     """Count the attempts that failed on their own since the user submitted the run."""
     ended = progress.ended_attempts(paths, submission)
-    return sum(1 for one in ended if one.reason not in (None, "time_limit", "lost", "superseded") + _TAKEN)
+    return sum(1 for one in ended if one.reason not in (None, "time_limit", _LOST, "superseded") + _TAKEN)
 
 
 def _identify_gpus(words: List[str]) -> List[Dict[str, Any]]:

@@ -21,6 +21,9 @@ all, until the node is cleared.
 | no such job      | it runs or waits            | unknown; `gone` after an hour: accounting may never hear of ends |
 | no such job      | no record, or no accounting | `gone`; after an hour if the queue's answer was incomplete       |
 
+How long the scheduler has been saying something counts from its first to its last answer: while it does not answer, its last one
+gets no older.
+
 `gone` is a guess. Nothing is deleted because of it, and it is revised when the job shows itself.
 
 An HTCondor event log says `running` for as long as nobody writes the next line, also of a job that its schedd has lost. Such a job
@@ -62,7 +65,10 @@ _ASK_AGAIN_S = 60.0
 _ASK_AGAIN_AT_MOST_S = 3600.0
 
 Watch = Dict[str, Any]
-"""What one reader remembers of its polls, in seconds of its own clock: `word`, `since`, `looks`, `answer`, `sign`, `still`, `changed`."""
+"""What one reader remembers of its polls, in seconds of its own clock.
+
+`word`, `since`, `looks`, `answer`, `heard`, `sign`, `still`, `changed`.
+"""
 
 
 def follow(watch: Optional[Watch], now_s: float, word: str, answer: Any, sign: str) -> Watch:
@@ -75,7 +81,7 @@ def follow(watch: Optional[Watch], now_s: float, word: str, answer: Any, sign: s
         answer: Identifies the scheduler's answer; the same answer read twice counts once.
         sign: The signature of the job's signs of life.
     """
-    first: Watch = {"word": word, "since": now_s, "looks": 1, "answer": answer}
+    first: Watch = {"word": word, "since": now_s, "looks": 1, "answer": answer, "heard": now_s}
     if watch is None or not _is_whole(watch) or now_s < max(watch["since"], watch["still"]):
         return dict(first, sign=sign, still=now_s, changed=None)
     if watch["sign"] != sign:
@@ -84,7 +90,7 @@ def follow(watch: Optional[Watch], now_s: float, word: str, answer: Any, sign: s
     if watch["word"] != word:
         return dict(first, **{key: watch[key] for key in ("sign", "still", "changed")})
     if watch["answer"] != answer:
-        return dict(watch, looks=watch["looks"] + 1, answer=answer)
+        return dict(watch, looks=watch["looks"] + 1, answer=answer, heard=now_s)
     return watch
 
 
@@ -107,17 +113,25 @@ def judge(watch: Watch, now_s: float, wrote: str, poll_s: float, needs_looks: bo
     changed = watch["changed"]
     if wrote == BEGUN and changed is not None and now_s - changed < ALIVE_S:
         return RUNNING
-    lasted_s, silent_s = now_s - watch["since"], now_s - watch["still"]
+    said_s, silent_s = saying_s(watch), now_s - watch["still"]
     if word == MISSING:
         needed_s = max(MISSING_S, 3 * poll_s, SILENT_S if wrote != UNBEGUN else 0.0)
-        return ASK if watch["looks"] >= MISSING_LOOKS and lasted_s >= needed_s else UNKNOWN
-    if word == ENDED and wrote == GOES_BACK and needs_looks and lasted_s < ALIVE_S:
+        return ASK if watch["looks"] >= MISSING_LOOKS and said_s >= needed_s else UNKNOWN
+    if word == ENDED and wrote == GOES_BACK and needs_looks and said_s < ALIVE_S:
         return UNKNOWN
     if wrote == BEGUN and silent_s < ALIVE_S:
         return ENDING if word == ENDED else UNKNOWN
-    if word == ENDED and needs_looks and (watch["looks"] < ENDED_LOOKS or lasted_s < 2 * poll_s):
+    if word == ENDED and needs_looks and (watch["looks"] < ENDED_LOOKS or said_s < 2 * poll_s):
         return ENDING
     return str(word)
+
+
+def saying_s(watch: Watch) -> float:
+    """Return how long the scheduler has been giving the same answer, in seconds, without a sign of the job's life in between.
+
+    What it said last is not said again by its silence. An agent of before did not note when it said that.
+    """
+    return float(watch.get("heard", watch["since"]) - watch["since"])
 
 
 def judge_dates(ages_s: Sequence[float], doubted: bool) -> str:
@@ -155,7 +169,7 @@ def ask_again_after_s(lasted_s: float) -> float:
 
 
 def _is_whole(watch: Watch) -> bool:
-    numbers = [watch.get(key) for key in ("since", "still", "looks")]
+    numbers = [watch.get(key) for key in ("since", "still", "looks")] + [watch.get("heard", 0.0)]
     changed = watch.get("changed")
     has_all = all(key in watch for key in ("word", "answer", "sign", "changed")) and isinstance(watch["word"], str)
     return (

@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from armada_train.data.hashes import hash_source
+from armada_train.data.hashes import hash_data, hash_source
+from armada_train.data.hooks import hook_file
 from armada_train.runfolder import replace_json
-from armada_train.specification.objectives import SFT
+from armada_train.specification.generation import FREE
+from armada_train.specification.objectives import SFT, Objective
 from armada_train.specification.optimizers import Optimizer
 from armada_train.specification.values import ZERO, Source, TinyModel, Training
 
@@ -61,11 +63,20 @@ def describe_settings(training: Training) -> dict[str, Any]:
     }
     if training.objective.name != SFT.name:  # which is what checkpoints without it are
         settings["task"] = training.objective.name
-        settings |= {f"{training.objective.name}.{key}": value for key, value in training.objective.settings.items()}
+        settings |= _describe_objective(training.objective)
     if training.start_from:
         settings["start_from"] = {"path": str(training.start_from.path), "moments": training.start_from.moments}
     content: dict[str, Any] = json.loads(json.dumps(settings))  # as it will be read back: tuples become lists
     return content
+
+
+def _describe_objective(objective: Objective) -> dict[str, Any]:
+    """Return the task's own settings; of each reward function, the hash of its file, too."""
+    found = {f"{objective.name}.{key}": value for key, value in objective.settings.items() if key not in FREE}
+    for judge in objective.settings.get("rewards", ()):
+        if "function" in judge:
+            found[f"{objective.name}.rewards: {judge['function']}"] = hash_data(hook_file(judge["function"]))
+    return found
 
 
 def write_manifest(checkpoint: Path, settings: Settings) -> None:

@@ -45,6 +45,8 @@ class Part:
         """Describe the split in one line; percentiles are those of the original rows."""
         fitted = self.fitted
         rows = len(fitted.lengths)
+        if fitted.room:
+            return f"{fitted.name}: {rows:,} prompts of {describe_lengths(fitted.lengths)}; {fitted.dropped / rows:.1%} dropped"
         return (
             f"{fitted.name}: {rows:,} rows of {describe_lengths(fitted.lengths)}; {fitted.dropped / rows:.1%} dropped; "
             f"{self.tokens:,} tokens an epoch, {self.trained / max(1, self.tokens):.1%} of them trained on"
@@ -64,7 +66,14 @@ class Part:
 
 
 def assemble(
-    cache: Cache, made: Made, name: str, schedule: Schedule, *, packing: str | None, encoding: Encoding = TOKENS
+    cache: Cache,
+    made: Made,
+    name: str,
+    schedule: Schedule,
+    *,
+    packing: str | None,
+    encoding: Encoding = TOKENS,
+    room: int = 0,
 ) -> Part:
     """Assemble a split.
 
@@ -78,6 +87,7 @@ def assemble(
         schedule: Defines the permitted lengths.
         packing: How several samples are packed into a row; None if they are not.
         encoding: What the rows consist of.
+        room: Tokens that the permitted length leaves to something else.
 
     Raises:
         PayloadFailure: `data_error`: more is dropped than the schedule allows, or nothing is left.
@@ -85,7 +95,7 @@ def assemble(
     whole = concatenate_datasets([open_rows(prepared.rows) for _, prepared in made])
     chosen = _choose(made, schedule.seed)
     lengths, trained, counted = (_numbers(whole, column)[chosen] for column in ("length", "trained", encoding.counted))
-    fitted = Fitted(name, schedule.max_length, np.sort(lengths).tolist())
+    fitted = Fitted(name, schedule.max_length, np.sort(lengths).tolist(), room=room)
     is_long = lengths > schedule.max_length
     keep = ~is_long & (trained > 0)
     must_change = bool(is_long.any()) and schedule.long_samples != "drop" and packing != WRAPPED
@@ -96,16 +106,8 @@ def assemble(
         refuse_many_dropped(fitted, schedule)
         rows = chosen[keep]
         dataset = whole if np.array_equal(rows, np.arange(len(whole))) else whole.select(rows)
-        return Part(
-            dataset,
-            lengths[keep],
-            fitted,
-            int(counted[keep].sum()),
-            int(trained[keep].sum()),
-            lost_prompts,
-            encoding,
-            long_prompts,
-        )
+        tokens, learnt = int(counted[keep].sum()), int(trained[keep].sum())
+        return Part(dataset, lengths[keep], fitted, tokens, learnt, lost_prompts, encoding, long_prompts)
 
     def make(folder: Path) -> dict[str, Any]:
         return _rewrite(whole.select(chosen), schedule, folder, encoding, packing)

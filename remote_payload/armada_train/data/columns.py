@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada_train.data.places import DataFailure, show
 from armada_train.specification.forms import COLUMNS, FORMATS, OPTIONAL, Form
+from armada_train.specification.objectives import PROMPTS
 
 if TYPE_CHECKING:
     from armada_train.data.templates import RowTemplate
@@ -30,6 +31,7 @@ LOOKS = {
     "label": "judged answers",
     "completion": "prompts with completions",
     "text": "text",
+    "prompt": "prompts",
 }
 """What rows look like, by the first of these columns that they have."""
 
@@ -73,11 +75,12 @@ class Columns:
             return content
         row = self._rename(content, where, ignored) if self._form.columns else content
         if self._template is not None:
-            row = self._render(self._template, row, where)
+            row = self._render(self._template, row, where, takes_all=any(kind in PROMPTS for kind in kinds))
         if self._is_table:
             row = dict(_parse_cells(row))
         if self.format is not None:
             self._refuse_missing(row, where)
+        if self.format is not None and not self.format.takes_all:
             known = (*self.format.needed, *self.format.optional)
             ignored.update(key for key in row if key not in known)
             row = {key: value for key, value in row.items() if key in known}
@@ -118,13 +121,15 @@ class Columns:
         ignored.update(key for key in kept if key in renamed)
         return {**kept, **renamed}
 
-    def _render(self, template: RowTemplate, row: Row, where: object) -> Row:
+    def _render(self, template: RowTemplate, row: Row, where: object, *, takes_all: bool) -> Row:
         made: Row = dict(template.render(row, where))
         for key in ("completion", "text", "output"):
             if key in made and not made[key].strip():
                 raise DataFailure(
                     where, f"`template` makes an empty `{key}`, so there is nothing to train on", "leave such rows out"
                 )
+        if takes_all:
+            return {**row, **made}
         return made | {key: row[key] for key in ("label", "tools") if key in row}
 
     def _refuse_missing(self, row: Row, where: object) -> None:

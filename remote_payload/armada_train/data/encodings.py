@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 IGNORED = -100
 """The label of a token that does not count for the loss."""
 
-Tokens = Mapping[str, list[int]]
-"""A tokenised row, by column."""
+Tokens = Mapping[str, Any]
+"""A tokenised row, by column: lists of tokens, and texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Encoding:
             the tokens that count for the loss, 0 if nothing can be learnt from it; `tokens` is what a pass computes.
         cut: Cuts each sequence of a row to a length.
         counted: The number that says how many tokens a pass computes.
+        texts: Those of the columns that are texts.
     """
 
     columns: tuple[str, ...]
@@ -32,10 +34,11 @@ class Encoding:
     measure: Callable[[Tokens], Mapping[str, int]]
     cut: Callable[[Tokens, int], Tokens]
     counted: str
+    texts: tuple[str, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
-        lists = [(name, pa.list_(pa.int32())) for name in self.columns]
+        lists = [(name, pa.string() if name in self.texts else pa.list_(pa.int32())) for name in self.columns]
         return pa.schema([*lists, *((name, pa.int32()) for name in self.numbers)])
 
     def make_batch(self, rows: Iterable[Tokens]) -> pa.RecordBatch:
@@ -85,6 +88,15 @@ def _cut_pair(row: Tokens, length: int) -> Tokens:
     return {**row, "chosen_ids": row["chosen_ids"][:room], "rejected_ids": row["rejected_ids"][:room]}
 
 
+def _measure_prompt(row: Tokens) -> Mapping[str, int]:
+    length = len(row["prompt_ids"])
+    return {"length": length, "trained": int(length > 0)}
+
+
+def _cut_prompt(row: Tokens, _length: int) -> Tokens:
+    return row  # a prompt that is cut asks something else: long ones are dropped
+
+
 TOKENS = Encoding(("input_ids", "labels"), ("length", "trained"), _measure_tokens, _cut_tokens, "length")
 PAIRS = Encoding(
     ("prompt_ids", "chosen_ids", "rejected_ids"),
@@ -102,7 +114,17 @@ UNPAIRED = Encoding(
     "length",
 )
 
-_OF_KIND = {"preference": PAIRS, "chat preference": PAIRS, "unpaired": UNPAIRED, "chat unpaired": UNPAIRED}
+PROMPTS = Encoding(("prompt_ids", "row"), ("length", "trained"), _measure_prompt, _cut_prompt, "length", texts=("row",))
+"""`row` is the prompt with its columns, as JSON: completions are sampled from it, and judged by them."""
+
+_OF_KIND = {
+    "preference": PAIRS,
+    "chat preference": PAIRS,
+    "unpaired": UNPAIRED,
+    "chat unpaired": UNPAIRED,
+    "prompt": PROMPTS,
+    "chat prompt": PROMPTS,
+}
 
 
 def encoding_of(kind: str) -> Encoding:

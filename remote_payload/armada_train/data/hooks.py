@@ -111,8 +111,8 @@ class Stream:
         self.kind = kind
 
 
-def load_hook(name: str) -> Hook:
-    """Import `module:function` from the synced code.
+def load_hook(name: str, what: str = "hook") -> Any:
+    """Import `module:function` from the synced code; `what` it is stands in the message.
 
     Raises:
         PayloadFailure: `data_error`, naming what is missing.
@@ -123,11 +123,11 @@ def load_hook(name: str) -> Hook:
     except PayloadFailure:
         raise  # a signal arrived meanwhile
     except Exception as error:
-        raise PayloadFailure("data_error", f"hook {name}: {type(error).__name__}: {error}") from error
+        raise PayloadFailure("data_error", f"{what} {name}: {type(error).__name__}: {error}") from error
     hook = getattr(module, function_name, None)
     if not callable(hook):
-        raise PayloadFailure("data_error", f"hook {name}: {module.__file__} has no function {function_name}")
-    return hook  # type: ignore[no-any-return]  # the call shows what a user's function takes and returns
+        raise PayloadFailure("data_error", f"{what} {name}: {module.__file__} has no function {function_name}")
+    return hook
 
 
 def hook_file(name: str) -> Path:

@@ -24,6 +24,8 @@ class Fitted:
     untrainable: int = 0
     cut_tokens: int = 0
     kept: int = 0
+    room: int = 0
+    """Tokens beyond a row's own that max_length must hold: of the completion that the model writes."""
 
     @property
     def dropped(self) -> int:
@@ -33,7 +35,8 @@ class Fitted:
         """Describe the changes in one sentence; None if no row changed."""
         parts = []
         if self.too_long:
-            parts.append(f"{self.too_long} longer than max_length {self.max_length}")
+            left = f" less {self.room} for the completion" if self.room else ""
+            parts.append(f"{self.too_long} longer than max_length {self.max_length + self.room}{left}")
         if self.untrainable:
             parts.append(f"{self.untrainable} {'parts ' if self.split else ''}without a token to learn")
         sentences = (
@@ -76,5 +79,9 @@ def refuse_many_dropped(fitted: Fitted, schedule: Schedule) -> None:
     raise PayloadFailure(
         "data_error",
         f"{share}: {fitted.describe()} ({describe_lengths(fitted.lengths)}); "
-        "raise train.max_length, or set train.long_samples to truncate or split",
+        + (
+            "raise train.max_length"
+            if fitted.room
+            else "raise train.max_length, or set train.long_samples to truncate or split"
+        ),
     )

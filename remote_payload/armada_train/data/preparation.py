@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from armada_train.data.assembly import Part, assemble
-from armada_train.data.encodings import encoding_of
+from armada_train.data.encodings import PROMPTS, encoding_of
 from armada_train.data.hashes import hash_source
 from armada_train.data.prepared import Cache, Prepared, prepared_folder
 from armada_train.data.rows import Files
@@ -87,15 +88,18 @@ def prepare(
         return made
 
     train = evaluation = None
-    schedule = training.schedule
+    room = training.objective.room
+    schedule = dataclasses.replace(training.schedule, max_length=training.schedule.max_length - room)
     if train_files:
         packing = training.objective.packing if schedule.packing else None
         encoding = encoding_of(train_files.kind)
-        train = assemble(cache, tokens_of(train_files), "train", schedule, packing=packing, encoding=encoding)
+        made = tokens_of(train_files)
+        train = assemble(cache, made, "train", schedule, packing=packing, encoding=encoding, room=room)
     if eval_files:
         # The eval loss must be comparable, whether or not the training rows are packed.
         encoding = encoding_of(eval_files.kind)
-        evaluation = assemble(cache, tokens_of(eval_files), "eval", schedule, packing=None, encoding=encoding)
+        made = tokens_of(eval_files)
+        evaluation = assemble(cache, made, "eval", schedule, packing=None, encoding=encoding, room=room)
     new = sum(prepared.is_new for prepared in tokens)
     return Splits(train, evaluation, new, len(tokens) - new, time.monotonic() - started)
 
@@ -122,6 +126,7 @@ def _tokenise(
     ingredients = {
         "what": "tokens",
         "data": data_sha,
+        **({"name": source.path.name} if encoding_of(files.kind) is PROMPTS else {}),  # the rows hold their place
         **({"form": form} if form else {}),
         **depends_on,
         "libraries": {name: version(name) for name in ("transformers", "tokenizers", "trl")},

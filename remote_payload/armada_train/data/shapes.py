@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from armada_train.data.places import DataFailure, show
+from armada_train.data.prompts import read_prompt
 from armada_train.data.turns import read_chat, read_text, read_tools, read_turns, says_something
 from armada_train.specification.objectives import SFT, tasks_taking
 
-CHATS = ("messages", "chat preference", "chat unpaired")
+CHATS = ("messages", "chat preference", "chat unpaired", "chat prompt")
 """The kinds that need a chat template."""
 
 Row = dict[str, Any]
@@ -82,6 +83,8 @@ def describe_kinds(kinds: Sequence[str]) -> str:
 def texts_of(row: Row) -> Iterator[str]:
     """Yield all texts in a row."""
     for key, value in row.items():
+        if key in ("at", "columns"):
+            continue
         if isinstance(value, str):
             yield value
         elif key == "tools":
@@ -202,6 +205,11 @@ _UNPAIRED = Shape(
     lambda row: "prompt" in row and "completion" in row and "label" in row,
     _read_unpaired,
 )
+_PROMPT = Shape(
+    "prompt (or messages that end with the user's turn)",
+    lambda row: "prompt" in row or "messages" in row or "conversations" in row,
+    read_prompt,
+)
 SHAPES: dict[str, Shape] = {
     "messages": Shape(
         "messages, conversations", lambda row: "messages" in row or "conversations" in row, _read_messages
@@ -214,5 +222,7 @@ SHAPES: dict[str, Shape] = {
     "chat preference": _PAIR,
     "unpaired": _UNPAIRED,
     "chat unpaired": _UNPAIRED,
+    "prompt": _PROMPT,
+    "chat prompt": _PROMPT,
 }
 """The form of each kind, in the order in which they are tried."""

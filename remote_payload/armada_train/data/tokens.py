@@ -84,12 +84,12 @@ def hash_tokenizer(tokenizer: Any, template: str | None) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def tokenise(row: Row, tokenizer: Any, template: str | None) -> dict[str, list[int]]:
+def tokenise(row: Row, tokenizer: Any, template: str | None) -> dict[str, Any]:
     """Tokenise one row. SFTTrainer's preparation of a whole dataset would take 20 ms for it."""
     return tokenise_watching(row, tokenizer, template)[0]
 
 
-def tokenise_watching(row: Row, tokenizer: Any, template: str | None) -> tuple[dict[str, list[int]], int]:
+def tokenise_watching(row: Row, tokenizer: Any, template: str | None) -> tuple[dict[str, Any], int]:
     """Tokenise one row.
 
     Returns:
@@ -97,6 +97,10 @@ def tokenise_watching(row: Row, tokenizer: Any, template: str | None) -> tuple[d
         model never sees these in the form that it will get at inference.
     """
     _refuse_lost_tools(row, template or tokenizer.chat_template)
+    if "columns" in row:
+        asking = {"add_generation_prompt": True} if isinstance(row["prompt"], list) else {}
+        made = _tokenize(tokenizer, row["prompt"], **asking)
+        return {"prompt_ids": made["input_ids"], "row": json.dumps(row, default=str)}, 0
     if "chosen" in row:
         return _tokenise_answers(row, tokenizer, ("chosen", "rejected"))
     if "label" in row:
@@ -120,7 +124,7 @@ def tokenise_watching(row: Row, tokenizer: Any, template: str | None) -> tuple[d
     return _masked(ids, [0] * start + [1] * (len(ids) - start)), len(prompt) - start
 
 
-def _tokenise_answers(row: Row, tokenizer: Any, sides: tuple[str, ...]) -> tuple[dict[str, list[int]], int]:
+def _tokenise_answers(row: Row, tokenizer: Any, sides: tuple[str, ...]) -> tuple[dict[str, Any], int]:
     """Tokenise a prompt with each of its answers; the prompt ends where one of them begins to differ from it alone."""
     is_chat = isinstance(row["prompt"], list)
     given: dict[str, Any] = {"tools": row.get("tools")} if is_chat else {}

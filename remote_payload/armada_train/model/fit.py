@@ -62,8 +62,9 @@ def _highest(batches: Iterable[Any]) -> int:
     return max((max(row) for batch in batches for rows in batch.values() for row in rows if row), default=0)
 
 
-def _longest(lengths: Sequence[int], schedule: Schedule) -> int:
+def _longest(fitted: Any, schedule: Schedule) -> int:
     """Return the length of the longest row as it is trained on, from the original lengths."""
+    lengths = [length + fitted.room for length in fitted.lengths] if fitted.room else fitted.lengths
     if schedule.long_samples == "drop":
         return max((length for length in lengths if length <= schedule.max_length), default=0)
     return min(schedule.max_length, max(lengths, default=0))
@@ -72,7 +73,7 @@ def _longest(lengths: Sequence[int], schedule: Schedule) -> int:
 def _check_positions(training: Training, model: Any, modules: Sequence[str], parts: Sequence[Any]) -> list[str]:
     longest = training.schedule.max_length
     if parts:
-        longest = max((_longest(part.fitted.lengths, training.schedule) for part in parts), default=0)
+        longest = max((_longest(part.fitted, training.schedule) for part in parts), default=0)
     config = model.config.get_text_config()
     scaling = getattr(config, "rope_scaling", None) or getattr(config, "rope_parameters", None)
     positions = usable_positions(getattr(config, "max_position_embeddings", None), scaling)

@@ -17,7 +17,7 @@ from transformers import (
 
 from armada_train.data.hooks import Stream
 from armada_train.data.rows import Files
-from armada_train.data.tokens import named_when_missing
+from armada_train.data.tokens import load_tokenizer, named_when_missing
 from armada_train.model.tiny_tokenizer import train_tokenizer
 from armada_train.model.warmstart import base_model_of
 from armada_train.runfolder import RunFolder
@@ -52,6 +52,18 @@ def load_model(training: Training, path: str, dtype: Any, attention: str, local_
             quantization_config=quantization,
             use_kernels=training.schedule.kernels == "hub",
         )
+
+
+def load_scorer(training: Training, path: str) -> tuple[Any, Any]:
+    """Load a reward model and its tokenizer, to judge with.
+
+    Raises:
+        PayloadFailure: `env_error`: it does not exist, or cannot be fetched.
+    """
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(training.precision, torch.float32)
+    with named_when_missing(path):
+        scorer = AutoModelForSequenceClassification.from_pretrained(path, num_labels=1, dtype=dtype, device_map=None)
+    return scorer, load_tokenizer(path)
 
 
 def make_quantization(training: Training) -> Any:

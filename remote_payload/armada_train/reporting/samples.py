@@ -82,11 +82,21 @@ def _split(kind: str, row: Row) -> Prompt:
         messages = row["messages"]
         last = max(index for index, message in enumerate(messages) if message["role"] == "assistant")
         return messages[:last], _said(messages[last]), row.get("tools")
+    if "columns" in row:
+        return row["prompt"], _for_judges(row["columns"]), None
     if "prompt" in row:
         answer = row["chosen" if "chosen" in row else "completion"]
         return row["prompt"], answer if isinstance(answer, str) else _said(answer[-1]), row.get("tools")
     half = len(row["text"]) // 2
     return row["text"][:half] or row["text"], row["text"][half:], None
+
+
+def _for_judges(columns: Mapping[str, Any]) -> str:
+    """What reward functions get beside the prompt: of a single text the text itself."""
+    values = list(columns.values())
+    if len(values) == 1 and isinstance(values[0], str):
+        return values[0]
+    return json.dumps(columns, ensure_ascii=False, default=str) if values else ""
 
 
 def _said(turn: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "dpo": ("eval_loss", "eval_rewards/accuracies", "eval_rewards/margins"),
     "reward": ("eval_loss", "eval_accuracy", "eval_margin"),
     "kto": ("eval_loss",),
+    "grpo": ("eval_loss", "eval_reward"),
 }
 """What each task's evaluation computes that tells better from worse; all but the loss should rise."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from armada_train.specification.objectives import KINDS, PAIRS, UNPAIRED
+from armada_train.specification.objectives import KINDS, PAIRS, PROMPTS, UNPAIRED
 from armada_train.specification.section import Section, bad_spec
 
 
@@ -20,11 +20,13 @@ class Format:
         kinds: The kinds of rows that they are.
         needed: Columns of every row.
         optional: Columns that some rows may have.
+        takes_all: Whether every other column is used, too.
     """
 
     kinds: tuple[str, ...]
     needed: tuple[str, ...]
     optional: tuple[str, ...] = ()
+    takes_all: bool = False
 
 
 FORMATS = {
@@ -35,6 +37,7 @@ FORMATS = {
     "text": Format(("text",), ("text",)),
     "preference": Format(PAIRS, ("chosen", "rejected"), ("prompt", "tools")),
     "unpaired": Format(UNPAIRED, ("prompt", "completion", "label"), ("tools",)),
+    "prompt": Format(PROMPTS, ("prompt",), takes_all=True),
 }
 """By the name that an experiment states."""
 

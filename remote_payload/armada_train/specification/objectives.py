@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from armada_train.specification.generation import parse_grpo
 from armada_train.specification.section import Section
 
 DPO_LOSSES = (
@@ -35,6 +36,8 @@ KTO_LOSSES = ("kto", "apo_zero_unpaired")
 
 PAIRS = ("preference", "chat preference")
 UNPAIRED = ("unpaired", "chat unpaired")
+PROMPTS = ("prompt", "chat prompt")
+"""Prompts whose other columns are for who judges the completions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class Objective:
         shards: Whether its model may be divided among the processes.
         generates: Whether its model generates text; otherwise it scores texts, with one number for each.
         has_reference: Whether it is compared with the model as it was.
+        samples: Whether it trains on completions that its model samples meanwhile.
+        completions: How many of each prompt.
     """
 
     name: str
@@ -62,6 +67,13 @@ class Objective:
     shards: bool = False
     generates: bool = True
     has_reference: bool = False
+    samples: bool = False
+    completions: int = 1
+
+    @property
+    def room(self) -> int:
+        """Tokens of `train.max_length` that a row leaves to its completion, which is not there yet."""
+        return int(self.settings["max_completion_length"]) if self.samples else 0
 
 
 SFT = Objective(
@@ -116,12 +128,19 @@ def _parse_kto(section: Section) -> Objective:
     return Objective("kto", UNPAIRED, settings, has_reference=True)
 
 
+def _parse_grpo(section: Section) -> Objective:
+    settings = parse_grpo(section)
+    each = settings["num_generations"]
+    return Objective("grpo", PROMPTS, settings, has_reference=settings["beta"] > 0, samples=True, completions=each)
+
+
 OBJECTIVES: dict[str, Callable[[Section], Objective]] = {
     "sft": _parse_sft,
     "pretrain": _parse_pretrain,
     "dpo": _parse_dpo,
     "reward": _parse_reward,
     "kto": _parse_kto,
+    "grpo": _parse_grpo,
 }
 """By name; each reads its own settings, and refuses unknown ones."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from armada_train.specification.early_stop import METRICS, parse_early_stop
 from armada_train.specification.forms import AS_IT_IS, parse_form, refuse_other_format
+from armada_train.specification.generation import check_generation
 from armada_train.specification.objectives import parse_objective
 from armada_train.specification.optimizers import parse_optimizer
 from armada_train.specification.section import Section, bad_spec
@@ -106,6 +107,7 @@ def parse_training(section: Section) -> Training:
     if training.is_stream:
         _check_stream(training)
     _check_objective(training)
+    check_generation(training)
     _check_sharding(training)
     _check_early_stop(training)
     if training.schedule.kernels != "none" and training.device == "cpu":

@@ -214,7 +214,10 @@ class Training:
 
     @property
     def model_is_local(self) -> bool:
-        return isinstance(self.model, TinyModel) or Path(self.model).is_absolute()
+        """Whether no model has to be fetched: neither that which is trained nor one beside it."""
+        settings = self.objective.settings
+        beside = [judge["model"] for judge in settings.get("rewards", ()) if "model" in judge]
+        return all(isinstance(each, TinyModel) or Path(each).is_absolute() for each in (self.model, *beside))
 
 
 def check_world(training: Training, world_size: int) -> None:

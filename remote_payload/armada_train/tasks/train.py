@@ -37,6 +37,7 @@ from armada_train.training.attempt import Attempt, TrainingData
 from armada_train.training.gauges import count_numbers
 from armada_train.training.memory import is_out_of_memory, out_of_memory
 from armada_train.training.objectives import trainer_of
+from armada_train.training.packing import check_packing
 from armada_train.training.preemption import Preemption
 from armada_train.training.rank_order import as_main_first
 from armada_train.training.sharding import let_cpus_shard
@@ -102,6 +103,7 @@ def _train(
     trainable = _begin(trainer, training, run, resume.checkpoint)
     findings = [*ignored_keys(train_rows, eval_files), *trainer.findings, *doubts]
     findings += _doubts_about_data(training, splits, len(trainer.train_dataset), train_rows)
+    findings += check_packing(training, trainer)
     findings += _doubts_about_ends(train_rows.kind, tokenizer, template)
     for finding in findings:
         _say(run, f"finding: {finding}")
@@ -184,6 +186,8 @@ def _summarize(trainer: Trainer, metrics: Metrics, history: History, attention: 
         "split_samples": sum(fitted.split for fitted in trainer.fitted),
         "attention": attention.name,
         "attention_why": attention.why,
+        # What came after the last line of a step: its saving and its evaluation.
+        **{f"time/{part}": seconds for part, seconds in trainer.times.lap().items() if seconds},
     }
 
 

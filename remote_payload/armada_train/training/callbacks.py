@@ -15,6 +15,7 @@ from armada_train.training.agreement import Agreement
 from armada_train.training.loss_watch import LossWatch, nan_loss
 from armada_train.training.preemption import Preemption
 from armada_train.training.throughput import Throughput
+from armada_train.training.time_parts import PARTS, RANK_TIMES
 
 # TRL's and the Trainer's names on the left, ours in metrics.jsonl on the right
 _TRAIN_KEYS = {
@@ -30,8 +31,9 @@ _TRAIN_KEYS = {
     "data_wait_s": "data_wait_s",
     "peak_memory_bytes": "peak_memory_bytes",
     "mfu": "mfu",
+    **{name: name for name in (*(f"time/{part}" for part in PARTS), *RANK_TIMES)},
 }
-_EVAL_KEYS = ("eval_loss", "eval_tokens", "eval_pairs", "eval_rows", "eval_seconds")
+_EVAL_KEYS = ("eval_loss", "eval_tokens", "eval_pairs", "eval_rows", "eval_completions", "eval_seconds")
 
 
 class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
@@ -139,7 +141,9 @@ class SavingCallback(TrainerCallback):  # type: ignore[misc]  # transformers is 
 
 def _describe_step(state: Any, values: dict[str, Any]) -> str:
     speed = values.get("tokens_per_s", math.nan)
+    reward = values.get("reward")
     return (
         f"step {state.global_step}/{state.max_steps}  loss {values['loss']:.4f}  "
-        f"lr {values['learning_rate']:.2e}  {speed:,.0f} tokens/s"
+        + ("" if reward is None else f"reward {reward:.4f}  ")
+        + f"lr {values['learning_rate']:.2e}  {speed:,.0f} tokens/s"
     )

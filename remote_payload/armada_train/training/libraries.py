@@ -40,6 +40,8 @@ def needed_packages(training: Training) -> list[str]:
         needed.append("wandb")
     if training.deepspeed is not None:
         needed.append("deepspeed")
+    if training.objective.settings.get("vllm") is not None:
+        needed.append("vllm")
     return needed
 
 

@@ -16,10 +16,14 @@ from armada_train.specification.values import Measurement, Training
 from armada_train.training.agreement import Agreement
 from armada_train.training.gauges import peak_memory_bytes
 from armada_train.training.preemption import Preemption
+from armada_train.training.reference import product_s
 from armada_train.training.step_times import describe_steps
 
 RESULT = "result.json"
 """In the folder of a cell, where `armada_train.bench` reads it."""
+
+_REFERENCE_SHARE = 0.01
+"""Of the measured seconds, before them and after them."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self._before: Measured | None = None
         self._began_at = self._mark = self._warmup_s = 0.0
         self._steps_s: list[float] = []
+        self._products_s: list[float] = []
 
     def on_train_begin(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
         self._preemption.begin()
@@ -74,8 +79,9 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         if self._before is None and state.global_step >= self._asked.warmup_steps:
             self._before = self._count()
             _wait_for_gpu()
+            self._warmup_s = self._clock() - self._began_at
+            self._look_at_machine()
             self._mark = self._clock()
-            self._warmup_s = self._mark - self._began_at
 
     def on_step_end(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
         is_enough = False
@@ -91,9 +97,15 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         if ends or self._preemption.agreed:
             control.should_training_stop = True
 
+    def _look_at_machine(self) -> None:
+        """Time what is the same for every cell; the slowest rank counts, as it does in a step."""
+        taken_s = product_s(self._asked.seconds * _REFERENCE_SHARE)
+        self._products_s.append(self._agreement.highest(round(taken_s * 1e9))[0] / 1e9)
+
     def _write(self) -> None:
         before, after = self._before, self._count()
         memory_bytes = self._agreement.highest(peak_memory_bytes())[0]
+        self._look_at_machine()
         if not self._run.is_main or before is None:
             return
         elapsed_s = max(math.fsum(self._steps_s), 1e-9)
@@ -107,6 +119,8 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
             "data_wait_s": (after.waited_s - before.waited_s) / len(self._steps_s),
             "peak_memory_bytes": memory_bytes,
         }
+        if all(self._products_s):
+            result["products_per_s"] = len(self._products_s) / math.fsum(self._products_s)
         if self._training.peak_flops:
             flops = after.flops_per_token * tokens / elapsed_s / self._run.world_size
             result["mfu"] = flops / self._training.peak_flops

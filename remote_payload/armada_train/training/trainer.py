@@ -48,6 +48,8 @@ from armada_train.training.sharding import (
     local,
 )
 from armada_train.training.throughput import Throughput
+from armada_train.training.time_parts import timed
+from armada_train.training.time_seams import make_times, pack_times, watch_training
 
 
 class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not installed where types are checked
@@ -97,7 +99,7 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         self._needs_all = training.needs_all_ranks
         self._samples = data.samples
         self._peak_flops = training.peak_flops
-        self._waited_s = 0.0
+        self.times = make_times(rest["args"].device)
         self._base_model = base_model
         self._base_name = training.model_name
         self._has_adapter = training.lora is not None
@@ -124,6 +126,7 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         rows = splits.train.dataset if splits.train else Dataset.from_list([] if stream is None else [stream[0]])
         evaluation = splits.evaluation.dataset if splits.evaluation else None
         super().__init__(callbacks=callbacks, train_dataset=rows, eval_dataset=evaluation, **rest)
+        watch_training(self, self.times, self._agreement)
         self.data_collator = InWorker(self.data_collator)
         if stream is not None:
             self._take_stream(stream)
@@ -131,7 +134,6 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         self._keep_last = int(self.args.save_total_limit)
         self._fresh = self._no_counts()
         self._flops_per_token = flops_per_token(self.model)
-        self._gauged_at = 0
 
     @classmethod
     @abstractmethod
@@ -177,6 +179,7 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
 
     # --- loss and counts -------------------------------------------------------------------------------------------
 
+    @timed("forward")
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         result = super().compute_loss(model, inputs, *args, **kwargs)
         loss = result[0] if isinstance(result, tuple) else result
@@ -197,29 +200,25 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         if "loss" in logs:
-            counts = torch.cat([self._fresh, self._losses.count])
-            tokens, samples, broken = (int(count) for count in self.accelerator.reduce(counts, "sum"))
+            times = pack_times(self.times, self._run, self.accelerator.device)
+            counts = torch.cat([self._fresh, self._losses.count, times])
+            tokens, samples, broken, *times_of_ranks = self.accelerator.reduce(counts, "sum").tolist()
             self._fresh = self._no_counts()
             self.train_tokens += tokens
             logs.update(self.throughput.lap(tokens, samples))
-            logs.update(self._gauge(logs))
+            logs.update(self._gauge(logs, times_of_ranks))
             self._metrics["train"]["num_tokens"] = [self.train_tokens]  # TRL's own count restarts with the attempt
             if broken:
                 self._losses.settle(self.state.global_step)
                 raise nan_loss(self._agreement.highest(self._losses.urgency)[0])
         super().log(logs, start_time)
 
-    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        started = time.monotonic()
-        batches = super().get_batch_samples(*args, **kwargs)
-        self._waited_s += time.monotonic() - started
-        return batches
+    def get_batch_samples(self, batches: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().get_batch_samples(self.times.watch(batches), *args, **kwargs)
 
-    def _gauge(self, logs: dict[str, Any]) -> dict[str, float]:
-        """Read the gauges; the waiting time is per step, as is the step's time."""
-        steps = max(1, self.state.global_step - self._gauged_at)
-        gauges = {"data_wait_s": self._waited_s / steps, "peak_memory_bytes": peak_memory_bytes()}
-        self._waited_s, self._gauged_at = 0.0, self.state.global_step
+    def _gauge(self, logs: dict[str, Any], times_of_ranks: list[int]) -> dict[str, float]:
+        gauges = self.times.describe(times_of_ranks, self.state.global_step)
+        gauges["peak_memory_bytes"] = peak_memory_bytes()
         if self._peak_flops:
             flops = self._flops_per_token * logs["tokens_per_s"] / self._run.world_size
             gauges["mfu"] = flops / self._peak_flops
@@ -228,7 +227,7 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
     def _measured(self) -> Measured:
         """Return what a measurement counts: tokens and rows of all ranks since the last log entry, and the rest."""
         tokens, rows = (int(count) for count in self.accelerator.reduce(self._fresh, "sum"))
-        return Measured(tokens, rows, self._waited_s, self._flops_per_token)
+        return Measured(tokens, rows, self.times.waited_s, self._flops_per_token)
 
     def _no_counts(self) -> torch.Tensor:
         """Return zero counts of tokens and samples, for this rank since the last log entry."""
@@ -236,6 +235,7 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
 
     # --- evaluation ------------------------------------------------------------------------------------------------
 
+    @timed("evaluation")
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Evaluate the whole eval set, log it, and run the callbacks; stop early if the run is preempted."""
         started = time.monotonic()
@@ -430,6 +430,7 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
             super()._load_from_checkpoint(str(source))
             self.is_fsdp_enabled = is_enabled
 
+    @timed("saving")
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         trained = (local(weight) for weight in self.model.parameters() if weight.requires_grad)
         is_broken = not all(bool(torch.isfinite(weight).all()) for weight in trained)

@@ -68,3 +68,11 @@ def test_a_wrong_override_is_named(project: Path, override: str, words: str, hin
     assert words in str(error)
     assert override == "train=" or str(error).startswith(f"--set {override}: ")
     assert hint is None or error.hint == hint
+
+
+@pytest.mark.parametrize("override", ["env.TOKEN=canary-9912", "env={A: b, API_KEY: canary-9912}", "env.TOKEN=…"])
+def test_a_secret_is_refused_and_not_repeated(project: Path, override: str) -> None:
+    error = refused(project, SFT, override)
+    assert "may be a secret" in str(error)
+    assert "--set 'secrets=[" in str(error.hint)
+    assert "canary" not in f"{error} {error.hint}"

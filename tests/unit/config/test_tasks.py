@@ -20,13 +20,21 @@ train: {{global_batch_size: 4, max_steps: 3}}
 """
 
 
+NEEDED = {"grpo": "grpo: {rewards: ['judges.all:short'], num_generations: 2}"}
+"""What a task cannot do without."""
+
+
 def load(folder: Path, task: str, *more: str) -> BundledTraining:
     (folder / "d.jsonl").write_text("{}\n")
     file = folder / "e.yaml"
-    file.write_text(TEXT.format(task=task) + "".join(f"{line}\n" for line in more))
+    needed = () if any(line.startswith(f"{task}:") for line in more) else (NEEDED.get(task, "tags: []"),)
+    file.write_text(TEXT.format(task=task) + "".join(f"{line}\n" for line in (*needed, *more)))
     experiment = load_experiment(file)
     assert isinstance(experiment, BundledTraining)
     return experiment
+
+
+GRPO = "grpo: {{rewards: ['judges.all:short'], num_generations: 2, {}}}"
 
 
 @pytest.mark.parametrize("task", TRAININGS)
@@ -43,6 +51,8 @@ def test_a_reference_is_in_memory_only_where_nothing_stands_in_for_it(tmp_path: 
     assert not load(tmp_path, "reward").keeps_reference
     assert load(tmp_path, "kto").keeps_reference
     assert not load(tmp_path, "kto", "lora: {r: 4}").keeps_reference
+    assert not load(tmp_path, "grpo").keeps_reference
+    assert load(tmp_path, "grpo", GRPO.format("beta: 0.1")).keeps_reference
 
 
 def test_pretraining_packs_whatever_train_says(tmp_path: Path) -> None:
@@ -72,6 +82,46 @@ def test_pretraining_packs_whatever_train_says(tmp_path: Path) -> None:
         ("kto", "kto: {desirable_weight: 0}", "more than 0"),
         ("kto", "lora: {r: 4}\nstart_from: sft-7k3f9d", "the model without that adapter"),
         ("dpo", "lora: {r: 4}\nstart_from: sft-7k3f9d", "the model without that adapter"),
+        ("grpo", "grpo: {num_generations: 2}", "`grpo.rewards`"),
+        ("grpo", "grpo: {rewards: []}", "`grpo.rewards`"),
+        ("grpo", "grpo: {rewards: judges:short}", "`grpo.rewards` must be a list"),
+        ("grpo", "grpo: {rewards: [short]}", "must be `module:function`, not 'short'"),
+        (
+            "grpo",
+            "grpo: {rewards: ['judges:short'], num_generations: 2}",
+            "`grpo.rewards[0]` is judges:short, which comes from `code`",
+        ),
+        ("grpo", "grpo: {rewards: ['a.b:c', 'a.b:c'], num_generations: 2}", "`grpo.rewards[1]` 'a.b:c' judges twice"),
+        ("grpo", "grpo: {rewards: [{weight: 2}]}", "needs one of `function` and `model`"),
+        ("grpo", "grpo: {rewards: [{function: 'a.b:c', weight: .nan}]}", "finite number"),
+        (
+            "grpo",
+            "grpo: {rewards: [{model: ./gone}], num_generations: 2}",
+            "`grpo.rewards[0].model`: there is no folder",
+        ),
+        ("grpo", GRPO.format("temperature: 0"), "`grpo.temperature` must be more than 0"),
+        ("grpo", GRPO.format("top_p: 1.1"), "`grpo.top_p`"),
+        ("grpo", GRPO.format("loss_type: dapo"), "unknown key `grpo.loss_type`"),
+        ("grpo", GRPO.format("vllm: {mode: server}"), "`grpo.vllm.url` is needed with the mode server"),
+        ("grpo", GRPO.format("vllm: {url: 'http://a:1'}"), "`grpo.vllm.url` belongs to the mode server"),
+        (
+            "grpo",
+            GRPO.format("max_completion_length: 2048"),
+            "`train.max_length` 2048 holds a prompt and its completion",
+        ),
+        ("grpo", "grpo: {rewards: ['a.b:c'], num_generations: 1}", "`grpo.num_generations`"),
+        ("grpo", "grpo: {rewards: ['a.b:c'], num_generations: 3}", "`train.global_batch_size` 4 counts completions"),
+        (
+            "grpo",
+            "train: {global_batch_size: 4, max_steps: 3, sharding: zero2}",
+            "`train.sharding` zero2 does not go with",
+        ),
+        (
+            "grpo",
+            "train: {global_batch_size: 4, max_steps: 3, long_samples: truncate}",
+            "must be drop with `task: grpo`",
+        ),
+        ("grpo", GRPO.format("beta: 0.1") + "\nlora: {r: 4}\nstart_from: sft-7k3f9d", "without that adapter"),
         ("dpo", "dpo: {precompute_reference: true}\nstart_from: sft-7k3f9d", "does not go with start_from"),
     ],
 )
@@ -87,7 +137,8 @@ def test_what_does_not_go_with_the_task_is_refused_with_its_line(
 
 def _load_replacing(folder: Path, task: str, lines: list[str]) -> BundledTraining:
     keys = {line.partition(":")[0] for line in lines}
-    kept = [line for line in TEXT.format(task=task).splitlines() if line.partition(":")[0] not in keys]
+    text = TEXT.format(task=task) + NEEDED.get(task, "")
+    kept = [line for line in text.splitlines() if line.partition(":")[0] not in keys]
     (folder / "d.jsonl").write_text("{}\n")
     (folder / "e.yaml").write_text("\n".join([*kept, *lines]) + "\n")
     experiment = load_experiment(folder / "e.yaml")

@@ -93,12 +93,13 @@ def test_a_fraction_is_said_in_percent() -> None:
 def test_an_operation_records_what_it_is_told_and_passes_it_on(tmp_path: Path) -> None:
     noting = Noting()
     with Database(tmp_path / "armada.db") as database:
-        with operation(database, kind="launch", argv=["armada"]) as recorded:
+        with operation(database, kind="launch", argv=["armada", "--set", "env.TOKEN=canary-9912"]) as recorded:
             progress = recorded.and_tell(noting)
             progress.stage("plan", "done")
             progress.now("provision", "building", 0.5)
             (row,) = operations.running(database)
             assert (row.step, row.message) == ("provision", "building, 50%")
+            assert row.argv == ("armada", "--set", "env.TOKEN=…")
             progress.transfer("sync", "step 3", SEEN)
             (row,) = operations.running(database)
         assert (row.step, row.message, row.done_bytes, row.total_bytes, row.rate) == ("sync", "step 3", 10, 100, 5.0)

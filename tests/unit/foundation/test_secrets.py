@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from armada.foundation.secrets import without_secret_settings, without_secrets
+from armada.foundation.secrets import (
+    may_be_secret,
+    without_secret_arguments,
+    without_secret_settings,
+    without_secrets,
+)
+
+TOKEN = "hf_" + "a" * 30
 
 
 @pytest.mark.parametrize(
@@ -78,3 +85,67 @@ def test_other_settings_are_shown() -> None:
     assert without_secret_settings(settings) == settings
     assert without_secret_settings("0" * 40, "data.train[0].hub.revision") == "0" * 40
     assert without_secret_settings("x", "env.MY_TOKEN") == "***"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("env.SORT_KEY", "timestamp_2024"),
+        ("env.TOKENIZER", "Qwen/Qwen2.5-0.5B"),
+        ("env.KEYS", "alpha,beta,gamma"),
+        ("env.KEY", "validation"),
+        ("env.AUTH", "disabled"),
+        ("env.EOS_TOKEN", "<|im_end|>"),
+        ("env.TOKEN", "<|im_end|>"),
+        ("env.HF_TOKEN_PATH", "/root/.cache/huggingface/token"),
+        ("env.TOKEN_STRATEGY", "averaged"),
+        ("env.REPO", "ssh://git@github.com/x/y"),
+        ("env.REVISION", "a" * 40),
+        ("arguments", ["--sort-key", "timestamp_2024", "--n", 5]),
+    ],
+)
+def test_what_is_plainly_no_secret_is_none(key: str, value: Any) -> None:
+    assert not may_be_secret(key, value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("env.TOKEN", "canaryxx"),
+        ("env.KEY", "canary-9912"),
+        ("env.AUTH", "Canary9912"),
+        ("env.WANDB_API_KEY", "a" * 40),
+        ("env.PASSWORD", "correct horse"),
+        ("env.TOKEN_MODE", "canary-9912"),
+        ("env.ANYTHING", TOKEN),
+        ("env.DATABASE", "postgres://me:pw@host/db"),
+        ("env", {"A": "b", "HF_TOKEN": "canary-9912"}),
+        ("arguments", ["--token", "canary-9912"]),
+    ],
+)
+def test_what_may_be_one_is(key: str, value: Any) -> None:
+    assert may_be_secret(key, value)
+
+
+def test_harmless_names_are_shown_in_comparisons() -> None:
+    settings = {"env": {"SORT_KEY": "date", "PAD_TOKEN": "eos", "TOKENIZER": "x"}}
+    assert without_secret_settings(settings) == settings
+
+
+def test_recorded_commands_have_no_secrets() -> None:
+    words = [
+        *("armada", "launch", "--set", f"env.X={TOKEN}", "--set=env.TOKEN=canary-9912", "--set", "env.A=b"),
+        *(
+            "--set",
+            "env={A: b, HF_TOKEN: canary-9912}",
+            f"say {TOKEN}",
+            "https://me:pw@host/x",
+            "ssh root@192.0.2.1 -p 22",
+        ),
+    ]
+    assert without_secret_arguments(words) == [
+        *("armada", "launch", "--set", "env.X=…", "--set=env.TOKEN=…", "--set", "env.A=b"),
+        *("--set", "env={A: b, HF_TOKEN: …}", "say …", "https://…@host/x", "ssh root@192.0.2.1 -p 22"),
+    ]
+    plain = ["--set", "train.learning_rate=1e-5", "--grid", "env.SORT_KEY=a,b", f"data.revision={'a' * 40}", "loss<0.4"]
+    assert without_secret_arguments(plain) == plain

@@ -8,7 +8,8 @@ import pytest
 
 from armada.config.tasks.command import Command
 from armada.errors import ArmadaError, ConfigError, UsageError
-from armada.sweeps.cells import MOST_CELLS, Cell, Known, Words, expand, identity, label_all, read_draft
+from armada.sweeps.cells import MOST_CELLS, Cell, Known, Words, expand, label_all, read_draft
+from armada.sweeps.equal_cells import identity
 
 HEAD = "name: Probe\ntask: command\ncommand: [sh, -c, 'true']\nenv: {LR: x}\n"
 
@@ -50,6 +51,32 @@ def test_listed_cells_come_first_then_the_grid_then_drawn_ones_and_equal_ones_co
         "  random: {n: 1, seed: 3, space: {env.LR: [a, b, c]}}\n",
     )
     assert [cell.label for cell in cells] == ["LR=b", "LR=z X=1", "LR=a", "LR=c"]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        "[{stop_grace_s: 5}, {stop_grace_s: 5.0}]",
+        "[{stop_grace_s: 1e-5}, {stop_grace_s: 0.00001}]",
+        "[{env.LR: 1, retries: 2}, {retries: 2, env.LR: '1'}]",
+        "[{env: {A: 1, B: 2}}, {env: {B: 2, A: '1'}}]",
+        "[{stop_grace_s: 5}], grid: {stop_grace_s: [5.0]}",
+        "[{stop_grace_s: 5}], random: {n: 1, space: {stop_grace_s: [5.0]}}",
+    ],
+)
+def test_cells_that_differ_only_in_the_way_they_are_written_count_once(tmp_path: Path, cells: str) -> None:
+    assert len(cells_of(tmp_path, f"sweep: {{cells: {cells}}}\n")) == 1
+
+
+def test_cells_that_mean_something_else_stay(tmp_path: Path) -> None:
+    assert len(cells_of(tmp_path, "sweep: {cells: [{env.LR: '1'}, {env.LR: '1.0'}, {env.LR: ' 1'}]}\n")) == 3
+
+
+def test_a_cell_that_the_sweep_has_under_another_spelling_is_not_added(tmp_path: Path) -> None:
+    path = tmp_path / "e.yaml"
+    path.write_text(HEAD, "utf-8")
+    draft = read_draft(path, Words(grid=["stop_grace_s=5,6"]))
+    assert [cell.number for cell in expand(draft, Known(done=[{"stop_grace_s": 5.0}], last=1))] == [2]
 
 
 def test_the_same_seed_draws_the_same_cells_and_another_one_draws_others(tmp_path: Path) -> None:
@@ -156,6 +183,14 @@ def test_short_words_and_numbers_under_such_names_are_no_secrets(tmp_path: Path)
     assert len(cells) == 4
     cells = cells_of(tmp_path, "", Words(grid=[f"env.REVISION={'ab' * 20},main"]))
     assert len(cells) == 2
+
+
+def test_harmless_values_under_names_like_those_of_secrets_are_swept_and_shown(tmp_path: Path) -> None:
+    grid = ["env.SORT_KEY=timestamp,alphabet", "env.TOKENIZER=Qwen/Qwen2.5-0.5B", "env.KEY=training"]
+    assert [cell.label for cell in cells_of(tmp_path, "", Words(grid=grid))] == [
+        "SORT_KEY=timestamp TOKENIZER=Qwen/Qwen2.5-0.5B KEY=training",
+        "SORT_KEY=alphabet TOKENIZER=Qwen/Qwen2.5-0.5B KEY=training",
+    ]
 
 
 def test_values_that_only_look_alike_are_cells_of_their_own(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ DAY_S = 86_400.0
 def watch(word: str, *, lasted_s: float, silent_s: float, looks: int, changed_s: float | None = None) -> dict[str, Any]:
     """What a reader remembers at second 0 of its clock."""
     changed = None if changed_s is None else -changed_s
-    told = {"word": word, "since": -lasted_s, "looks": looks, "answer": looks}
+    told = {"word": word, "since": -lasted_s, "heard": 0.0, "looks": looks, "answer": looks}
     return {**told, "sign": "s", "still": -silent_s, "changed": changed}
 
 
@@ -115,7 +115,7 @@ def test_one_answer_read_often_is_one_look() -> None:
 
 WATCH = {"word": "ended", "since": 0.0, "looks": 2, "answer": 0, "sign": "a", "still": 0.0, "changed": None}
 LACKING = [{key: value for key, value in WATCH.items() if key != lacking} for lacking in WATCH]
-WRONG = [{**WATCH, key: "x"} for key in ("since", "looks", "still", "changed")]
+WRONG = [{**WATCH, key: "x"} for key in ("since", "heard", "looks", "still", "changed")]
 
 
 @pytest.mark.parametrize("damaged", [None, {}, {**WATCH, "word": 7}, *LACKING, *WRONG])
@@ -128,6 +128,25 @@ def test_a_reader_without_a_memory_concludes_nothing(damaged: dict[str, Any] | N
 def test_a_clock_that_went_back_begins_the_count_anew() -> None:
     seen = liveness.follow(liveness.follow(None, 1000.0, "missing", 1, "a"), 10.0, "missing", 2, "a")
     assert (seen["since"], seen["still"], seen["looks"]) == (10.0, 10.0, 1)
+
+
+@pytest.mark.parametrize(("word", "wrote"), [("ended", GOES_BACK), ("missing", UNBEGUN)])
+def test_the_silence_of_a_scheduler_repeats_nothing(word: str, wrote: str) -> None:
+    seen = None
+    for moment in (0.0, 5.0, 10.0, *(10.0 + 60.0 * look for look in range(100))):
+        seen = liveness.follow(seen, moment, word, min(moment, 10.0), "a")
+    assert seen is not None
+    assert liveness.judge(seen, 6000.0, wrote, 0.0) == "unknown"
+    seen = liveness.follow(seen, 6000.0, word, 6000.0, "a")
+    assert liveness.judge(seen, 6000.0, wrote, 0.0) == {"ended": "ended", "missing": "ask"}[word]
+
+
+def test_an_agent_of_before_did_not_note_when_it_last_heard() -> None:
+    before = {
+        key: value for key, value in watch("ended", lasted_s=DAY_S, silent_s=DAY_S, looks=9).items() if key != "heard"
+    }
+    assert liveness.judge(before, 0.0, GOES_BACK, 15.0) == "unknown"
+    assert liveness.judge(liveness.follow(before, 1.0, "ended", "new", "s"), 1.0, GOES_BACK, 15.0) == "ended"
 
 
 def test_two_looks_at_one_moment_are_two_looks() -> None:

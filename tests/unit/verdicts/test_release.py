@@ -26,6 +26,10 @@ def state(word: str, submission: int = 2) -> dict[str, Any]:
     return {"state": word, "attempt": 1, "seq": 4, "submission": submission}
 
 
+def exited(word: str, submission: int) -> dict[str, Any]:
+    return {"number": 1, "run": None, "exit": {"state": word, "submission": submission}}
+
+
 @pytest.mark.parametrize(
     ("told", "life"),
     [
@@ -41,6 +45,10 @@ def state(word: str, submission: int = 2) -> dict[str, Any]:
         ({"submission": CLAIMED, "state": state("failed", 1)}, Life.LIVES),
         ({"submission": CLAIMED, "state": state("queued")}, Life.LIVES),
         ({"submission": CLAIMED, "state": state("cancelled")}, Life.NONE),
+        # Its supervisor was killed between the exit and the state.
+        ({"submission": CLAIMED, "state": state("running"), "attempt": exited("failed", 2)}, Life.NONE),
+        ({"submission": CLAIMED, "state": state("running"), "attempt": exited("failed", 1)}, Life.LIVES),
+        ({"submission": CLAIMED, "state": state("running"), "attempt": exited("requeued", 2)}, Life.LIVES),
         ({"submission": {**CLAIMED, "claimed": False}}, Life.NONE),
         ({"submission": {**CLAIMED, "job": {"submission": 2}}}, Life.NONE),
     ],

@@ -50,7 +50,7 @@ class RowWeightedTrainer(Trainer):
         rows = self.rows_of(inputs)
         told = self._metrics["eval"]
         told.clear()
-        with _alone(self.accelerator):
+        with alone(self.accelerator):
             loss = self.compute_loss(model, inputs)
         weights = self.curve_weights(inputs)
         sums = {
@@ -77,9 +77,10 @@ def load_reference(training: Training, load: Callable[[str], Any], path: str) ->
 
 
 @contextmanager
-def _alone(accelerator: Any) -> Iterator[None]:
+def alone(accelerator: Any) -> Iterator[None]:
     """Let TRL compute its metrics of this rank's rows alone: the others may have no batch at the moment."""
     names = ("gather", "gather_for_metrics")
+    before = {name: vars(accelerator)[name] for name in names if name in vars(accelerator)}  # those that are timed
     for name in names:
         setattr(accelerator, name, lambda value, *_, **__: value)
     try:
@@ -87,3 +88,4 @@ def _alone(accelerator: Any) -> Iterator[None]:
     finally:
         for name in names:
             delattr(accelerator, name)
+        vars(accelerator).update(before)

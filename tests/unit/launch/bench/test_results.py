@@ -17,7 +17,7 @@ from armada.costs.tariff import Tariff
 from armada.errors import ConfigError, Conflict, UsageError
 from armada.launch.bench.apply import apply_best
 from armada.launch.bench.chart import bars, svg, write_csv
-from armada.launch.bench.results import Result, as_fast_as, best_of, read_results
+from armada.launch.bench.results import Result, as_fast_as, best_of, machine_changes, read_results
 from armada.paths import HomePaths
 from armada.store import metrics, runs
 from armada.store.database import Database
@@ -152,3 +152,14 @@ def test_a_table_says_in_which_currency_its_costs_are_and_nothing_where_there_is
     first, second = csv.DictReader(io.StringIO(stream.getvalue()))
     assert (first["cost_per_million_tokens"], first["currency"]) == ("2.5", "EUR")
     assert (second["cost_per_million_tokens"], second["currency"]) == ("", "")
+
+
+def test_a_machine_that_changed_between_cells_is_noticed(database: Database, tmp_path: Path) -> None:
+    cells = [{"number": number, "label": f"c{number}", "values": {}} for number in range(1, 9)]
+    run = add(database, cells)
+    # Two processes share the machine's threads, and GPUs are other machines: neither is compared with the first four.
+    others = (row(5, processes=2, products_per_s=50.0), row(6, processes=1, gpus=1, products_per_s=9e3), row(8))
+    speeds = {1: 100.0, 2: 102.0, 3: 79.0, 4: 98.0, 7: -1.0}
+    tell(database, *(row(step, processes=1, products_per_s=speed) for step, speed in speeds.items()), *others)
+    ((slow, by),) = machine_changes(read_results(database, run, tmp_path, None))
+    assert (slow.number, round(by, 2)) == (3, -0.2)

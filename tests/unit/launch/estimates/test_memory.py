@@ -9,14 +9,19 @@ from typing import Any
 
 import pytest
 
+from armada.config.training import TinyModel
 from armada.launch.estimates.memory import Sharded, TrainingShape, estimate_memory
 from armada.launch.estimates.shape import read_shape
+from armada.launch.training.model_facts import tiny_model
 
 HERE = Path(__file__).parent
 COUNTED: dict[str, Any] = json.loads((HERE / "counted_models.json").read_text())
 PEAKS: list[dict[str, Any]] = json.loads((HERE / "traced_peaks.json").read_text())
 """Peaks of all storages in two steps of transformers 5.23, PEFT 0.21.2 and TRL 1.16's fused head under torch 2.13, with fake
 tensors on a machine without GPUs: SDPA, AdamW, and the fold of the head's tiles left out, which Triton does in place."""
+
+MEASURED: list[dict[str, Any]] = json.loads((HERE / "measured_peaks.json").read_text())
+"""Peaks of the largest process (`ru_maxrss`) in `python -m benchmarks.memory`: torch 2.13 for CPUs, one thread, full rows."""
 
 LLAMA = read_shape(COUNTED["llama-3.1-8b"]["config"])
 FULL = TrainingShape(method="full", micro_batch=4, length=2048, activation_checkpointing=True)
@@ -134,3 +139,11 @@ def test_what_was_not_traced_has_a_wider_spread() -> None:
     spread = estimate_memory(dense, LORA).spread
     assert spread < estimate_memory(sparse, LORA).spread
     assert spread < estimate_memory(dense, dataclasses.replace(LORA, method="qlora")).spread
+
+
+@pytest.mark.parametrize("measured", MEASURED, ids=lambda measured: str(measured["name"]))
+def test_the_estimate_is_within_fifteen_percent_of_peaks_of_real_trainings(measured: dict[str, Any]) -> None:
+    shape = tiny_model(TinyModel.model_validate(measured["tiny"])).shape
+    assert shape is not None
+    training = TrainingShape(**measured["training"] | {"sharded": frozenset(measured["training"].get("sharded", ()))})
+    assert estimate_memory(shape, training).total_bytes == pytest.approx(measured["peak_bytes"], rel=0.15)

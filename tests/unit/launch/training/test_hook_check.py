@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from armada.config.experiments import load_experiment
+from armada.config.tasks.bundled import BundledTraining
 from armada.config.tasks.sft import Sft
 from armada.errors import ConfigError
 from armada.launch.training.hook import check_hooks
@@ -77,3 +78,32 @@ def test_a_hook_that_is_not_there_is_refused_with_its_line(
         check_hooks(load(tmp_path, hook), FILES)
     assert f"e.yaml:6: `data.train[0].hook` is {hook}: {said}" in refused.value.message
     assert refused.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("judge", "said", "hint"),
+    [
+        ("'gen:smple'", "`grpo.rewards[1]` is gen:smple: gen.py has no smple", "did you mean gen:sample?"),
+        ("{function: 'gone:f'}", "`grpo.rewards[1]` is gone:f", None),
+        ("'torchvision.rows:f'", None, None),
+    ],
+)
+def test_who_judges_is_looked_for_as_hooks_are(tmp_path: Path, judge: str, said: str | None, hint: str | None) -> None:
+    load(tmp_path, "gen:sample")
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "g.yaml").write_text(
+        "name: g\ntask: grpo\nmodel: {tiny: {}}\ncode: .\ntrain: {global_batch_size: 8, max_steps: 1}\n"
+        f"data: {{train: [{{path: e.yaml}}]}}\ngrpo:\n  rewards:\n    - gen:sample\n    - {judge}\n"
+    )
+    found = load_experiment(tmp_path / "g.yaml")
+    assert isinstance(found, BundledTraining)
+    files = [*FILES, "gone/__init__.py"]
+    if said is None:
+        check_hooks(found, files)
+        return
+    (tmp_path / "gone" / "__init__.py").write_text("")
+    with pytest.raises(ConfigError, match="rewards") as caught:
+        check_hooks(found, files)
+    assert said in caught.value.message
+    assert caught.value.message.startswith(str(tmp_path / "g.yaml") + ":10")
+    assert hint is None or hint in str(caught.value.hint)

@@ -107,6 +107,17 @@ def test_columns_are_renamed_and_a_template_makes_what_is_trained_on(tmp_path: P
     assert made == [{"prompt": "a", "completion": '"b"', "label": True}]
 
 
+def test_prompts_keep_their_columns_whatever_makes_them(tmp_path: Path) -> None:
+    row = {"question": "Far?", "answer": "No."}
+    forms_of_it: list[dict[str, Any]] = [
+        {"columns": {"question": "prompt"}},
+        {"template": {"prompt": "{{ question }}"}},
+    ]
+    for form in forms_of_it:
+        (made,) = read(tmp_path, lines(row), task="grpo", format="prompt", **form)
+        assert (made["prompt"], made["columns"]["answer"], made["at"]) == ("Far?", "No.", "rows.jsonl:1")
+
+
 def test_a_source_may_say_other_things_than_all(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(lines({"q": "x", "a": "y"}))
     (tmp_path / "b.jsonl").write_text(lines({"frage": "x", "antwort": "y"}))
@@ -219,6 +230,7 @@ def test_a_format_of_another_task_is_refused(tmp_path: Path) -> None:
     ("written", "words"),
     [
         ({"columns": {"a": "prompt", "b": "prompt"}}, "maps both 'a' and 'b' to prompt"),
+        ({"columns": {"prompt": "question"}}, "is the wrong way round: your column comes first"),
         ({"columns": {"a": "promt"}}, "columns"),
         ({"format": "csv"}, "format"),
         ({"template": "{{ a "}, "is not Jinja (line 1)"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from armada_train.data.places import Place
 from armada_train.data.shapes import normalise
 from armada_train.specification.objectives import KINDS
 
@@ -104,12 +105,24 @@ def test_answers_that_were_judged_one_by_one_are_known(tmp_path: Path, row: dict
         ("sft", PAIR, "it needs messages, conversations, prompt and completion, or text", "`task: dpo` or `task: rew"),
         ("pretrain", {"prompt": "a", "completion": "b"}, "it needs text", "`task: sft` takes such rows"),
         ("pretrain", {"messages": [ASKED, YES]}, "it needs text", "`task: sft` takes such rows"),
+        ("grpo", {"prompt": " "}, "`prompt` is empty", "leave such rows out"),
+        ("grpo", {"prompt": 5}, "`prompt` must be text, not 5", None),
+        ("grpo", {"prompt": [ASKED, YES]}, "`prompt` ends with a turn of assistant", "leave the answer out"),
+        ("grpo", {"messages": [ASKED, YES]}, "`messages` ends with a turn of assistant", "leave the answer out"),
+        ("grpo", {"messages": [ASKED], "tools": [{"name": "f"}]}, "`tools` cannot be offered", None),
+        (
+            "grpo",
+            {"text": "a"},
+            'the row has "text"; it needs prompt (or messages that end',
+            "`task: sft` or `task: pre",
+        ),
+        ("sft", {"question": "a"}, "it needs messages", "`columns:` below"),
     ],
 )
 def test_a_row_that_the_task_cannot_use_is_refused_with_its_line(
     tmp_path: Path, task: str, row: dict[str, Any], said: str, hint: str | None
 ) -> None:
-    good = {"sft": {"text": "a"}, "pretrain": {"text": "a"}, "kto": JUDGED}.get(task, PAIR)
+    good = {"sft": {"text": "a"}, "pretrain": {"text": "a"}, "kto": JUDGED, "grpo": {"prompt": "a"}}.get(task, PAIR)
     with pytest.raises(ConfigError) as caught:
         check(tmp_path, task, good, row)
     assert said in caught.value.message
@@ -125,3 +138,24 @@ def test_pairs_of_texts_and_of_chats_are_not_mixed(tmp_path: Path) -> None:
 def test_keys_that_nothing_uses_are_no_reason_to_refuse(tmp_path: Path) -> None:
     assert check(tmp_path, "dpo", {**PAIR, "score": 4, "source": "x"}).rows == 1
     assert check(tmp_path, "pretrain", {"text": "a", "messages": [ASKED]}).kind == "text"
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "columns"),
+    [
+        ({"prompt": "a", "answer": 5, "of": {"x": [1]}}, "prompt", {"answer": 5, "of": {"x": [1]}}),
+        ({"messages": [ASKED], "answer": "b"}, "chat prompt", {"answer": "b"}),
+        ({"conversations": [{"from": "human", "value": "a"}], "system": "s"}, "chat prompt", {}),
+        ({"prompt": [ASKED], "completion": "b", "completions": 1, "image": "x.png"}, "chat prompt", {}),
+    ],
+    ids=["text", "chat", "ShareGPT", "names that mean something else"],
+)
+def test_a_prompt_keeps_its_columns_for_who_judges(
+    tmp_path: Path, row: dict[str, Any], kind: str, columns: dict[str, Any]
+) -> None:
+    assert check(tmp_path, "grpo", row).kind == kind
+    ignored: Counter[str] = Counter()
+    _, read = normalise(row, Place(Path("/host/data/p.jsonl"), 3), ignored, KINDS["grpo"])
+    assert read["columns"] == columns
+    assert read["at"] == "p.jsonl:3"
+    assert set(ignored) == row.keys() & {"completion", "completions", "image"}

@@ -1,0 +1,62 @@
+"""The palette (`^p`): every action that works here, by its name, in a frame as everything else."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from textual.app import SystemCommand
+from textual.command import CommandPalette
+
+from armada.tui import theme as themes
+from armada.tui.bindings import SCREENS, of
+from armada.tui.screens.view import View
+from armada.tui.widgets import frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.app import App
+    from textual.screen import Screen
+
+    from armada.tui.app import Dashboard
+
+
+class Palette(CommandPalette):
+    """Textual's own, with its list under the line, as wide as other windows."""
+
+    DEFAULT_CSS = """
+    Palette > Vertical {
+        margin: 1 0; width: 90%; max-width: 110; height: auto; max-height: 90%; background: $panel; visibility: visible;
+    }
+    Palette #--input, Palette #--input.--list-visible { height: 1; border: none; background: $boost; }
+    Palette SearchIcon { display: none; }
+    Palette CommandInput, Palette CommandInput:focus { height: 1; border: none; padding: 0 1; background: $primary 40%; }
+    Palette #--results { overlay: none; height: auto; }
+    Palette CommandList { max-height: 22; border: none; background: $panel; scrollbar-size-vertical: 1; }
+    Palette CommandList:focus { border: none; }
+    Palette LoadingIndicator { display: none; }
+    """
+
+    def on_mount(self) -> None:
+        box = self.query_one("#--container")
+        box.add_class(frame.DIALOG)
+        frame.title(box, "Find an action")
+        frame.facts(box, frame.keys(("enter", "does it"), ("esc", "closes")))
+
+
+def commands(board: Dashboard, screen: Screen[object]) -> Iterable[SystemCommand]:
+    """Return every action that works here, by its name."""
+
+    def do(action: str, node: Screen[object] | App[None]) -> None:
+        board.call_later(board.run_action, action, node)
+
+    place = screen.PLACE if isinstance(screen, View) else ""
+    for key in (*of(place), *of("everywhere")):
+        if key.action == "command_palette":
+            continue
+        node = board if key.where == "everywhere" else screen
+        title = key.help if key.where != "everywhere" or "go(" not in key.action else f"Go to {key.help}"
+        yield SystemCommand(f"{title} ({key.shown})", SCREENS[key.where], partial(do, key.action, node))
+    for name in themes.CHOICES:
+        yield SystemCommand(f"Theme {name}", "Colours", partial(board.choose_theme, name))

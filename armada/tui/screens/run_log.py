@@ -1,0 +1,140 @@
+"""The log page of a run: which copy is shown, how old it is, and the keys that search it, jump in it and choose a rank."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from armada.tui import logs
+from armada.tui.log_file import LogFile
+from armada.tui.log_places import HOW
+from armada.tui.operations import last_of
+from armada.tui.rank_lines import RankLines, ranks_in
+from armada.tui.screens.chooser import Choice, Chooser
+from armada.tui.screens.view import View
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from textual.widgets import Static
+
+    from armada.tui.snapshot import RunRow
+    from armada.tui.widgets.log_view import LogView
+
+ALL_RANKS = "all"
+
+
+class LogPage(View):
+    """The actions of the log's keys."""
+
+    run_id: str
+    shown: str
+    log_view: LogView
+    age: Static
+    _follower: logs.Follower | None
+    _rank: int | None = None
+    """The only rank whose lines are shown."""
+
+    @property
+    def row(self) -> RunRow | None:
+        raise NotImplementedError
+
+    def action_tab(self, tab: str) -> None:
+        raise NotImplementedError
+
+    def action_search(self) -> None:
+        raise NotImplementedError
+
+    def _open_field(self, what: str, hint: str, value: str) -> None:
+        raise NotImplementedError
+
+    def _say_tabs(self) -> None:
+        raise NotImplementedError
+
+    def _draw_log(self, row: RunRow) -> None:
+        run, view = row.run, self.log_view
+        path = logs.at_home(self.board.home, run, local=run.host == "local")
+        if self._follower is not None:
+            path = self._follower.path
+            empty = (
+                f"asking {row.host} …"
+                if (trouble := self._follower.trouble) is None
+                else f"armada logs: {last_of(trouble)}"
+            )
+        elif path is not None:
+            empty = "nothing printed yet"
+        elif self.board.read_only:
+            empty = "its log is not at home, and --read-only fetches nothing"
+        else:
+            empty = "log not synced yet; press l to follow"
+        file = None
+        if path is not None:
+            file = LogFile(path) if self._rank is None else RankLines(path, self._rank)
+            empty = empty if self._rank is None else f"no line of rank {self._rank} here"
+        view.show(file, empty=empty)
+        self._say_age(row, path)
+
+    def _say_age(self, row: RunRow, path: Path | None) -> None:
+        """Show how old the log is, unless it is being followed."""
+        follower, words = self._follower, ""
+        trouble = follower.trouble if follower is not None else None
+        is_live = follower is not None and trouble is None and row.run.unreachable_since is None
+        nothing_came = follower is not None and self.log_view.file is not None and self.log_view.file.size == 0
+        if path is not None and not is_live and not nothing_came:
+            reason = last_of(trouble) if trouble else None
+            sync = self.snapshot.syncs.get(self.run_id)
+            words = logs.age_of_copy(self.board.home, row.run, path, sync, reason, time.time())
+        self.age.display = bool(words)  # an empty text would take a line
+        self.age.update(Text(f" {self.board.symbols.text(words)}", no_wrap=True), layout=False)
+
+    def _fetch_log(self) -> None:
+        row = self.row
+        if row is None or self._follower is not None or self.board.read_only:
+            return
+        copy = logs.at_home(self.board.home, row.run, local=row.run.host == "local")
+        if copy is None or (row.run.host != "local" and not row.run.ended):
+            self._follower = logs.Follower(self.board.home, self.run_id)
+
+    def on_log_view_looked(self) -> None:
+        self._say_tabs()
+
+    def _ask_log(self, what: str, hint: str) -> None:
+        """Open the text field for a search or a jump in the log."""
+        if self.shown != "log":
+            self.action_tab("log")
+        self._open_field(what, hint, "")
+
+    def action_jump(self) -> None:
+        self._ask_log("jump", HOW)
+
+    def action_search_on(self, back: bool) -> None:
+        if self.shown != "log" or not self.log_view.word:
+            self.action_search()
+        else:
+            self.log_view.search_on(back=back)
+
+    def action_wrap(self) -> None:
+        if self.shown != "log":
+            self.action_tab("log")
+        self.log_view.toggle_wrap()
+
+    def action_rank(self) -> None:
+        """Choose the rank whose lines are shown, or all."""
+        if self.shown != "log":
+            self.action_tab("log")
+        log = self.log_view.file
+        ranks = ranks_in(log) if log is not None else []
+        if not ranks and self._rank is None:
+            self.notify("no line here names its rank, as [rank3]: does", severity="warning", markup=False)
+            return
+        choices = [Choice(ALL_RANKS, "all", "the whole log"), *(Choice(str(rank), f"rank {rank}") for rank in ranks)]
+        chooser = Chooser("Lines of which rank?", choices, self.board.symbols)
+        self.board.push_screen(chooser, self._show_rank)
+
+    def _show_rank(self, chosen: str | None) -> None:
+        if chosen is None:
+            return
+        self._rank = int(chosen) if chosen.isdecimal() else None
+        self.take()
