@@ -192,7 +192,7 @@ def test_carried_wheels_lie_on_top_of_a_python_that_is_itself_a_venv(tmp_path: P
     )
     own = environment.make(python, tmp_path / "wheels", tmp_path / "venv")
     look = "import torch, trl, more; from importlib.metadata import version; print(torch.version, trl.version, version('trl'))"
-    done = subprocess.run([own, "-c", look], capture_output=True, text=True, check=False)
+    done = subprocess.run([own, "-B", "-c", look], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["2.11.0", "1.16.0", "1.16.0"], done.stderr
     assert sorted(site.rglob("*")) == before
 
