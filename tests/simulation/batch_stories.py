@@ -108,10 +108,24 @@ class BatchTeller(Teller):
             run_id = self._jobs[0].run_id
             self.cluster.batch_system.submit(f"{100 + len(self._jobs)}", f"armada.{run_id}.7")
 
+    def do_submit_number(self, one: int, two: int) -> None:
+        """Somebody hands over the job file of a submission of a run by its number."""
+        self.cluster.batch_system.submit(f"{100 + len(self._jobs)}", f"armada.{self.world.run_ids[one]}.{two}")
+
     def do_preempt(self, one: int, _two: int) -> None:
         """Somebody more important needs its node: it gets its signal, and comes back later."""
         if running := self._running(one):
             self.cluster.batch_system.preempt(running.job)
+
+    def do_take(self, one: int, _two: int) -> None:
+        """The same where the site ends preempted jobs: it does not come back."""
+        if running := self._running(one):
+            running.job.taken_for_good = True
+            running.signal(15)
+
+    def do_early_signal(self, one: int, _two: int) -> None:
+        """The next supervisor gets a signal before it starts its job: its node is taken (15), or its time is almost up (10)."""
+        self.cluster.early_signal = one
 
     def do_time_limit(self, one: int, _two: int) -> None:
         """It is warned before its time is up; it goes back only while that gets it further."""
@@ -120,7 +134,9 @@ class BatchTeller(Teller):
         job = running.job
         running.signal(10)
         self._act(None, self.world.tick)
-        if not job.waits:
+        if (
+            not job.waits or self.cluster.hides_checkpoints
+        ):  # what an attempt brought that cannot be seen counts neither way
             return
         gained = self._saved(job) > self._saved_before[job.id]
         self._fruitless[job.id] = 0 if gained else self._fruitless.get(job.id, 0) + 1

@@ -28,6 +28,8 @@ class BatchJob:
     reason: str = "Priority"
     ended_at: float | None = None
     goes_back: bool = False
+    taken_for_good: bool = False
+    """It was preempted where the site does not put such jobs back."""
     cancelled: bool = False
     forgotten: bool = False
     cleared_at: float = 0.0

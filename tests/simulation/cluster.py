@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
@@ -32,6 +33,8 @@ class SimCluster(SimHost):
     scheduler: Scheduler = "slurm"
     batch_system: BatchSystem = field(init=False)
     starting: BatchJob | None = None
+    early_signal: int = 0
+    """What the next supervisor is sent before it starts its job."""
     on_worker: bool = False
     """A supervisor computes: all work on the same node, where each could harm the others most."""
 
@@ -81,7 +84,7 @@ class SimCluster(SimHost):
             raise
         finally:
             self.starting = None
-        if not any(one.job is job for one in self.batch()):
+        if job.state == "RUNNING" and not any(one.job is job for one in self.batch()):
             self.batch_system.left(job, code)
 
     def batch(self) -> list[BatchSupervision]:
@@ -135,6 +138,10 @@ class BatchSupervision(Supervision):
         made = cls(host, real._paths, real._submission, real._spec, new_pid(), real)  # noqa: SLF001
         made.job = host.starting
         host.supervisions.append(made)
+        if host.early_signal:
+            made.job.goes_back |= host.early_signal == signal.SIGTERM  # its node is taken from it
+            made.signal(host.early_signal)
+            host.early_signal = 0
         made._start()
         return made
 

@@ -28,6 +28,7 @@ from armada.sync.context import HostContext, SyncContext
 from armada.sync.release.judge import judge_host, settle_stopped
 from armada.sync.runs.sync_run import sync_run
 from armada.verdicts.again import resumes_from
+from armada.verdicts.idle import stopped_spans, stopping_of
 from tests.simulation import folders
 from tests.simulation.cluster import job_file
 from tests.simulation.link import SimSession
@@ -108,7 +109,7 @@ class SimHome:
         spec = changed(_spec(run_id, host, script=script, retries=retries, sync=sync), plan)
         files = job_file(host.scheduler, run_id) if "scheduler" in spec else {}
         with self.store() as database:
-            root = host.ask("run.observe", {"runs": []})["root"]  # as the facts of its preflight say
+            root = host.ask("run.observe", {"runs": []}).get("root")  # as the facts of its preflight say
             runs.insert(
                 database, run_id=run_id, name=run_id, host=host.name, task="command", experiment=None, spec=spec
             )
@@ -236,6 +237,24 @@ class SimHome:
             settings = settings_of(runs.spec(database, run_id))
             plan = apply_retention.plan_home(database, run_id, settings)
             return [each.candidate.step for each in plan if each.keep]
+
+    def stopped_spans(self, host: SimHost, now: float) -> tuple[tuple[float, float], ...]:
+        """When a host was stopped, as what it costs is counted."""
+        with self.store() as database:
+            record = host_records.find(database, host.name)
+            return stopped_spans(stopping_of(record.stopping if record is not None else None), now)
+
+    def unreadable(self, run_id: str) -> str | None:
+        with self.store() as database:
+            return runs.find(database, run_id).unreadable
+
+    def message_of(self, run_id: str) -> str:
+        with self.store() as database:
+            return runs.find(database, run_id).message or ""
+
+    def because_of(self, run_id: str) -> str:
+        with self.store() as database:
+            return runs.find(database, run_id).because or ""
 
     def record_stopping(self, host: SimHost, stopping: dict[str, Any]) -> None:
         with self.store() as database:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import importlib
 import json
@@ -26,8 +27,8 @@ from armada_agent.outbox import listing as agent_checkpoints
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
 from armada_agent.rpc.serve import METHODS
-from armada_agent.runs import readable_files
-from armada_agent.supervisor import supervise
+from armada_agent.runs import observation, readable_files
+from armada_agent.supervisor import progress, supervise
 
 from armada.errors import HostUnreachable
 from armada.rpc.agent_errors import call_error
@@ -69,6 +70,8 @@ class SimHost:
     """Fields that its agent, an older one, does not know."""
     hidden: set[str] = field(default_factory=set)
     """Runs that were put there while the file system was away: they lie below it."""
+    hides_checkpoints: bool = False
+    """Whether its disk gives an error where a supervisor or its agent asks which checkpoints there are."""
     finishes: bool = False
     """Whether processes that finish checkpoints without a supervisor get to run; nothing may rely on them."""
     jobs: list[Job] = field(default_factory=list)
@@ -304,6 +307,19 @@ class _Measuring:
         return getattr(os, name)
 
 
+class _Hiding:
+    """Stands in for the listing of checkpoints where a supervisor measures progress and an agent observes."""
+
+    @staticmethod
+    def list_finished(paths: RunPaths) -> Any:
+        if current().hides_checkpoints:
+            raise OSError(errno.EIO, "Input/output error", paths.outbox)
+        return agent_checkpoints.list_finished(paths)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(agent_checkpoints, name)
+
+
 def start_job(paths: RunPaths, argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """Stands in for `armada_agent.supervisor.job.start`."""
     host = current()
@@ -349,6 +365,8 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (processes, "sweep", lambda find, *_: current().world.end_processes(find())),
         (cleanup, "_ask", lambda *_: 0.0),
         (thinning, "os", _Measuring()),
+        (progress, "listing", _Hiding()),
+        (observation, "listing", _Hiding()),
         (leftover_processes, "start_ending", lambda _agent, paths, _grace_s: current().end_leftovers(paths)),
         (os, "fork", lambda: 0),
         (os, "nice", lambda _by: 0),

@@ -31,10 +31,12 @@ class Idling:
 
     Attributes:
         command: What the stop command of the hosts does: it stops the host, fails, or reports a stop that does not happen.
+        count: How often a stop command was run.
     """
 
     def __init__(self, world: World) -> None:
         self.command = "stops"
+        self.count = 0
         self._world = world
         self._watches: dict[tuple[str, str], idle_stop.IdleStop] = {}
         self._current: tuple[SimHome, SimHost] | None = None
@@ -89,6 +91,7 @@ class Idling:
         home, host = self._current
         self._world.hold(not any(job.alive for job in host.jobs), f"{home.name} stops {host.name}, where a job runs")
         self._world.check_release(home, host)
+        self.count += 1
         if self.command == "stops":
             host.reachable = False
         return _CODES[self.command], ""

@@ -15,7 +15,6 @@ PLANS: Mapping[str, dict[str, Any]] = {
     "limit": {"time_limit_s": 1800.0},
     "budget": {"budget": {"seconds": 1800.0, "said": "5 EUR"}},
     "floor": {"outbox": {"disk_floor_bytes": 1}},
-    "odd_floor": {"outbox": {"disk_floor_bytes": "much"}},
     "last_1": {"sync": {"keep_home": {"last": 1}}},
     "last_2": {"sync": {"keep_home": {"last": 2}}},
     "every_2": {"sync": {"keep_home": {"last": 1, "every_steps": 2}}},

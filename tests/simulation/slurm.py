@@ -34,7 +34,8 @@ class SimSlurm(BatchSystem):
             job.state, job.reason, job.goes_back = "PENDING", "BeginTime", False
             job.cleared_at = self.cluster.world.clock + _CLEARS_FOR_S
             return
-        self.end(job, "CANCELLED" if job.cancelled else "FAILED" if code else "COMPLETED")
+        taken = "PREEMPTED" if job.taken_for_good else "FAILED"
+        self.end(job, "CANCELLED" if job.cancelled else taken if code else "COMPLETED")
 
     def hold(self, job: BatchJob) -> None:
         job.reason = "JobHeldAdmin"
@@ -123,6 +124,7 @@ class SimSlurm(BatchSystem):
             raise EngineError("slurm_load_jobs error: Invalid job id specified", refused=True)
         if words[0] == "requeue":
             job.goes_back = True
+            self.cluster.signal_batch(job, 15)  # whatever runs under that id ends, whoever asks
             return ""
         return f"JobId={job.id} JobName={job.name} JobState={self._shown(job)} Reason={job.reason} NodeList=(null)\n"
 

@@ -248,6 +248,10 @@ class Teller(Unusual):
         """Whatever of armada's computes next is ended in the middle: a home, an agent or a supervisor."""
         self.world.break_off(1 + (4 * one + two) ** 2 // 4)
 
+    def do_break_at(self, one: int, _two: int) -> None:
+        """The same before exactly so many steps are done."""
+        self.world.break_off(one)
+
     def do_set_clock(self, one: int, two: int) -> None:
         host = self._host(two)
         host.clock_offset, host.clock_was_set = _CLOCKS[one % len(_CLOCKS)], True

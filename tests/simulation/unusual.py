@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,18 @@ if TYPE_CHECKING:
     from tests.simulation.host import SimHost
     from tests.simulation.world import World
 
-_OLDER = ("may_have_succeeded", "moment", "written_at", "remains", "wiped", "submission", "scheduler", "id", "job")
+_OLDER = (
+    "may_have_succeeded",
+    "moment",
+    "written_at",
+    "remains",
+    "wiped",
+    "submission",
+    "scheduler",
+    "id",
+    "job",
+    "root",
+)
 """Fields that agents of earlier releases did not know."""
 
 _BROKEN = (b"{", b"[]", b"null")
@@ -83,6 +95,29 @@ class Unusual:
             manifest = place / "MANIFEST.json"
             manifest.chmod(0o600)
             manifest.write_bytes(manifest.read_bytes().replace(b"1", b"2"))
+
+    def do_damage_there(self, _one: int, two: int) -> None:
+        """A byte of every finished checkpoint of the first run on its host is another one; sizes and times are as they were."""
+        for model in sorted(self._folder(self._host(two)).glob("outbox/*/model.bin")):
+            data, status = model.read_bytes(), model.stat()
+            model.chmod(0o600)
+            model.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+            os.utime(model, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    def do_lose_plan(self, _one: int, two: int) -> None:
+        """Somebody deletes the plan of the first run on its host."""
+        (self._folder(self._host(two)) / "spec.json").unlink()
+
+    def do_break_plan(self, _one: int, two: int) -> None:
+        """Something else than armada writes into the plan of the first run on its host."""
+        path = self._folder(self._host(two)) / "spec.json"
+        told = json.loads(path.read_bytes())
+        path.write_text(json.dumps({**told, "outbox": {**told["outbox"], "disk_floor_bytes": "much"}}))
+
+    def do_hide_checkpoints(self, one: int, two: int) -> None:
+        """From now on the disk gives an error where a supervisor or an agent asks which checkpoints there are, or no more."""
+        self._host(two).hides_checkpoints = not one
+        self._host(two).oddities.add("unreadable")
 
     def do_hide_run(self, _one: int, two: int) -> None:
         """Somebody removes the folder of the first run while its job goes on."""
@@ -216,8 +251,41 @@ class Unusual:
         self._act(home, lambda: home.demand_submission(self.world.run_ids[0], number=two or 1))
 
     def do_break_stopping(self, one: int, two: int) -> None:
-        """A home's store says that a host was stopped, and not when."""
-        self._home(one).record_stopping(self._host(two), {"state": "gone"})
+        """The first home's store says that a host was stopped, or told to stop, and not when."""
+        self._home(0).record_stopping(self._host(two), {"state": "asked" if one else "gone"})
+
+    def do_stopped(self, one: int, two: int) -> None:
+        """For which minutes, counted from its first one to its last, a home says that a host was stopped; they cost nothing."""
+        spans = self._home(one).stopped_spans(self._host(two), self.world.now())
+        self.said = ",".join(f"{(end - begin) / 60:.0f}" for begin, end in spans) or "never"
+
+    def do_stop_runs(self, _one: int, _two: int) -> None:
+        """How often the stop commands of hosts were run."""
+        self.said = str(self.world.idling.count)
+
+    def do_readable(self, one: int, _two: int) -> None:
+        """Whether a home could read all that its host told it of the first run."""
+        self.said = "no" if self._home(one).unreadable(self.world.run_ids[0]) else "yes"
+
+    # What is said in sentences.
+
+    def do_why(self, one: int, two: int) -> None:
+        """The sentence beside the state of a run, as a home shows it."""
+        self.said = _slug(self._home(one).message_of(self.world.run_ids[two]))
+
+    def do_because(self, one: int, two: int) -> None:
+        """What a home bases the state of a run on."""
+        self.said = _slug(self._home(one).because_of(self.world.run_ids[two]))
+
+    def do_lines(self, one: int, two: int) -> None:
+        """The sentences of a release, and its hints."""
+        home, host = self._home(one), self._host(two)
+
+        def ask() -> None:
+            items = home.judge(host)
+            self.said = "+".join(_slug(f"{item.what} → {item.hint}") for item in items) or "none"
+
+        self._act(home, ask)
 
     def do_sizes_only(self, one: int, _two: int) -> None:
         """A home without its store recognises what it has of the first run by names and sizes."""
@@ -269,3 +337,10 @@ class Unusual:
 
     def _folder(self, host: SimHost) -> Path:
         return host.run_folder(self.world.run_ids[0])
+
+
+def _slug(words: str) -> str:
+    """A sentence as one word of a story: letters and digits stay; folders, ids, dates and sizes, which differ, do not."""
+    for differs in (r"\S*/(?=runs/)", r"\S+@\S+", r"\b[0-9a-f]{8}\b", r"\d{4}-\d\d-\d\d", r"\([\d.]+ k?B\)"):
+        words = re.sub(differs, "", words)
+    return re.sub(r"[^A-Za-z0-9.,→]+", "_", words).strip("_.,") or "nothing"
