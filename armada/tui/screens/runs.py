@@ -154,7 +154,9 @@ class RunsScreen(View):
             self.table.snapshot = snapshot
             self.table.replace({row.run.run_id: row for row in changed})
         else:
-            self.table.show_runs(snapshot, a.arrange(runs))
+            lines = a.arrange(runs)
+            self.table.depths = a.depths
+            self.table.show_runs(snapshot, lines)
         self._drawn = (snapshot.generation, chosen)
         self._follow_awaited(snapshot)
         self.preview.take(snapshot.row(self.cursor_run), updates)
