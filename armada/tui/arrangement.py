@@ -114,7 +114,7 @@ class Arrangement:
     _memory_of: tuple[object, ...] = ()
     _chains: Chains = field(default_factory=lambda: Chains(()))
     depths: dict[str, int] = field(default_factory=dict)
-    """Of grouped chains: how many runs come before a run, from the first of its chain."""
+    """How deep runs hang in the list: under the row of their sweep, or under the run that they follow in a chain."""
     _bests: dict[str, float] = field(default_factory=dict)
     """The lowest loss of each group."""
     facts_version: int = 0
@@ -189,7 +189,13 @@ class Arrangement:
         return self._grouped(ordered) if self.group != "nothing" else self._folded(ordered)
 
     def _folded(self, rows: list[RunRow], within: str = "") -> list[Line]:
-        return [*rows] if self.query else [*fold(rows, self.opened, within)]
+        if self.query:
+            return [*rows]
+        lines = fold(rows, self.opened, within)
+        for line in lines:
+            if isinstance(line, Fold) and line.is_open:
+                self.depths |= {row.id: max(1, self.depths.get(row.id, 0)) for row in line.rows}
+        return [*lines]
 
     def _groups_of(self, row: RunRow) -> tuple[str, ...]:
         if self.group == "tag":

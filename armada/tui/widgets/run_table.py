@@ -106,7 +106,7 @@ class RunTable(Table):
         self.now = time.time
         self.folds: dict[str, Fold] = {}
         self.depths: Mapping[str, int] = {}
-        """How deep runs stand in their chain, where the table is grouped so."""
+        """How deep runs hang under the row of their sweep, or under the run that they follow."""
         self._others: dict[str, list[str]] = {}
         """The further lines of runs that have several tags, by run."""
         self._keys: tuple[Key, ...] = ()
@@ -254,7 +254,7 @@ class RunTable(Table):
         return (*self._guided(row), name, *star, (f" {run.run_id[-6:]}", "dim"), *tags)
 
     def _guided(self, row: RunRow) -> tuple[Span, ...]:
-        """The guide before a run that follows another one, where the table is grouped by chain."""
+        """The guide before a run that hangs under another row."""
         depth = self.depths.get(row.id, 0)
         return ((f"{'  ' * min(depth - 1, DEEPEST)}{self.symbols.guide} ", "faint"),) if depth else ()
 
