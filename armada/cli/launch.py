@@ -60,6 +60,11 @@ def _take_options(parser: argparse.ArgumentParser, *, host: str) -> None:
         dest="tags",
         help="Add this tag to the experiment's; repeatable",
     )
+    parser.add_argument(
+        "--follows",
+        metavar="RUN",
+        help="Record that this launch follows RUN, so that lists by chain show them together",
+    )
     parser.add_argument("--dry-run", action="store_true", help="Print the plan and the checks; send and start nothing")
     add_following(parser, what="run", results="its checkpoints", daemon="watches the run and syncs its checkpoints")
 
@@ -73,12 +78,16 @@ def _launch(options: argparse.Namespace) -> int:
     from armada.launch.comparison.estimate import estimate_plan
     from armada.launch.plans.task import Order
     from armada.launch.service import Caller, carry_out, launch_of
+    from armada.store import runs
 
     experiment = _labelled(read_experiment(options), options)
     if experiment.sweep is not None:
         hint = f"armada sweep {options.experiment} launches all of its cells; --set sweep=null launches it without them"
         raise UsageError(f"{experiment.name} has a `sweep`, so it is more than one run", hint=hint)
     context = Context()
+    if options.follows is not None:
+        run = runs.find(context.database, options.follows)
+        experiment = experiment.model_copy(update={"follows": run.run_id})
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     with contextlib.ExitStack() as closing, contextlib.ExitStack() as choosing:
         if not options.only_prepare and is_automatic(context, options, reporter):

@@ -116,9 +116,10 @@ def _say(
         print("  the plan differs from the run's:")
         for key, then, now in differs:
             print(f"    {key}: {_shown(then)} → {_shown(now)}")
-    print(
-        f"  launch it  cd {sanitize_line(shlex.quote(str(target)), 1000)} && {sanitize_line(shlex.join(found.command), 1000)}"
-    )
+    program, verb, *rest = found.command
+    # Not in the folder's own command: another home, which may get the folder, does not know the run.
+    command = shlex.join((program, verb, f"--follows={found.run.run_id}", *rest))
+    print(f"  launch it  cd {sanitize_line(shlex.quote(str(target)), 1000)} && {sanitize_line(command, 1000)}")
 
 
 def _shown(value: Any) -> str:

@@ -42,7 +42,7 @@ RUN: Fields = {
     "ended_at": NUM_, "observed_at": NUM_, "guessed_at": NUM_, "unreachable_since": NUM_, "unreachable_why": STR_,
     "log_size_bytes": INT, "unreadable": STR_, "unreadable_count": INT, "checkpoints_home": INT, "checkpoints_host": INT,
     "loss_not_finite": STR_, "group": STR_, "tags": [STR], "note": STR_, "noted_at": NUM_, "starred_at": NUM_, "archived_at": NUM_,
-    "sweep": STR_, "cell": INT_,
+    "sweep": STR_, "cell": INT_, "follows": STR_,
 }  # fmt: skip
 """A run. Times are Unix seconds; what is not known is null."""
 

@@ -105,6 +105,8 @@ def _show(options: argparse.Namespace) -> int:
         label = sanitize_line(mapping(spec.get("sweep")).get("label"), 200)
         waits = "; it waits for its turn" if run.state == "submitted" else ""
         print(f"  sweep      {run.sweep}, cell {run.cell} ({label}){waits}")
+    if run.follows is not None:
+        print(f"  follows    {sanitize_line(run.follows, 200)}")
     argv = mapping(spec.get("job")).get("argv")  # a model would cost 0.15 s
     print("  command    " + sanitize_line(" ".join(map(str, argv)) if isinstance(argv, list) else "", 400))
     return 0

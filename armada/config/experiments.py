@@ -41,7 +41,12 @@ def experiment_of(document: Document) -> Experiment:
         ConfigError: The document, or something it names, is wrong.
     """
     folder = document.path.absolute().parent
-    given = {"origin": document.path.absolute(), "places": written_places(document), "requirement_lines": ()}
+    given = {
+        "origin": document.path.absolute(),
+        "places": written_places(document),
+        "requirement_lines": (),
+        "follows": None,
+    }
     model = model_of(document.data.get("task"))
     return validate(document, model, given=given, context={"folder": folder}).find_files(document)
 

@@ -138,6 +138,7 @@ _RUN: dict[str, tuple[Kind, Callable[[Subject], Value]]] = {
     "phase": ("text", lambda s: s.run.phase),
     "note": ("text", lambda s: s.run.note),
     "group": ("word", lambda s: s.run.group),
+    "follows": ("text", lambda s: s.run.follows),
     "tag": ("word", lambda s: s.run.tags),
     "is": ("text", _states),
     "starred": ("flag", lambda s: s.run.starred_at is not None),

@@ -107,11 +107,13 @@ def record_plan(database: Database, plan: Plan, *, again: bool) -> None:
 
 
 def record_labels(database: Database, home: HomePaths, plan: Plan) -> None:
-    """Record the group and the tags of the experiment; they stay at home."""
+    """Record the group and the tags of the experiment, and which run it follows; they stay at home."""
     group, tags = plan.experiment.group, plan.experiment.tags
     if group is not None:
         labels.set_group(database, plan.run_id, group)
-    if group is not None or tags:
+    if plan.experiment.follows is not None:
+        labels.set_follows(database, plan.run_id, plan.experiment.follows)
+    if group is not None or tags or plan.experiment.follows is not None:
         labels.keep(home, labels.change_tags(database, plan.run_id, add=tags))
 
 

@@ -190,6 +190,13 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     # Until when a run is known to have run: where its end was never recorded, its cost is counted until then.
     "ALTER TABLE runs ADD COLUMN alive_at REAL",
+    # The run that a run follows (store/chains.py). Of earlier runs only what their plans name is known.
+    """
+    ALTER TABLE runs ADD COLUMN follows TEXT;
+    UPDATE runs SET follows = coalesce(
+        json_extract(spec, '$.experiment.start_from.run'), json_extract(spec, '$.experiment.merge.run'))
+        WHERE json_valid(spec)
+    """,
 )
 
 

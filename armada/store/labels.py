@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from armada.config.labels import MOST_TAGS, group_problem, plain_note, tag_problem
 from armada.errors import Conflict, UsageError
 from armada.foundation.atomic_write import write_atomically
+from armada.paths import RUN_ID
 from armada.store import runs
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 _LARGEST_FILE_BYTES = 1 << 20
+_KEPT = ("group", "tags", "note", "noted_at", "starred_at", "archived_at", "follows")
 
 
 def set_group(database: Database, run_id: str, group: str | None) -> Run:
@@ -73,13 +75,18 @@ def archive(database: Database, run_id: str, *, on: bool = True) -> Run:
         return _mark(database, run_id, "archived_at", on=on)
 
 
+def set_follows(database: Database, run_id: str, follows: str) -> Run:
+    """Record that a run follows another one, of which it was launched again."""
+    return _update(database, run_id, {"follows": follows})
+
+
 def keep(home: HomePaths, run: Run) -> None:
     """Copy a run's labels into its folder at home, unless the copy there is the same.
 
     The store has them too, so a full disk is no reason to fail.
     """
     path = home.labels(run.run_id)
-    told = {name: getattr(run, name) for name in ("group", "tags", "note", "noted_at", "starred_at", "archived_at")}
+    told = {name: getattr(run, name) for name in _KEPT}
     with contextlib.suppress(OSError):
         if any(told.values()):
             text = json.dumps(told, ensure_ascii=False)
@@ -120,6 +127,9 @@ def _readable(found: Mapping[str, object]) -> dict[str, Any]:
     if isinstance(note, str):
         with contextlib.suppress(ValueError):
             columns |= {"note": plain} if (plain := plain_note(note)) else {}
+    follows = found.get("follows")
+    if isinstance(follows, str) and RUN_ID.fullmatch(follows):
+        columns["follows"] = follows
     for name in ("noted_at", "starred_at", "archived_at"):
         moment = found.get(name)
         if isinstance(moment, int | float) and not isinstance(moment, bool) and math.isfinite(moment) and moment > 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import statistics
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
     from armada.store.database import Database
 
+MOST_SERIES = 500
+"""Curves of one run: this limits what a host can write to home's disk."""
+LONGEST_NAME = 100
 _RESULT = "summary/"
 _NOT_SERIES = frozenset({"kind", "step", "time", "attempt"})
 
@@ -58,11 +62,13 @@ def record_metrics(
             for name, value in line.items():
                 if name in _NOT_SERIES or not isinstance(value, int | float) or isinstance(value, bool):
                     continue
-                key = name if kind == "train" or name.startswith(kind) else f"{sanitize_line(kind, 40)}/{name}"
+                key = _series_name(
+                    name if kind == "train" or name.startswith(kind) else f"{sanitize_line(kind, 40)}/{name}"
+                )
                 if key not in series:
-                    if len(series) >= 500:  # limits what a host can write to home's disk
+                    if len(series) >= MOST_SERIES:
                         continue
-                    made = connection.execute("INSERT INTO series (run_id, name) VALUES (?, ?)", (run_id, key[:100]))
+                    made = connection.execute("INSERT INTO series (run_id, name) VALUES (?, ?)", (run_id, key))
                     series[key] = made.lastrowid
                 points.append((series[key], step, at, _point(value)))
             if kind == "train":
@@ -80,13 +86,22 @@ def record_metrics(
         return True
 
 
+def _series_name(name: str) -> str:
+    """Return the name of a curve; a long one is cut and ends in a hash of the whole, so that two never become one."""
+    if not name.isascii():
+        name = name.encode("utf-8", "replace").decode()  # JSON may hold half of a surrogate pair, which SQLite refuses
+    if len(name) <= LONGEST_NAME:
+        return name
+    mark = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: LONGEST_NAME - 9]}~{mark}"
+
+
 def _series_of(names: object, series: dict[str, int]) -> set[int]:
     """The curves that a host names, of those that the run has."""
-    return (
-        {series[name] for name in names if isinstance(name, str) and name in series}
-        if isinstance(names, list)
-        else set()
-    )
+    if not isinstance(names, list):
+        return set()
+    known = [_series_name(name) for name in names if isinstance(name, str)]
+    return {series[name] for name in known if name in series}
 
 
 def record_events(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from armada.errors import NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
-from armada.paths import RUN_ID
+from armada.store.chains import relations
 from armada.verdicts.guesses import GUESSES, is_guess, is_waited_for
 from armada.verdicts.states import ENDED, STATES, Verdict
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from armada.store.database import Database
 
+_FOUND = "it was found by armada recover"
 NO_HOST = "?"
 """The host of a run of which only checkpoints at home are left; no host can have this name."""
 
@@ -73,6 +74,7 @@ class Run:
     sweep: str | None = None
     cell: int | None = None
     alive_at: float | None = None
+    follows: str | None = None
     guessed_at: float | None = None
     checkpoints_home: int = 0
     checkpoints_host: int = 0
@@ -166,23 +168,11 @@ def insert(
     now = time.time()
     with database.transaction() as connection:
         connection.execute(
-            """INSERT INTO runs (run_id, name, host, task, experiment, spec, root_id, sweep, cell, state, created_at)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'preparing', ?)""",
-            (run_id, name, host, task, experiment, json.dumps(spec), root_id, *_cell(spec), now),
+            """INSERT INTO runs (run_id, name, host, task, experiment, spec, root_id, sweep, cell, follows, state, created_at)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'preparing', ?)""",
+            (run_id, name, host, task, experiment, json.dumps(spec), root_id, *relations(database, spec), now),
         )
         connection.execute("INSERT INTO transitions VALUES (?, ?, 'preparing', NULL, NULL)", (run_id, now))
-
-
-def _cell(spec: dict[str, Any]) -> tuple[str | None, int | None]:
-    """Return the sweep that a plan names, and the number of its cell; a plan may come from a host."""
-    told = spec.get("sweep")
-    if not isinstance(told, dict):
-        return None, None
-    sweep, cell = told.get("id"), told.get("cell")
-    is_right = isinstance(sweep, str) and RUN_ID.fullmatch(sweep) is not None
-    if not is_right or not isinstance(cell, int) or isinstance(cell, bool) or not 0 < cell < 2**31:
-        return None, None
-    return sweep, cell
 
 
 def adopt(
@@ -205,11 +195,12 @@ def adopt(
         if old is not None and (old["host"] != NO_HOST or host == NO_HOST):
             return False
         connection.execute(
-            """INSERT INTO runs (run_id, name, host, task, spec, state, because, created_at, sweep, cell)
-               VALUES (?, ?, ?, ?, ?, 'unknown', ?, ?, ?, ?)
+            """INSERT INTO runs (run_id, name, host, task, spec, state, because, created_at, sweep, cell, follows)
+               VALUES (?, ?, ?, ?, ?, 'unknown', ?, ?, ?, ?, ?)
                ON CONFLICT (run_id) DO UPDATE SET name = excluded.name, host = excluded.host, task = excluded.task,
-               spec = excluded.spec, created_at = excluded.created_at, sweep = excluded.sweep, cell = excluded.cell""",
-            (run_id, name, host, task, json.dumps(spec), "it was found by armada recover", created_at, *_cell(spec)),
+               spec = excluded.spec, created_at = excluded.created_at, sweep = excluded.sweep, cell = excluded.cell,
+               follows = excluded.follows""",
+            (run_id, name, host, task, json.dumps(spec), _FOUND, created_at, *relations(database, spec)),
         )
         return True
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from armada.sweeps.counts import count_states
+from armada.tui.chains import Chains
 from armada.tui.filtering import Query, subject_of
 from armada.tui.folds import Fold, fold
 from armada.tui.snapshot import RunRow
@@ -62,7 +63,8 @@ HEADS = {
     "SEEN": "newest",
 }
 """The sort order for a click on a column's title."""
-GROUPS = ("nothing", "host", "state", "group", "tag")
+NO_CHAIN = "no chain"
+GROUPS = ("nothing", "host", "state", "group", "tag", "chain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,9 @@ class Arrangement:
     """Keys of the sweeps whose cells are listed."""
     _memory: dict[str, tuple[RunRow, bool, Any]] = field(default_factory=dict)
     _memory_of: tuple[object, ...] = ()
+    _chains: Chains = field(default_factory=lambda: Chains(()))
+    depths: dict[str, int] = field(default_factory=dict)
+    """How deep runs hang in the list: under the row of their sweep, or under the run that they follow in a chain."""
     _bests: dict[str, float] = field(default_factory=dict)
     """The lowest loss of each group."""
     facts_version: int = 0
@@ -168,6 +173,8 @@ class Arrangement:
         """
         if self._memory_of != self.token:
             self._memory, self._memory_of = {}, self.token
+        if self.group == "chain":
+            self._chains = Chains(rows)
         found = []
         key_of, memory = self._key_of, self._memory
         for row in rows:
@@ -178,17 +185,31 @@ class Arrangement:
                 found.append((known[2], row))
         found.sort(key=lambda pair: pair[0], reverse=self.reverse)
         ordered = [row for _, row in found]
+        self.depths = {}
         return self._grouped(ordered) if self.group != "nothing" else self._folded(ordered)
 
     def _folded(self, rows: list[RunRow], within: str = "") -> list[Line]:
-        return [*rows] if self.query else [*fold(rows, self.opened, within)]
+        if self.query:
+            return [*rows]
+        lines = fold(rows, self.opened, within)
+        for line in lines:
+            if isinstance(line, Fold) and line.is_open:
+                self.depths |= {row.id: max(1, self.depths.get(row.id, 0)) for row in line.rows}
+        return [*lines]
 
     def _groups_of(self, row: RunRow) -> tuple[str, ...]:
         if self.group == "tag":
             return row.run.tags or ("no tag",)
         if self.group == "group":
             return (row.run.group or "no group",)
+        if self.group == "chain":
+            return (self._chains.root(row.id) or NO_CHAIN,)
         return (row.host if self.group == "host" else row.run.state,)
+
+    def _in_chain(self, rows: list[RunRow]) -> list[RunRow]:
+        """Put each run of a chain under the one that it follows."""
+        self.depths |= {row.id: self._chains.depth(row.id) for row in rows}
+        return self._chains.in_order(rows)
 
     def _grouped(self, rows: list[RunRow]) -> list[Line]:
         groups: dict[str, list[RunRow]] = {}
@@ -196,9 +217,10 @@ class Arrangement:
             for title in dict.fromkeys(self._groups_of(row)):
                 groups.setdefault(title, []).append(row)
         lines: list[Line] = []
-        self._bests = {}
+        self._bests, self.depths = {}, {}
         seen: set[str] = set()
-        for title, members in groups.items():
+        for title, found in groups.items():
+            members = self._in_chain(found) if self.group == "chain" and title != NO_CHAIN else found
             best = min((each.run.loss for each in members if _is_finite(each.run.loss)), default=None)
             if best is not None:
                 self._bests[title] = best

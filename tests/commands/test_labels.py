@@ -17,12 +17,13 @@ def test_group_and_tags_of_a_launch_stay_at_home(armada: Armada) -> None:
     labelled = armada.command("true", group="sweep 1", tags=["arc", "base"])
     run = armada.json("launch", "--host", "local", labelled, "--tag", "arc", "--tag", "mine")
     assert (run["group"], run["tags"]) == ("sweep 1", ["arc", "base", "mine"])
-    other = armada.json("launch", "--host", "local", labelled, "--group", "other")
+    other = armada.json("launch", "--host", "local", labelled, "--group", "other", "--follows", plain["run_id"])
+    assert (plain["follows"], other["follows"]) == (None, plain["run_id"])
     assert (other["group"], other["tags"]) == ("other", ["arc", "base"])
     specs = [json.loads((armada.local_runs / each["run_id"] / "spec.json").read_text()) for each in (plain, run, other)]
     assert len({spec["launch_key"] for spec in specs}) == 1
     for spec in specs:
-        assert not {"group", "tags"} & set(spec["experiment"])
+        assert not {"group", "tags", "follows"} & set(spec["experiment"])
         assert "sweep" not in json.dumps(spec)
         assert "arc" not in json.dumps(spec)
 
@@ -35,6 +36,7 @@ def test_group_and_tags_of_a_launch_stay_at_home(armada: Armada) -> None:
         ({"tags": [f"t{number}" for number in range(51)]}, "`tags`"),
         ({"group": " x"}, "' x' cannot name a group"),
         ({"group": 3}, "`group`"),
+        ({"follows": "x-aaaaaa"}, "unknown key `follows`"),
     ],
 )
 def test_wrong_labels_in_an_experiment_are_told_with_their_line(
@@ -51,6 +53,8 @@ def test_wrong_labels_of_the_command_line_start_nothing(armada: Armada) -> None:
     file = armada.command("true")
     assert armada.run("launch", "--host", "local", file, "--tag", "a b").returncode == 2
     assert armada.run("launch", "--host", "local", file, "--group", "").returncode == 2
+    unknown = armada.run("launch", "--host", "local", file, "--follows", "nobody")
+    assert "no run's id begins with 'nobody'" in unknown.stderr
     assert armada.json("ps") == []
 
 

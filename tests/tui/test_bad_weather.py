@@ -120,6 +120,19 @@ def test_a_tiny_terminal_shows_the_run_under_the_cursor(world: World) -> None:
     drive(world.board(), use, (20, 5))
 
 
+def test_the_bar_of_a_long_list_covers_no_text(world: World) -> None:
+    for letter in "abcdefghijklmnop":
+        world.run(f"run-{letter * 6}", state="failed", reason="oom", message=f"of {letter * 100}")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "16 of 16 runs")
+        reasons = [line for line in screen(pilot).splitlines() if "└ oom" in line]
+        assert reasons
+        assert all(line[:-2].rstrip().endswith("…") for line in reasons), reasons  # then the bar and the border
+
+    drive(world.board(), use, (80, 24))
+
+
 def test_a_hangup_of_the_terminal_ends_it(world: World) -> None:
     """The window was closed, or the SSH connection it ran in went away: no dashboard stays behind."""
     import pty

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
-from armada.store import labels
+from armada.store import labels, runs
 from armada.tui.arrangement import GROUPS, Arrangement, Heading
+from armada.tui.chains import Chains
 from armada.tui.reading import RunReader
 from armada.tui.screens.runs import RunsScreen
 from tests.tui.conftest import World, drive, lacks, screen, shows, until
@@ -95,3 +96,71 @@ def test_a_change_that_moves_no_heading_leaves_the_lines_in_place(tagged: World)
         ("arc", 2, 0.7),
         ("base", 2, 0.7),
     ]
+
+
+@pytest.fixture
+def chained(world: World) -> World:
+    """A training, one that starts from its weights and is named by its first letters, its merge, a launch again, a stranger."""
+    world.run("base-aaaaaa", state="succeeded")
+    world.losses("base-aaaaaa", [3.0, 0.5])
+    world.run("tuned-bbbbbb", spec={"job": {"argv": []}, "experiment": {"start_from": {"run": "base-a"}}})
+    merged = {"job": {"argv": []}, "experiment": {"merge": {"run": "tuned-bbbbbb"}}}
+    world.run("merged-cccccc", state="succeeded", spec=merged)
+    world.run("again-dddddd")
+    labels.set_follows(world.database, "again-dddddd", "base-aaaaaa")
+    world.run("alone-eeeeee")
+    return world
+
+
+def test_runs_that_follow_another_stand_under_it_in_their_chain(chained: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "5 of 5 runs")
+        await pilot.press(*"b" * GROUPS.index("chain"))
+        seen = await shows(
+            pilot, "base-aaaaaa  4 runs: 2 running · 2 succeeded  best 0.5", "no chain  1 run: 1 running"
+        )
+        assert "└ tuned-bbbbbb" in seen
+        assert "  └ merged-cccccc" in seen
+        assert "└ again-dddddd" in seen
+        assert "└ alone" not in seen
+        table = by_tag(pilot).table
+        listed = [entry.key for entry in table.entries if entry.kind == "row"]
+        chain = ["base-aaaaaa", "tuned-bbbbbb", "merged-cccccc", "again-dddddd"]
+        assert [run_id for run_id in listed if run_id != "alone-eeeeee"] == chain
+        await pilot.press("b")
+        await lacks(pilot, "└ tuned-bbbbbb")
+
+    drive(chained.board(), use, (150, 40))
+
+
+def test_a_chain_is_shown_also_where_its_first_run_is_gone_and_where_it_goes_in_a_circle(chained: World) -> None:
+    chained.database.connection.execute("DELETE FROM runs WHERE run_id = 'base-aaaaaa'")
+    rows = RunReader(chained.database).read({})
+    chains = Chains(rows)
+    assert {row.id: chains.root(row.id) for row in rows} == {
+        "tuned-bbbbbb": "base-aaaaaa",
+        "merged-cccccc": "base-aaaaaa",
+        "again-dddddd": "base-aaaaaa",
+        "alone-eeeeee": None,
+    }
+    labels.set_follows(chained.database, "alone-eeeeee", "alone-eeeeee")
+    labels.set_follows(chained.database, "tuned-bbbbbb", "merged-cccccc")
+    rows = RunReader(chained.database).read({})
+    chains = Chains(rows)
+    assert chains.root("alone-eeeeee") is None
+    assert {chains.depth("tuned-bbbbbb"), chains.depth("merged-cccccc")} == {1}
+    assert len(chains.in_order(rows)) == len(rows)
+
+
+def test_a_cell_that_was_launched_again_follows_the_run_before_it(world: World) -> None:
+    for run_id in ("cell-aaaaaa", "cell-bbbbbb"):
+        world.run(run_id, spec={"job": {"argv": []}, "experiment": {}, "sweep": {"id": "lr-ffffff", "cell": 1}})
+    chains = Chains(RunReader(world.database).read({}))
+    assert chains.root("cell-bbbbbb") == "cell-aaaaaa"
+
+
+def test_the_run_that_a_launch_follows_is_restored_from_its_file_at_home(chained: World) -> None:
+    labels.keep(chained.home, runs.find(chained.database, "again-dddddd"))
+    chained.database.connection.execute("UPDATE runs SET follows = NULL")
+    assert labels.restore(chained.database, chained.home, runs.find(chained.database, "again-dddddd"))
+    assert runs.find(chained.database, "again-dddddd").follows == "base-aaaaaa"

@@ -7,6 +7,7 @@ import re
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from armada.store import checkpoints, hosts, metrics, runs
 from armada.tui.app import Dashboard
@@ -14,7 +15,7 @@ from armada.tui.operations import Answer
 from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.verdict import Verdict
 from armada.tui.symbols import UNICODE
-from tests.tui.conftest import World, drive, heard, screen, shows, until
+from tests.tui.conftest import World, drive, heard, screen, shows, strips, until
 
 HOSTILE = [
     "\x1b[2J\x1b]52;c;aGFja2Vk\x07",
@@ -155,3 +156,23 @@ def test_a_verdict_is_safe_only_if_it_says_so_and_names_nothing_that_would_be_lo
         ({}, False),
     ):
         assert Verdict("box", answer, UNICODE).safe is safe, answer
+
+
+def test_very_many_metrics_with_long_and_foreign_names_are_charted_and_the_limit_is_said(world: World) -> None:
+    names = ["x" * 300, "שלום/مرحبا", *(f"layer/{number}/norm" for number in range(600))]
+    world.run("demo-aaaaaa", name="שלום-عالم")
+    line = {"kind": "train", "step": 1, "time": 1.0, **dict.fromkeys(names, 1.5)}
+    assert metrics.record_metrics(world.database, "demo-aaaaaa", [line], offset=0, next_offset=1)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "שלום-عالم")
+        await pilot.press("2", "c")
+        await shows(pilot, "of 500, no more are kept)")
+        for filtered in ("xxxx", "שלום"):
+            await pilot.press("slash")
+            pilot.app.screen.query_one(Input).value = filtered
+            await pilot.press("enter")
+            await shows(pilot, "(1 of 1 of 500")
+            assert {strip.cell_length for strip in strips(pilot.app)} == {80}
+
+    drive(world.board(), use, (80, 24))

@@ -245,6 +245,7 @@ def test_a_run_is_launched_again_with_its_settings(
             '--set=env={RATE: "a b"}',
             "--set=name=renamed",
             "--set=retries=4",
+            "--follows=demo-aaaaaa",
             "--",
             file.name,
         ]

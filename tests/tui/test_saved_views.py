@@ -63,6 +63,34 @@ def test_a_view_is_saved_chosen_and_deleted(two: World) -> None:
     drive(two.board(), use)
 
 
+def test_choosing_saving_replacing_and_deleting_a_view_are_undone_the_newest_first(two: World) -> None:
+    old = SavedView("host:b200", sort="name")
+    views.save(two.home, "mine", old)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press("v", "enter")
+        await shows(pilot, "Runs  mine  / host:b200", "1 of 2 runs")
+        await pilot.press("S", "V")
+        await shows(pilot, "Save this view as")
+        await pilot.press("enter")
+        await until(pilot, lambda: views.load(two.home)["mine"].reverse)
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ViewChooser))
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: views.load(two.home) == {})
+        await pilot.press("escape", "U")
+        await until(pilot, lambda: views.load(two.home)["mine"].reverse)
+        await pilot.press("U")
+        await until(pilot, lambda: views.load(two.home) == {"mine": old})
+        await pilot.press("U")
+        await shows(pilot, "2 of 2 runs", "by urgency")
+        await pilot.press("U")
+        await until(pilot, lambda: "there is nothing to undo" in said(pilot))
+
+    drive(two.board(), use)
+
+
 def test_what_another_armada_or_a_hand_wrote_harms_nothing(two: World) -> None:
     file = two.home.state / "dashboard" / "views.json"
     file.parent.mkdir(exist_ok=True)

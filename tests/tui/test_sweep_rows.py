@@ -84,7 +84,7 @@ def test_enter_and_arrows_unfold_and_fold(swept: World) -> None:
         await shows(pilot, "lr-x7 (6 cells)")
         first(pilot).table.place("sweep:lr-x7:")
         await pilot.press("enter")
-        await shows(pilot, "▾ lr-x7", "lr-4")
+        await shows(pilot, "▾ lr-x7", "└ lr-4")
         assert set(rows(pilot)) == {"alone-bbbbbb", "sweep:lr-x7:", *SIX}
         await pilot.press("down", "down", "left")
         await until(pilot, lambda: "lr-4aaaa" not in rows(pilot))

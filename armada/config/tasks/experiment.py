@@ -146,6 +146,8 @@ class Experiment(Settings):
     sweep: Sweep | None = None
     """Settings that `armada sweep` varies; each combination is a run of its own."""
     origin: Path | None = Field(default=None, exclude=True, repr=False)
+    follows: str | None = Field(default=None, exclude=True, repr=False)
+    """The run that this launch follows, from its command."""
     places: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
     """`file:line` (or the override) of every key that was written."""
     requirement_lines: Annotated[tuple[Requirement, ...], Field(exclude=True, repr=False)] = ()

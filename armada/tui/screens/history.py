@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (Column("AGO", 8, right=True), Column("ENDED", 12), Column("COMMAND", 30, grow=1), Column("UNDO", 9, rank=1))
 LOOK_S = 1.0
+NOTHING = "there is nothing to undo: stars, tags, notes, groups, archiving, columns and views can be"
 NOT_UNDONE = "it cannot be undone: only stars, tags, notes, groups and archiving can"
 
 
@@ -127,7 +128,7 @@ def undo_last(board: Dashboard) -> None:
         return
     found = next((act for act in acts.newest(board.home) if act.can_undo and act.undoes is None), None)
     if found is None:
-        board.notify("there is nothing to undo: stars, tags, notes, groups and archiving can be", severity="warning")
+        board.notify(NOTHING, severity="warning")
         return
     undo(board, found)
 

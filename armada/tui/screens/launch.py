@@ -91,6 +91,8 @@ class LaunchScreen(View):
     def __init__(self, again: str | None = None) -> None:
         super().__init__()
         self.again = again
+        self._again_from = ""
+        """The experiment's file of `again`: another file is no launch of it."""
         self._timer: Timer | None = None
         self._is_new = True
         """The hosts were not read yet."""
@@ -237,7 +239,8 @@ class LaunchScreen(View):
         path, here = Path(found.path), Path.cwd()
         known = {host.name for host in self.snapshot.hosts if host.configured}
         self.fields["set"].value = changes.line(found.changes)
-        self.fields["experiment"].value = str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+        self._again_from = str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+        self.fields["experiment"].value = self._again_from
         if found.host in known:
             self.fields["host"].value = found.host or ""
         else:
@@ -315,8 +318,10 @@ class LaunchScreen(View):
         host = self.fields["host"].value.strip()
         if not host:
             return ("plan", *options, "--", self.experiment)
-        verb = "sweep" if self._is_sweep else "launch"
-        return (verb, f"--host={host}", *options, "--", self.experiment)
+        if self._is_sweep:
+            return ("sweep", f"--host={host}", *options, "--", self.experiment)
+        follows = [f"--follows={self.again}"] if self.again is not None and self.experiment == self._again_from else []
+        return ("launch", f"--host={host}", *options, *follows, "--", self.experiment)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input in self.fields.values():

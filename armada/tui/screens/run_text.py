@@ -87,6 +87,8 @@ def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: flo
         yield "labels", run.labels_text
     if run.note:
         yield "note", sanitize_line(run.note, 1000)
+    if run.follows:
+        yield "follows", sanitize_line(run.follows, 200)
     if run.because:
         yield "because", sanitize_line(run.because, 300)
     gpus = f", GPUs {','.join(map(str, run.gpus))}" if run.gpus else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -19,6 +18,7 @@ from armada.tui.bindings import bindings
 from armada.tui.filtering import Query
 from armada.tui.gpu_strips import SPAN_S
 from armada.tui.screens.view import View
+from armada.tui.undo import Changes
 from armada.tui.views import SavedView
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
@@ -93,8 +93,6 @@ class RunsScreen(View):
         self._drawn: tuple[int, tuple[object, ...]] = (-1, ())
         self._awaited: tuple[str, set[str], str | None] | None = None
         self._columns: list[str] = []
-        self._columns_before: list[tuple[float, list[str]]] = []
-        """Former choices of columns, each with when it was given up."""
         self._columns_of: tuple[list[str], object] = ([], None)
         self._keys: tuple[Key, ...] = ()
         self._view: tuple[str, SavedView] | None = None
@@ -116,6 +114,7 @@ class RunsScreen(View):
         yield self.answers
 
     def on_mount(self) -> None:
+        self._changes = Changes(self.board.home)
         self._columns = remembered.columns(self.board.home)[:MOST_COLUMNS]
         self.table.focus()
         super().on_mount()
@@ -154,7 +153,9 @@ class RunsScreen(View):
             self.table.snapshot = snapshot
             self.table.replace({row.run.run_id: row for row in changed})
         else:
-            self.table.show_runs(snapshot, a.arrange(runs))
+            lines = a.arrange(runs)
+            self.table.depths = a.depths
+            self.table.show_runs(snapshot, lines)
         self._drawn = (snapshot.generation, chosen)
         self._follow_awaited(snapshot)
         self.preview.take(snapshot.row(self.cursor_run), updates)
@@ -361,7 +362,9 @@ class RunsScreen(View):
             self.notify(self.board.symbols.text(sanitize_line(wrong[0], 300)), severity="warning", markup=False)
             return
         if words != self._columns:
-            self._columns_before.append((time.time(), self._columns))
+            before = self._columns
+            said = f"columns as before: {', '.join(before) or 'the usual ones'}"
+            self._changes.add(said, lambda: self._show_columns(before))
         self._show_columns(words)
 
     def _show_columns(self, words: list[str]) -> None:
@@ -371,18 +374,12 @@ class RunsScreen(View):
         self.take()
 
     def undo(self) -> bool:
-        """Take the last choice of columns back, if no command was started after it."""
-        from armada.tui import acts
-
-        if not self._columns_before:
-            return False
-        moment, words = self._columns_before[-1]
-        if any(act.started_at > moment and act.can_undo for act in acts.newest(self.board.home)):
-            return False
-        self._columns_before.pop()
-        self._show_columns(words)
-        self.notify(self.board.symbols.text(f"columns as before: {', '.join(words) or 'the usual ones'}"), markup=False)
-        return True
+        """Take the last change of columns, views or what is listed back, if no command was started after it."""
+        said = self._changes.undo()
+        if said is not None:
+            self.notify(self.board.symbols.text(sanitize_line(said, 300)), markup=False)
+            self.take()
+        return said is not None
 
     @property
     def present_view(self) -> SavedView:
@@ -393,17 +390,27 @@ class RunsScreen(View):
     def action_views(self) -> None:
         from armada.tui.screens.saved_views import choose_view
 
-        choose_view(self.board, self._show_view)
+        choose_view(self.board, self._choose_view, self._changes)
 
     def action_save_view(self) -> None:
         from armada.tui.screens.saved_views import save_view
 
-        present = self.present_view
-        save_view(self.board, self._view[0] if self._view else "", present, lambda name: self._named(name, present))
+        present, name = self.present_view, self._view[0] if self._view else ""
+        save_view(self.board, name, present, lambda typed: self._named(typed, present), self._changes)
 
     def _named(self, name: str, view: SavedView) -> None:
         self._view = (name, view)
         self.take()
+
+    def _choose_view(self, name: str, view: SavedView) -> None:
+        before, named = self.present_view, self._view
+
+        def back() -> None:
+            self._show_view("", before)
+            self._view = named
+
+        self._changes.add(f"listed as before: {before.words}", back)
+        self._show_view(name, view)
 
     def _show_view(self, name: str, view: SavedView) -> None:
         """Show a view; an order or group that this armada does not know is the usual one."""

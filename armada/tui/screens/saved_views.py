@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from armada.tui.app import Dashboard
+    from armada.tui.undo import Changes
     from armada.tui.views import SavedView
 
 EVERYTHING = ""
@@ -27,8 +28,9 @@ class ViewChooser(Chooser):
     KEYS = (*Chooser.KEYS, ("^d", "deletes it"))
     BINDINGS = [Binding("ctrl+d", "delete", "delete", priority=True)]  # noqa: RUF012  # Textual declares it so
 
-    def __init__(self, board: Dashboard) -> None:
+    def __init__(self, board: Dashboard, changes: Changes) -> None:
         self._home = board.home
+        self._changes = changes
         super().__init__("Views", self._listed(), board.symbols)
 
     def _listed(self) -> list[Choice]:
@@ -40,13 +42,15 @@ class ViewChooser(Chooser):
         name = self.table.cursor
         if not name or cast("Dashboard", self.app).refuses("delete a view"):
             return
+        before = views.load(self._home).get(name)
         if _said(cast("Dashboard", self.app), lambda: views.delete(self._home, name)):
+            _remember(cast("Dashboard", self.app), self._changes, name, before)
             self._choices = self._listed()
             self._show("")
 
 
-def choose_view(board: Dashboard, then: Callable[[str, SavedView], None]) -> None:
-    """Let the user choose a view, and pass it on with its name."""
+def choose_view(board: Dashboard, then: Callable[[str, SavedView], None], changes: Changes) -> None:
+    """Let the user choose a view, and pass it on with its name; views that are deleted go to `changes`."""
 
     def take(name: str | None) -> None:
         if name is None:
@@ -55,20 +59,34 @@ def choose_view(board: Dashboard, then: Callable[[str, SavedView], None]) -> Non
         if found is not None:
             then(name, found)
 
-    board.push_screen(ViewChooser(board), take)
+    board.push_screen(ViewChooser(board, changes), take)
 
 
-def save_view(board: Dashboard, name: str, view: SavedView, then: Callable[[str], None]) -> None:
-    """Ask for a name, and save a view under it."""
+def save_view(board: Dashboard, name: str, view: SavedView, then: Callable[[str], None], changes: Changes) -> None:
+    """Ask for a name, and save a view under it; what was there before goes to `changes`."""
 
     def take(typed: str | None) -> None:
+        before = views.load(board.home).get(typed or "")
         if typed is not None and _said(board, lambda: views.save(board.home, typed, view)):
+            _remember(board, changes, typed, before)
             board.notify(board.symbols.text(f"saved: {typed} (v chooses it)"), markup=False)
             then(typed)
 
     if not board.refuses("save a view"):
         note = f"{sanitize_line(view.words, 300)}\n\nA view of the same name is replaced."
         board.ask_word("Save this view as", note, name, take)
+
+
+def _remember(board: Dashboard, changes: Changes, name: str, before: SavedView | None) -> None:
+    """Remember how a view was before it was saved or deleted; None if there was none of the name."""
+
+    def back() -> None:
+        if before is None:
+            _said(board, lambda: views.delete(board.home, name))
+        else:
+            _said(board, lambda: views.save(board.home, name, before))
+
+    changes.add(f"view {name} as before: {'none' if before is None else before.words}", back)
 
 
 def _said(board: Dashboard, act: Callable[[], None]) -> bool:

@@ -10,6 +10,7 @@ from textual.containers import Grid, Horizontal
 
 from armada.compare.metrics import TOKENS, goal_of, in_order
 from armada.foundation.sanitize import sanitize_line
+from armada.store.metrics import MOST_SERIES
 from armada.store.transitions import RESUMED
 from armada.tui import ticks
 from armada.tui.chart_choices import PANELS, ChartChoices
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 BESIDE = 100
 """From so many columns on, the figures stand beside a single chart."""
 MOST_GAPS = 500
+
+LONGEST = 60
+BESIDE_NAME = 44
+"""Characters of a name in a title, and how many columns are left for what follows it."""
 
 
 class ChartWall(Horizontal):
@@ -145,11 +150,14 @@ class ChartWall(Horizontal):
         self._draw_figures()
 
     def _draw_chart(self, chart: Chart, name: str) -> None:
-        choices, curve, plain = self.choices, self.curves.get(name), sanitize_line(name, 60)
+        choices, curve = self.choices, self.curves.get(name)
+        room = self.size.width // (1 if choices.panels == 1 else 2) - BESIDE_NAME if self.size.width else LONGEST
+        plain = sanitize_line(name, max(16, min(LONGEST, room)))
         smooth = f" · smoothed {choices.smoothing}" if choices.smoothing else ""
         by = f" by {choices.against}" if choices.against != "step" else ""
         every = f" of {len(self._ordered):,}" if len(self.metrics) < len(self._ordered) else ""
-        title = f"{plain} ({self.metrics.index(name) + 1} of {len(self.metrics):,}{every}){by}{smooth}"
+        full = ", no more are kept" if len(self._ordered) >= MOST_SERIES else ""
+        title = f"{plain} ({self.metrics.index(name) + 1} of {len(self.metrics):,}{every}{full}){by}{smooth}"
         ended = self._row is not None and self._row.run.ended
         none = "no points of this metric" + ("" if ended else " yet: the next check of the host brings them")
         if curve is None or not len(curve):

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 BAR = 12
+DEEPEST = 6
+"""Runs that follow more are not indented further."""
 NONE_LIKE_THIS = "no run matches: esc clears the filter"
 COLUMNS = (
     Column("", 1, rank=-2),
@@ -103,6 +105,8 @@ class RunTable(Table):
         self.snapshot: Snapshot = EMPTY
         self.now = time.time
         self.folds: dict[str, Fold] = {}
+        self.depths: Mapping[str, int] = {}
+        """How deep runs hang under the row of their sweep, or under the run that they follow."""
         self._others: dict[str, list[str]] = {}
         """The further lines of runs that have several tags, by run."""
         self._keys: tuple[Key, ...] = ()
@@ -209,9 +213,16 @@ class RunTable(Table):
         subject = subject_of(row, self.snapshot.facts, now)
         values = [(key, self.symbols.text(cell(key, subject))) for key in self._keys]
         active = row.run.state not in ENDED
+        named = next((key for key in self._keys if key.name in ("id", "name")), None)
         return (
             (glyph(row, self.symbols),),
-            *(((value, "strong" if active and key.name in ("id", "name") else "plain"),) for key, value in values),
+            *(
+                (
+                    *(self._guided(row) if key is named else ()),
+                    (value, "strong" if active and key.name in ("id", "name") else "plain"),
+                )
+                for key, value in values
+            ),
         )
 
     def _row(self, row: RunRow, now: float) -> Cells:
@@ -240,7 +251,12 @@ class RunTable(Table):
         name = (text(row.name), "plain" if run.ended else "strong")
         star: tuple[Span, ...] = ((text(f" {self.symbols.star}"), "accent"),) if run.starred_at is not None else ()
         tags: tuple[Span, ...] = ((text(_tags(row)), "dim"),) if run.tags else ()
-        return (name, *star, (f" {run.run_id[-6:]}", "dim"), *tags)
+        return (*self._guided(row), name, *star, (f" {run.run_id[-6:]}", "dim"), *tags)
+
+    def _guided(self, row: RunRow) -> tuple[Span, ...]:
+        """The guide before a run that hangs under another row."""
+        depth = self.depths.get(row.id, 0)
+        return ((f"{'  ' * min(depth - 1, DEEPEST)}{self.symbols.guide} ", "faint"),) if depth else ()
 
     def _progress(self, row: RunRow, now: float) -> tuple[Span, ...]:
         run = row.run

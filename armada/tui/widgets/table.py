@@ -169,7 +169,7 @@ class Table(ScrollView, can_focus=True):
             entry = self.entries[line]
             known = self._cache.get((entry.key, entry.kind))
             if known is None or known[0] != self._signature(entry):
-                self.refresh(Region(0, y, self.size.width, 1))
+                self.refresh(Region(0, y, self._room, 1))
 
     @property
     def row_count(self) -> int:
@@ -201,11 +201,16 @@ class Table(ScrollView, can_focus=True):
             self._styles = {each: base + self.get_component_rich_style(f"table--{each}") for each in STYLES}
         return self._styles[name]
 
+    @property
+    def _room(self) -> int:
+        """How many columns can be seen: `size` has the one of the scrollbar, too."""
+        return self.scrollable_content_region.width
+
     def _signature(self, entry: Entry) -> object:
-        return (self.cells(entry), self.size.width, entry.key == self.cursor, self.mark_of(entry.key) in self.marked)
+        return (self.cells(entry), self._room, entry.key == self.cursor, self.mark_of(entry.key) in self.marked)
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
+        width = self._room
         if y == 0:
             titles = tuple(((column.title, "head"),) for column in self.columns)
             return self._strip(titles, width, head=True)
@@ -302,7 +307,7 @@ class Table(ScrollView, can_focus=True):
         if key is not None and (line := self._lines.get(key)) is not None:
             y = line - self.scroll_offset.y + 1
             if 1 <= y < self.size.height:
-                self.refresh(Region(0, y, self.size.width, 1))
+                self.refresh(Region(0, y, self._room, 1))
 
     # Moving ---------------------------------------------------------------------------------------------------------
 
@@ -360,7 +365,7 @@ class Table(ScrollView, can_focus=True):
             return  # on the frame
         if inside.y == 0:
             left = 2
-            for index, room in self._fit(self.size.width):
+            for index, room in self._fit(self._room):
                 if left <= inside.x < left + room + 1:
                     self.post_message(self.Headed(self, self.columns[index].title))
                 left += room + 1

@@ -117,6 +117,21 @@ def test_garbage_in_a_metric_line_is_left_out(database: Database) -> None:
     assert metrics.names(database, "demo-aaaaaa") == ["n"]
 
 
+def test_a_long_metric_name_is_cut_once_and_stays_its_own_curve(database: Database) -> None:
+    """Names are cut to 100 characters. The second batch of such a name must not be refused, as it once was."""
+    add(database)
+    long, other, half = "m" * 300, "m" * 299 + "x", "half\ud800"
+    for step in (1, 2):
+        line: dict[str, Any] = {"kind": "train", "step": step, "time": float(step), long: 1.0, other: 2.0, half: 3.0}
+        assert metrics.record_metrics(database, "demo-aaaaaa", [line], offset=step - 1, next_offset=step)
+    found = {name: metrics.curve(database, "demo-aaaaaa", name) for name in metrics.names(database, "demo-aaaaaa")}
+    assert sorted(found.values()) == [[(1, 1.0), (2, 1.0)], [(1, 2.0), (2, 2.0)], [(1, 3.0), (2, 3.0)]]
+    assert {len(name) for name in found} == {5, metrics.LONGEST_NAME}
+    reset: dict[str, Any] = {"kind": "reset", "names": [long]}
+    metrics.record_metrics(database, "demo-aaaaaa", [reset], offset=2, next_offset=3)
+    assert sum(bool(metrics.curve(database, "demo-aaaaaa", name)) for name in found) == 2
+
+
 def test_what_left_the_outbox_is_no_longer_on_the_host_and_stays_home(database: Database) -> None:
     add(database)
     entry = {"digest": "d" * 64, "step": 5, "size_bytes": 9, "file_count": 1, "created_at": 1.0}

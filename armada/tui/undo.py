@@ -1,0 +1,59 @@
+"""Undo what a screen itself changed, without a command: columns, views, what is listed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from armada.tui import acts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from armada.paths import HomePaths
+
+MOST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    made_at: float
+    said: str
+    back: Callable[[], None]
+
+
+class Changes:
+    """Changes of one screen, newest last.
+
+    Args:
+        home: Where the acts are: the newer one of act and change is undone first.
+    """
+
+    def __init__(self, home: HomePaths) -> None:
+        self._home = home
+        self._changes: list[_Change] = []
+
+    def add(self, said: str, back: Callable[[], None]) -> None:
+        """Remember a change.
+
+        Args:
+            said: What is so again when it is undone.
+            back: Undoes it.
+        """
+        self._changes = [*self._changes, _Change(time.time(), said, back)][-MOST:]
+
+    def undo(self) -> str | None:
+        """Undo the newest change, if no command that can be undone was started after it.
+
+        Returns:
+            What is so again; None if nothing was undone.
+        """
+        if not self._changes:
+            return None
+        change = self._changes[-1]
+        if any(act.started_at > change.made_at and act.can_undo for act in acts.newest(self._home)):
+            return None
+        self._changes.pop()
+        change.back()
+        return change.said
