@@ -231,7 +231,11 @@ class Training:
         data = self.settings.data
         return DataSection(
             train=tuple(self._origin(source).model_copy(update={"weight": source.weight}) for source in data.train),
-            eval=tuple(map(self._origin, data.eval)),
+            eval=tuple(
+                self._origin(source).model_copy(update={"set": name} if name else {})
+                for name, sources in data.eval_sets.items()
+                for source in sources
+            ),
             workers=data.workers,
         )
 

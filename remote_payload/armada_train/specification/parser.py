@@ -39,6 +39,8 @@ KERNELS = ("none", "liger", "hub")
 LONG_SAMPLES = ("drop", "truncate", "split")
 QUANTIZATIONS = ("none", "nf4", "fp4")
 _HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+SET_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+"""An evaluation set's name is part of the names of its metrics."""
 SCHEDULERS = (
     "linear",
     "cosine",
@@ -260,6 +262,10 @@ def _parse_data(section: Section) -> tuple[tuple[Source, ...], tuple[Source, ...
         raise bad_spec(f"`{section.where}.train` names no file")
     if any(source.weight != 1.0 for source in evaluation):
         raise bad_spec(f"`{section.where}.eval` has no weight: evaluation reads every row once")
+    if any(source.set for source in train) or len({bool(source.set) for source in evaluation}) > 1:
+        raise bad_spec(
+            f"`{section.where}`: each source of `eval` names its `set`, or none does, and no source of `train`"
+        )
     if any(source.hook for source in evaluation):
         raise bad_spec(f"`{section.where}.eval` cannot have a hook: evaluation compares the same rows each time")
     return train, evaluation, workers
@@ -270,14 +276,17 @@ def _parse_source(section: Section) -> Source:
     hub = section.optional_section("hub")
     weight = section.number("weight", 1.0, above=True)
     form = parse_form(section)
+    name = section.optional_text("set") or ""
     section.close()
+    if name and not SET_NAME.fullmatch(name):
+        raise section.wrong("set", "letters, digits and `_`, at most 40, beginning with a letter", name)
     if sum(origin is not None for origin in (path, hook, hub)) != 1:
         raise bad_spec(f"`{section.where}` must hold one of `path`, `hub` and `hook`")
     if hook is not None and not _HOOK.fullmatch(hook):
         raise section.wrong("hook", "`module:function`", hook)
     if hook is not None and form != AS_IT_IS:
         raise bad_spec(f"`{section.where}` is a hook, which returns rows as they should be")
-    return Source(Path(path or ""), weight, hook, _parse_hub(hub) if hub else None, form)
+    return Source(Path(path or ""), weight, hook, _parse_hub(hub) if hub else None, form, name)
 
 
 def _parse_hub(section: Section) -> Hub:

@@ -44,7 +44,7 @@ class Source:
     """A data file, a dataset of the hub, or a hook `module:function` that creates rows.
 
     `weight` is how many passes over a file one epoch makes (0.5: a random half of it); beside hooks, its share of the
-    samples.
+    samples. `set` is the evaluation set it belongs to; empty where there is one without a name.
     """
 
     path: Path
@@ -52,6 +52,7 @@ class Source:
     hook: str | None = None
     hub: Hub | None = None
     form: Form = AS_IT_IS
+    set: str = ""
 
     @property
     def name(self) -> str:
