@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +50,12 @@ def two_sets(folder: Path) -> list[dict[str, str]]:
 def by_name(
     payload_python: Interpreter, chat_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> PayloadRun:
-    """Six steps with two evaluation sets; only the second one's loss must fall."""
+    """Two evaluation sets. The best is the highest loss of the second one, which no later evaluation reaches again."""
     folder = tmp_path_factory.mktemp("by-name")
-    train = {"max_steps": 6, "eval_every_steps": 2}
-    training = make_training(chat_files[0], train=train, data={"eval": two_sets(folder)}, checkpoint={"every_steps": 2})
+    train = {"max_steps": 20, "eval_every_steps": 2, "best_metric": {"name": "eval_long_loss", "goal": "max"}}
+    train |= {"stop_early": {"metric": "eval_long_loss", "goal": "max", "patience": 2}}
+    saved = {"every_steps": 2, "keep_last": 1}
+    training = make_training(chat_files[0], train=train, data={"eval": two_sets(folder)}, checkpoint=saved)
     run = PayloadRun(folder / "run", payload_python, training).prepare()
     run.train()
     return run
@@ -85,15 +89,46 @@ def test_each_set_has_a_loss_and_all_together_have_that_of_their_rows(
     ]
 
 
+def test_the_best_and_the_end_go_by_the_metric_and_the_direction_that_were_asked_for(by_name: PayloadRun) -> None:
+    by_step = {line["step"]: line["eval_long_loss"] for line in by_name.lines("eval") if line["step"]}
+    assert by_step[2] > by_step[4] > by_step[6]
+    said = "stopped early at step 6: eval_long_loss did not rise for 2 evaluations; best "
+    assert by_name.summary["stopped_early"] == f"{said}{by_step[2]:.4g} at 2"
+    assert by_name.summary["best_step"] == 2
+    assert by_name.steps_in("checkpoints", "checkpoint-") == [2, 6]
+    announced = json.loads((by_name.path / "outbox" / ".new-6" / ".announce.json").read_text())["metrics"]
+    assert announced["best_eval_long_loss"] == by_step[2]
+    assert announced["best_step"] == 2
+
+
+def test_a_resume_that_is_told_another_metric_counts_the_best_anew(by_name: PayloadRun, tmp_path: Path) -> None:
+    shutil.copytree(by_name.path, tmp_path / "run")
+    run = PayloadRun(tmp_path / "run", by_name.python, copy.deepcopy(by_name.training), attempt=2)
+    run.training["train"] |= {"best_metric": {"name": "eval_short_loss"}, "max_steps": 8, "stop_early": None}
+    run.training["train"]["lr_scheduler"] = "constant"
+    run.training["resume"] = {"accept_changes": True}
+    run.write_spec()
+    assert "resuming from checkpoint-6" in run.train().output
+    by_step = {line["step"]: line["eval_short_loss"] for line in run.lines("eval") if line["step"]}
+    assert run.summary["best_step"] == min(by_step, key=by_step.__getitem__) > 2
+
+
 def test_no_sets_loss_depends_on_the_batch(by_name: PayloadRun, tmp_path: Path, make_run: Any) -> None:
-    training = {**by_name.training, "train": {**by_name.training["train"], "max_steps": 1}}
+    training = {
+        **by_name.training,
+        "train": {**by_name.training["train"], "max_steps": 1, "stop_early": None, "eval_every_steps": None},
+    }
     check_all_ways(evaluated_all_ways(make_run(training), tmp_path / "evaluate.py"), by_name)
 
 
 @pytest.mark.long
 def test_no_sets_loss_depends_on_the_number_of_ranks(by_name: PayloadRun, tmp_path: Path, make_run: Any) -> None:
     batch = {"global": 8, "micro": 4, "accumulation": 1, "processes": 2}
-    training = {**by_name.training, "train": {**by_name.training["train"], "max_steps": 1}, "batch": batch}
+    training = {
+        **by_name.training,
+        "train": {**by_name.training["train"], "max_steps": 1, "stop_early": None},
+        "batch": batch,
+    }
     check_all_ways(evaluated_all_ways(make_run(training), tmp_path / "evaluate.py"), by_name)
 
 

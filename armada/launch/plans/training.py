@@ -192,7 +192,8 @@ class Training:
             model=self._model_section(),
             data=self._data_section(),
             batch=self._batch_section(),
-            train=_dump(settings.train, *_DECIDED)
+            train=_dump(settings.train, *_DECIDED, "best_metric")
+            | self._best_section()
             | settings.train_section()
             | {"activation_checkpointing": profile.train.activation_checkpointing},
             lora=_dump(settings.lora) if settings.lora is not None else None,
@@ -219,6 +220,12 @@ class Training:
         if self.files.deepspeed is not None:
             more["deepspeed"] = str(self.paths.launch(self.run_id) / "deepspeed.json")
         return section.model_copy(update=more) if more else section
+
+    def _best_section(self) -> dict[str, object]:
+        """What tells better from worse, where the experiment says more than nothing."""
+        train = self.settings.train
+        best = {} if train.best_metric is None else {"best_metric": _dump(train.best_metric)}
+        return best | train.best_section()
 
     def _model_section(self) -> ModelSection:
         """Where the host has the model, and what home calls it where that is something else: adapters name their base so."""

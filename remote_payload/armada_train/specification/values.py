@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from armada_train.failure import PayloadFailure
-from armada_train.specification.early_stop import EarlyStop
+from armada_train.specification.early_stop import Best, EarlyStop
 from armada_train.specification.forms import AS_IT_IS, Form
 from armada_train.specification.objectives import SFT, Objective
 from armada_train.specification.optimizers import Optimizer
@@ -102,6 +102,8 @@ class Schedule:
     eval_batch_size: int | None = None
     """Rows that a process evaluates at once; None is the Trainer's default, 8."""
     stop_early: EarlyStop | None = None
+    best_metric: Best = field(default_factory=Best)
+    """What tells the best checkpoint."""
 
     def count_steps(self, value: float, steps: int) -> int:
         """Return a number of steps that may be a share of all of them, as the Trainer rounds it."""

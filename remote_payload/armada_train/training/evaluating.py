@@ -26,6 +26,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
     data_collator: Any
     stopped_early: str | None
     _agreement: Agreement
+    _best_is_counted = False
 
     weighs: ClassVar[str] = "tokens"
     """What the evaluation's loss is the mean over."""
@@ -79,10 +80,22 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
             self.control.should_save = self.control.should_training_stop = True
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        best = self._schedule.best_metric
+        if not self._best_is_counted:
+            self._count_best()
+        if best.metric not in metrics:
+            return False  # this evaluation was cut short
         is_best = bool(super()._determine_best_metric(metrics, trial))
         if self.state.best_metric is not None and math.isfinite(self.state.best_metric):
-            self._armada_metrics.remember_best(self.state.best_global_step or 0, float(self.state.best_metric))
+            told = self.state.best_global_step or 0, best.metric, float(self.state.best_metric)
+            self._armada_metrics.remember_best(*told)
         return is_best
+
+    def _count_best(self) -> None:
+        """Take the best so far from the log: a resumed checkpoint may have been compared by another metric."""
+        self._best_is_counted = True
+        found = self._schedule.best_metric.find(self.state.log_history, self.state.global_step)
+        self.state.best_metric, self.state.best_global_step = found or (None, None)
 
     def evaluate_weighted(self) -> Weighted:
         """Compute the mean loss of all rows, over tokens or over pairs, and that of each set that has a name.
