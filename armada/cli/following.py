@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from armada.cli.progress import Reporter
     from armada.rpc.session import HostSession
     from armada.store.runs import Run
+
+_EVAL_SET = re.compile(r"eval [A-Za-z]\w*")
 
 
 def announce(context: Context, session: HostSession, run: Run, options: argparse.Namespace, reporter: Reporter) -> int:
@@ -150,7 +153,7 @@ def _say_report(session: HostSession, run: Run, reporter: Reporter) -> None:
 
     for line in session.call(ReadLog(run_id=run.run_id, tail_lines=50)).text.splitlines():
         label, colon, text = line.partition(": ")
-        if colon and label in {"train", "eval", "data", "finding"}:
+        if colon and (label in {"train", "eval", "data", "finding"} or _EVAL_SET.fullmatch(label)):
             reporter.stage(label, sanitize_line(text, 2000))
 
 

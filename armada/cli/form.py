@@ -123,8 +123,10 @@ def _sweep(path: Path, changes: list[str]) -> dict[str, object]:
 
 def _data(experiment: Experiment) -> Any:
     """The first row of each data file at home."""
+    from armada.config.data import sources_in
+
     for split in ("train", "eval"):
-        for source in getattr(experiment.data, split, None) or ():
+        for _, source in sources_in(getattr(experiment.data, split, None)):
             path = source.path
             told: dict[str, object] = {"split": split, "source": str(path) if path is not None else _named(source)}
             if path is not None and path.is_file():

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _SPEED = re.compile(r"_per_s(ec(ond)?)?$")
 _MOST_SPEEDS = 4
+_SET_LOSS = re.compile(r"eval_.+_loss")
+_MOST_SETS = 12
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -215,6 +217,11 @@ def _say_records(context: Context, run: Run) -> None:
     losses = metrics.curve(context.database, run.run_id, "eval_loss")
     if losses:
         print("  eval loss  " + "  ".join(f"{metrics.figure(value)} at {step}" for step, value in losses[-6:]))
+    of_sets = [name for name in metrics.names(context.database, run.run_id) if _SET_LOSS.fullmatch(name)]
+    for name in of_sets[:_MOST_SETS]:
+        values = metrics.curve(context.database, run.run_id, name)[-6:]
+        measured = "  ".join(f"{metrics.figure(value)} at {step}" for step, value in values)
+        print(f"  {sanitize_line(name, 60)}  {measured}")
     results = metrics.results(context.database, run.run_id)
     if speeds := {name: value for name, value in results.items() if _SPEED.search(name) and value is not None}:
         told = (f"{sanitize_line(name, 60)} {value:.4g}" for name, value in sorted(speeds.items())[:_MOST_SPEEDS])

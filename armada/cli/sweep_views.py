@@ -15,6 +15,7 @@ from armada.costs.report import cost_so_far
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.store import runs, sweeps
+from armada.store.best_metric import common_best
 from armada.sweeps.counts import count_states, newest_runs
 from armada.sweeps.pruning import without_metric
 from armada.sweeps.rules import settings_of, why_stop
@@ -82,6 +83,10 @@ def best(context: Context, options: argparse.Namespace) -> int:
         _observe(context, record.name)
     settings = settings_of(record)
     metric, goal = options.metric or settings.metric, options.goal or settings.goal
+    if settings.metric is None:
+        told = common_best(context.database, (cell.run.run_id for cell in cells_of(context.database, record.name)))
+        if told is not None and metric in (None, told.name):
+            metric, goal = told.name, options.goal or told.goal
     if metric is None:
         everything = cells_of(context.database, record.name)
         raise UsageError(

@@ -14,7 +14,8 @@ from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import mapping
 from armada.records.launch_record import read_record
 from armada.store import hosts as host_records
-from armada.store import metrics
+from armada.store import metrics, runs
+from armada.store.best_metric import stated_best
 from armada.store.queries.tariffs import read_tariffs
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def gather(
     Raises:
         NotFound: No run has a metric of one of the names.
     """
-    shown = check_metrics(database, chosen, names) or tuple(chosen_metrics(_known_metrics(database, chosen)))
+    shown = check_metrics(database, chosen, names) or _default_metrics(database, chosen)
     records = tuple(read_record(home, run.run_id) for run in chosen)
     recorded = {
         run.run_id: record.tariff
@@ -99,6 +100,14 @@ def check_metrics(database: Database, chosen: Sequence[Run], names: Sequence[str
             hint = f"{f'did you mean {near[0]}? ' if near else ''}known: {listed}"
             raise NotFound(f"none of the runs has a metric {sanitize_line(name, 60)!r}", hint=hint)
     return tuple(dict.fromkeys(names))
+
+
+def _default_metrics(database: Database, chosen: Sequence[Run]) -> tuple[str, ...]:
+    """Choose the metrics to show: what the runs say their best is the best by, then by the metrics' names."""
+    known = _known_metrics(database, chosen)
+    stated = [stated_best(runs.spec(database, run.run_id)) for run in chosen]
+    first = [best.name for best in stated if best is not None and best.name in known]
+    return tuple(dict.fromkeys([*first, *chosen_metrics(known)]))
 
 
 def _known_metrics(database: Database, chosen: Sequence[Run]) -> set[str]:

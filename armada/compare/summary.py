@@ -10,6 +10,7 @@ from armada.compare.metrics import TOKENS, goal_of
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import positive
 from armada.store import runs
+from armada.store.best_metric import stated_best
 from armada.store.queries.metric_summaries import summarize
 from armada.store.queries.uses import read_use
 
@@ -112,11 +113,13 @@ def summarize_run(
     tokens = summarize(database, run.run_id, TOKENS)
     use = read_use(database, run, now)
     tariff = tariffs.of(run)
+    best = stated_best(spec)
+    told = {} if best is None else {best.name: best.goal}
     last = tokens.last[1] if tokens is not None else None
     return RunSummary(
         run=run,
         spec=spec,
-        metrics={name: RunMetric(name, goal_of(name), summary) for name, summary in found.items()},
+        metrics={name: RunMetric(name, told.get(name) or goal_of(name), summary) for name, summary in found.items()},
         tokens=int(last) if last is not None and math.isfinite(last) and last >= 0 else None,
         seconds=use.lasted_s if use.spans else None,
         costs=use.cost(tariff) if use.spans and tariff is not None else None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada import __version__
 from armada.foundation.sanitize import sanitize_line
-from armada.foundation.validation import mapping
+from armada.foundation.validation import flat_sources, mapping
 from armada.units import amount, counted
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def find_missing(
 def sources_of(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the sources of a section `data`, those of training first."""
     listed = [data.get(use) for use in ("train", "eval")]
-    return [item for items in listed if isinstance(items, list) for item in items if isinstance(item, dict)]
+    return [item for items in listed for item in flat_sources(items) if isinstance(item, dict)]
 
 
 def _missing_code(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from armada.config.checkpoints import Positive
 from armada.config.documents import shown
-from armada.config.settings import FilePath, FilledText, Settings, problem, shaped
+from armada.config.settings import FilePath, FilledText, Settings, Text, problem, shaped
 
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_SET_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+_MOST_SETS = 20
 _HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 Format = Literal["messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "unpaired", "prompt"]
@@ -157,6 +160,31 @@ class DataSource(Written):
         return self
 
 
+def _set_name(name: str) -> str:
+    if not _SET_NAME.fullmatch(name):
+        said = f"{shown(name)} cannot name an evaluation set: metrics carry the name, as in eval_math_loss"
+        raise problem(said, hint="letters, digits and `_`, at most 40, beginning with a letter")
+    return name
+
+
+def _shape(value: Any) -> str:
+    return "a mapping" if isinstance(value, dict | DataSource) else "a list"
+
+
+SetName = Annotated[Text, AfterValidator(_set_name), shaped(_SET_NAME)]
+# By its shape alone, so that what is wrong in one is not also said to be no other.
+_SetSources = Annotated[
+    Annotated[DataSource, Tag("a mapping")]
+    | Annotated[tuple[DataSource, ...], Field(strict=False, min_length=1), Tag("a list")],
+    Discriminator(_shape),
+]
+_EvalSources = Annotated[
+    Annotated[tuple[DataSource, ...], Field(strict=False), Tag("a list")]
+    | Annotated[dict[SetName, _SetSources], Field(max_length=_MOST_SETS), Tag("a mapping")],
+    Discriminator(_shape),
+]
+
+
 class Data(Written):
     other_names: ClassVar[dict[str, str]] = {
         "validation": "eval",
@@ -168,17 +196,48 @@ class Data(Written):
 
     train: Annotated[tuple[DataSource, ...], Field(strict=False, min_length=1)]
     """What is trained on."""
-    eval: Annotated[tuple[DataSource, ...], Field(strict=False)] = ()
-    """What the evaluation loss is computed on; always the same rows."""
+    eval: _EvalSources = ()
+    """What the evaluation loss is computed on; always the same rows. Several sets by name: `{math: [{path: …}], code: …}`."""
     workers: Annotated[int, Field(ge=0, le=256)] = 0
     """Processes of each rank that make or fetch rows beside the training."""
 
+    @field_validator("eval", mode="before")
+    @classmethod
+    def _is_no_single_source(cls, value: Any) -> Any:
+        """A source where a list should be is no mapping of names."""
+        if isinstance(value, dict) and any(
+            key in DataSource.model_fields and not isinstance(one, dict | list | tuple | DataSource)
+            for key, one in value.items()
+        ):
+            raise problem("must be a list of sources, or a mapping of names to them", hint="eval: [{path: eval.jsonl}]")
+        for name, one in value.items() if isinstance(value, dict) else ():
+            if isinstance(one, list) and not one:
+                raise problem("names no source", key=str(name), hint=f"{name}: [{{path: eval.jsonl}}]")
+        return value
+
     @model_validator(mode="after")
     def _eval_is_fixed(self) -> Data:
-        for index, source in enumerate(self.eval):
+        for location, source in sources_in(self.eval):
+            key = "eval" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
             if source.hook is not None:
-                raise problem("cannot be a hook: evaluation compares the same rows each time", key=f"eval[{index}]")
+                raise problem("cannot be a hook: evaluation compares the same rows each time", key=key)
+            if source.weight != 1.0 and isinstance(self.eval, dict):
+                raise problem(
+                    "has no effect: evaluation reads every row once", key=f"{key}.weight", hint="leave it out"
+                )
         return self
+
+    @property
+    def eval_sets(self) -> dict[str, tuple[DataSource, ...]]:
+        """The evaluation sets by name; a single one without a name has the empty one."""
+        if not isinstance(self.eval, dict):
+            return {"": self.eval} if self.eval else {}
+        return {name: one if isinstance(one, tuple) else (one,) for name, one in self.eval.items()}
+
+    @property
+    def eval_sources(self) -> tuple[DataSource, ...]:
+        """What all evaluation sets read."""
+        return tuple(source for sources in self.eval_sets.values() for source in sources)
 
     def form_of(self, source: DataSource) -> dict[str, Any]:
         """Return how a source's rows are written, as the payload takes it: what it says itself, else what holds for all."""
@@ -192,13 +251,23 @@ class Data(Written):
     @property
     def paths(self) -> list[Path]:
         """Every file and folder named, each once."""
-        return list(dict.fromkeys(s.path for s in (*self.train, *self.eval) if s.path is not None))
+        return list(dict.fromkeys(s.path for s in (*self.train, *self.eval_sources) if s.path is not None))
 
     @property
     def is_local(self) -> bool:
         """Whether the host has nothing to fetch from the hub."""
-        return all(source.hub is None for source in (*self.train, *self.eval))
+        return all(source.hub is None for source in (*self.train, *self.eval_sources))
 
     @property
     def has_hook(self) -> bool:
         return any(source.hook is not None for source in self.train)
+
+
+def sources_in(listed: Any) -> Iterator[tuple[tuple[str | int, ...], DataSource]]:
+    """Yield each source of `data.train` or `data.eval`, with its place below that key."""
+    if isinstance(listed, DataSource):
+        yield (), listed
+        return
+    for key, item in listed.items() if isinstance(listed, dict) else enumerate(listed or ()):
+        for below, source in sources_in(item):
+            yield (key, *below), source

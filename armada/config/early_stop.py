@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from armada.config.best_metric import EvalMetric, check_name
 from armada.config.checkpoints import Count
 from armada.config.settings import Settings
 
@@ -21,11 +22,16 @@ class StopEarly(Settings):
         "monitor": "metric",
     }
 
-    metric: Literal[
-        "eval_loss", "eval_rewards/accuracies", "eval_rewards/margins", "eval_accuracy", "eval_margin", "eval_reward"
-    ] = "eval_loss"
-    """What is compared: the loss should fall, all others rise."""
+    metric: EvalMetric | None = None
+    """What is compared, by default `train.best_metric`: a loss should fall, accuracies, margins and rewards rise."""
     patience: Count = 3
     """Evaluations in a row without an improvement, after which it ends."""
     min_delta: Annotated[float, Field(ge=0)] = 0.0
     """An improvement is more than this."""
+
+    @field_validator("metric")
+    @classmethod
+    def _is_evaluated(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_name(value)
+        return value

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from armada.config.best_metric import BestMetric, check_name, direction_of
 from armada.config.checkpoints import Count, Positive
 from armada.config.documents import shown
 from armada.config.early_stop import StopEarly
@@ -84,6 +85,8 @@ class Train(Settings):
         "zero_stage": "sharding",
         "optim": "optimizer",
         "per_device_eval_batch_size": "eval_batch_size",
+        "metric_for_best_model": "best_metric",
+        "greater_is_better": "best_metric",
         "early_stopping_patience": "stop_early",
         "early_stopping": "stop_early",
         "min_lr": "lr_floor",
@@ -91,7 +94,7 @@ class Train(Settings):
         "min_lr_ratio": "lr_floor",
         "num_decay_steps": "decay_steps",
     }
-    also_written: ClassVar[dict[str, SchemaPart]] = {"optimizer": {"type": "string"}}
+    also_written: ClassVar[dict[str, SchemaPart]] = {"optimizer": {"type": "string"}, "best_metric": {"type": "string"}}
 
     global_batch_size: Count
     """Samples per optimizer step over all processes; the same on every host."""
@@ -145,8 +148,24 @@ class Train(Settings):
     """Steps between two evaluations; one before the first step and one after the last always happen."""
     eval_batch_size: Count | None = None
     """Rows that each process evaluates at once, 8 by default; the result is the same with any number."""
+    best_metric: BestMetric | None = None
+    """What the best checkpoint is the best by, `eval_loss` by default: a name, or {name: eval_wer, goal: min}."""
     stop_early: StopEarly | None = None
     """End the training when the evaluation no longer improves."""
+
+    @property
+    def best_by(self) -> str:
+        """The metric that tells the best checkpoint."""
+        return self.best_metric.name if self.best_metric is not None else "eval_loss"
+
+    def best_section(self) -> dict[str, object]:
+        """What the payload is told of `best_metric` and `stop_early`: with every name and goal decided."""
+        rule, best = self.stop_early, self.best_metric
+        if rule is None:
+            return {}
+        metric = rule.metric or self.best_by
+        goal = best.goal if best is not None and best.name == metric else direction_of(metric)
+        return {"stop_early": {**rule.model_dump(mode="json"), "metric": metric, "goal": goal}}
 
     @model_validator(mode="after")
     def _an_end_and_a_warmup(self) -> Train:
@@ -173,6 +192,26 @@ class Train(Settings):
         if not isinstance(value, str | dict | Optimizer):
             raise problem(f"must be a name, or {{name: adamw, betas: [0.9, 0.95]}}, not {shown(value)}")
         return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("best_metric", mode="before")
+    @classmethod
+    def _a_metric_alone(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            check_name(value)
+        return {"name": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _stops_in_a_direction(self) -> Train:
+        metric = self.stop_early.metric if self.stop_early is not None else None
+        if metric is None or metric == self.best_by:
+            return self
+        if direction_of(metric) is None:
+            raise problem(
+                f"{shown(metric)} does not say whether low or high values are better",
+                key="stop_early.metric",
+                hint=f"best_metric: {{name: {metric}, goal: max}}",
+            )
+        return self
 
     @field_validator("lr_scheduler", mode="before")
     @classmethod

@@ -295,13 +295,21 @@ def _keys_below(model: type[BaseModel], above: Location = ()) -> Iterator[tuple[
 
 
 def _models_at(model: type[BaseModel], location: Location) -> list[type[BaseModel]]:
-    models = [model]
+    models, in_mapping = [model], False
     for part in location:
-        if isinstance(part, str):
-            models = [
-                inner for m in models if part in m.model_fields for inner in _models_in(m.model_fields[part].annotation)
-            ]
+        if not isinstance(part, str):
+            continue
+        fields = [m.model_fields[part].annotation for m in models if part in m.model_fields]
+        if in_mapping and not fields:  # a name of the user's own, such as that of an evaluation set
+            in_mapping = False
+            continue
+        models = [inner for annotation in fields for inner in _models_in(annotation)]
+        in_mapping = any(_has_mapping(annotation) for annotation in fields)
     return models
+
+
+def _has_mapping(annotation: object) -> bool:
+    return typing.get_origin(annotation) is dict or any(_has_mapping(inner) for inner in typing.get_args(annotation))
 
 
 def _models_in(annotation: object) -> list[type[BaseModel]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armada.export.subject import SETTINGS
-from armada.foundation.validation import mapping
+from armada.foundation.validation import flat_sources, mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ def count_rows(path: Path, sha256: str) -> int | None:
 
 def _listed(plan: Mapping[str, Any], use: str) -> list[dict[str, Any]]:
     listed = mapping(mapping(plan.get("experiment")).get("data")).get(use)
-    return [mapping(item) for item in listed] if isinstance(listed, list) else []
+    return [mapping(item) for item in flat_sources(listed)]
 
 
 def _name(source: Mapping[str, Any]) -> str:

@@ -34,6 +34,12 @@ def mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def flat_sources(value: object) -> list[Any]:
+    """Return the items of a recorded list of sources, or of a mapping of names to sources and lists of them."""
+    items = value.values() if isinstance(value, dict) else [value]
+    return [one for item in items for one in (item if isinstance(item, list) else [item]) if one is not None]
+
+
 def sentences(value: object) -> list[str]:
     """Return a host's sentences, sanitized and limited in number; empty for a value that is not a list."""
     return [sanitize_line(item, 600) for item in value[:20]] if isinstance(value, list) else []

@@ -8,7 +8,7 @@ is refused; see
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from armada.protocol.facts import GpuKind, Hardware
 from armada.protocol.message import Count, Fitting, Line, Many, Message, Positive, Seconds, Text, Unsaid, line
@@ -122,10 +122,18 @@ class RecordedLora(Message):
     quantize: Unsaid[Text] = None
 
 
+class RecordedBest(Message):
+    """What a run's best checkpoint is the best by."""
+
+    name: Unsaid[Annotated[str, line(100)]] = None
+    goal: Unsaid[Literal["min", "max"]] = None
+
+
 class RecordedTrain(Message):
-    """What a run's processes divide among themselves, by the experiment's word."""
+    """What a run's processes divide among themselves, by the experiment's word, and what its best is the best by."""
 
     sharding: Unsaid[Text] = None
+    best_metric: Unsaid[RecordedBest] = None
 
 
 class RecordedBatch(Message):

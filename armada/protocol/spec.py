@@ -144,6 +144,8 @@ class TrainedData(Message):
     format: Annotated[Text, MAY_MISS] = ""
     columns: Annotated[dict[str, str], MAY_MISS] = Field(default_factory=dict)
     template: Annotated[dict[str, str], MAY_MISS] = Field(default_factory=dict)
+    set: Annotated[Text, MAY_MISS] = ""
+    """The evaluation set that it belongs to, by name."""
 
 
 class DataSection(Message):

@@ -22,7 +22,12 @@ _RESUME_ONLY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A checkpoint's facts for the decision; `loss` is its evaluation loss, if it has one."""
+    """A checkpoint's facts for the decision.
+
+    Attributes:
+        loss: What was measured of it, lower is better: its evaluation loss, or another metric; None if nothing was.
+        measured: The same in words, such as `evaluation loss 0.41`.
+    """
 
     digest: str
     step: int
@@ -32,6 +37,7 @@ class Candidate:
     on_host: bool = False
     acknowledged: bool = False
     pinned: bool = False
+    measured: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,9 @@ def _untouchable(ordered: Sequence[Candidate]) -> dict[str, str]:
         # After a resume, a checkpoint with a lower step can be the younger one, and training resumes from that.
         reasons.setdefault(max(ordered, key=lambda c: c.created_at).digest, "the newest by time")
     for candidate in _best(ordered, 1):
-        reasons.setdefault(candidate.digest, f"the best: evaluation loss {candidate.loss:.4g}")
+        reasons.setdefault(
+            candidate.digest, f"the best: {candidate.measured or f'evaluation loss {candidate.loss:.4g}'}"
+        )
     return reasons
 
 

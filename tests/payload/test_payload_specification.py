@@ -19,6 +19,7 @@ from armada_train.training.libraries import needed_packages
 from armada.config.optimizers import OF_ADAMW, TAKES, OptimizerName
 from armada.config.tasks.bundled import BundledTraining
 from armada.config.tasks.dpo import Dpo
+from armada.config.tasks.grpo import Grpo
 from armada.config.tasks.kto import Kto
 from armada.config.tasks.pretrain import Pretrain
 from armada.config.tasks.reward import Reward
@@ -102,7 +103,7 @@ def test_a_form_of_rows_that_cannot_be_is_refused(tmp_path: Path, keys: dict[str
         ("train.optimizer", {"name": "sgd", "momentum": 1}, "must be below 1, not 1.0"),
         ("train.eval_batch_size", 0, "must be a whole number of at least 1, not 0"),
         ("train.stop_early", {}, "`training.train.stop_early`: eval_loss is never computed, because data.eval is empty"),
-        ("train.stop_early", {"metric": "loss"}, "`training.train.stop_early.metric` must be one of eval_accuracy, "),
+        ("train.stop_early", {"metric": "loss"}, "`training.train.stop_early.metric` must be the name of a metric"),
         ("train.stop_early", {"patience": 0}, "`training.train.stop_early.patience` must be a whole number of at least 1"),
         ("train.stop_early", {"min_delta": float("nan")}, "must be a number of at least 0, not nan"),
         ("train.stop_early", {"patienc": 3}, "did you mean `patience`?"),
@@ -186,7 +187,7 @@ def test_small_steps_add_up_and_what_is_no_number_is_no_improvement() -> None:
     nan = float("nan")
     ended = EarlyStop("eval_loss", 1, 0.0).verdict(evaluated(9, nan))
     assert ended == "stopped early at step 100: eval_loss did not fall for 1 evaluation"
-    rises = EarlyStop("eval_accuracy", 1, 0.0)
+    rises = EarlyStop("eval_accuracy", 1, 0.0, rises=True)
     assert rises.verdict(evaluated(0.9, 0.4, 0.5, name="eval_accuracy")) is None
     ended = rises.verdict(evaluated(0.9, 0.4, 0.5, 0.5, name="eval_accuracy"))
     assert ended == "stopped early at step 300: eval_accuracy did not rise for 1 evaluation; best 0.5 at 200"
@@ -194,7 +195,7 @@ def test_small_steps_add_up_and_what_is_no_number_is_no_improvement() -> None:
 
 def test_home_knows_what_each_task_computes() -> None:
     tasks: dict[str, type[BundledTraining]] = {
-        "sft": Sft, "pretrain": Pretrain, "dpo": Dpo, "reward": Reward, "kto": Kto,
+        "sft": Sft, "pretrain": Pretrain, "dpo": Dpo, "reward": Reward, "kto": Kto, "grpo": Grpo,
     }  # fmt: skip
     assert {name: task.eval_metrics for name, task in tasks.items()} == METRICS
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import time
 
+from armada.config.sync import SyncSettings
 from armada.store import checkpoints, runs
+from armada.sync.checkpoints.apply_retention import plan_home
 from armada.sync.checkpoints.published import PARTIAL, read_published
+from armada.sync.checkpoints.selection import choose_checkpoint
 from armada.sync.release.judge import judge_host
 from armada.sync.runs.outbox_listing import look_at
 from tests.sync.conftest import OPTIMIZER, Place, leftovers
@@ -124,3 +127,21 @@ def test_what_keep_home_deleted_here_does_not_come_again_and_is_no_loss(place: P
     assert place.home_steps() == [3]
     items = judge_host(place.context)
     assert [(item.what.split()[0], item.lost) for item in items] == [("checkpoint-1", False), ("checkpoint-2", False)]
+
+
+def test_the_best_is_the_best_by_the_metric_that_the_experiment_names(place: Place) -> None:
+    place.create(keep_home={"last": 1, "best": 1})
+    spec = json.loads(place.database.connection.execute("SELECT spec FROM runs").fetchone()[0])
+    spec["training"] = {"train": {"best_metric": {"name": "eval_math_accuracy", "goal": "max"}}}
+    place.database.connection.execute("UPDATE runs SET spec = ?", (json.dumps(spec),))
+    for step, loss, accuracy in ((1, 0.1, 0.2), (2, 0.9, 0.7), (3, 0.8, 0.5)):
+        with (place.remote / "metrics.jsonl").open("a") as stream:
+            line = {"kind": "eval", "step": step, "time": time.time(), "attempt": 1, "eval_math_accuracy": accuracy}
+            stream.write(json.dumps(line) + "\n")
+        place.save(step, {"model": b"%d" % step}, eval_loss=loss)
+        place.sync()
+    assert place.home_steps() == [2, 3]
+    (run,) = runs.every(place.database)
+    assert choose_checkpoint(place.database, None, run, "best").step == 2
+    reasons = {plan.candidate.step: plan.reason for plan in plan_home(place.database, run.run_id, SyncSettings())}
+    assert reasons[2] == "the best: eval_math_accuracy 0.7"

@@ -16,7 +16,7 @@ from armada.config.settings import FilePath, FilledText, SchemaPart, problem
 from armada.config.tasks.experiment import Experiment, StallAfter, find_file, no_folder
 from armada.config.tracking import Tracking
 from armada.config.training import FSDP_WORDS, SHARDED_WORDS, Evaluation, Lora, StartFrom, TinyChoice, Train
-from armada.config.validation import dotted
+from armada.config.validation import dotted, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -178,23 +178,45 @@ class BundledTraining(Experiment):
             raise problem("takes its prompts from data.eval, which is empty", key="evaluation.samples")
         return self
 
+    @property
+    def compared_metrics(self) -> tuple[str, ...]:
+        """What its evaluations compute that tells better from worse: of all rows, and of each set that has a name."""
+        sets = [name for name in self.data.eval_sets if name]
+        of_sets = (f"eval_{name}_{each.removeprefix('eval_')}" for name in sets for each in self.eval_metrics)
+        return (*self.eval_metrics, *of_sets)
+
     @model_validator(mode="after")
     def _computes_what_ends_it(self) -> Self:
         rule = self.train.stop_early
         if rule is None:
             return self
         if not self.data.eval:
-            raise problem(f"waits for {rule.metric}, and data.eval is empty", key="train.stop_early")
+            raise problem(
+                f"waits for {rule.metric or self.train.best_by}, and data.eval is empty", key="train.stop_early"
+            )
         if self.train.eval_every_steps is None:
             message = "needs train.eval_every_steps: otherwise only the beginning and the end are evaluated"
             raise problem(message, key="train.stop_early", hint="train.eval_every_steps: 100")
-        if rule.metric not in self.eval_metrics:
-            raise problem(
-                f"{rule.metric} is never computed by `task: {self.task}`",
-                key="train.stop_early.metric",
-                hint=f"choose {' or '.join(self.eval_metrics)}",
-            )
+        if rule.metric is not None:
+            self._refuse_unknown_metric(rule.metric, "train.stop_early.metric")
         return self
+
+    @model_validator(mode="after")
+    def _computes_what_is_best(self) -> Self:
+        best = self.train.best_metric
+        if best is None:
+            return self
+        if not self.data.eval:
+            raise problem(f"is {best.name}, and data.eval is empty", key="train.best_metric")
+        self._refuse_unknown_metric(best.name, "train.best_metric")
+        return self
+
+    def _refuse_unknown_metric(self, metric: str, key: str) -> None:
+        known = self.compared_metrics
+        if metric not in known:
+            near = nearest(metric, known)
+            hint = f"did you mean {near}?" if near is not None else f"choose {' or '.join(known[:8])}"
+            raise problem(f"{metric} is never computed by `task: {self.task}`", key=key, hint=hint)
 
     @model_validator(mode="after")
     def _goes_with_the_task(self) -> Self:

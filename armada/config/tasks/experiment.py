@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from armada.config.budget import Budget
 from armada.config.checkpoints import Checkpoint, Count, ResumeSettings
-from armada.config.data import Data
+from armada.config.data import Data, sources_in
 from armada.config.documents import Document, Location, shown
 from armada.config.files import Files
 from armada.config.labels import GROUP, MOST_TAGS, TAG, group_problem, tag_problem
@@ -32,6 +32,7 @@ from armada.config.sweep import Sweep
 from armada.config.sync import SyncSettings
 from armada.config.tasks.job_environment import EnvironmentChoice, JobEnvironment
 from armada.config.tasks.registry import TRAININGS, tasks_with
+from armada.config.validation import dotted
 from armada.errors import ConfigError
 from armada.units import DURATION, duration_s
 
@@ -201,10 +202,11 @@ class Experiment(Settings):
         if self.code is not None and not self.code.is_dir():
             raise no_folder(document, ("code",), "code", self.code)
         for split in ("train", "eval"):
-            for index, item in enumerate(getattr(self.data, split, ())):
+            for location, item in sources_in(getattr(self.data, split, ())):
                 if item.path is not None and not self.is_data(item.path):
-                    place = document.value_place(("data", split, index, "path"))
-                    message = f"`data.{split}[{index}].path`: there is no file {shown(str(item.path), 500)}"
+                    at = ("data", split, *location, "path")
+                    place = document.value_place(at)
+                    message = f"`{dotted(at)}`: there is no file {shown(str(item.path), 500)}"
                     raise place.error(message, near_path(item.path, _folder(document), self.is_data))
         for name, source in self.files.items():
             if source.path is not None and not (source.path.is_file() or source.path.is_dir()):

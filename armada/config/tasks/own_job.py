@@ -6,10 +6,12 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from armada.config.data import sources_in
 from armada.config.documents import shown
 from armada.config.settings import FilledText, SchemaPart, problem
 from armada.config.tasks.experiment import Experiment
 from armada.config.tracking import Tracking
+from armada.config.validation import dotted
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 _MOST_TABLES = 32
@@ -61,8 +63,8 @@ class OwnJob(Experiment):
         """Nothing is read or mixed for it."""
         data = self.data
         for split in ("train", "eval"):
-            for index, source in enumerate(getattr(data, split, ())):
-                key = f"data.{split}[{index}]"
+            for location, source in sources_in(getattr(data, split, ())):
+                key = dotted(("data", split, *location))
                 if source.path is None:
                     raise problem(f"needs `path`: a {self.task} reads files; it fetches anything else itself", key=key)
                 if source.weight != 1.0:

@@ -150,7 +150,7 @@ class BundledTask(Task[BundledTraining]):
             is_divided=is_divided,
             rows=_times(count_rows(settings.data.train, self.data), settings.completions),
             row_bytes=mean_row_bytes(settings.data.train, self.data),
-            eval_rows=_whole(_times(count_rows(settings.data.eval, self.data), settings.completions)),
+            eval_rows=_whole(_times(count_rows(settings.data.eval_sources, self.data), settings.completions)),
             sequences=settings.sequences,
             has_reference=settings.keeps_reference,
         )

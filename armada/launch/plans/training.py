@@ -192,7 +192,8 @@ class Training:
             model=self._model_section(),
             data=self._data_section(),
             batch=self._batch_section(),
-            train=_dump(settings.train, *_DECIDED)
+            train=_dump(settings.train, *_DECIDED, "best_metric")
+            | self._best_section()
             | settings.train_section()
             | {"activation_checkpointing": profile.train.activation_checkpointing},
             lora=_dump(settings.lora) if settings.lora is not None else None,
@@ -220,6 +221,12 @@ class Training:
             more["deepspeed"] = str(self.paths.launch(self.run_id) / "deepspeed.json")
         return section.model_copy(update=more) if more else section
 
+    def _best_section(self) -> dict[str, object]:
+        """What tells better from worse, where the experiment says more than nothing."""
+        train = self.settings.train
+        best = {} if train.best_metric is None else {"best_metric": _dump(train.best_metric)}
+        return best | train.best_section()
+
     def _model_section(self) -> ModelSection:
         """Where the host has the model, and what home calls it where that is something else: adapters name their base so."""
         model, path = self.settings.model, self.model_path
@@ -231,7 +238,11 @@ class Training:
         data = self.settings.data
         return DataSection(
             train=tuple(self._origin(source).model_copy(update={"weight": source.weight}) for source in data.train),
-            eval=tuple(map(self._origin, data.eval)),
+            eval=tuple(
+                self._origin(source).model_copy(update={"set": name} if name else {})
+                for name, sources in data.eval_sets.items()
+                for source in sources
+            ),
             workers=data.workers,
         )
 

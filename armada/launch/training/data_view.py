@@ -123,7 +123,7 @@ def read_samples(experiment: Experiment) -> tuple[BundledTraining, list[Sample]]
     facts = check_data(data, experiment.task)
     kinds = payload_module("specification.objectives").KINDS[experiment.task]
     samples = []
-    for part, sources in (("train", data.train), ("eval", data.eval)):
+    for part, sources in (("train", data.train), ("eval", data.eval_sources)):
         if not sources:
             continue
         counts = [facts.counts.get(each.path) if each.path is not None else None for each in sources]

@@ -53,7 +53,7 @@ def check_data(data: Data | None, task: str = "sft") -> DataFacts:
     readers, rows = payload_module("data.readers"), payload_module("data.rows")
     kinds = payload_module("specification.objectives").KINDS[task]
     try:
-        for each in (*data.train, *data.eval):
+        for each in (*data.train, *data.eval_sources):
             path = each.path
             if path is None or _key(data, each) in surveys:
                 continue
@@ -66,7 +66,7 @@ def check_data(data: Data | None, task: str = "sft") -> DataFacts:
             survey = rows.survey(payload_source(data, each), kinds)
             surveys[_key(data, each)], counts[path] = survey, survey.rows
         rows.refuse_mixed_kinds(*([surveys[key] for each in split if (key := _key(data, each)) in surveys]
-                                  for split in (data.train, data.eval)))  # fmt: skip
+                                  for split in (data.train, data.eval_sources)))  # fmt: skip
     except payload_module("failure").PayloadFailure as failure:
         raise _config_error(failure) from failure
     looks = tuple(dict.fromkeys(survey.looks for survey in surveys.values() if survey.looks))

@@ -6,7 +6,9 @@ import math
 import shutil
 from typing import TYPE_CHECKING
 
+from armada.foundation.sanitize import sanitize_line
 from armada.store import checkpoints, files_home, metrics, transfers
+from armada.store.best_metric import BestBy, best_by
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.manifest import Manifest
 from armada.sync.checkpoints.proof import prove
@@ -27,22 +29,25 @@ if TYPE_CHECKING:
 
 
 def candidates(database: Database, run_id: str, known: Sequence[Checkpoint]) -> list[Candidate]:
-    """Return the checkpoints at home or on the host, with the evaluation loss measured at their step, if any."""
-    losses = {
+    """Return the checkpoints at home or on the host, with what was measured at their step of the metric that tells the best."""
+    best = best_by(database, run_id)
+    measured = {
         step: value
-        for step, value in metrics.curve(database, run_id, "eval_loss")
+        for step, value in metrics.curve(database, run_id, best.name)
         if value is not None and math.isfinite(value)
     }
+    called = "evaluation loss" if best == BestBy() else sanitize_line(best.name, 100)
     return [
         Candidate(
             c.digest,
             c.step,
             c.created_at or 0.0,
-            losses.get(c.step),
+            best.rank(measured[c.step]) if c.step in measured else None,
             at_home=c.home_path is not None,
             on_host=c.on_host,
             acknowledged=c.acknowledged_at is not None,
             pinned=c.pinned,
+            measured=f"{called} {measured[c.step]:.4g}" if c.step in measured else "",
         )
         for c in known
         if c.on_host or c.home_path is not None
@@ -124,6 +129,7 @@ def plan_host(database: Database, run_id: str, settings: SyncSettings) -> list[D
             at_home=c.digest in whole if c.on_host else c.at_home,
             on_host=c.on_host,
             acknowledged=c.acknowledged,
+            measured=c.measured,
         )
         for c in candidates(database, run_id, known)
     ]

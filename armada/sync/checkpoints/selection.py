@@ -6,8 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from armada.errors import HostUnreachable, NotFound, UsageError
+from armada.foundation.sanitize import sanitize_line
 from armada.monitor.observe import observe
 from armada.store import checkpoints
+from armada.store.best_metric import BestBy, best_by
 from armada.sync.checkpoints.apply_retention import candidates
 
 if TYPE_CHECKING:
@@ -49,7 +51,9 @@ def choose_checkpoint(database: Database, session: HostSession | None, run: Run,
         matching = [c for c in known if c.step == int(word)][-1:]  # after a resume a step may be saved twice
     if not matching:
         steps = ", ".join(str(c.step) for c in known[-8:]) or "none"
-        without_loss = "checkpoint with an evaluation loss, so none is the best"
+        best = best_by(database, run.run_id)
+        called = "an evaluation loss" if best == BestBy() else f"a value of {sanitize_line(best.name, 100)}"
+        without_loss = f"checkpoint with {called}, so none is the best"
         wanted = without_loss if word == "best" and known else f"checkpoint {word}"
         why = "does not answer" if session is not None else "was not asked"
         where = "" if reached else f"; {run.host} {why}, so only the checkpoints at home were searched"

@@ -28,6 +28,7 @@ _FREE = (
     "eval_every_steps",
     "eval_batch_size",
     "stop_early",
+    "best_metric",
     "activation_checkpointing",
     "drop_limit",
 )

@@ -11,6 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from datasets import concatenate_datasets
+
 from armada_train.data.assembly import Part, assemble
 from armada_train.data.encodings import PROMPTS, encoding_of
 from armada_train.data.hashes import hash_source
@@ -29,17 +32,35 @@ _UNKNOWN_BYTES = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """The training rows (None: a stream) and the evaluation rows; `found` of the `made` sources were prepared before."""
+    """The training rows (None: a stream) and each evaluation set's; `found` of the `made` sources were prepared before.
+
+    A single set without a name has the empty one.
+    """
 
     train: Part | None
-    evaluation: Part | None
+    evaluation: Mapping[str, Part]
     made: int
     found: int
     seconds: float
 
     @property
     def parts(self) -> list[Part]:
-        return [part for part in (self.train, self.evaluation) if part]
+        return [part for part in (self.train, *self.evaluation.values()) if part]
+
+    def join_evaluation(self) -> tuple[Any, Any, dict[str, range]]:
+        """Return the rows of all evaluation sets as one dataset, their lengths, and which of them are each set's."""
+        parts = self.evaluation
+        if not parts:
+            return None, None, {}
+        if len(parts) == 1:
+            ((name, part),) = parts.items()
+            return part.dataset, part.lengths, {name: range(len(part.dataset))}
+        sets, start = {}, 0
+        for name, part in parts.items():
+            sets[name] = range(start, start + len(part.dataset))
+            start = sets[name].stop
+        rows = concatenate_datasets([part.dataset for part in parts.values()])
+        return rows, np.concatenate([part.lengths for part in parts.values()]), sets
 
 
 def prepare(
@@ -87,7 +108,7 @@ def prepare(
         tokens.extend(prepared for _, prepared in made)
         return made
 
-    train = evaluation = None
+    train, evaluation = None, {}
     room = training.objective.room
     schedule = dataclasses.replace(training.schedule, max_length=training.schedule.max_length - room)
     if train_files:
@@ -99,7 +120,10 @@ def prepare(
         # The eval loss must be comparable, whether or not the training rows are packed.
         encoding = encoding_of(eval_files.kind)
         made = tokens_of(eval_files)
-        evaluation = assemble(cache, made, "eval", schedule, packing=None, encoding=encoding, room=room)
+        for name in dict.fromkeys(source.set for source, _ in made):
+            own = [(source, prepared) for source, prepared in made if source.set == name]
+            called = f"eval {name}".rstrip()
+            evaluation[name] = assemble(cache, own, called, schedule, packing=None, encoding=encoding, room=room)
     new = sum(prepared.is_new for prepared in tokens)
     return Splits(train, evaluation, new, len(tokens) - new, time.monotonic() - started)
 

@@ -69,9 +69,9 @@ class Metrics:
         here = {name: value for name, (measured_at, value) in self._losses.items() if measured_at == step}
         return here | self._best
 
-    def remember_best(self, step: int, eval_loss: float) -> None:
+    def remember_best(self, step: int, metric: str, value: float) -> None:
         """Record which checkpoint is the best so far; every later announcement includes it."""
-        self._best = {"best_step": step, "best_eval_loss": eval_loss}
+        self._best = {"best_step": step, f"best_{metric}": value}
 
 
 def read_history(path: Path, step: int) -> History:

@@ -1,7 +1,9 @@
-"""Decide from the evaluations so far whether a training has stopped improving. Without torch."""
+"""Which evaluation was the best, and whether a training has stopped improving. Without torch."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,33 @@ METRICS: dict[str, tuple[str, ...]] = {
 }
 """What each task's evaluation computes that tells better from worse; all but the loss should rise."""
 
+METRIC = re.compile(r"eval_[A-Za-z0-9_./-]{1,80}")
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The metric that tells the best checkpoint; `rises` if high values are better."""
+
+    metric: str = "eval_loss"
+    rises: bool = False
+
+    def find(self, log: Iterable[Mapping[str, Any]], before: int) -> tuple[float, int] | None:
+        """Return the best value of the evaluations after the start and before a step, and its step; None without one.
+
+        Args:
+            log: The Trainer's `log_history`.
+            before: The step.
+        """
+        sign = 1 if self.rises else -1
+        found: tuple[float, int] | None = None
+        for entry in log:
+            value, step = entry.get(self.metric), entry["step"]
+            if value is None or not 0 < step < before or math.isnan(value):
+                continue
+            if found is None or sign * value > sign * found[0]:
+                found = float(value), int(step)
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class EarlyStop:
@@ -27,11 +56,13 @@ class EarlyStop:
         metric: What is compared.
         patience: How many evaluations in a row may bring no improvement.
         min_delta: An improvement is more than this.
+        rises: High values are better.
     """
 
     metric: str
     patience: int
     min_delta: float
+    rises: bool = False
 
     def verdict(self, log: Iterable[Mapping[str, Any]]) -> str | None:
         """Return why the training ends here; None if it continues.
@@ -42,7 +73,7 @@ class EarlyStop:
         Args:
             log: The Trainer's `log_history`, which each checkpoint contains: so a resume counts as the run would have.
         """
-        sign = -1 if self.metric == "eval_loss" else 1
+        sign = 1 if self.rises else -1
         values = {entry["step"]: float(entry[self.metric]) for entry in log if self.metric in entry and entry["step"]}
         best, best_step, to_beat, without = float("-inf"), 0, float("-inf"), 0
         for step, value in sorted(values.items()):
@@ -70,10 +101,44 @@ def parse_early_stop(section: Section | None) -> EarlyStop | None:
     """
     if section is None:
         return None
+    metric = _parse_metric(section, "metric", "eval_loss")
     rule = EarlyStop(
-        section.choice("metric", sorted({name for names in METRICS.values() for name in names}), "eval_loss"),
+        metric,
         section.integer("patience", 3, minimum=1),
         section.number("min_delta", 0.0),
+        _parse_goal(section, metric),
     )
     section.close()
     return rule
+
+
+def parse_best(section: Section | None) -> Best:
+    """Read `train.best_metric`.
+
+    Raises:
+        PayloadFailure: `bad_spec`.
+    """
+    if section is None:
+        return Best()
+    metric = _parse_metric(section, "name")
+    best = Best(metric, _parse_goal(section, metric))
+    section.close()
+    return best
+
+
+def known_metrics(task: str, sets: Iterable[str]) -> tuple[str, ...]:
+    """Return what the evaluations of a task compute that tells better from worse, of all rows and of each set."""
+    metrics = METRICS[task]
+    return (*metrics, *(f"eval_{name}_{each.removeprefix('eval_')}" for name in sets if name for each in metrics))
+
+
+def _parse_metric(section: Section, key: str, *default: str) -> str:
+    metric = section.text(key, *default)
+    if not METRIC.fullmatch(metric):
+        raise section.wrong(key, "the name of a metric of the evaluation, such as eval_loss", metric)
+    return metric
+
+
+def _parse_goal(section: Section, metric: str) -> bool:
+    """Return whether high values are better; a spec of an older armada does not say so."""
+    return section.choice("goal", ("min", "max"), "min" if metric.endswith("loss") else "max") == "max"

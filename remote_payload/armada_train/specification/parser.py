@@ -9,7 +9,7 @@ import json
 import re
 from pathlib import Path
 
-from armada_train.specification.early_stop import METRICS, parse_early_stop
+from armada_train.specification.early_stop import Best, known_metrics, parse_best, parse_early_stop
 from armada_train.specification.forms import AS_IT_IS, parse_form, refuse_other_format
 from armada_train.specification.generation import check_generation
 from armada_train.specification.objectives import parse_objective
@@ -39,6 +39,8 @@ KERNELS = ("none", "liger", "hub")
 LONG_SAMPLES = ("drop", "truncate", "split")
 QUANTIZATIONS = ("none", "nf4", "fp4")
 _HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+SET_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+"""An evaluation set's name is part of the names of its metrics."""
 SCHEDULERS = (
     "linear",
     "cosine",
@@ -109,7 +111,7 @@ def parse_training(section: Section) -> Training:
     _check_objective(training)
     check_generation(training)
     _check_sharding(training)
-    _check_early_stop(training)
+    _check_compared_metrics(training)
     if training.schedule.kernels != "none" and training.device == "cpu":
         raise bad_spec("`training.train.kernels` need GPUs: leave it at none on a CPU")
     if training.schedule.optimizer.needs_gpus and training.device == "cpu":
@@ -209,21 +211,22 @@ def _check_sharding(training: Training) -> None:
         )
 
 
-def _check_early_stop(training: Training) -> None:
+def _check_compared_metrics(training: Training) -> None:
     """Refuse a metric that is never computed."""
-    rule = training.schedule.stop_early
-    if rule is None:
-        return
-    if not training.eval_data:
+    rule, best = training.schedule.stop_early, training.schedule.best_metric
+    if rule is not None and not training.eval_data:
         raise bad_spec(f"`training.train.stop_early`: {rule.metric} is never computed, because data.eval is empty")
-    if training.schedule.eval_every_steps is None:
+    if rule is not None and training.schedule.eval_every_steps is None:
         raise bad_spec("`training.train.stop_early` needs `training.train.eval_every_steps`, which is not set")
-    known = METRICS[training.objective.name]
-    if rule.metric not in known:
-        raise bad_spec(
-            f"`training.train.stop_early.metric`: `task: {training.objective.name}` never computes {rule.metric}; "
-            f"choose {' or '.join(known)}"
-        )
+    known = known_metrics(training.objective.name, dict.fromkeys(source.set for source in training.eval_data))
+    asked = [("stop_early.metric", rule.metric)] if rule is not None else []
+    asked += [("best_metric", best.metric)] if best != Best() else []
+    for key, metric in asked:
+        if metric not in known:
+            raise bad_spec(
+                f"`training.train.{key}`: `task: {training.objective.name}` never computes {metric}; "
+                f"choose {' or '.join(known[:8])}"
+            )
 
 
 def _parse_model(section: Section) -> tuple[str | TinyModel, str | None]:
@@ -260,6 +263,10 @@ def _parse_data(section: Section) -> tuple[tuple[Source, ...], tuple[Source, ...
         raise bad_spec(f"`{section.where}.train` names no file")
     if any(source.weight != 1.0 for source in evaluation):
         raise bad_spec(f"`{section.where}.eval` has no weight: evaluation reads every row once")
+    if any(source.set for source in train) or len({bool(source.set) for source in evaluation}) > 1:
+        raise bad_spec(
+            f"`{section.where}`: each source of `eval` names its `set`, or none does, and no source of `train`"
+        )
     if any(source.hook for source in evaluation):
         raise bad_spec(f"`{section.where}.eval` cannot have a hook: evaluation compares the same rows each time")
     return train, evaluation, workers
@@ -270,14 +277,17 @@ def _parse_source(section: Section) -> Source:
     hub = section.optional_section("hub")
     weight = section.number("weight", 1.0, above=True)
     form = parse_form(section)
+    name = section.optional_text("set") or ""
     section.close()
+    if name and not SET_NAME.fullmatch(name):
+        raise section.wrong("set", "letters, digits and `_`, at most 40, beginning with a letter", name)
     if sum(origin is not None for origin in (path, hook, hub)) != 1:
         raise bad_spec(f"`{section.where}` must hold one of `path`, `hub` and `hook`")
     if hook is not None and not _HOOK.fullmatch(hook):
         raise section.wrong("hook", "`module:function`", hook)
     if hook is not None and form != AS_IT_IS:
         raise bad_spec(f"`{section.where}` is a hook, which returns rows as they should be")
-    return Source(Path(path or ""), weight, hook, _parse_hub(hub) if hub else None, form)
+    return Source(Path(path or ""), weight, hook, _parse_hub(hub) if hub else None, form, name)
 
 
 def _parse_hub(section: Section) -> Hub:
@@ -339,6 +349,7 @@ def _parse_schedule(section: Section) -> Schedule:
         decay_steps=_parse_decay(section),
         eval_batch_size=section.optional_integer("eval_batch_size", minimum=1),
         stop_early=parse_early_stop(section.optional_section("stop_early")),
+        best_metric=parse_best(section.optional_section("best_metric")),
     )
     section.close()
     if (schedule.max_steps is None) == (schedule.epochs is None):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from armada_train.failure import PayloadFailure
-from armada_train.specification.early_stop import EarlyStop
+from armada_train.specification.early_stop import Best, EarlyStop
 from armada_train.specification.forms import AS_IT_IS, Form
 from armada_train.specification.objectives import SFT, Objective
 from armada_train.specification.optimizers import Optimizer
@@ -44,7 +44,7 @@ class Source:
     """A data file, a dataset of the hub, or a hook `module:function` that creates rows.
 
     `weight` is how many passes over a file one epoch makes (0.5: a random half of it); beside hooks, its share of the
-    samples.
+    samples. `set` is the evaluation set it belongs to; empty where there is one without a name.
     """
 
     path: Path
@@ -52,6 +52,7 @@ class Source:
     hook: str | None = None
     hub: Hub | None = None
     form: Form = AS_IT_IS
+    set: str = ""
 
     @property
     def name(self) -> str:
@@ -101,6 +102,8 @@ class Schedule:
     eval_batch_size: int | None = None
     """Rows that a process evaluates at once; None is the Trainer's default, 8."""
     stop_early: EarlyStop | None = None
+    best_metric: Best = field(default_factory=Best)
+    """What tells the best checkpoint."""
 
     def count_steps(self, value: float, steps: int) -> int:
         """Return a number of steps that may be a share of all of them, as the Trainer rounds it."""

@@ -66,8 +66,8 @@ def make_arguments(
         eval_strategy="steps" if training.eval_data else "no",
         eval_steps=schedule.eval_every_steps or _ONLY_AT_THE_END,
         # With these two, rotation keeps the best checkpoint in addition to the last ones.
-        metric_for_best_model="eval_loss" if training.eval_data else None,
-        greater_is_better=False if training.eval_data else None,
+        metric_for_best_model=schedule.best_metric.metric if training.eval_data else None,
+        greater_is_better=schedule.best_metric.rises if training.eval_data else None,
         save_strategy="no" if training.measurement else "steps",
         save_steps=training.save_every_steps or _ONLY_AT_THE_END,
         save_total_limit=training.keep_last,

@@ -37,8 +37,9 @@ _EVAL_KEYS = ("eval_loss", "eval_tokens", "eval_pairs", "eval_rows", "eval_compl
 
 
 class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
-    """Runs on every rank; only rank 0's metrics reach the file. `curves` are those of the objective, in TRL's words.
+    """Runs on every rank; only rank 0's metrics reach the file.
 
+    `curves` are those of the objective, in TRL's words, and `eval_sets` the names of the evaluation sets.
     With `logs_evaluations` each step before an evaluation is logged, too, because the training may end there.
     """
 
@@ -48,6 +49,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
         heartbeat: Heartbeat,
         throughput: Throughput,
         curves: Collection[str] = (),
+        eval_sets: Collection[str] = (),
         *,
         is_main: bool,
         logs_evaluations: bool = False,
@@ -56,7 +58,9 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
         self._heartbeat = heartbeat
         self._throughput = throughput
         self._train_keys = _TRAIN_KEYS | {name: name for name in curves}
-        self._eval_keys = (*_EVAL_KEYS, *(f"eval_{name}" for name in curves))
+        self._set_losses = {f"eval_{each}_loss": each for each in eval_sets}
+        of_sets = (f"eval_{each}_{name}" for each in eval_sets for name in ("loss", *curves))
+        self._eval_keys = (*_EVAL_KEYS, *(f"eval_{name}" for name in curves), *of_sets)
         self._is_main = is_main
         self._logs_evaluations = logs_evaluations
 
@@ -84,7 +88,11 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
             values = {key: logs[key] for key in self._eval_keys if key in logs}
             self._metrics.append("eval", state.global_step, values)
             if self._is_main:
-                print(f"step {state.global_step}/{state.max_steps}  eval loss {values['eval_loss']:.4f}", flush=True)
+                losses = [f"{name} {values[key]:.4f}" for key, name in self._set_losses.items() if key in values]
+                told = f"  ({', '.join(losses)})" if losses else ""
+                print(
+                    f"step {state.global_step}/{state.max_steps}  eval loss {values['eval_loss']:.4f}{told}", flush=True
+                )
 
     def on_evaluate(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         self._return_to_training(state)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +12,6 @@ import torch
 from datasets import Dataset
 from torch.utils.data import SequentialSampler
 from transformers import PrinterCallback
-from transformers import Trainer as BaseTrainer
 
 from armada_train.checkpoints import announce as outbox
 from armada_train.checkpoints.complete import (
@@ -35,6 +33,7 @@ from armada_train.training.agreement import Agreement
 from armada_train.training.arguments import schedule_arguments
 from armada_train.training.attempt import Attempt, TrainingData
 from armada_train.training.callbacks import RunCallback, SavingCallback
+from armada_train.training.evaluating import Evaluating
 from armada_train.training.gauges import flops_per_token, peak_memory_bytes
 from armada_train.training.loss_watch import LossWatch, nan_loss
 from armada_train.training.measurement import Measured, MeasuringCallback
@@ -52,7 +51,7 @@ from armada_train.training.time_parts import timed
 from armada_train.training.time_seams import make_times, pack_times, watch_training
 
 
-class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not installed where types are checked
+class Trainer(Evaluating):
     """Adds to a trainer of TRL what a watched run needs.
 
     A subclass is one objective: it inherits from this class first, and from TRL's trainer second.
@@ -65,16 +64,10 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         rest: Passed to SFTTrainer unchanged.
     """
 
-    control: Any
-    data_collator: Any
-
     config: ClassVar[Any]
     """The class of TRL's configuration."""
-    weighs: ClassVar[str] = "tokens"
-    """What the evaluation's loss is the mean over."""
     curves: ClassVar[tuple[str, ...]] = ()
-    """The objective's own metrics, in TRL's words; those in `eval_curves` are means over rows, and evaluated too."""
-    eval_curves: ClassVar[tuple[str, ...]] = ()
+    """The objective's own metrics, in TRL's words."""
 
     def __init__(
         self, *, training: Training, attempt: Attempt, data: TrainingData, base_model: Path | None, **rest: Any
@@ -84,7 +77,7 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
         self.findings = [finding for part in splits.parts for finding in part.findings()]
         self._numbers = {name for part in splits.parts for name in part.encoding.numbers}
         self._train_lengths: Any = splits.train.lengths if splits.train else None
-        self._eval_lengths: Any = splits.evaluation.lengths if splits.evaluation else None
+        evaluation = self.take_eval_rows(splits)
         self.train_tokens = attempt.train_tokens
         self.throughput = Throughput()
         self._run = run
@@ -118,13 +111,13 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
                 self._heartbeat,
                 self.throughput,
                 self.curves,
+                [name for name in self.eval_sets if name],
                 is_main=run.is_main,
                 logs_evaluations=self._schedule.stop_early is not None,
             ),
         ]
         # TRL inspects the first row; of a stream it gets only that one.
         rows = splits.train.dataset if splits.train else Dataset.from_list([] if stream is None else [stream[0]])
-        evaluation = splits.evaluation.dataset if splits.evaluation else None
         super().__init__(callbacks=callbacks, train_dataset=rows, eval_dataset=evaluation, **rest)
         watch_training(self, self.times, self._agreement)
         self.data_collator = InWorker(self.data_collator)
@@ -144,13 +137,6 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
     def companions(cls, _training: Training, _load: Callable[[str], Any], _path: str) -> dict[str, Any]:
         """Load what the trainer needs beside the model; `load` loads a model from a path."""
         return {}
-
-    @abstractmethod
-    def evaluate_batch(self, model: Any, inputs: Any) -> tuple[Any, Any, Mapping[str, tuple[Any, Any]]]:
-        """Return the sum of the losses of a batch, its weight, and the same two of each curve.
-
-        It asks nothing of other ranks: some may have fewer batches.
-        """
 
     # --- data ------------------------------------------------------------------------------------------------------
 
@@ -232,113 +218,6 @@ class Trainer(BaseTrainer):  # type: ignore[misc]  # transformers is not install
     def _no_counts(self) -> torch.Tensor:
         """Return zero counts of tokens and samples, for this rank since the last log entry."""
         return torch.zeros(2, dtype=torch.int64, device=self.accelerator.device)
-
-    # --- evaluation ------------------------------------------------------------------------------------------------
-
-    @timed("evaluation")
-    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Evaluate the whole eval set, log it, and run the callbacks; stop early if the run is preempted."""
-        started = time.monotonic()
-        loss, weight, curves = self.evaluate_weighted()
-        if self._preemption.agreed:
-            if self.state.global_step == 0:
-                raise self._preemption.failure(0)
-            self.control.should_save = self.control.should_training_stop = True
-            return {"eval_loss": math.inf}  # not a result, and so never the best
-        metrics = {"eval_loss": loss, f"eval_{self.weighs}": weight, "eval_seconds": time.monotonic() - started}
-        metrics |= {f"eval_{name}": value for name, value in curves.items()}
-        self.log(dict(metrics))
-        if self._samples is not None:
-            self._samples.write(
-                self.accelerator.unwrap_model(self.model), self.processing_class, self.state.global_step
-            )
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        self._end_if_no_better()
-        return metrics
-
-    def _end_if_no_better(self) -> None:
-        """End the training after this step, with a checkpoint, if its rule says so."""
-        rule = self._schedule.stop_early
-        if rule is None or self.state.global_step >= self.state.max_steps:
-            return
-        self.stopped_early = rule.verdict(self.state.log_history)
-        if self.stopped_early is not None:
-            self.control.should_save = self.control.should_training_stop = True
-
-    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        is_best = bool(super()._determine_best_metric(metrics, trial))
-        if self.state.best_metric is not None and math.isfinite(self.state.best_metric):
-            self._armada_metrics.remember_best(self.state.best_global_step or 0, float(self.state.best_metric))
-        return is_best
-
-    def evaluate_weighted(self) -> tuple[float, int, dict[str, float]]:
-        """Compute the mean loss of the eval set, over tokens or over pairs.
-
-        The Trainer averages the means of batches, so its result changes with batch size and order (transformers
-        #39241). This one is the sum over the whole set divided by its number.
-
-        Returns:
-            The loss, what it is the mean over, and the means of the objective's curves.
-        """
-        model = self.accelerator.unwrap_model(self.model)
-        model.eval()
-        names = ("", *self.eval_curves)
-        total = torch.zeros(len(names), 2, dtype=torch.float64, device=self.accelerator.device)
-        with torch.no_grad(), self.accelerator.autocast():
-            for inputs in self.eval_inputs():
-                loss, weight, curves = self.evaluate_batch(model, inputs)
-                for at, name in enumerate(names):
-                    part, share = curves.get(name, (0.0, 0.0)) if name else (loss, weight)
-                    total[at, 0] += part
-                    total[at, 1] += share
-        sums = dict(zip(names, self.accelerator.reduce(total, "sum").tolist(), strict=True))
-        (loss, weight), means = sums.pop(""), {name: part / share for name, (part, share) in sums.items() if share}
-        return loss / max(weight, 1), int(weight), means
-
-    def eval_inputs(self) -> Iterator[Any]:
-        """Yield the inputs of this rank's batches, until a preemption is agreed on; tell the heartbeat of each batch."""
-        for batch in self._eval_batches():
-            self._heartbeat.beat("evaluating", self.state.global_step)
-            (self._preemption.agreed,) = self._agreement.highest(self._preemption.noted)
-            if self._preemption.agreed:
-                return
-            if batch is not None:
-                yield self._prepare_inputs(batch)
-            elif self._needs_all:  # the other ranks need this one's part of each layer
-                yield self._prepare_inputs(self._weightless_batch())
-
-    def _eval_batches(self) -> Iterator[Any]:
-        """Deal the rows out to the ranks, each row once: a distributed sampler would repeat some to fill the last batch.
-
-        Every rank gets the same number of batches, so that all can agree before each; None stands for a batch without
-        rows.
-        """
-        rows = self.eval_dataset.select_columns(self._eval_columns())
-        lengths = self._eval_lengths.tolist()
-        by_length = sorted(range(len(rows)), key=lengths.__getitem__, reverse=True)
-        mine = by_length[self._run.rank :: self._run.world_size]
-        size = self.eval_batch_size()
-        most = -(-len(by_length) // self._run.world_size)
-        for start in range(0, most, size):
-            chosen = [self.eval_row(rows, index) for index in mine[start : start + size]]
-            yield self.data_collator(chosen) if chosen else None
-
-    def _weightless_batch(self) -> Any:
-        """Return a batch of one row, of which no token counts."""
-        batch = self.data_collator([self.eval_row(self.eval_dataset.select_columns(self._eval_columns()), 0)])
-        return {**batch, "labels": torch.full_like(batch["labels"], -100)}
-
-    def eval_row(self, rows: Any, index: int) -> Any:
-        """Return a row as the collator takes it."""
-        return rows[index]
-
-    def eval_batch_size(self) -> int:
-        """Return how many rows are evaluated together."""
-        return int(self.args.per_device_eval_batch_size)
-
-    def _eval_columns(self) -> list[str]:
-        """Return the columns that the collator takes: not the numbers that are stored beside them."""
-        return [name for name in self.eval_dataset.column_names if name not in self._numbers]
 
     # --- checkpoints -----------------------------------------------------------------------------------------------
 

@@ -84,18 +84,18 @@ class SampledTrainer(Trainer):
         self._heartbeat.beat("training", self.state.global_step)
         return super()._prepare_inputs(inputs)
 
-    def _eval_batches(self) -> Iterator[Any]:
-        """Deal the prompts out to the ranks, one at a time; None stands for a rank that has no more.
+    def _eval_batches(self, rows: range) -> Iterator[Any]:
+        """Deal prompts out to the ranks, one at a time; None stands for a rank that has no more.
 
         With vLLM every rank must ask for a completion then: it gets the first prompt, of which nothing counts.
         """
-        rows = self.eval_dataset
+        data = self.eval_dataset
         for start in range(0, len(rows), self._run.world_size):
-            index = start + self._run.rank
-            if index < len(rows):
-                yield {"index": index, "row": self._decode(rows[index]), "counts": True}
+            at = start + self._run.rank
+            if at < len(rows):
+                yield {"index": rows[at], "row": self._decode(data[rows[at]]), "counts": True}
             else:
-                spare = {"index": 0, "row": self._decode(rows[0]), "counts": False}
+                spare = {"index": 0, "row": self._decode(data[0]), "counts": False}
                 yield spare if getattr(self, "use_vllm", False) else None
 
     def sample(self, inputs: Mapping[str, Any]) -> tuple[Any, ...]:

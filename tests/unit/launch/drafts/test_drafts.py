@@ -260,7 +260,7 @@ def test_data_alone_makes_a_training(folder: Path, capsys: pytest.CaptureFixture
     assert found.data is not None
     named = ("alpaca.json", "chats.jsonl", "data/more.jsonl")
     assert [source.path for source in found.data.train] == [folder / name for name in named]
-    assert [source.path for source in found.data.eval] == [folder / "chats-eval.jsonl"]
+    assert [source.path for source in found.data.eval_sources] == [folder / "chats-eval.jsonl"]
     out = capsys.readouterr().out
     for left in (
         "list.json is left out: its first row is no JSON object",

@@ -467,3 +467,14 @@ def test_a_plan_can_be_read_one_screen_at_a_time() -> None:
                 branches = sum(isinstance(below, _BRANCHES) for below in ast.walk(node))
                 long += [f"{file.name}: {node.name}"] if lines > 60 or branches > 15 else []
     assert long == []
+
+
+def test_evaluation_sets_keep_their_names_and_a_single_one_needs_none(resolve: Resolve) -> None:
+    single = SFT.replace("rows.jsonl}]}", "rows.jsonl}], eval: [{path: rows.jsonl}]}")
+    (alone,) = training_of(resolve(single, A100, gpus=8))["data"]["eval"]
+    several = SFT.replace(
+        "rows.jsonl}]}", "rows.jsonl}], eval: {math: {path: rows.jsonl}, code: [{path: rows.jsonl}]}}"
+    )
+    plan = resolve(several, A100, gpus=8)
+    assert training_of(plan)["data"]["eval"] == [{**alone, "set": "math"}, {**alone, "set": "code"}]
+    assert {check.code: check.outcome for check in plan.checks}["ARM015"] == "ok"

@@ -1,0 +1,26 @@
+"""Tell from a metric's name whether low or high values are better."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+Goal = Literal["min", "max"]
+
+_LOW = re.compile(r"loss|perplexity|ppl|nll|error|\berr\b|\b(?:mae|mse|rmse|wer|cer|fid)\b")
+_HIGH = re.compile(
+    r"acc(?:uracy)?\b|\bf1\b|\bauc\b|bleu|rouge|reward|score|precision|recall|exact_match|\b(?:em|map|mrr|ndcg)\b"
+)
+_SPEEDS = re.compile(r"(?:per_s|per_second|_time|time_s|runtime)$")
+
+
+def goal_of(name: str) -> Goal | None:
+    """Return whether the lowest or the highest value of a metric is its best; None if its name does not say so."""
+    plain = re.sub(r"[^a-z0-9]+", " ", name.lower().replace("exact_match", "exactmatch")).replace(
+        "exactmatch", "exact_match"
+    )
+    if _SPEEDS.search(name.lower()):
+        return None
+    if _LOW.search(plain):
+        return "min"
+    return "max" if _HIGH.search(plain) else None

@@ -1,0 +1,180 @@
+"""The evaluation of every trainer here: each row counts once, whatever the batches and the number of ranks."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import torch
+from transformers import Trainer as BaseTrainer
+
+from armada_train.data.preparation import Splits
+from armada_train.training.agreement import Agreement
+from armada_train.training.time_parts import timed
+
+Weighted = tuple[float, int, dict[str, float]]
+"""A mean loss, what it is the mean over, and the means of the objective's curves."""
+
+
+class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not installed where types are checked
+    """Evaluates each set of rows, and all together."""
+
+    control: Any
+    data_collator: Any
+    stopped_early: str | None
+    _agreement: Agreement
+    _best_is_counted = False
+
+    weighs: ClassVar[str] = "tokens"
+    """What the evaluation's loss is the mean over."""
+    eval_curves: ClassVar[tuple[str, ...]] = ()
+    """The objective's own metrics that are evaluated, too, in TRL's words: means over rows."""
+
+    def take_eval_rows(self, splits: Splits) -> Any:
+        """Take the rows of all evaluation sets; return them as one dataset, or None if there are none."""
+        rows, self._eval_lengths, self.eval_sets = splits.join_evaluation()
+        return rows
+
+    @abstractmethod
+    def evaluate_batch(self, model: Any, inputs: Any) -> tuple[Any, Any, Mapping[str, tuple[Any, Any]]]:
+        """Return the sum of the losses of a batch, its weight, and the same two of each curve.
+
+        It asks nothing of other ranks: some may have fewer batches.
+        """
+
+    @timed("evaluation")
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Evaluate all rows, log it, and run the callbacks; stop early if the run is preempted."""
+        started = time.monotonic()
+        self._evaluated: dict[str, Weighted] = {}
+        loss, weight, curves = self.evaluate_weighted()
+        if self._preemption.agreed:
+            if self.state.global_step == 0:
+                raise self._preemption.failure(0)
+            self.control.should_save = self.control.should_training_stop = True
+            return {"eval_loss": math.inf}  # not a result, and so never the best
+        metrics = {"eval_loss": loss, f"eval_{self.weighs}": weight, "eval_seconds": time.monotonic() - started}
+        metrics |= {f"eval_{name}": value for name, value in curves.items()}
+        for name, (part, share, means) in self._evaluated.items():
+            if share:  # all rows of a set may be too long
+                metrics |= {f"eval_{name}_{curve}": value for curve, value in {"loss": part, **means}.items()}
+        self.log(dict(metrics))
+        if self._samples is not None:
+            self._samples.write(
+                self.accelerator.unwrap_model(self.model), self.processing_class, self.state.global_step
+            )
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self._end_if_no_better()
+        return metrics
+
+    def _end_if_no_better(self) -> None:
+        """End the training after this step, with a checkpoint, if its rule says so."""
+        rule = self._schedule.stop_early
+        if rule is None or self.state.global_step >= self.state.max_steps:
+            return
+        self.stopped_early = rule.verdict(self.state.log_history)
+        if self.stopped_early is not None:
+            self.control.should_save = self.control.should_training_stop = True
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        best = self._schedule.best_metric
+        if not self._best_is_counted:
+            self._count_best()
+        if best.metric not in metrics:
+            return False  # this evaluation was cut short
+        is_best = bool(super()._determine_best_metric(metrics, trial))
+        if self.state.best_metric is not None and math.isfinite(self.state.best_metric):
+            told = self.state.best_global_step or 0, best.metric, float(self.state.best_metric)
+            self._armada_metrics.remember_best(*told)
+        return is_best
+
+    def _count_best(self) -> None:
+        """Take the best so far from the log: a resumed checkpoint may have been compared by another metric."""
+        self._best_is_counted = True
+        found = self._schedule.best_metric.find(self.state.log_history, self.state.global_step)
+        self.state.best_metric, self.state.best_global_step = found or (None, None)
+
+    def evaluate_weighted(self) -> Weighted:
+        """Compute the mean loss of all rows, over tokens or over pairs, and that of each set that has a name.
+
+        The Trainer averages the means of batches, so its result changes with batch size and order (transformers
+        #39241). This one is the sum over the whole set divided by its number. No batch has rows of two sets.
+
+        Returns:
+            The loss, what it is the mean over, and the means of the objective's curves.
+        """
+        model = self.accelerator.unwrap_model(self.model)
+        model.eval()
+        names = ("", *self.eval_curves)
+        total = torch.zeros(len(self.eval_sets), len(names), 2, dtype=torch.float64, device=self.accelerator.device)
+        with torch.no_grad(), self.accelerator.autocast():
+            for number, rows in enumerate(self.eval_sets.values()):
+                for inputs in self.eval_inputs(rows):
+                    loss, weight, curves = self.evaluate_batch(model, inputs)
+                    for at, name in enumerate(names):
+                        part, share = curves.get(name, (0.0, 0.0)) if name else (loss, weight)
+                        total[number, at, 0] += part
+                        total[number, at, 1] += share
+        total = self.accelerator.reduce(total, "sum")
+        self._evaluated = {
+            name: _means(names, sums) for name, sums in zip(self.eval_sets, total.tolist(), strict=True) if name
+        }
+        return _means(names, total.sum(0).tolist())
+
+    def eval_inputs(self, rows: range | None = None) -> Iterator[Any]:
+        """Yield the inputs of this rank's batches, until a preemption is agreed on; tell the heartbeat of each batch.
+
+        Args:
+            rows: Those of a set; all by default.
+        """
+        for batch in self._eval_batches(range(len(self.eval_dataset)) if rows is None else rows):
+            self._heartbeat.beat("evaluating", self.state.global_step)
+            (self._preemption.agreed,) = self._agreement.highest(self._preemption.noted)
+            if self._preemption.agreed:
+                return
+            if batch is not None:
+                yield self._prepare_inputs(batch)
+            elif self._needs_all:  # the other ranks need this one's part of each layer
+                yield self._prepare_inputs(self._weightless_batch())
+
+    def _eval_batches(self, rows: range) -> Iterator[Any]:
+        """Deal rows out to the ranks, each row once: a distributed sampler would repeat some to fill the last batch.
+
+        Every rank gets the same number of batches, so that all can agree before each; None stands for a batch without
+        rows.
+        """
+        data = self.eval_dataset.select_columns(self._eval_columns())
+        lengths = self._eval_lengths.tolist()
+        by_length = sorted(rows, key=lengths.__getitem__, reverse=True)
+        mine = by_length[self._run.rank :: self._run.world_size]
+        size = self.eval_batch_size()
+        most = -(-len(by_length) // self._run.world_size)
+        for start in range(0, most, size):
+            chosen = [self.eval_row(data, index) for index in mine[start : start + size]]
+            yield self.data_collator(chosen) if chosen else None
+
+    def _weightless_batch(self) -> Any:
+        """Return a batch of one row, of which no token counts."""
+        batch = self.data_collator([self.eval_row(self.eval_dataset.select_columns(self._eval_columns()), 0)])
+        return {**batch, "labels": torch.full_like(batch["labels"], -100)}
+
+    def eval_row(self, rows: Any, index: int) -> Any:
+        """Return a row as the collator takes it."""
+        return rows[index]
+
+    def eval_batch_size(self) -> int:
+        """Return how many rows are evaluated together."""
+        return int(self.args.per_device_eval_batch_size)
+
+    def _eval_columns(self) -> list[str]:
+        """Return the columns that the collator takes: not the numbers that are stored beside them."""
+        return [name for name in self.eval_dataset.column_names if name not in self._numbers]
+
+
+def _means(names: tuple[str, ...], sums: list[list[float]]) -> Weighted:
+    by_name = dict(zip(names, sums, strict=True))
+    (loss, weight), means = by_name.pop(""), {name: part / share for name, (part, share) in by_name.items() if share}
+    return loss / max(weight, 1), int(weight), means
