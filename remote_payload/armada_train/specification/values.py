@@ -101,6 +101,8 @@ class Schedule:
     eval_batch_size: int | None = None
     """Rows that a process evaluates at once; None is the Trainer's default, 8."""
     stop_early: EarlyStop | None = None
+    logits: str = "tiles"
+    """How the output head computes them: in `tiles`, or the `whole` of a micro batch at once."""
 
     def count_steps(self, value: float, steps: int) -> int:
         """Return a number of steps that may be a share of all of them, as the Trainer rounds it."""
