@@ -14,6 +14,7 @@ from armada.config.early_stop import StopEarly
 from armada.config.optimizers import Optimizer
 from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, Share, problem
 
+Logits = Literal["auto", "tiles", "whole"]
 Sharding = Literal["none", "fsdp", "fsdp-hybrid", "zero2", "zero3"]
 FSDP_WORDS: tuple[str, ...] = ("fsdp", "fsdp-hybrid")
 ZERO_STAGES: dict[str, int] = {"zero2": 2, "zero3": 3}
@@ -120,6 +121,8 @@ class Train(Settings):
     """Faster kernels: Liger's, or those of the hub; they need GPUs."""
     compile: bool = False
     """Use torch.compile."""
+    logits: Logits = "auto"
+    """Compute the loss of tiles of logits, or of all at once, which on CPUs is faster; `auto` chooses by their memory."""
     sharding: Sharding = "none"
     """What the processes divide among themselves: by FSDP, by FSDP in two replicas, or by DeepSpeed's ZeRO."""
     learning_rate: Positive = 5e-5

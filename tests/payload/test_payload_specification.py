@@ -101,6 +101,7 @@ def test_a_form_of_rows_that_cannot_be_is_refused(tmp_path: Path, keys: dict[str
         ("train.optimizer", {"name": "sgd", "betas": [0.9, 0.9]}, "`training.train.optimizer.betas` does not belong to sgd"),
         ("train.optimizer", {"betas": [0.9, 1]}, "must be two numbers from 0 to below 1, not [0.9, 1]"),
         ("train.optimizer", {"name": "sgd", "momentum": 1}, "must be below 1, not 1.0"),
+        ("train.logits", "auto", "`training.train.logits` must be one of tiles, whole"),
         ("train.eval_batch_size", 0, "must be a whole number of at least 1, not 0"),
         ("train.stop_early", {}, "`training.train.stop_early`: eval_loss is never computed, because data.eval is empty"),
         ("train.stop_early", {"metric": "loss"}, "`training.train.stop_early.metric` must be the name of a metric"),

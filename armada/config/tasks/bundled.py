@@ -47,6 +47,8 @@ class BundledTraining(Experiment):
     """Whether `train.long_samples: split` goes with it."""
     shards: ClassVar[bool] = False
     """Whether its model may be divided among the processes (`train.sharding`)."""
+    whole_logits: ClassVar[bool] = False
+    """Whether its loss may be computed of all logits at once (`train.logits: whole`)."""
     generates: ClassVar[bool] = True
     """Whether its model generates text; otherwise it scores texts."""
     has_reference: ClassVar[bool] = False
@@ -267,6 +269,17 @@ class BundledTraining(Experiment):
                 key="start_from.optimizer",
                 hint="leave it out, or `train: {sharding: none}`",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _has_all_logits(self) -> Self:
+        if self.train.logits != "whole":
+            return self
+        if not self.whole_logits:
+            raise problem(f"whole does not go with `task: {self.task}`", key="train.logits", hint="leave it out")
+        if self.train.sharding in SHARDED_WORDS:
+            said = f"whole does not go with `train.sharding: {self.train.sharding}`, which divides the output head"
+            raise problem(said, key="train.logits", hint="tiles, or leave it out")
         return self
 
     @model_validator(mode="after")

@@ -59,6 +59,7 @@ class Dpo(BundledTraining):
     has_reference: ClassVar[bool] = True
     sequences: ClassVar[int] = 2
     eval_metrics: ClassVar[tuple[str, ...]] = ("eval_loss", "eval_rewards/accuracies", "eval_rewards/margins")
+    whole_logits: ClassVar[bool] = True
 
     task: Literal["dpo"]
     """What the run does."""

@@ -28,6 +28,7 @@ class Kto(BundledTraining):
     """Train a model towards good answers and away from bad ones: rows of `prompt`, `completion` and `label`."""
 
     has_reference: ClassVar[bool] = True
+    whole_logits: ClassVar[bool] = True
 
     task: Literal["kto"]
     """What the run does."""

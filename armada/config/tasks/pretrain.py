@@ -16,6 +16,7 @@ class Pretrain(BundledTraining):
     packs: ClassVar[bool] = True
     splits: ClassVar[bool] = True
     shards: ClassVar[bool] = True
+    whole_logits: ClassVar[bool] = True
 
     task: Literal["pretrain"]
     """What the run does."""

@@ -14,6 +14,7 @@ class Sft(BundledTraining):
     packs: ClassVar[bool] = True
     splits: ClassVar[bool] = True
     shards: ClassVar[bool] = True
+    whole_logits: ClassVar[bool] = True
 
     task: Literal["sft"]
     """What the run does."""

@@ -38,7 +38,7 @@ def check_memory(subject: Subject) -> Answer | None:
         return ok(f"memory is not estimated: {trained.facts.problem}")
     shape, training = trained.facts.shape, _shape_of(trained, subject)
     estimate = estimate_memory(shape, training)
-    what = _describe(estimate)
+    what = _describe(estimate) + _name_logits(trained)
     if training.device == "cpu":
         return _compare_ram(subject, estimate, what)
     memory, named = find_gpu_memory(subject)
@@ -115,6 +115,14 @@ def _describe(estimate: MemoryEstimate) -> str:
     return f"an estimated {amount(estimate.total_bytes)} ({span}; {terms})"
 
 
+def _name_logits(trained: Trained) -> str:
+    """Name how the loss is computed, if armada chose it."""
+    if not trained.logits_why:
+        return ""
+    how = "of all logits at once" if trained.section.train.get("logits") == "whole" else "in tiles"
+    return f"; the loss is computed {how}, {trained.logits_why}"
+
+
 def _remedy(shape: ModelShape, training: TrainingShape, memory: int) -> str:
     """Name the single changes with which the estimate fits; if none does, all that help together."""
     changes = _changes(training)
@@ -148,7 +156,10 @@ def _smaller(micro_batch: int) -> list[int]:
 
 def _changes(training: TrainingShape) -> list[tuple[str, TrainingShape]]:
     """List changes that need less memory, the least intrusive first."""
-    found = [
+    found = (
+        [("`train.logits: tiles`", dataclasses.replace(training, whole_logits=False))] if training.whole_logits else []
+    )
+    found += [
         (f"`train.micro_batch_size: {size}`", dataclasses.replace(training, micro_batch=size, accumulates=True))
         for size in _smaller(training.micro_batch)
     ]

@@ -11,7 +11,8 @@ What is counted, and where from:
 - Activations: bytes for each token and layer as a linear function of the layer's widths. The factors were fitted to what
   torch 2.13 and transformers 5.23 keep, counted storage by storage with fake tensors; they are in `_KEPT` and `_LAYER`.
 - Output head: TRL 1.16 computes the loss in tiles of 4096 tokens × 32,768 words (its module `chunked_logprob`), so
-  no logits of vocabulary × length exist. The gradients of hidden states and head are summed in 32 bits.
+  no logits of vocabulary × length exist. The gradients of hidden states and head are summed in 32 bits. With
+  `train.logits: whole` they do, as `WHOLE_LOGITS_BYTES` says.
 - Buckets: DistributedDataParallel keeps a copy of all gradients where several processes train.
 - Sharding: what the processes divide counts by its share. Where weights are divided, two layers and the embeddings are
   gathered at a time, in the precision, in place of 16-bit copies of all.
@@ -66,6 +67,9 @@ _WHOLE_EMBEDDINGS = {"adamw_8bit": 8, "paged_adamw_8bit": 8, "lion_8bit": 4, "pa
 """Bytes of an embedding's weight, which bitsandbytes' 8-bit optimizers keep in 32 bits."""
 
 _NF4_BYTES = 0.516
+WHOLE_LOGITS_BYTES = 16
+"""Of each token and word, where the loss is computed of all logits at once: logits, their softmax, and gradients of both."""
+
 _TILE_TOKENS, _TILE_WORDS = 4096, 32_768
 _CUDA_BYTES = 600_000_000
 """CUDA's context, kernels and cuBLAS's workspace: about 0.5 to 0.7 GB."""
@@ -144,6 +148,8 @@ class TrainingShape:
     """As `train.optimizer.name`."""
     has_momentum: bool = False
     """It keeps a momentum of each weight too, as SGD and RMSprop do if they are told."""
+    whole_logits: bool = False
+    """All logits of a micro batch exist at once: the loss is not computed in tiles."""
     scores: bool = False
     """The model ends in a score for each sequence, as a reward model does: no word is predicted."""
 
@@ -361,12 +367,16 @@ def _head(shape: ModelShape, training: TrainingShape) -> _Head:
     if training.scores:
         return _Head(0.0, 0.0, 0.0)
     tokens, hidden = training.tokens, shape.hidden
+    is_trained = training.method == "full" or "lm_head" in training.saved_modules
+    gradient = 4.0 * shape.vocabulary * hidden if is_trained else 0.0
+    if training.whole_logits:
+        each = WHOLE_LOGITS_BYTES + (training.width if training.width == 2 else 0)  # autocast's logits come before
+        logits = float(each * tokens * shape.vocabulary)
+        return _Head(logits / 2, logits + 4.0 * tokens * hidden + gradient, gradient)
     words = _TILE_WORDS if training.device == "cuda" else min(_TILE_WORDS, shape.vocabulary)
     tile = min(tokens, _TILE_TOKENS) * words
     # Without Triton, on CPUs, the loss of a tile takes about seven 32-bit copies of it.
     folded = tile * training.width + (28 * tile if training.device == "cpu" else 0)
-    is_trained = training.method == "full" or "lm_head" in training.saved_modules
-    gradient = 4.0 * shape.vocabulary * hidden if is_trained else 0.0
     converted = words * hidden * training.width if is_trained and training.width == 2 else 0
     return _Head(float(folded + converted), folded + converted + 4.0 * tokens * hidden + gradient, gradient)
 

@@ -16,6 +16,7 @@ from armada.launch.training.dataset import DataFacts, check_data, count_rows, me
 from armada.launch.training.hook import check_hooks
 from armada.launch.training.image_needs import training_needs
 from armada.launch.training.model_facts import ModelFacts, read_folder, read_model, tiny_model
+from armada.launch.training.output_head import LogitsChoice, choose_logits
 from armada.launch.training.warmstart import Start, find_start
 from armada.provision.container import refuse_cluster
 from armada.provision.content import Content
@@ -90,6 +91,16 @@ class BundledTask(Task[BundledTraining]):
         )
         environment = self.plan_environment(place) if settings.container is None else None
         hub = self._find_model(place)
+        answer = self._ask_hub(place)
+        facts = self._model_facts(hub, answer)
+        logits = choose_logits(
+            settings,
+            facts.shape,
+            micro_batch=batch.micro,
+            processes=place.processes,
+            gpus=place.gpus,
+            memory_bytes=None if place.host.batch is not None else place.facts.memory_bytes,
+        )
         training = Training(
             settings=settings,
             profile=profile,
@@ -106,9 +117,9 @@ class BundledTask(Task[BundledTraining]):
             wandb=self._wandb(place, environment),
             start=self.start,
             companions=self.sent_companions,
+            logits=logits.word,
         )
         contents, section = training.contents(), training.section()
-        answer = self._ask_hub(place)
         return Parts(
             argv=training.argv(),
             variables=training.variables(),
@@ -122,7 +133,7 @@ class BundledTask(Task[BundledTraining]):
             hub=hub if isinstance(hub, HubModel) else None,
             precision=profile.train.precision,
             checkpoint_bytes=self._checkpoint_bytes(contents, hub),
-            trained=self._trained(section, environment, hub, answer, is_divided=training.is_divided),
+            trained=self._trained(section, environment, hub, answer, facts, logits, is_divided=training.is_divided),
         )
 
     def _trained(
@@ -131,6 +142,8 @@ class BundledTask(Task[BundledTraining]):
         environment: Environment | None,
         hub: HubModel | Content | None,
         answer: HubAnswer,
+        facts: ModelFacts,
+        logits: LogitsChoice,
         *,
         is_divided: bool,
     ) -> Trained:
@@ -146,13 +159,14 @@ class BundledTask(Task[BundledTraining]):
             hub_model=settings.hub_model,
             answer=answer,
             max_steps=settings.train.max_steps,
-            facts=self._model_facts(hub, answer),
+            facts=facts,
             is_divided=is_divided,
             rows=_times(count_rows(settings.data.train, self.data), settings.completions),
             row_bytes=mean_row_bytes(settings.data.train, self.data),
             eval_rows=_whole(_times(count_rows(settings.data.eval_sources, self.data), settings.completions)),
             sequences=settings.sequences,
             has_reference=settings.keeps_reference,
+            logits_why=logits.why,
         )
 
     def _refuse_hub_companions(self, place: Place) -> None:

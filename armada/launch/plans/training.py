@@ -58,6 +58,7 @@ class Training:
         wandb: Stands in for what the experiment says of W&B.
         start: The checkpoint it begins with.
         companions: Models beside the one that is trained, of those that are sent.
+        logits: How the output head computes them: in tiles, or those of a micro batch at once.
     """
 
     settings: BundledTraining
@@ -75,6 +76,7 @@ class Training:
     wandb: str | None = None
     start: Start | None = None
     companions: Mapping[str, Content] = field(default_factory=dict)
+    logits: Literal["tiles", "whole"] = "tiles"
 
     @property
     def device(self) -> Literal["cuda", "cpu"]:
@@ -195,7 +197,7 @@ class Training:
             train=_dump(settings.train, *_DECIDED, "best_metric")
             | self._best_section()
             | settings.train_section()
-            | {"activation_checkpointing": profile.train.activation_checkpointing},
+            | {"activation_checkpointing": profile.train.activation_checkpointing, "logits": self.logits},
             lora=_dump(settings.lora) if settings.lora is not None else None,
             precision=profile.train.precision,
             attention=profile.train.attention,

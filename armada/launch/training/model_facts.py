@@ -126,6 +126,7 @@ def training_shape(
         has_reference=has_reference,
         optimizer=str(optimizer.get("name", "adamw")),
         has_momentum=bool(optimizer.get("momentum")),
+        whole_logits=section.train.get("logits") == "whole",
         scores=(section.objective or {}).get("name") == "reward",
     )
 

@@ -32,7 +32,12 @@ _FREE = (
     "activation_checkpointing",
     "drop_limit",
 )
-_DEFAULTS: dict[str, Any] = {"optimizer": dataclasses.asdict(Optimizer()), "lr_floor": 0.0, "decay_steps": None}
+_DEFAULTS: dict[str, Any] = {
+    "optimizer": dataclasses.asdict(Optimizer()),
+    "lr_floor": 0.0,
+    "decay_steps": None,
+    "logits": "tiles",
+}
 """Settings that came later: a checkpoint that does not name one was trained with this."""
 
 Settings = Mapping[str, Any]

@@ -35,6 +35,9 @@ PRECISIONS = ("bf16", "fp16", "fp32")
 SHARDINGS = ("none", *FSDP, *ZERO)
 WHOLE = ("none", "zero2")
 """With these each process has the whole model."""
+LOGITS = ("tiles", "whole")
+WITH_WHOLE_LOGITS = ("sft", "pretrain", "dpo", "kto")
+"""The tasks whose loss may be computed of all logits at once."""
 KERNELS = ("none", "liger", "hub")
 LONG_SAMPLES = ("drop", "truncate", "split")
 QUANTIZATIONS = ("none", "nf4", "fp4")
@@ -191,8 +194,14 @@ def _check_sharding(training: Training) -> None:
         raise bad_spec(f"`training.train.sharding` {word} does not go with `training.deepspeed`: one divides the model")
     if (word in FSDP or word in ZERO) and training.schedule.optimizer.name != "adamw":
         raise bad_spec(f"`training.train.optimizer`: `train.sharding: {word}` is tried with adamw alone")
+    if training.schedule.logits == "whole" and training.objective.name not in WITH_WHOLE_LOGITS:
+        raise bad_spec(f"`training.train.logits` whole does not go with `task: {training.objective.name}`")
     if word in WHOLE:
         return
+    if training.schedule.logits == "whole":
+        raise bad_spec(
+            f"`training.train.logits` whole does not go with `train.sharding: {word}`, which divides the head"
+        )
     if not training.objective.shards:
         raise bad_spec(
             f"`training.train.sharding` {word} does not go with `task: {training.objective.name}`, which needs the whole model"
@@ -350,6 +359,7 @@ def _parse_schedule(section: Section) -> Schedule:
         eval_batch_size=section.optional_integer("eval_batch_size", minimum=1),
         stop_early=parse_early_stop(section.optional_section("stop_early")),
         best_metric=parse_best(section.optional_section("best_metric")),
+        logits=section.choice("logits", LOGITS, "tiles"),
     )
     section.close()
     if (schedule.max_steps is None) == (schedule.epochs is None):

@@ -104,6 +104,8 @@ class Schedule:
     stop_early: EarlyStop | None = None
     best_metric: Best = field(default_factory=Best)
     """What tells the best checkpoint."""
+    logits: str = "tiles"
+    """How the output head computes them: in `tiles`, or the `whole` of a micro batch at once."""
 
     def count_steps(self, value: float, steps: int) -> int:
         """Return a number of steps that may be a share of all of them, as the Trainer rounds it."""

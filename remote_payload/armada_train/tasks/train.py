@@ -37,6 +37,7 @@ from armada_train.training.attempt import Attempt, TrainingData
 from armada_train.training.gauges import count_numbers
 from armada_train.training.memory import is_out_of_memory, out_of_memory
 from armada_train.training.objectives import trainer_of
+from armada_train.training.output_head import use_whole_logits
 from armada_train.training.packing import check_packing
 from armada_train.training.preemption import Preemption
 from armada_train.training.rank_order import as_main_first
@@ -82,6 +83,9 @@ def _train(
     arguments = make_arguments(training, run, trainer_class.config, own, reports_to_wandb=reports_to_wandb)
     check_world(training, arguments.world_size)
     let_cpus_shard(training)
+    if training.schedule.logits == "whole":
+        use_whole_logits()
+        _say(run, "the loss is computed of all logits at once (train.logits)")
     arguments.eval_on_start = eval_files is not None and resume.checkpoint is None
     history, metrics = _open_metrics(run, resume.checkpoint)
     attention = _choose_attention(training, run)
