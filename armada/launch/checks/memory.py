@@ -39,6 +39,8 @@ def check_memory(subject: Subject) -> Answer | None:
     shape, training = trained.facts.shape, _shape_of(trained, subject)
     estimate = estimate_memory(shape, training)
     what = _describe(estimate)
+    if trained.teacher is not None and trained.teacher.shape is None:
+        what = f"without the teacher, whose size is unknown ({trained.teacher.problem}), {what}"
     if training.device == "cpu":
         return _compare_ram(subject, estimate, what)
     memory, named = find_gpu_memory(subject)
@@ -79,6 +81,7 @@ def _shape_of(trained: Trained, subject: Subject) -> TrainingShape:
         subject.facts.gpus if subject.host.batch is None else (),
         sequences=trained.sequences,
         has_reference=trained.has_reference,
+        teacher=trained.teacher.shape if trained.teacher is not None else None,
     )
 
 

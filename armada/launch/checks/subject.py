@@ -45,6 +45,7 @@ class Trained:
         eval_rows: Rows of the data for evaluation; None if some can only be counted on the host.
         sequences: Sequences of tokens in each row: a pair has two.
         has_reference: Whether a second copy of the model is in memory, which is never trained.
+        teacher: Another model whose output is compared with this one's; None without one.
     """
 
     section: TrainingSection
@@ -63,6 +64,7 @@ class Trained:
     eval_rows: int | None = None
     sequences: int = 1
     has_reference: bool = False
+    teacher: ModelFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,14 +65,10 @@ def check_distillation(training: Training) -> None:
     if schedule.sharding != "none" or training.deepspeed is not None:
         key = "train.sharding" if schedule.sharding != "none" else "deepspeed"
         raise bad_spec(f"`training.{key}` does not go with `task: distill`, which needs whole models")
-    if training.lora is not None and "lm_head" in {*_names(training.lora.target_modules), *training.lora.modules_to_save}:
-        raise bad_spec("`training.lora`: `lm_head` does not go with `task: distill`, whose loss reads the base's own head")
+    if training.lora is not None and "lm_head" in training.lora.modules_to_save:
+        raise bad_spec("`training.lora.modules_to_save`: `lm_head` does not go with `task: distill`, whose loss reads the base's own head")
     if settings["lmbda"] and schedule.max_length <= settings["max_completion_length"]:
         raise bad_spec(
             f"`training.train.max_length` {schedule.max_length} holds a prompt and its completion, so it must be more than "
             f"`distill.max_completion_length`, {settings['max_completion_length']}"
         )
-
-
-def _names(targets: object) -> tuple[str, ...]:
-    return (targets,) if isinstance(targets, str) else tuple(targets)  # type: ignore[arg-type]  # a list of names
