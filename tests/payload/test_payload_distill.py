@@ -65,7 +65,10 @@ print("losses", json.dumps({line["step"]: line["loss"] for line in made.state.lo
 def answers(count: int) -> list[dict[str, Any]]:
     """Make prompts and answers of several lengths."""
     return [
-        {"prompt": f"What is {n} plus one?" + " Tell me." * (n % 3) + "\n", "completion": f"It is {n + 1}." * (1 + n % 4)}
+        {
+            "prompt": f"What is {n} plus one?" + " Tell me." * (n % 3) + "\n",
+            "completion": f"It is {n + 1}." * (1 + n % 4),
+        }
         for n in range(count)
     ]
 
@@ -102,7 +105,9 @@ def trained(payload_python: Interpreter, tmp_path_factory: pytest.TempPathFactor
     def train(form: str) -> PayloadRun:
         if form not in made:
             folder = tmp_path_factory.mktemp("distill")
-            made[form] = PayloadRun(folder / "run", payload_python, make_distill(folder, **_copy(FORMS[form]))).prepare()
+            made[form] = PayloadRun(
+                folder / "run", payload_python, make_distill(folder, **_copy(FORMS[form]))
+            ).prepare()
             made[form].train()
         return made[form]
 
@@ -118,7 +123,7 @@ def weights(run: PayloadRun, step: int) -> bytes:
     return (folder / ("adapter_model.safetensors" if run.training["lora"] else "model.safetensors")).read_bytes()
 
 
-def forms(*chosen: str) -> Any:
+def forms(*chosen: str) -> pytest.MarkDecorator:
     """The first is tried always, and the others at night."""
     return pytest.mark.parametrize(
         "form", [chosen[0], *(pytest.param(form, marks=pytest.mark.long) for form in chosen[1:])]
@@ -207,7 +212,9 @@ def test_its_curves_say_how_much_the_student_wrote(trained: Any) -> None:
         assert 1 <= line.get("completions/mean_length", 1) <= 8
 
 
-def test_a_larger_teacher_of_the_same_tokenizer_loses_its_unused_words(make_run: Any, tmp_path: Path, trained: Any) -> None:
+def test_a_larger_teacher_of_the_same_tokenizer_loses_its_unused_words(
+    make_run: Any, tmp_path: Path, trained: Any
+) -> None:
     one = trained("adapter")
     student, teacher = one.path / "model", tmp_path / "teacher"
     grow = (
@@ -271,3 +278,26 @@ def test_plain_text_has_no_prompt_that_a_student_could_answer(tmp_path: Path, ma
     run.finish_python("-m", "armada_train", "prepare", str(run.spec_file))
     assert run.failure["reason"] == "data_error"
     assert "text" in run.failure["message"]
+
+
+def test_the_loss_of_a_step_is_the_mean_over_the_tokens_that_the_student_wrote(
+    make_run: Any, tmp_path: Path, trained: Any
+) -> None:
+    one, teacher = trained("adapter"), tmp_path / "teacher"
+    flatten = (
+        "import sys; from transformers import AutoModelForCausalLM as M, AutoTokenizer as T; "
+        "made = M.from_pretrained(sys.argv[1]); made.lm_head.weight.data.zero_(); "
+        "made.save_pretrained(sys.argv[2]); T.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])"
+    )
+    assert one.python.finish("-c", flatten, str(one.path / "teacher"), str(teacher), cwd=tmp_path).code == 0
+    training = _copy(one.training)
+    training["model"] = {"path": str(one.path / "model")}
+    training["batch"] = {"global": 8, "micro": 8, "accumulation": 1, "processes": 1}
+    own = {"beta": 1.0, "temperature": 1.0, "lmbda": 1.0, "max_completion_length": 8, "teacher": {"path": str(teacher)}}
+    training["objective"] |= own
+    training["train"]["max_steps"] = 2
+    run = make_run(training)
+    run.train()
+    for line in run.lines("train"):  # the reverse KL to a teacher for which all 320 words are alike
+        assert line["loss"] == pytest.approx(math.log(320) - line["entropy"], rel=1e-4)
+        assert line["completions/share"] == 1

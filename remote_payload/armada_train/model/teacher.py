@@ -38,7 +38,9 @@ def prepare_teacher(training: Training, run: RunFolder, tokenizer: Any) -> None:
         write_tiny_model(TinyModel(**sizes), training, tokenizer, Path(path), seed=training.schedule.seed + 1)
     own, other = tokenizer.get_vocab(), load_tokenizer(path).get_vocab()
     if own != other:
-        raise bad_spec(f"`training.distill.teacher` {path} {_difference(own, other)}; take a teacher of the same family")
+        raise bad_spec(
+            f"`training.distill.teacher` {path} {_difference(own, other)}; take a teacher of the same family"
+        )
     words, taught = _words(model_path(training, run)), _words(path)
     if taught < words:
         raise bad_spec(

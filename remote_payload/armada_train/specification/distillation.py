@@ -66,7 +66,9 @@ def check_distillation(training: Training) -> None:
         key = "train.sharding" if schedule.sharding != "none" else "deepspeed"
         raise bad_spec(f"`training.{key}` does not go with `task: distill`, which needs whole models")
     if training.lora is not None and "lm_head" in training.lora.modules_to_save:
-        raise bad_spec("`training.lora.modules_to_save`: `lm_head` does not go with `task: distill`, whose loss reads the base's own head")
+        raise bad_spec(
+            "`training.lora.modules_to_save`: `lm_head` does not go with `task: distill`, whose loss reads the base's own head"
+        )
     if settings["lmbda"] and schedule.max_length <= settings["max_completion_length"]:
         raise bad_spec(
             f"`training.train.max_length` {schedule.max_length} holds a prompt and its completion, so it must be more than "

@@ -20,7 +20,10 @@ train: {{global_batch_size: 4, max_steps: 3}}
 """
 
 
-NEEDED = {"grpo": "grpo: {rewards: ['judges.all:short'], num_generations: 2}", "distill": "distill: {teacher: {tiny: {}}}"}
+NEEDED = {
+    "grpo": "grpo: {rewards: ['judges.all:short'], num_generations: 2}",
+    "distill": "distill: {teacher: {tiny: {}}}",
+}
 """What a task cannot do without."""
 
 

@@ -358,7 +358,8 @@ def test_a_task_that_is_no_word_is_refused_with_its_line(project: Path, task: st
     error = refused(project, f"name: x\ntask: {task}\n")
     assert (
         error.line,
-        "`task` must be 'sft', 'pretrain', 'dpo', 'reward', 'kto', 'grpo', 'distill', 'script' or 'command'" in str(error),
+        "`task` must be 'sft', 'pretrain', 'dpo', 'reward', 'kto', 'grpo', 'distill', 'script' or 'command'"
+        in str(error),
     ) == (
         2,
         True,

@@ -103,7 +103,12 @@ def test_answers_that_were_judged_one_by_one_are_known(tmp_path: Path, row: dict
         ("dpo", {"prompt": {}, "chosen": [YES], "rejected": [NO]}, "`prompt` must be text or a list", None),
         ("dpo", {"text": "a"}, 'the row has "text"; it needs prompt, chosen and rejected', "`task: sft` or `task: pre"),
         ("sft", PAIR, "it needs messages, conversations, prompt and completion, or text", "`task: dpo` or `task: rew"),
-        ("pretrain", {"prompt": "a", "completion": "b"}, "it needs text", "`task: sft` or `task: distill` takes such rows"),
+        (
+            "pretrain",
+            {"prompt": "a", "completion": "b"},
+            "it needs text",
+            "`task: sft` or `task: distill` takes such rows",
+        ),
         ("pretrain", {"messages": [ASKED, YES]}, "it needs text", "`task: sft` or `task: distill` takes such rows"),
         ("grpo", {"prompt": " "}, "`prompt` is empty", "leave such rows out"),
         ("grpo", {"prompt": 5}, "`prompt` must be text, not 5", None),

@@ -56,7 +56,9 @@ def test_a_teacher_with_another_tokenizer_is_refused_with_its_line(
     write_tokens(tmp_path / "teacher", words, added)
     with pytest.raises(ConfigError) as caught:
         check_tokens(load(tmp_path))
-    assert caught.value.message.startswith(f"{tmp_path / 'e.yaml'}:7: `distill.teacher` {tmp_path / 'teacher'} has another")
+    assert caught.value.message.startswith(
+        f"{tmp_path / 'e.yaml'}:7: `distill.teacher` {tmp_path / 'teacher'} has another"
+    )
     assert caught.value.message.endswith(said)
 
 
@@ -94,7 +96,8 @@ def test_the_payload_is_told_where_the_host_has_the_teacher(tmp_path: Path) -> N
 @pytest.mark.parametrize("method", ["full", "lora"])
 def test_a_teacher_costs_its_weights_and_a_forward_pass_but_no_optimizer(method: str) -> None:
     student, teacher = (tiny_model(TinyModel(hidden_size=size)).shape for size in (128, 512))
-    assert student is not None and teacher is not None
+    assert student is not None
+    assert teacher is not None
     alone = TrainingShape(method=method, micro_batch=1, length=16)  # type: ignore[arg-type]  # one of the two
     taught = dataclasses.replace(alone, teacher=teacher)
     before, after = estimate_memory(student, alone), estimate_memory(student, taught)
