@@ -212,6 +212,7 @@ def test_its_curves_say_how_much_the_student_wrote(trained: Any) -> None:
         assert 1 <= line.get("completions/mean_length", 1) <= 8
 
 
+@pytest.mark.long
 def test_a_larger_teacher_of_the_same_tokenizer_loses_its_unused_words(
     make_run: Any, tmp_path: Path, trained: Any
 ) -> None:
@@ -301,3 +302,18 @@ def test_the_loss_of_a_step_is_the_mean_over_the_tokens_that_the_student_wrote(
     for line in run.lines("train"):  # the reverse KL to a teacher for which all 320 words are alike
         assert line["loss"] == pytest.approx(math.log(320) - line["entropy"], rel=1e-4)
         assert line["completions/share"] == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lora", [pytest.param(LORA, id="adapter"), pytest.param(None, id="every weight")])
+def test_in_bf16_its_losses_are_nearly_those_of_fp32(make_run: Any, trained: Any, lora: dict[str, Any] | None) -> None:
+    one = trained("adapter" if lora else "every weight")
+    training = _copy(one.training) | {"precision": "bf16", "model": {"path": str(one.path / "model")}}
+    training["objective"]["teacher"] = {"path": str(one.path / "teacher")}
+    training["train"]["max_steps"] = 2
+    run = make_run(training)
+    accelerate = run.accelerate_file
+    accelerate.write_text(accelerate.read_text().replace('mixed_precision: "no"', 'mixed_precision: "bf16"'))
+    run.train()
+    assert run.losses()[1] == pytest.approx(one.losses()[1], rel=0.02)
+    assert run.lines("eval")[-1]["eval_loss"] > 0

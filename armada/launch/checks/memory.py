@@ -48,7 +48,8 @@ def check_memory(subject: Subject) -> Answer | None:
         return ok(f"{what} on each GPU; how much one has is not known")
     has = f"{named} has {amount(memory)}"
     if estimate.certain_bytes > memory:
-        sentence = f"weights and optimizer alone need {amount(estimate.certain_bytes)} on each GPU, and {has}"
+        alone = "weights and optimizer" if trained.teacher is None else "both models' weights and the optimizer"
+        sentence = f"{alone} alone need {amount(estimate.certain_bytes)} on each GPU, and {has}"
         return fail(sentence, _remedy(shape, training, memory))
     if estimate.total_bytes > memory:
         return warn(f"{what} on each GPU, and {has}", _remedy(shape, training, memory))
