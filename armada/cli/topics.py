@@ -120,6 +120,13 @@ _EXAMPLES = {
   train: {global_batch_size: 64, max_steps: 200, max_length: 1024, learning_rate: 1.0e-6}
   grpo: {rewards: ["judges:correct"], num_generations: 8, max_completion_length: 512}
   lora: {r: 16}""",
+    "distill": """\
+  name: a small model that answers as a large one
+  task: distill
+  model: Qwen/Qwen2.5-0.5B-Instruct
+  data: {train: [{path: chats.jsonl}]}
+  train: {global_batch_size: 16, epochs: 1, learning_rate: 1.0e-5}
+  distill: {teacher: Qwen/Qwen2.5-7B-Instruct, beta: 0.5}""",
     "script": """\
   name: my own trainer
   task: script
@@ -140,6 +147,7 @@ _TASKS = {
     "reward": "trains a model that scores answers, from pairs of answers",
     "kto": "trains a language model towards good answers and away from bad ones, judged one by one",
     "grpo": "trains a language model on its own completions, by what your functions or a reward model say of them",
+    "distill": "trains a small language model towards the probabilities of a larger one, its teacher",
     "script": "runs a training script of yours under accelerate, once per GPU",
     "command": "runs any command",
 }

@@ -24,7 +24,10 @@ from armada.protocol.message import (
 from armada.protocol.runs import Created, Secrets
 
 Task = Annotated[
-    str, any_word("sft", "pretrain", "dpo", "reward", "kto", "grpo", "script", "command", "merge", "prepare", "bench")
+    str,
+    any_word(
+        "sft", "pretrain", "dpo", "reward", "kto", "grpo", "distill", "script", "command", "merge", "prepare", "bench"
+    ),
 ]
 
 

@@ -388,7 +388,7 @@ def test_prompts_that_leave_no_room_are_counted_and_the_first_is_named(tmp_path:
         (
             "dpo",
             {"objective": {"name": "dpa"}},
-            "`training.objective.name` must be one of sft, pretrain, dpo, reward, kto, grpo",
+            "`training.objective.name` must be one of sft, pretrain, dpo, reward, kto, grpo, distill",
         ),
         ("dpo", {"train": {"packing": True}}, "`training.train.packing` does not go with `task: dpo`"),
         (
@@ -422,7 +422,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
     "example",
     [
         *("pretrain/pretrain.yaml", "preferences/dpo.yaml", "preferences/reward.yaml", "preferences/kto.yaml"),
-        "own-completions/grpo.yaml",
+        *("own-completions/grpo.yaml", "distill/distill.yaml"),
     ],
 )
 def test_an_example_trains_as_home_plans_it(payload_python: Interpreter, tmp_path: Path, example: str) -> None:

@@ -32,6 +32,7 @@ TASKS: dict[str, TaskKind] = {
     "reward": TaskKind("armada.config.tasks.reward:Reward", _BUNDLED),
     "kto": TaskKind("armada.config.tasks.kto:Kto", _BUNDLED),
     "grpo": TaskKind("armada.config.tasks.grpo:Grpo", _BUNDLED),
+    "distill": TaskKind("armada.config.tasks.distill:Distill", _BUNDLED),
     "script": TaskKind("armada.config.tasks.script:Script", "armada.launch.plans.script:ScriptTask"),
     "command": TaskKind("armada.config.tasks.command:Command", "armada.launch.plans.command:CommandTask"),
 }

@@ -39,6 +39,8 @@ def check_memory(subject: Subject) -> Answer | None:
     shape, training = trained.facts.shape, _shape_of(trained, subject)
     estimate = estimate_memory(shape, training)
     what = _describe(estimate) + _name_logits(trained)
+    if trained.teacher is not None and trained.teacher.shape is None:
+        what = f"without the teacher, whose size is unknown ({trained.teacher.problem}), {what}"
     if training.device == "cpu":
         return _compare_ram(subject, estimate, what)
     memory, named = find_gpu_memory(subject)
@@ -46,7 +48,8 @@ def check_memory(subject: Subject) -> Answer | None:
         return ok(f"{what} on each GPU; how much one has is not known")
     has = f"{named} has {amount(memory)}"
     if estimate.certain_bytes > memory:
-        sentence = f"weights and optimizer alone need {amount(estimate.certain_bytes)} on each GPU, and {has}"
+        alone = "weights and optimizer" if trained.teacher is None else "both models' weights and the optimizer"
+        sentence = f"{alone} alone need {amount(estimate.certain_bytes)} on each GPU, and {has}"
         return fail(sentence, _remedy(shape, training, memory))
     if estimate.total_bytes > memory:
         return warn(f"{what} on each GPU, and {has}", _remedy(shape, training, memory))
@@ -79,6 +82,7 @@ def _shape_of(trained: Trained, subject: Subject) -> TrainingShape:
         subject.facts.gpus if subject.host.batch is None else (),
         sequences=trained.sequences,
         has_reference=trained.has_reference,
+        teacher=trained.teacher.shape if trained.teacher is not None else None,
     )
 
 

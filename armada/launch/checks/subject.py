@@ -46,6 +46,7 @@ class Trained:
         sequences: Sequences of tokens in each row: a pair has two.
         has_reference: Whether a second copy of the model is in memory, which is never trained.
         logits_why: Why the loss is computed as the section says, as part of a sentence; empty if the experiment says it.
+        teacher: Another model whose output is compared with this one's; None without one.
     """
 
     section: TrainingSection
@@ -65,6 +66,7 @@ class Trained:
     sequences: int = 1
     has_reference: bool = False
     logits_why: str = ""
+    teacher: ModelFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)

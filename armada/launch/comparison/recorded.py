@@ -71,15 +71,21 @@ def gpu_of(plan: Plan) -> str | None:
 
 
 _ALIKE = ("sft", "pretrain")
-"""Tasks that compute the same for each token; others are compared with earlier runs of the same experiment alone."""
+"""Tasks that compute the same for each token; others are compared with earlier runs of the same experiment alone.
+
+A distillation of the data's answers computes the same, and a forward pass of its teacher.
+"""
 
 
 def workload_of_plan(plan: Plan) -> Workload | None:
     """Return what decides the speed of a planned training; None for other tasks, or an unknown kind of GPU."""
     trained = plan.subject.trained if plan.subject is not None else None
     gpu = gpu_of(plan)
-    if trained is None or gpu is None or plan.spec.task not in _ALIKE:
+    if trained is None or gpu is None or plan.spec.task not in (*_ALIKE, "distill"):
         return None
+    teacher = trained.teacher.shape if trained.teacher is not None else None
+    if plan.spec.task == "distill" and (teacher is None or (trained.section.objective or {}).get("lmbda")):
+        return None  # how fast the student writes is another question
     return _workload(
         trained.section,
         plan.spec.experiment,
@@ -88,6 +94,7 @@ def workload_of_plan(plan: Plan) -> Workload | None:
         gpus=plan.gpus,
         shape=trained.facts.shape,
         code=plan.spec.job.code,
+        teacher=teacher,
     )
 
 
@@ -215,11 +222,12 @@ def _workload(
     gpus: int,
     shape: ModelShape | None,
     code: object,
+    teacher: ModelShape | None = None,
 ) -> Workload:
     return Workload(
         model=_model_name(experiment),
         shape=shape,
-        training=training_shape(section, ()),
+        training=training_shape(section, (), teacher=teacher),
         gpu=gpu,
         host=host,
         devices=gpus or section.batch.processes,

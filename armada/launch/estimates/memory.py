@@ -144,6 +144,8 @@ class TrainingShape:
     """Sequences of tokens in each row: a pair has two."""
     has_reference: bool = False
     """A second copy of the model is in memory, which is never trained."""
+    teacher: ModelShape | None = None
+    """Another model in memory, which is never trained, and whose output for each row is compared with this one's."""
     optimizer: str = "adamw"
     """As `train.optimizer.name`."""
     has_momentum: bool = False
@@ -232,6 +234,7 @@ def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimat
     lasting = {
         "weights": states.weights,
         "reference model": states.weights if training.has_reference else 0.0,
+        **_teacher(training),
         "optimizer": states.optimizer,
         "gradient buckets": states.buckets,
         "gathered layers": states.gathered,
@@ -268,11 +271,27 @@ def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimat
     return MemoryEstimate(
         moment=worst,
         terms=tuple(Term(name, int(size)) for name, size in sizes.items() if size >= 1),
-        certain_bytes=int(states.weights * (2 if training.has_reference else 1) + certain_optimizer),
+        certain_bytes=int(
+            states.weights * (2 if training.has_reference else 1)
+            + _teacher(training).get("teacher model", 0.0)
+            + certain_optimizer
+        ),
         spread=WIDE_SPREAD if rough else SPREAD,
         parameters=count_parameters(shape),
         trained=states.trained,
     )
+
+
+def _teacher(training: TrainingShape) -> dict[str, float]:
+    """Return what a teacher needs: its weights in the training's precision, and one layer of a forward pass."""
+    teacher = training.teacher
+    if teacher is None:
+        return {}
+    widths = 6 * teacher.hidden + 3 * teacher.intermediate + 2 * teacher.attention
+    return {
+        "teacher model": float(training.width * count_parameters(teacher)),
+        "teacher's forward pass": float(training.width * training.tokens * widths),
+    }
 
 
 def _base(training: TrainingShape) -> int:

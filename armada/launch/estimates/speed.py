@@ -143,16 +143,25 @@ def flops_per_token(shape: ModelShape, training: TrainingShape, length: float) -
         adapter = count_adapter(shape, training.rank, training.targets, dora=training.dora)
         # A frozen weight has no gradient; attention has no weights, so its backward pass is whole.
         total = 4.0 * multiplied + 3 * attention + 6.0 * adapter
-    return total + (forward if training.activation_checkpointing else 0.0)
+    return total + (forward if training.activation_checkpointing else 0.0) + _teachers_flops(training, length)
 
 
 def reported_flops_per_token(shape: ModelShape, training: TrainingShape) -> float:
     """Return what the trainer counts for its `mfu`: all weights, neither attention nor recomputation (its `gauges.py`)."""
     multiplied = count_parameters(shape) - _looked_up(shape)
+    taught = _teachers_flops(training, 0.0)
     if not training.has_adapter:
-        return 6.0 * multiplied
+        return 6.0 * multiplied + taught
     adapter = count_adapter(shape, training.rank, training.targets, dora=training.dora)
-    return 4.0 * multiplied + 6.0 * adapter
+    return 4.0 * multiplied + 6.0 * adapter + taught
+
+
+def _teachers_flops(training: TrainingShape, length: float) -> float:
+    """Return the operations of a teacher's forward pass for each token; 0 without one."""
+    teacher = training.teacher
+    if teacher is None:
+        return 0.0
+    return 2.0 * (count_parameters(teacher) - _looked_up(teacher)) + 4.0 * teacher.layers * teacher.attention * length
 
 
 def estimate_speed(
@@ -246,6 +255,8 @@ def _compare(wanted: Workload, run: Measured) -> tuple[Measured, float, list[str
         differences.append((1.15, f"{a.precision} instead of {b.precision}"))
     if (a.rank, a.targets, a.dora, a.saved_modules) != (b.rank, b.targets, b.dora, b.saved_modules):
         differences.append((1.15, "another adapter"))
+    if b.teacher is not None and a.teacher is None:
+        differences.append((1.3, "without a teacher"))
     if there.data != here.data and not here.packing:
         differences.append((1.15, "other data"))
     if there.host != here.host:

@@ -183,10 +183,8 @@ class _CellTask(BundledTask):
         )
         return found
 
-    def _ask_hub(self, place: Place) -> HubAnswer:
-        found: HubAnswer = self._once(
-            f"answer {self.settings.hub_model}", lambda: super(_CellTask, self)._ask_hub(place)
-        )
+    def _ask_hub(self, place: Place, name: str | None) -> HubAnswer:
+        found: HubAnswer = self._once(f"answer {name}", lambda: super(_CellTask, self)._ask_hub(place, name))
         return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.config.tasks.bundled import BundledTraining
+from armada.config.tasks.distill import Distill
 from armada.errors import PreflightRefused
 from armada.launch.checks.subject import Trained
 from armada.launch.plans.task import Parts, Task
@@ -17,6 +18,7 @@ from armada.launch.training.hook import check_hooks
 from armada.launch.training.image_needs import training_needs
 from armada.launch.training.model_facts import ModelFacts, read_folder, read_model, tiny_model
 from armada.launch.training.output_head import LogitsChoice, choose_logits
+from armada.launch.training.teacher import check_tokens, refuse_fewer_words
 from armada.launch.training.warmstart import Start, find_start
 from armada.provision.container import refuse_cluster
 from armada.provision.content import Content
@@ -76,6 +78,7 @@ class BundledTask(Task[BundledTraining]):
         _ = self.start
         self.rows = self.data.rows
         self.counts_on_host = None in self.data.counts.values() or not self.settings.data.is_local
+        check_tokens(self.settings)
         check_hooks(self.settings, self.snapshot.content.files if self.snapshot else ())
 
     def parts(self, place: Place) -> Parts:
@@ -91,8 +94,10 @@ class BundledTask(Task[BundledTraining]):
         )
         environment = self.plan_environment(place) if settings.container is None else None
         hub = self._find_model(place)
-        answer = self._ask_hub(place)
+        answer = self._ask_hub(place, settings.hub_model)
         facts = self._model_facts(hub, answer)
+        teacher = self._teacher_facts(place)
+        refuse_fewer_words(settings, facts, teacher)
         logits = choose_logits(
             settings,
             facts.shape,
@@ -133,7 +138,9 @@ class BundledTask(Task[BundledTraining]):
             hub=hub if isinstance(hub, HubModel) else None,
             precision=profile.train.precision,
             checkpoint_bytes=self._checkpoint_bytes(contents, hub),
-            trained=self._trained(section, environment, hub, answer, facts, logits, is_divided=training.is_divided),
+            trained=self._trained(
+                section, environment, hub, answer, facts, teacher, logits, is_divided=training.is_divided
+            ),
         )
 
     def _trained(
@@ -143,6 +150,7 @@ class BundledTask(Task[BundledTraining]):
         hub: HubModel | Content | None,
         answer: HubAnswer,
         facts: ModelFacts,
+        teacher: ModelFacts | None,
         logits: LogitsChoice,
         *,
         is_divided: bool,
@@ -167,6 +175,7 @@ class BundledTask(Task[BundledTraining]):
             sequences=settings.sequences,
             has_reference=settings.keeps_reference,
             logits_why=logits.why,
+            teacher=teacher,
         )
 
     def _refuse_hub_companions(self, place: Place) -> None:
@@ -192,9 +201,8 @@ class BundledTask(Task[BundledTraining]):
         needs = training_needs(None if self.is_on_cpu else section.as_json(), profile, gpus=gpus)
         return self.examine_container(place, gpus=gpus, needs=needs)
 
-    def _ask_hub(self, place: Place) -> HubAnswer:
+    def _ask_hub(self, place: Place, name: str | None) -> HubAnswer:
         """What the hub says of a model that the run will fetch itself."""
-        name = self.settings.hub_model
         from_cache = place.variables.get("HF_HUB_OFFLINE", "") not in {"", "0"}
         if name is None or from_cache or not place.host.has_internet:
             return HubAnswer()
@@ -214,6 +222,20 @@ class BundledTask(Task[BundledTraining]):
         return ModelFacts(
             problem=told.config_problem or answer.refused or answer.unreachable or "the hub was not asked"
         )
+
+    def _teacher_facts(self, place: Place) -> ModelFacts | None:
+        """What home can read of the teacher, where there is one."""
+        if not isinstance(self.settings, Distill):
+            return None
+        teacher, named = self.settings.distill.teacher, self.settings.named_teacher
+        if not isinstance(teacher, str):
+            return tiny_model(teacher.tiny)
+        if named in self.sent_companions:
+            return read_folder(Path(teacher))
+        answer = self._ask_hub(place, named)
+        if answer.config is not None:
+            return read_model(answer.config)
+        return ModelFacts(problem=answer.refused or answer.unreachable or "the hub was not asked")
 
     def _wandb(self, place: Place, environment: Environment | None) -> str | None:
         """What `tracking.wandb: auto` means where runs have no internet; None leaves what the experiment says."""

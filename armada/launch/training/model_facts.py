@@ -84,7 +84,12 @@ def tiny_model(tiny: TinyModel) -> ModelFacts:
 
 
 def training_shape(
-    section: TrainingSection, gpus: tuple[Gpu, ...], *, sequences: int = 1, has_reference: bool = False
+    section: TrainingSection,
+    gpus: tuple[Gpu, ...],
+    *,
+    sequences: int = 1,
+    has_reference: bool = False,
+    teacher: ModelShape | None = None,
 ) -> TrainingShape:
     """Return what decides the memory of a planned training.
 
@@ -93,6 +98,7 @@ def training_shape(
         gpus: The host's GPUs; none of a cluster, whose login node does not show them.
         sequences: Sequences of tokens in each row: a pair has two.
         has_reference: Whether a second copy of the model is in memory, which is never trained.
+        teacher: Another model in memory, which is never trained.
     """
     lora: Mapping[str, object] = section.lora or {}
     method: Literal["full", "lora", "qlora"] = "full"
@@ -124,6 +130,7 @@ def training_shape(
         device=section.device,
         sequences=sequences,
         has_reference=has_reference,
+        teacher=teacher,
         optimizer=str(optimizer.get("name", "adamw")),
         has_momentum=bool(optimizer.get("momentum")),
         whole_logits=section.train.get("logits") == "whole",

@@ -56,7 +56,7 @@ class Attempt:
         return max(1, self.step) if self.step_before is None else max(0, self.step - self.step_before)
 
 
-TRAININGS = ("sft", "pretrain", "dpo", "reward", "kto", "grpo")
+TRAININGS = ("sft", "pretrain", "dpo", "reward", "kto", "grpo", "distill")
 """The tasks of armada's trainer."""
 
 

@@ -79,6 +79,11 @@ def describe_settings(training: Training) -> dict[str, Any]:
 def _describe_objective(objective: Objective) -> dict[str, Any]:
     """Return the task's own settings; of each reward function, the hash of its file, too."""
     found = {f"{objective.name}.{key}": value for key, value in objective.settings.items() if key not in FREE}
+    teacher = objective.settings.get("teacher")
+    if teacher and "path" in teacher:  # its folder is named after its content, and hosts have it in other places
+        found[f"{objective.name}.teacher"] = (
+            Path(teacher["path"]).name if teacher["path"][0] == "/" else teacher["path"]
+        )
     for judge in objective.settings.get("rewards", ()):
         if "function" in judge:
             found[f"{objective.name}.rewards: {judge['function']}"] = hash_data(hook_file(judge["function"]))

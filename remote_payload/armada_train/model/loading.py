@@ -94,7 +94,15 @@ def make_tiny_model(tiny: TinyModel, training: Training, run: RunFolder, rows: F
         part.rename(run.model)
         return
     tokenizer = train_tokenizer(tiny.vocab_size, rows.texts())
-    torch.manual_seed(training.schedule.seed)
+    write_tiny_model(tiny, training, tokenizer, run.model, seed=training.schedule.seed)
+
+
+def write_tiny_model(tiny: TinyModel, training: Training, tokenizer: Any, folder: Path, *, seed: int) -> None:
+    """Write a Qwen2 with random weights, and its tokenizer, into a folder that does not exist."""
+    part = folder.with_name(f".part-{folder.name}")
+    if part.exists():
+        shutil.rmtree(part)  # of an attempt that was killed while creating it
+    torch.manual_seed(seed)
     model = Qwen2ForCausalLM(
         Qwen2Config(
             vocab_size=tiny.vocab_size,
@@ -114,7 +122,7 @@ def make_tiny_model(tiny: TinyModel, training: Training, run: RunFolder, rows: F
     )
     model.save_pretrained(part)
     tokenizer.save_pretrained(part)
-    part.rename(run.model)
+    part.rename(folder)
 
 
 def model_path(training: Training, run: RunFolder) -> str:

@@ -17,6 +17,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "reward": ("eval_loss", "eval_accuracy", "eval_margin"),
     "kto": ("eval_loss",),
     "grpo": ("eval_loss", "eval_reward"),
+    "distill": ("eval_loss",),
 }
 """What each task's evaluation computes that tells better from worse; all but the loss should rise."""
 

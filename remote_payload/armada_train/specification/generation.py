@@ -1,4 +1,4 @@
-"""Settings of the tasks that train on what their model writes: how it samples, who judges, who teaches. Without torch."""
+"""Settings of the tasks that train on what their model writes: how it samples, who judges. Without torch."""
 
 from __future__ import annotations
 

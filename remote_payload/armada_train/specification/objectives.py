@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from armada_train.specification.distillation import parse_distill
 from armada_train.specification.generation import parse_grpo
 from armada_train.specification.section import Section
 
@@ -134,6 +135,13 @@ def _parse_grpo(section: Section) -> Objective:
     return Objective("grpo", PROMPTS, settings, has_reference=settings["beta"] > 0, samples=True, completions=each)
 
 
+def _parse_distill(section: Section) -> Objective:
+    settings = parse_distill(section)
+    # Plain text has no prompt that the student could complete.
+    kinds = ("messages", "prompt_completion") if settings["lmbda"] else SFT.kinds
+    return Objective("distill", kinds, settings)
+
+
 OBJECTIVES: dict[str, Callable[[Section], Objective]] = {
     "sft": _parse_sft,
     "pretrain": _parse_pretrain,
@@ -141,6 +149,7 @@ OBJECTIVES: dict[str, Callable[[Section], Objective]] = {
     "reward": _parse_reward,
     "kto": _parse_kto,
     "grpo": _parse_grpo,
+    "distill": _parse_distill,
 }
 """By name; each reads its own settings, and refuses unknown ones."""
 

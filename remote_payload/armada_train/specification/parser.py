@@ -9,6 +9,7 @@ import json
 import re
 from pathlib import Path
 
+from armada_train.specification.distillation import check_distillation
 from armada_train.specification.early_stop import Best, known_metrics, parse_best, parse_early_stop
 from armada_train.specification.forms import AS_IT_IS, parse_form, refuse_other_format
 from armada_train.specification.generation import check_generation
@@ -113,6 +114,7 @@ def parse_training(section: Section) -> Training:
         _check_stream(training)
     _check_objective(training)
     check_generation(training)
+    check_distillation(training)
     _check_sharding(training)
     _check_compared_metrics(training)
     if training.schedule.kernels != "none" and training.device == "cpu":

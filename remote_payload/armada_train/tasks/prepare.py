@@ -12,6 +12,7 @@ from armada_train.data.rows import Files
 from armada_train.data.stream import StreamDataset
 from armada_train.data.tokens import choose_template, load_tokenizer
 from armada_train.model.loading import make_tiny_model, model_path
+from armada_train.model.teacher import prepare_teacher
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.runfolder import RunFolder, replace_json
 from armada_train.specification.values import TinyModel, Training
@@ -63,6 +64,7 @@ def prepare_model_and_data(
     if isinstance(training.model, TinyModel):
         make_tiny_model(training.model, training, run, train_rows)
     tokenizer = load_tokenizer(model_path(training, run))
+    prepare_teacher(training, run, tokenizer)
     template = choose_template(tokenizer, train_rows.kind)
     files = train_rows if isinstance(train_rows, Files) else None
     beat = partial(heartbeat.beat, "preparing")

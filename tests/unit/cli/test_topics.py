@@ -91,10 +91,13 @@ def test_a_page_is_an_object_with_json(capsys: pytest.CaptureFixture[str], topic
         (["exit-code"], "did you mean armada help exit-codes?"),
         (["evaluate"], "armada help lists the commands"),
         (["quantize"], "armada help lists the commands"),
-        (["experiment", "sfd"], "armada help experiment sft | pretrain | dpo | reward | kto | grpo | script | command"),
+        (
+            ["experiment", "sfd"],
+            "armada help experiment sft | pretrain | dpo | reward | kto | grpo | distill | script | command",
+        ),
         (
             ["experiment", "sft", "train"],
-            "armada help experiment sft | pretrain | dpo | reward | kto | grpo | script | command",
+            "armada help experiment sft | pretrain | dpo | reward | kto | grpo | distill | script | command",
         ),
         (["states", "running"], "armada help states"),
     ],

@@ -20,7 +20,10 @@ train: {{global_batch_size: 4, max_steps: 3}}
 """
 
 
-NEEDED = {"grpo": "grpo: {rewards: ['judges.all:short'], num_generations: 2}"}
+NEEDED = {
+    "grpo": "grpo: {rewards: ['judges.all:short'], num_generations: 2}",
+    "distill": "distill: {teacher: {tiny: {}}}",
+}
 """What a task cannot do without."""
 
 
@@ -122,6 +125,17 @@ def test_pretraining_packs_whatever_train_says(tmp_path: Path) -> None:
             "must be drop with `task: grpo`",
         ),
         ("grpo", GRPO.format("beta: 0.1") + "\nlora: {r: 4}\nstart_from: sft-7k3f9d", "without that adapter"),
+        ("distill", "distill: {beta: 0.5}", "`distill.teacher`"),
+        ("distill", "distill: {teacher: 5}", "`distill.teacher` must be a hub id, a folder, or {tiny: {}}, not 5"),
+        ("distill", "distill: {teacher: ./gone}", "`distill.teacher`: there is no folder"),
+        ("distill", "distill: {teacher: a/b, beta: 1.5}", "`distill.beta`"),
+        ("distill", "distill: {teacher: a/b, lambda: 0.5}", "unknown key `distill.lambda`"),
+        ("distill", "distill: {teacher: a/b, temperature: 0}", "`distill.temperature` must be more than 0"),
+        ("distill", "distill: {teacher: a/b, lmbda: 1, max_completion_length: 2048}", "holds a prompt and its answer"),
+        ("distill", "model: a/c", "is a tiny one, which knows nothing"),
+        ("distill", "lora: {modules_to_save: [lm_head]}", "lm_head does not go with `task: distill`"),
+        ("distill", "train: {global_batch_size: 4, max_steps: 3, sharding: zero2}", "which needs whole models"),
+        ("distill", "train: {global_batch_size: 4, max_steps: 3, packing: true}", "`train.packing` does not go with"),
         ("dpo", "dpo: {precompute_reference: true}\nstart_from: sft-7k3f9d", "does not go with start_from"),
     ],
 )

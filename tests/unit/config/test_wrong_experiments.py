@@ -17,7 +17,7 @@ WRONG: list[tuple[str, str, int, str, str | None]] = [
         "task: sft",
         "task: stf",
         2,
-        "`task` must be 'sft', 'pretrain', 'dpo', 'reward', 'kto', 'grpo', 'script' or 'command', not 'stf'",
+        "`task` must be 'sft', 'pretrain', 'dpo', 'reward', 'kto', 'grpo', 'distill', 'script' or 'command', not 'stf'",
         "did you mean sft?",
     ),
     (
@@ -366,7 +366,8 @@ def test_a_task_that_is_no_word_is_refused_with_its_line(project: Path, task: st
     error = refused(project, f"name: x\ntask: {task}\n")
     assert (
         error.line,
-        "`task` must be 'sft', 'pretrain', 'dpo', 'reward', 'kto', 'grpo', 'script' or 'command'" in str(error),
+        "`task` must be 'sft', 'pretrain', 'dpo', 'reward', 'kto', 'grpo', 'distill', 'script' or 'command'"
+        in str(error),
     ) == (
         2,
         True,

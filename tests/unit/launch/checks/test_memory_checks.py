@@ -195,3 +195,18 @@ def test_a_reference_that_does_not_fit_is_refused_and_an_adapter_spares_it() -> 
     assert refused is not None
     assert refused.outcome == "fail"
     assert "`lora: {}`" in (refused.hint or "")
+
+
+def test_a_teacher_that_does_not_fit_is_refused_and_one_of_unknown_size_is_named() -> None:
+    subject = subject_of(LLAMA, gpu=GPU_24, micro=1, lora={"r": 8})
+    assert subject.trained is not None
+    alone, taught, unknown = (
+        check("ARM021", dataclasses.replace(subject, trained=dataclasses.replace(subject.trained, teacher=teacher)))
+        for teacher in (None, LLAMA, ModelFacts(problem="the hub was not asked"))
+    )
+    assert alone is not None
+    assert taught is not None
+    assert unknown is not None
+    assert alone.outcome != "fail"
+    assert (taught.outcome, "both models' weights and the optimizer alone need" in taught.message) == ("fail", True)
+    assert "without the teacher, whose size is unknown (the hub was not asked), an estimated" in unknown.message

@@ -45,7 +45,7 @@ def test_a_task_of_ones_own_is_planned_by_launch(echo: Path, capsys: pytest.Capt
         (TEXT.replace("sentence: hello\n", ""), "e.yaml:1: `sentence` is missing"),
         (
             TEXT.replace("echo", "ekho"),
-            "e.yaml:2: `task` must be 'sft', 'pretrain', 'dpo', 'reward', 'kto', 'grpo', 'script', 'command' or 'echo', not 'ekho'",
+            "'kto', 'grpo', 'distill', 'script', 'command' or 'echo', not 'ekho'",
         ),
     ],
 )
@@ -65,6 +65,7 @@ def test_editors_know_its_keys(echo: Path) -> None:
         "reward",
         "kto",
         "grpo",
+        "distill",
         "script",
         "command",
         "echo",
