@@ -17,7 +17,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9][A-Za-z0-9_.-]
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SET_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 _MOST_SETS = 20
-_HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+HOOK = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 Format = Literal["messages", "sharegpt", "alpaca", "prompt-completion", "text", "preference", "unpaired", "prompt"]
 Column = Literal[
@@ -106,7 +106,7 @@ class DataSource(Written):
     """The configuration of the hub's dataset, where it has several."""
     revision: FilledText | None = None
     """A commit keeps the data as it is; without one a resume is refused when it has changed."""
-    hook: Annotated[FilledText, shaped(_HOOK)] | None = None
+    hook: Annotated[FilledText, shaped(HOOK)] | None = None
     """`module:function`, called as sample(index, rng), returns one row."""
     weight: Positive = 1.0
     """How many passes over it one epoch makes; beside hooks, its share of the samples."""
@@ -136,7 +136,7 @@ class DataSource(Written):
     @field_validator("hook")
     @classmethod
     def _names_a_function(cls, value: str | None) -> str | None:
-        if value is not None and not _HOOK.fullmatch(value):
+        if value is not None and not HOOK.fullmatch(value):
             raise problem(f"must be `module:function`, not {shown(value)}")
         return value
 

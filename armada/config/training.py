@@ -9,10 +9,13 @@ from pydantic import Field, field_validator, model_validator
 
 from armada.config.best_metric import BestMetric, check_name, direction_of
 from armada.config.checkpoints import Count, Positive
+from armada.config.data import HOOK
 from armada.config.documents import shown
 from armada.config.early_stop import StopEarly
 from armada.config.optimizers import Optimizer
-from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, Share, problem
+from armada.config.schedulers import Duration
+from armada.config.settings import FilePath, FilledText, SchemaPart, Settings, Share, problem, shaped
+from armada.units import duration_s
 
 Logits = Literal["auto", "tiles", "whole"]
 Sharding = Literal["none", "fsdp", "fsdp-hybrid", "zero2", "zero3"]
@@ -28,6 +31,7 @@ _SCHEDULES = {
 }
 """What others call a schedule, and how it is written here."""
 
+_LONGEST_CALL_S = 1200
 _WITH_FLOOR = ("cosine", "warmup_stable_decay")
 
 
@@ -323,9 +327,52 @@ class StartFrom(Settings):
 
 
 class Evaluation(Settings):
-    other_names: ClassVar[dict[str, str]] = {"max_new_tokens": "sample_tokens"}
+    other_names: ClassVar[dict[str, str]] = {
+        "max_new_tokens": "sample_tokens",
+        "compute_metrics": "function",
+        "hook": "function",
+        "num_prompts": "prompts",
+        "max_samples": "prompts",
+    }
 
     samples: Annotated[int, Field(ge=0, le=1000)] = 0
     """Prompts of data.eval that are answered after each evaluation, into samples.jsonl."""
     sample_tokens: Count = 128
-    """Longest answer to such a prompt, in tokens."""
+    """Longest answer to a prompt, in tokens."""
+    function: Annotated[FilledText, shaped(HOOK)] | None = None
+    """`module:function` of `code`, which is given the model's answers at each evaluation and returns numbers: curves `eval_…`."""
+    prompts: Annotated[int, Field(ge=1, le=10_000)] = 64
+    """How many prompts of each evaluation set are answered for it, drawn by `train.seed`."""
+    temperature: Annotated[float, Field(ge=0, le=10)] = 0.0
+    """How answers for it are sampled; 0 takes the most probable token each time."""
+    timeout: Duration = "10m"
+    """How long a call of it may take, at most 20m."""
+
+    @field_validator("function")
+    @classmethod
+    def _names_a_function(cls, value: str | None) -> str | None:
+        if value is not None and not HOOK.fullmatch(value):
+            raise problem(f"must be `module:function`, not {shown(value)}")
+        return value
+
+    @field_validator("timeout")
+    @classmethod
+    def _others_wait_that_long(cls, value: str) -> str:
+        if not 1 <= duration_s(value) <= _LONGEST_CALL_S:
+            raise problem("must be between 1s and 20m: the other processes wait for it", hint="timeout: 10m")
+        return value
+
+    @model_validator(mode="after")
+    def _says_nothing_without_it(self) -> Evaluation:
+        for key in ("prompts", "temperature", "timeout"):
+            if self.function is None and getattr(self, key) != type(self).model_fields[key].default:
+                raise problem("belongs to `function`, and there is none", key=key, hint="function: module:function")
+        return self
+
+    def as_section(self) -> dict[str, object]:
+        """What the payload is told of it."""
+        section: dict[str, object] = {"samples": self.samples, "sample_tokens": self.sample_tokens}
+        if self.function is None:
+            return section
+        more = {"function": self.function, "prompts": self.prompts, "temperature": self.temperature}
+        return {**section, **more, "timeout_s": duration_s(self.timeout)}

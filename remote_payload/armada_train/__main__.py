@@ -27,6 +27,7 @@ from armada_train.specification.values import Training, check_world
 from armada_train.training.judges import load_functions
 from armada_train.training.libraries import check_libraries, configure_libraries
 from armada_train.training.preemption import Preemption
+from armada_train.training.scorer import load_scorer
 
 
 def main(words: list[str] | None = None) -> int:
@@ -76,6 +77,8 @@ def _train(spec: Path, run: RunFolder, preemption: Preemption) -> None:
     check_start(training)
     if training.objective.settings.get("rewards"):
         load_functions(training.objective.settings, run.attempt_folder)
+    if training.evaluation.function:
+        load_scorer(training.evaluation, run.attempt_folder)
     heartbeat = Heartbeat(run)
     heartbeat.beat("loading")
     reports_to_wandb = configure_libraries(training, run, os.environ)

@@ -1,9 +1,10 @@
-"""Evaluation sets with names, in real trainings."""
+"""Evaluation sets with names, the best metric and the user's function, in real trainings."""
 
 from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,22 @@ sys.argv[0] = "armada_train"
 runpy.run_module("armada_train", run_name="__main__", alter_sys=True)
 """
 
+FUNCTION = """
+import random
+import numpy as np
+import torch
+
+
+def quality(prompts, completions, rows, expected, step, eval_set):
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    random.random(), np.random.rand(), torch.rand(3)
+    for prompt, row, answer in zip(prompts, rows, expected, strict=True):
+        assert prompt == row["messages"][:1] and answer == row["messages"][1]["content"], (prompt, row, answer)
+    if step == 4 and eval_set == "long":
+        raise ValueError("not today")
+    return {"length": [len(text) for text in completions], "asked": len(prompts)}
+"""
+
 
 def two_sets(folder: Path) -> list[dict[str, str]]:
     """The rows of `chat_files`' evaluation, as two sets, the first of which has two files."""
@@ -56,8 +73,15 @@ def by_name(
     train |= {"stop_early": {"metric": "eval_long_loss", "goal": "max", "patience": 2}}
     saved = {"every_steps": 2, "keep_last": 1}
     training = make_training(chat_files[0], train=train, data={"eval": two_sets(folder)}, checkpoint=saved)
-    run = PayloadRun(folder / "run", payload_python, training).prepare()
+    training |= {"evaluation": {"function": "measure:quality", "prompts": 3, "sample_tokens": 6, "temperature": 0.9}}
+    training["lora"]["dropout"] = 0.1
+    run = with_function(PayloadRun(folder / "run", payload_python, training).prepare())
     run.train()
+    return run
+
+
+def with_function(run: PayloadRun) -> PayloadRun:
+    (run.path / "work" / "measure.py").write_text(FUNCTION)
     return run
 
 
@@ -79,7 +103,7 @@ def test_each_set_has_a_loss_and_all_together_have_that_of_their_rows(
     lines = by_name.lines("eval")
     assert [line["step"] for line in lines] == [0, 2, 4, 6]
     names = {"eval_loss", "eval_tokens", "eval_seconds", "eval_short_loss", "eval_long_loss"}
-    assert {key for key in lines[0] if key.startswith("eval_")} == names
+    assert {key for key in lines[2] if key.startswith("eval_")} == names
     alone = undisturbed.lines("eval")[0]  # the same model, and the same rows in one set without a name
     assert lines[0]["eval_tokens"] == alone["eval_tokens"]
     assert lines[0]["eval_loss"] == pytest.approx(alone["eval_loss"], rel=1e-6)
@@ -101,16 +125,41 @@ def test_the_best_and_the_end_go_by_the_metric_and_the_direction_that_were_asked
     assert announced["best_step"] == 2
 
 
-def test_a_resume_that_is_told_another_metric_counts_the_best_anew(by_name: PayloadRun, tmp_path: Path) -> None:
+def test_the_function_measures_answers_of_each_set_and_of_all(by_name: PayloadRun) -> None:
+    lines = {line["step"]: line for line in by_name.lines("eval")}
+    asked = {"short": 3, "long": 3}  # of 6 and of 7 rows
+    for name, prompts in asked.items():
+        assert lines[0][f"eval_{name}_asked"] == prompts
+        assert lines[0][f"eval_{name}_length"] > 0
+    assert lines[0]["eval_asked"] == 3
+    mean = (lines[0]["eval_short_length"] + lines[0]["eval_long_length"]) / 2
+    assert lines[0]["eval_length"] == pytest.approx(mean)
+    assert lines[0]["eval_length"] != lines[6]["eval_length"]
+
+
+def test_a_function_that_fails_later_costs_its_numbers_and_is_named_with_the_row(by_name: PayloadRun) -> None:
+    lines = {line["step"]: line for line in by_name.lines("eval")}
+    assert not {"eval_length", "eval_short_length", "eval_asked"} & lines[4].keys()
+    assert {"eval_loss", "eval_long_loss"} < lines[4].keys()
+    (finding,) = by_name.summary["findings"]
+    assert "step 4: evaluation function measure:quality raised ValueError: not today; for the prompt of " in finding
+    assert re.search(r"long\.jsonl:[1-7] \(", finding)
+
+
+def test_a_resume_ignores_the_function_and_counts_the_best_by_another_metric(
+    by_name: PayloadRun, tmp_path: Path
+) -> None:
     shutil.copytree(by_name.path, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "checkpoint-6")
     run = PayloadRun(tmp_path / "run", by_name.python, copy.deepcopy(by_name.training), attempt=2)
-    run.training["train"] |= {"best_metric": {"name": "eval_short_loss"}, "max_steps": 8, "stop_early": None}
-    run.training["train"]["lr_scheduler"] = "constant"
-    run.training["resume"] = {"accept_changes": True}
+    run.training["train"]["best_metric"] = {"name": "eval_short_loss"}
+    run.training["evaluation"] = None  # it draws and seeds random numbers; dropout must draw the same with and without
     run.write_spec()
-    assert "resuming from checkpoint-6" in run.train().output
+    assert "resuming from checkpoint-2" in run.train().output
+    weights = [r.path / "checkpoints" / "checkpoint-6" / "adapter_model.safetensors" for r in (run, by_name)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
     by_step = {line["step"]: line["eval_short_loss"] for line in run.lines("eval") if line["step"]}
-    assert run.summary["best_step"] == min(by_step, key=by_step.__getitem__) > 2
+    assert run.summary["best_step"] == min(by_step, key=by_step.__getitem__) == 6
 
 
 def test_no_sets_loss_depends_on_the_batch(by_name: PayloadRun, tmp_path: Path, make_run: Any) -> None:
@@ -118,7 +167,7 @@ def test_no_sets_loss_depends_on_the_batch(by_name: PayloadRun, tmp_path: Path, 
         **by_name.training,
         "train": {**by_name.training["train"], "max_steps": 1, "stop_early": None, "eval_every_steps": None},
     }
-    check_all_ways(evaluated_all_ways(make_run(training), tmp_path / "evaluate.py"), by_name)
+    check_all_ways(evaluated_all_ways(with_function(make_run(training)), tmp_path / "evaluate.py"), by_name)
 
 
 @pytest.mark.long
@@ -129,7 +178,9 @@ def test_no_sets_loss_depends_on_the_number_of_ranks(by_name: PayloadRun, tmp_pa
         "train": {**by_name.training["train"], "max_steps": 1, "stop_early": None},
         "batch": batch,
     }
-    check_all_ways(evaluated_all_ways(make_run(training), tmp_path / "evaluate.py"), by_name)
+    run = with_function(make_run(training))
+    check_all_ways(evaluated_all_ways(run, tmp_path / "evaluate.py"), by_name)
+    assert run.lines("eval")[0]["eval_length"] == by_name.lines("eval")[0]["eval_length"]
 
 
 def check_all_ways(found: list[Any], by_name: PayloadRun) -> None:

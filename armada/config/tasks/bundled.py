@@ -112,7 +112,7 @@ class BundledTraining(Experiment):
     @property
     def functions(self) -> dict[str, str]:
         """Functions of the user's code, `module:function`, by the key that names each."""
-        return {}
+        return {} if self.evaluation.function is None else {"evaluation.function": self.evaluation.function}
 
     def objective_section(self, _places: Mapping[str, str]) -> dict[str, object]:
         """What the payload is told of the task's own settings; `places` are the folders of companions on the host."""
@@ -176,8 +176,9 @@ class BundledTraining(Experiment):
     def _evaluates_on_something(self) -> Self:
         if self.train.eval_every_steps and not self.data.eval:
             raise problem("has nothing to evaluate: data.eval is empty", key="train.eval_every_steps")
-        if self.evaluation.samples and not self.data.eval:
-            raise problem("takes its prompts from data.eval, which is empty", key="evaluation.samples")
+        for key in ("samples", "function"):
+            if getattr(self.evaluation, key) and not self.data.eval:
+                raise problem("takes its prompts from data.eval, which is empty", key=f"evaluation.{key}")
         return self
 
     @property
@@ -215,7 +216,7 @@ class BundledTraining(Experiment):
 
     def _refuse_unknown_metric(self, metric: str, key: str) -> None:
         known = self.compared_metrics
-        if metric not in known:
+        if metric not in known and self.evaluation.function is None:  # whose metrics only its first call tells
             near = nearest(metric, known)
             hint = f"did you mean {near}?" if near is not None else f"choose {' or '.join(known[:8])}"
             raise problem(f"{metric} is never computed by `task: {self.task}`", key=key, hint=hint)
@@ -233,8 +234,9 @@ class BundledTraining(Experiment):
                 key="train.long_samples",
                 hint="drop or truncate",
             )
-        if self.evaluation.samples and not self.generates:
-            raise problem(f"the model of {task} generates no text", key="evaluation.samples", hint="leave it out")
+        for key in ("samples", "function"):
+            if getattr(self.evaluation, key) and not self.generates:
+                raise problem(f"the model of {task} generates no text", key=f"evaluation.{key}", hint="leave it out")
         return self
 
     @model_validator(mode="after")
@@ -280,6 +282,14 @@ class BundledTraining(Experiment):
         if self.train.sharding in SHARDED_WORDS:
             said = f"whole does not go with `train.sharding: {self.train.sharding}`, which divides the output head"
             raise problem(said, key="train.logits", hint="tiles, or leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _functions_are_somewhere(self) -> Self:
+        for key, function in self.functions.items():
+            if self.code is None and "." not in function.partition(":")[0]:
+                said = f"is {function}, which comes from `code`, and there is none"
+                raise problem(said, key=key, hint="code: .")
         return self
 
     @model_validator(mode="after")

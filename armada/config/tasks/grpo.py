@@ -137,7 +137,8 @@ class Grpo(SampledTraining):
 
     @property
     def functions(self) -> dict[str, str]:
-        return {f"grpo.rewards[{at}]": judge.function for at, judge in self._judges() if judge.function is not None}
+        judges = {f"grpo.rewards[{at}]": judge.function for at, judge in self._judges() if judge.function is not None}
+        return {**super().functions, **judges}
 
     def _judges(self) -> Iterator[tuple[int, Judge]]:
         return enumerate(self.grpo.judges)
@@ -163,11 +164,3 @@ class Grpo(SampledTraining):
             for at, each in enumerate(self.grpo.rewards)
         ]
         return found.model_copy(update={"grpo": self.grpo.model_copy(update={"rewards": tuple(rewards)})})
-
-    @model_validator(mode="after")
-    def _judges_are_somewhere(self) -> Self:
-        for key, function in self.functions.items():
-            if self.code is None and "." not in function.partition(":")[0]:
-                said = f"is {function}, which comes from `code`, and there is none"
-                raise problem(said, key=key, hint="code: .")
-        return self

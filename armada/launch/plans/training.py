@@ -204,7 +204,7 @@ class Training:
             device=self.device,
             checkpoint=_dump(settings.checkpoint, "pattern", "quiet_s"),
             resume=_dump(settings.resume, "arguments"),
-            evaluation=_dump(settings.evaluation),
+            evaluation=settings.evaluation.as_section(),
             peak_flops=profile.peak_flops if self.device == "cuda" else None,
             tracking=TrackingSection(
                 wandb=self.wandb or settings.tracking.wandb,

@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from armada_train.data.columns import Columns, recognise
 from armada_train.data.hub import read_hub
@@ -65,6 +66,13 @@ class Files:
             if kind != self.kind:
                 raise _mixed(source.name, kind, self.kind)
             yield row
+
+    def placed(self, name: str) -> Iterator[tuple[object, Row, Any]]:
+        """Yield the rows of an evaluation set, each with its place before and what the file says behind."""
+        for source in self.sources:
+            if source.set == name:
+                for where, _, row, content in _iterate(source, Counter(), self._kinds):
+                    yield where, row, content
 
     def first(self, count: int) -> list[Row]:
         rows = (row for source in self.sources for row in self.rows(source, Counter()))
@@ -153,6 +161,13 @@ def iterate_source(
     Raises:
         PayloadFailure: `data_error` at the first row that is invalid or of another kind.
     """
+    for _, kind, row, _ in _iterate(source, ignored, kinds, looks):
+        yield kind, row
+
+
+def _iterate(
+    source: Source, ignored: Counter[str], kinds: Sequence[str], looks: list[str] | None = None
+) -> Iterator[tuple[object, str, Row, Any]]:
     first = ""
     origin: object = source.name if source.hub else Place(source.path)
     columns = Columns(source.form, origin, is_table=source.hub is None and is_table(source.path))
@@ -164,7 +179,7 @@ def iterate_source(
         if first and kind != first:
             raise DataFailure(where, f"this row has {kind}, but earlier ones have {first}: one kind per run")
         first = kind
-        yield kind, row
+        yield where, kind, row, content
     if not first:
         raise DataFailure(origin, "it has no rows", f"it needs rows with {describe_kinds(kinds)}")
     columns.end()

@@ -35,7 +35,7 @@ class Samples:
         self._path = path
         self._attempt = attempt
         self._longest = longest
-        self._prompts = [_split(files.kind, row) for row in files.first(count)] if path or together else []
+        self._prompts = [split_row(files.kind, row) for row in files.first(count)] if path or together else []
 
     def write(self, model: Any, tokenizer: Any, step: int) -> None:
         """Generate answers and append them; the model's training mode is restored."""
@@ -50,33 +50,56 @@ class Samples:
                 "attempt": self._attempt,
                 "prompt": prompt,
                 "expected": expected,
-                "generated": self._generate(model, tokenizer, prompt, tools),
+                "generated": generate(model, tokenizer, prompt, tools, self._longest),
             }
             if self._path is not None:
                 with self._path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
         model.train(was_training)
 
-    def _generate(self, model: Any, tokenizer: Any, prompt: str | list[Mapping[str, Any]], tools: Any) -> str:
-        if isinstance(prompt, str):
-            inputs = tokenizer(prompt, return_tensors="pt")
-        else:
-            inputs = tokenizer.apply_chat_template(
-                prompt, add_generation_prompt=True, tools=tools, return_dict=True, return_tensors="pt"
-            )
-        ids = inputs["input_ids"].to(model.device)
-        with torch.no_grad():
-            answer = model.generate(
-                input_ids=ids,
-                attention_mask=torch.ones_like(ids),
-                max_new_tokens=self._longest,
-                do_sample=False,
-                pad_token_id=tokenizer.pad_token_id,
-            )
-        return str(tokenizer.decode(answer[0, ids.shape[1] :], skip_special_tokens=True))
+
+def generate(
+    model: Any,
+    tokenizer: Any,
+    prompt: str | list[Mapping[str, Any]],
+    tools: Any,
+    longest: int,
+    temperature: float = 0.0,
+) -> str:
+    """Answer a prompt.
+
+    Args:
+        model: In evaluation mode.
+        tokenizer: The model's.
+        prompt: A text, or the turns of a chat.
+        tools: Those that may be called.
+        longest: The maximum number of tokens.
+        temperature: 0 takes the most probable token each time; otherwise torch's random numbers decide.
+    """
+    if isinstance(prompt, str):
+        inputs = tokenizer(prompt, return_tensors="pt")
+    else:
+        inputs = tokenizer.apply_chat_template(
+            prompt, add_generation_prompt=True, tools=tools, return_dict=True, return_tensors="pt"
+        )
+    ids = inputs["input_ids"].to(model.device)
+    how = (
+        {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+        if temperature
+        else {"do_sample": False}
+    )
+    with torch.no_grad():
+        answer = model.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=longest,
+            pad_token_id=tokenizer.pad_token_id,
+            **how,
+        )
+    return str(tokenizer.decode(answer[0, ids.shape[1] :], skip_special_tokens=True))
 
 
-def _split(kind: str, row: Row) -> Prompt:
+def split_row(kind: str, row: Row) -> Prompt:
     """Split a row into prompt and expected answer; for plain text the first half is the prompt."""
     if kind == "messages":
         messages = row["messages"]

@@ -134,8 +134,9 @@ def parse_training(section: Section) -> Training:
             raise bad_spec(f"`training.lora.quantize` needs the precision bf16, not {training.precision}")
     if training.deepspeed is not None and training.device == "cpu":
         raise bad_spec("`training.deepspeed` needs GPUs")
-    if training.evaluation.samples and not training.eval_data:
-        raise bad_spec("`training.evaluation.samples` takes its prompts from data.eval, which is empty")
+    for key in ("samples", "function"):
+        if getattr(training.evaluation, key) and not training.eval_data:
+            raise bad_spec(f"`training.evaluation.{key}` takes its prompts from data.eval, which is empty")
     if training.precision == "fp16" and training.device == "cpu":
         raise bad_spec("`training.precision` fp16 has no loss scaling on a CPU: use fp32 or bf16")
     return training
@@ -171,8 +172,9 @@ def _check_objective(training: Training) -> None:
             f"`training.train.long_samples` split does not go with `task: {objective.name}`: a row is compared as a whole; "
             "use drop or truncate"
         )
-    if training.evaluation.samples and not objective.generates:
-        raise bad_spec(f"`training.evaluation.samples`: a model of `task: {objective.name}` generates no text")
+    for key in ("samples", "function"):
+        if getattr(training.evaluation, key) and not objective.generates:
+            raise bad_spec(f"`training.evaluation.{key}`: a model of `task: {objective.name}` generates no text")
     if objective.settings.get("precompute_reference") and training.start_from:
         raise bad_spec("`training.dpo.precompute_reference` does not go with start_from: the weights come later")
     if objective.settings.get("loss") == "kto" and training.batch.micro < 2:
@@ -233,7 +235,7 @@ def _check_compared_metrics(training: Training) -> None:
     asked = [("stop_early.metric", rule.metric)] if rule is not None else []
     asked += [("best_metric", best.metric)] if best != Best() else []
     for key, metric in asked:
-        if metric not in known:
+        if metric not in known and training.evaluation.function is None:  # whose metrics only its first call tells
             raise bad_spec(
                 f"`training.train.{key}`: `task: {training.objective.name}` never computes {metric}; "
                 f"choose {' or '.join(known[:8])}"
@@ -425,8 +427,14 @@ def _parse_evaluation(section: Section | None) -> Evaluation:
     evaluation = Evaluation(
         samples=section.integer("samples", 0, minimum=0),
         sample_tokens=section.integer("sample_tokens", 128, minimum=1),
+        function=section.optional_text("function"),
+        prompts=section.integer("prompts", 64, minimum=1),
+        temperature=section.number("temperature", 0.0),
+        timeout_s=section.number("timeout_s", 600.0, above=True),
     )
     section.close()
+    if evaluation.function is not None and not _HOOK.fullmatch(evaluation.function):
+        raise section.wrong("function", "`module:function`", evaluation.function)
     return evaluation
 
 

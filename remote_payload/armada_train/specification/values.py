@@ -136,10 +136,20 @@ class StartFrom:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """`samples` prompts of the eval set are answered after each evaluation, in at most `sample_tokens` tokens."""
+    """`samples` prompts of the eval set are answered after each evaluation, in at most `sample_tokens` tokens.
+
+    Attributes:
+        function: `module:function`, which is given answers to `prompts` prompts of each set; None without one.
+        temperature: How they are sampled; 0 takes the most probable token each time.
+        timeout_s: How long a call of the function may take.
+    """
 
     samples: int
     sample_tokens: int
+    function: str | None = None
+    prompts: int = 64
+    temperature: float = 0.0
+    timeout_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)

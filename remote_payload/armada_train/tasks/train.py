@@ -41,6 +41,8 @@ from armada_train.training.output_head import use_whole_logits
 from armada_train.training.packing import check_packing
 from armada_train.training.preemption import Preemption
 from armada_train.training.rank_order import as_main_first
+from armada_train.training.scorer import load_scorer
+from armada_train.training.scoring import Scoring
 from armada_train.training.sharding import let_cpus_shard
 from armada_train.training.trainer import Trainer
 
@@ -96,7 +98,9 @@ def _train(
     trainer = trainer_class(
         training=training,
         attempt=Attempt(run, heartbeat, preemption, metrics, settings, resume.changed, history.train_tokens),
-        data=TrainingData(splits, stream, _make_samples(training, run, eval_files)),
+        data=TrainingData(
+            splits, stream, _make_samples(training, run, eval_files), _make_scoring(training, run, eval_files)
+        ),
         base_model=base_model_folder(training, run),
         model=model,
         args=arguments,
@@ -116,7 +120,7 @@ def _train(
         leave(trainer.accelerator)
         raise preemption.failure(trainer.state.global_step)
     summary = _summarize(trainer, metrics, history, attention)
-    summary |= {"trainable_parameters": trainable, "findings": [*resume.findings, *findings]}
+    summary |= {"trainable_parameters": trainable, "findings": [*resume.findings, *findings, *trainer.scoring_findings]}
     if trainer.stopped_early is not None:
         summary["stopped_early"] = trainer.stopped_early
         _say(run, trainer.stopped_early)
@@ -231,6 +235,12 @@ def _make_samples(training: Training, run: RunFolder, eval_files: Files | None) 
         return None
     path, together = run.samples if run.is_main else None, training.needs_all_ranks
     return Samples(path, run.attempt, eval_files, asked.samples, asked.sample_tokens, together=together)
+
+
+def _make_scoring(training: Training, run: RunFolder, eval_files: Files | None) -> Scoring | None:
+    if eval_files is None or training.evaluation.function is None:
+        return None
+    return Scoring(training, load_scorer(training.evaluation, run.attempt_folder), eval_files)
 
 
 def _check_devices(training: Training, run: RunFolder) -> None:

@@ -41,3 +41,11 @@ class Agreement:
         numbers = torch.tensor(answers, dtype=torch.int64)
         torch.distributed.all_reduce(numbers, torch.distributed.ReduceOp.MAX, group=self._group)
         return [int(number) for number in numbers]
+
+    def gather(self, value: Any) -> list[Any]:
+        """Collect a value of each rank; every rank must call this equally often."""
+        if self._group is None:
+            return [value]
+        found: list[Any] = [None] * torch.distributed.get_world_size()
+        torch.distributed.all_gather_object(found, value, group=self._group)
+        return found

@@ -12,6 +12,7 @@ from armada_train.reporting.metrics import Metrics
 from armada_train.reporting.samples import Samples
 from armada_train.runfolder import RunFolder
 from armada_train.training.preemption import Preemption
+from armada_train.training.scoring import Scoring
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,10 @@ class TrainingData:
         splits: Prepared rows for training and evaluation, if they come from files.
         stream: Rows that a hook creates during training; None for rows of files.
         samples: Writes the model's answers to evaluation rows; None if not requested.
+        scoring: Has the user's function measure answers to evaluation rows; None if not requested.
     """
 
     splits: Splits
     stream: StreamDataset | None
     samples: Samples | None
+    scoring: Scoring | None = None

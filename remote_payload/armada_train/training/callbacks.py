@@ -39,7 +39,8 @@ _EVAL_KEYS = ("eval_loss", "eval_tokens", "eval_pairs", "eval_rows", "eval_compl
 class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
     """Runs on every rank; only rank 0's metrics reach the file.
 
-    `curves` are those of the objective, in TRL's words, and `eval_sets` the names of the evaluation sets.
+    `curves` are those of the objective, in TRL's words, `eval_sets` the names of the evaluation sets, and `scored` what the
+    user's evaluation function has measured so far.
     With `logs_evaluations` each step before an evaluation is logged, too, because the training may end there.
     """
 
@@ -50,6 +51,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
         throughput: Throughput,
         curves: Collection[str] = (),
         eval_sets: Collection[str] = (),
+        scored: Collection[str] = (),
         *,
         is_main: bool,
         logs_evaluations: bool = False,
@@ -61,6 +63,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
         self._set_losses = {f"eval_{each}_loss": each for each in eval_sets}
         of_sets = (f"eval_{each}_{name}" for each in eval_sets for name in ("loss", *curves))
         self._eval_keys = (*_EVAL_KEYS, *(f"eval_{name}" for name in curves), *of_sets)
+        self._scored = scored
         self._is_main = is_main
         self._logs_evaluations = logs_evaluations
 
@@ -85,10 +88,11 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not
             if self._is_main:
                 print(_describe_step(state, values), flush=True)
         elif "eval_loss" in logs:
-            values = {key: logs[key] for key in self._eval_keys if key in logs}
+            values = {key: logs[key] for key in (*self._eval_keys, *sorted(self._scored)) if key in logs}
             self._metrics.append("eval", state.global_step, values)
             if self._is_main:
-                losses = [f"{name} {values[key]:.4f}" for key, name in self._set_losses.items() if key in values]
+                named = self._set_losses | {key: key.removeprefix("eval_") for key in sorted(self._scored)}
+                losses = [f"{name} {values[key]:.4f}" for key, name in named.items() if key in values]
                 told = f"  ({', '.join(losses)})" if losses else ""
                 print(
                     f"step {state.global_step}/{state.max_steps}  eval loss {values['eval_loss']:.4f}{told}", flush=True

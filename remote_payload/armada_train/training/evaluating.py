@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
 from transformers import Trainer as BaseTrainer
 
 from armada_train.data.preparation import Splits
+from armada_train.failure import GENERIC, PayloadFailure
+from armada_train.specification.section import bad_spec
 from armada_train.training.agreement import Agreement
+from armada_train.training.scoring import Scoring
 from armada_train.training.time_parts import timed
 
 Weighted = tuple[float, int, dict[str, float]]
@@ -27,6 +31,12 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
     stopped_early: str | None
     _agreement: Agreement
     _best_is_counted = False
+    _scoring: Scoring | None = None
+
+    @functools.cached_property
+    def scoring_findings(self) -> list[str]:
+        """What went wrong in evaluations whose numbers are missing."""
+        return []
 
     weighs: ClassVar[str] = "tokens"
     """What the evaluation's loss is the mean over."""
@@ -51,6 +61,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         started = time.monotonic()
         self._evaluated: dict[str, Weighted] = {}
         loss, weight, curves = self.evaluate_weighted()
+        scores = {} if self._scoring is None or self._preemption.agreed else self._score(self._scoring)
         if self._preemption.agreed:
             if self.state.global_step == 0:
                 raise self._preemption.failure(0)
@@ -61,6 +72,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         for name, (part, share, means) in self._evaluated.items():
             if share:  # all rows of a set may be too long
                 metrics |= {f"eval_{name}_{curve}": value for curve, value in {"loss": part, **means}.items()}
+        self._take_scores(metrics, scores)
         self.log(dict(metrics))
         if self._samples is not None:
             self._samples.write(
@@ -69,6 +81,69 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self._end_if_no_better()
         return metrics
+
+    def take_scoring(self, scoring: Scoring | None) -> Collection[str]:
+        """Take what measures the model's answers; return the names of what it measured, which grow."""
+        self._scoring = scoring
+        self.scored: set[str] = set()
+        return self.scored
+
+    def _score(self, scoring: Scoring) -> dict[str, float]:
+        """Let the user's function measure the model's answers.
+
+        A failure of it before the first step ends the run, where nothing is lost. A later one costs this evaluation's
+        numbers alone: it is said, and in the summary.
+        """
+        model = self.accelerator.unwrap_model(self.model)
+        was_training = model.training
+        model.eval()
+        try:
+            answers = scoring.answer(model, self.processing_class, self._scoring_turns())
+            if self._preemption.agreed:
+                return {}
+            self._heartbeat.beat("evaluating", self.state.global_step)
+            scores, trouble = scoring.judge(answers, self._run, self._agreement, self.state.global_step)
+        finally:
+            model.train(was_training)
+        if trouble is None:
+            return scores
+        if self.state.global_step == 0:
+            raise PayloadFailure(GENERIC, trouble)
+        said = f"step {self.state.global_step}: {trouble}"
+        self.scoring_findings.append(said)
+        if self._run.is_main:
+            print(f"finding: {said}", flush=True)
+        return {}
+
+    def _scoring_turns(self) -> Iterator[None]:
+        """Yield before each prompt, until a preemption is agreed on."""
+        while True:
+            self._heartbeat.beat("evaluating", self.state.global_step)
+            (self._preemption.agreed,) = self._agreement.highest(self._preemption.noted)
+            if self._preemption.agreed:
+                return
+            yield
+
+    def _take_scores(self, metrics: dict[str, float], scores: dict[str, float]) -> None:
+        """Add the function's metrics to the others, and refuse to wait for one that it does not measure.
+
+        Raises:
+            PayloadFailure: `bad_spec`: a name is taken, or what tells the best is not among them.
+        """
+        function = "" if self._scoring is None else self._scoring.name
+        taken = next((name for name in scores if name in metrics), None)
+        if taken is not None:
+            raise bad_spec(f"evaluation function {function} measures {taken}, which the evaluation has already")
+        metrics |= scores
+        self.scored.update(scores)
+        rule = self._schedule.stop_early
+        asked = [self._schedule.best_metric.metric, *([rule.metric] if rule is not None else [])]
+        missing = next((metric for metric in asked if metric not in metrics), None)
+        if missing is not None and scores:
+            raise bad_spec(
+                f"evaluation function {function} does not measure {missing}, by which evaluations are compared; "
+                f"it measures {', '.join(sorted(scores))}"
+            )
 
     def _end_if_no_better(self) -> None:
         """End the training after this step, with a checkpoint, if its rule says so."""

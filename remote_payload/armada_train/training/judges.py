@@ -35,6 +35,9 @@ class Judge:
         optional: Whether it may return None for completions that it has nothing to say of.
     """
 
+    kind = "reward function"
+    limit_key = "grpo.reward_timeout"
+
     def __init__(
         self,
         name: str,
@@ -46,7 +49,7 @@ class Judge:
         optional: bool,
     ) -> None:
         self.__name__ = name
-        self._what = f"reward function {place}"
+        self._what = f"{self.kind} {place}"
         self._function = function
         self._limit_s = limit_s
         self._attempt_folder = attempt_folder
@@ -78,7 +81,9 @@ class Judge:
         return self._read(self._call(taken, prompts, places), prompts, places)
 
     def _call(self, taken: Mapping[str, Any], prompts: Sequence[Any], places: Sequence[str]) -> Any:
-        late = f"{self._what} took more than {self._limit_s:g} s (`grpo.reward_timeout`) for {name_row(places, prompts, 0)}"
+        late = (
+            f"{self._what} took more than {self._limit_s:g} s (`{self.limit_key}`) for {name_row(places, prompts, 0)}"
+        )
         late += f" and {len(places) - 1} more completions" if len(places) > 1 else ""
         try:
             with time_limit(self._limit_s, lambda: self._give_up(late)):

@@ -112,6 +112,7 @@ class Trainer(Evaluating):
                 self.throughput,
                 self.curves,
                 [name for name in self.eval_sets if name],
+                self.take_scoring(data.scoring),
                 is_main=run.is_main,
                 logs_evaluations=self._schedule.stop_early is not None,
             ),
