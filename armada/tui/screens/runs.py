@@ -65,7 +65,7 @@ class RunsScreen(View):
     RunsScreen.-tiny #said, RunsScreen.-slim #said { display: block; }
     RunsScreen #filter { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
     RunsScreen #filter.open { display: block; }
-    RunsScreen #offers { display: none; height: auto; max-height: 7; padding: 0 1; background: $panel; color: $text-muted; }
+    RunsScreen #offers { display: none; height: auto; max-height: 7; padding: 0 1; background: $panel; }
     RunsScreen.-low #offers { max-height: 3; }
     RunsScreen.-tiny #offers { max-height: 1; }
     RunsScreen #first { display: none; height: 1fr; }
