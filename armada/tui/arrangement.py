@@ -69,13 +69,23 @@ GROUPS = ("nothing", "host", "state", "group", "tag", "chain")
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A line above the runs of one group: how many they are, in which states, and their lowest loss that is a number."""
+    """A line above the runs of one group: how many they are, in which states, and their lowest loss that is a number.
+
+    Of a group that is folded it is the only line, and has the runs.
+    """
 
     key: str
     title: str
     count: int
     states: str = ""
     best: float | None = None
+    folded: tuple[RunRow, ...] = ()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why runs of a folded group need you; None if none does."""
+        found = [row.trouble for row in self.folded if row.trouble is not None]
+        return None if not found else found[0] if len(found) == 1 else f"{len(found)} runs need you; one: {found[0]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,8 @@ class Arrangement:
     group: str = "nothing"
     opened: set[str] = field(default_factory=set)
     """Keys of the sweeps whose cells are listed."""
+    closed: set[str] = field(default_factory=set)
+    """Keys of the groups that are folded."""
     _memory: dict[str, tuple[RunRow, bool, Any]] = field(default_factory=dict)
     _memory_of: tuple[object, ...] = ()
     _chains: Chains = field(default_factory=lambda: Chains(()))
@@ -160,6 +172,8 @@ class Arrangement:
         """Whether a new version of a row changes the heading above it, or its place under headings."""
         if old.run.state != new.run.state or self._groups_of(old) != self._groups_of(new):
             return True
+        if self.closed and old.trouble != new.trouble:
+            return True  # a folded group says why a run of it needs you
         before, now = old.run.loss, new.run.loss
         bests = [self._bests.get(title) for title in self._groups_of(new)]
         return before != now and any(
@@ -225,7 +239,11 @@ class Arrangement:
             if best is not None:
                 self._bests[title] = best
             states = "" if self.group == "state" else count_states(each.run for each in members)
-            lines.append(Heading(f"{self.group}:{title}", title, len(members), states, best))
+            key = f"{self.group}:{title}"
+            folded = tuple(members) if key in self.closed else ()
+            lines.append(Heading(key, title, len(members), states, best, folded))
+            if folded:
+                continue
             for line in self._folded(members, title):
                 is_again = isinstance(line, RunRow) and line.run.run_id in seen
                 lines.append(Again(line, title) if is_again and isinstance(line, RunRow) else line)

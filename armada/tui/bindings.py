@@ -92,9 +92,9 @@ KEYS: tuple[Key, ...] = (
     Key("find", "N,shift+n", "N", "find_on(-1)", "", "Match before"),
     Key("text", "left", "←", "sideways(-1)", "", "To the left, along long lines"),
     Key("text", "right", "→", "sideways(1)", "", "To the right"),
-    Key("runs", "enter", "enter", "open", "open", "Open the run; on a sweep, list its cells"),
-    Key("runs", "right", "→", "unfold(True)", "", "List the cells of the sweep"),
-    Key("runs", "left", "←", "unfold(False)", "", "Put the cells of the sweep back into one row"),
+    Key("runs", "enter", "enter", "open", "open", "Open the run; on a sweep or folded group, list its runs"),
+    Key("runs", "right", "→", "unfold(True)", "", "List the cells of the sweep, or the runs of the group"),
+    Key("runs", "left", "←", "unfold(False)", "", "Put the cells of the sweep, or the group, back into one row"),
     Key("runs", "l", "l", "logs", "logs", "Follow the run's log"),
     Key(
         "runs",

@@ -84,7 +84,7 @@ def together(
     now = symbols.strip([load / 100 for load in loads])
     spans: list[Span] = [(now, "accent"), (f" {sum(loads) / max(1, len(loads)):>3.0f}%", "plain")]
     if width > 0 and mean:
-        spans += [("  ", "plain"), (f"{symbols.strip(mean):<{width}}", "accent"), (" 15 min", "faint")]
+        spans += [("  ", "plain"), (f"{symbols.strip(mean):<{width}}", "accent"), (" 15 min", "dim")]
     spans.append((f"  {memory / 2**30:.0f}/{total / 2**30:.0f} G", "dim"))
     watts = [point.power_w for _, point in newest if point is not None and point.power_w is not None]
     if watts:

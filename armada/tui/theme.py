@@ -71,20 +71,28 @@ CURVES = 6
 """How many colours curves have."""
 _FORMER = {"textual-dark": DARK.name, "textual-light": LIGHT.name}
 """Names that armada's first release remembered."""
-_ACCENTS = {
-    "nord": ("#88c0d0", "#b48ead", "#9aa5b8"),
-    "gruvbox": ("#83a598", "#d3869b", "#a89984"),
-    "solarized-light": ("#1f6fb0", "#6c71c4", "#586e75"),
+_CHANGED = {
+    "nord": {"accent": "#88c0d0", "secondary": "#b48ead", "error": "#d98a91", "muted": "#9aa5b8"},
+    "gruvbox": {"accent": "#83a598", "secondary": "#d3869b", "muted": "#a89984"},
+    "solarized-light": {
+        "accent": "#1f6fb0",
+        "secondary": "#6c71c4",
+        "foreground": "#073642",
+        "warning": "#b8400f",
+        "success": "#657500",
+        "muted": "#586e75",
+    },
 }
-"""Accent, second colour and grey of Textual's own themes: their accents are too near to what means "needs you"."""
+"""Colours instead of those of Textual's own themes: their accents are too near to what means "needs you", and their
+red, amber and green could not be read on the row under the cursor (less than 3 to 1)."""
 
 
 def _ours() -> list[Theme]:
     themes = [DARK, LIGHT, CONTRAST]
-    for name, (accent, second, muted) in _ACCENTS.items():
-        found = BUILTIN_THEMES[name]
-        theme = Theme(**{**vars(found), "primary": accent, "accent": accent, "secondary": second})
-        theme.variables = {**found.variables, "text-muted": muted}
+    for name, changed in _CHANGED.items():
+        found, colours = BUILTIN_THEMES[name], dict(changed)
+        variables = {**found.variables, "text-muted": colours.pop("muted")}
+        theme = Theme(**{**vars(found), "primary": colours["accent"], **colours, "variables": variables})
         themes.append(theme)
     return themes
 

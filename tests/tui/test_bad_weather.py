@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from textual.pilot import Pilot
@@ -131,6 +133,47 @@ def test_the_bar_of_a_long_list_covers_no_text(world: World) -> None:
         assert all(line[:-2].rstrip().endswith("…") for line in reasons), reasons  # then the bar and the border
 
     drive(world.board(), use, (80, 24))
+
+
+def test_a_store_that_another_one_replaces_is_shown_instead(world: World) -> None:
+    """As `armada recover` does it: the new file takes the name at once."""
+    world.run("old-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "old-aaaaaa")
+        other = world.home.store.with_name("other.db")
+        with Database(other) as fresh:
+            spec: dict[str, object] = {"job": {"argv": ["true"]}, "experiment": {}}
+            runs.insert(fresh, run_id="new-bbbbbb", name="new", host="box", task="sft", experiment=None, spec=spec)
+        for ending in ("-wal", "-shm"):  # a log of the old file would be read as the new one's
+            world.home.store.with_name(world.home.store.name + ending).unlink(missing_ok=True)
+        other.replace(world.home.store)
+        await shows(pilot, "new bbbbbb", "1 of 1 runs")
+        await lacks(pilot, "old-aaaaaa")
+
+    drive(world.board(), use)
+
+
+def test_a_clock_that_goes_back_by_a_day_shows_no_negative_age_and_stops_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall = time.time
+    world.run("demo-aaaaaa", step=3, total_steps=9, step_time_s=1.0)
+    world.losses("demo-aaaaaa", [3.0, 2.0])
+    world.checkpoint("demo-aaaaaa", 2, home=True)
+    world.run("dead-bbbbbb", state="failed", reason="oom")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        monkeypatch.setattr(time, "time", lambda: wall() - 86_400)
+        world.losses("demo-aaaaaa", [1.25])
+        await shows(pilot, "1.25")
+        for keys in (["2"], ["c"], ["h"], ["e"], ["3"], ["4"], ["7"], ["escape", "8"]):
+            await pilot.press(*keys)
+            await pilot.pause()
+            assert not re.search(r"(?<![\w.])-\d+ ?[smhd]\b", screen(pilot)), screen(pilot)
+
+    drive(world.board(), use)
 
 
 def test_a_hangup_of_the_terminal_ends_it(world: World) -> None:

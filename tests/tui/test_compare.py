@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +292,18 @@ def test_plots_fill_any_size(size: tuple[int, int]) -> None:
         lines = plot.cells(width, height)
         assert len(lines) <= max(height, 2)
         assert all(len(line) <= width for line in lines), plot
+
+
+@pytest.mark.parametrize("height", [8, 9, 12, 30])
+def test_the_ticks_of_a_plane_stay_at_equal_distances_where_not_all_have_room(height: int) -> None:
+    losses = [0.31, 0.58, 0.92, 2.12]
+    scatter = Scatter(UNICODE)
+    scatter.x, scatter.y = scale_of("lora.r", [8, 16, 24, 32]), scale_of("loss", losses, log=False)
+    scatter.runs = tuple(Drawn(chr(97 + place), place, lit=False) for place in range(4))
+    lines = ["".join(character for character, _ in line) for line in scatter.cells(60, height)]
+    ticks = [float(line.split()[0]) for line in lines[1:-2] if line[:8].strip()]
+    assert len(ticks) > 1
+    assert len({round(before - after, 9) for before, after in pairwise(ticks)}) == 1, ticks
 
 
 @pytest.mark.parametrize(

@@ -164,3 +164,36 @@ def test_the_run_that_a_launch_follows_is_restored_from_its_file_at_home(chained
     chained.database.connection.execute("UPDATE runs SET follows = NULL")
     assert labels.restore(chained.database, chained.home, runs.find(chained.database, "again-dddddd"))
     assert runs.find(chained.database, "again-dddddd").follows == "base-aaaaaa"
+
+
+def test_a_group_folds_into_one_row_and_says_what_needs_you_in_it(tagged: World) -> None:
+    tagged.run("dead-eeeeee", state="failed", reason="oom", host="other")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "5 of 5 runs")
+        await pilot.press("b")
+        await shows(pilot, "box  4 runs", "other  1 run")
+        by_tag(pilot).table.place("two-bbbbbb")
+        await pilot.press("left")
+        seen = await shows(pilot, "▸ box", "1 of 4 ended", "5 of 5 runs")
+        assert "two-bbbbbb" not in seen
+        assert by_tag(pilot).cursor_run is None
+        assert by_tag(pilot).concerned() == []
+        await pilot.press("space", "a")
+        await shows(pilot, "1 marked")
+        await pilot.press("l")
+        assert pilot.app.screen is by_tag(pilot)  # there is no run under the cursor
+        await pilot.press("escape")
+        tagged.losses("one-aaaaaa", [0.125])
+        await shows(pilot, "0.125", "▸ box")
+        by_tag(pilot).table.place("dead-eeeeee")
+        await pilot.press("left")
+        seen = await shows(pilot, "▸ other", "1 of 1 ended", "└ oom")
+        await pilot.press("enter")
+        await shows(pilot, "other  1 run", "dead-eeeeee")
+        by_tag(pilot).table.place("host:box")
+        await pilot.press("right")
+        await shows(pilot, "box  4 runs", "two-bbbbbb")
+        assert by_tag(pilot).cursor_run is not None
+
+    drive(tagged.board(), use, (150, 40))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.color import Color
 from textual.pilot import Pilot
 
 from armada.tui import planned
@@ -14,7 +15,8 @@ from armada.tui.asking import Asking
 from armada.tui.operations import Answer
 from armada.tui.screens.launch import LaunchScreen
 from armada.tui.screens.runs import RunsScreen
-from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
+from armada.tui.theme import LIGHT
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, strips, until
 
 EXPERIMENT = """\
 # the head
@@ -130,6 +132,13 @@ def test_the_difference_is_shown_and_saved_beside_the_file(world: World, file: P
     drive(world.board(), use)
 
 
+def colour_of(pilot: Pilot[None], word: str) -> tuple[int, int, int] | None:
+    """The colour in which a word is drawn."""
+    styles = [segment.style for strip in strips(pilot.app) for segment in strip if segment.text.strip() == word]
+    triplet = styles[0].color.triplet if styles and styles[0] and styles[0].color else None
+    return (triplet.red, triplet.green, triplet.blue) if triplet is not None else None
+
+
 def test_hosts_stand_side_by_side_and_what_failed_is_on_top(world: World, file: Path, started: list[list[str]]) -> None:
     world.hosts(twin={"local": True, "root": str(Path("twin").absolute()), "price_per_hour": 2.0})
     file.write_text(EXPERIMENT + "secrets: [NOT_SET_HERE]\nsweep: {grid: {retries: [1, 2]}}\n")
@@ -143,6 +152,8 @@ def test_hosts_stand_side_by_side_and_what_failed_is_on_top(world: World, file: 
         (failed,) = [number for number, line in enumerate(lines) if "│ ✗ ARM004" in line]
         (passed,) = [number for number, line in enumerate(lines) if "passed enter lists" in line]
         assert failed < passed
+        launch(pilot).board.choose_theme("armada-light")  # the checks take its colours, too
+        await until(pilot, lambda: colour_of(pilot, "ARM004") == Color.parse(LIGHT.error or "").rgb)
         await pilot.press("ctrl+l")
         await until(pilot, lambda: "an experiment and a host are needed" in said(pilot))
         await pilot.press("tab")

@@ -6,6 +6,8 @@ import math
 import time
 
 import pytest
+from textual.color import Color
+from textual.constants import DIM_FACTOR
 from textual.pilot import Pilot
 
 from armada.store import hosts, runs, telemetry
@@ -211,3 +213,33 @@ def test_without_utf8_everything_is_ascii(world: World, monkeypatch: pytest.Monk
         assert "+-" in screen(pilot)
 
     drive(world.board(), use)
+
+
+def _luminance(colour: Color) -> float:
+    """Relative luminance, from 0 to 1, as WCAG 2.1 defines it."""
+    parts = [each / 255 for each in colour.rgb]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("name", themes.CHOICES)
+def test_all_words_of_a_theme_can_be_read_on_all_its_grounds(world: World, name: str) -> None:
+    """3 to 1 is what WCAG asks of large text and of signs; dim text is measured as the screen draws it."""
+    board = world.board()
+    board.set_reactive(type(board).theme, name)
+    found = {word: value for word, value in board.get_css_variables().items() if value.startswith("#")}
+    ground, front, panel = (Color.parse(found[word]) for word in ("background", "foreground", "panel"))
+    cursor = ground.blend(Color.parse(found["accent"]), 0.2)
+    words = {role: Color.parse(found[f"text-{role}"]) for role in ("accent", "warning", "error", "success", "muted")}
+    pairs = {
+        (role, place): (words[role], behind)
+        for role in words
+        for place, behind in (("ground", ground), ("cursor", cursor))
+    }
+    pairs |= {
+        ("dim", place): (behind.blend(front, DIM_FACTOR), behind)
+        for place, behind in (("ground", ground), ("panel", panel))
+    }
+    for pair, (colour, behind) in pairs.items():
+        low, high = sorted((_luminance(colour), _luminance(behind)))
+        assert (high + 0.05) / (low + 0.05) >= 3.0, (pair, colour.hex, behind.hex)

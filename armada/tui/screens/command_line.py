@@ -50,7 +50,6 @@ class CommandLine(ModalScreen[None]):
     CommandLine { background: transparent; align: left bottom; }
     CommandLine Vertical { height: auto; background: $panel; }
     CommandLine Static { height: auto; padding: 0 1; }
-    CommandLine #found { color: $text-muted; }
     CommandLine #meant { height: 1; }
     CommandLine Input { height: 1; border: none; padding: 0 1; background: $boost; }
     CommandLine Input:focus { border: none; background: $primary 40%; }

@@ -156,6 +156,10 @@ class LaunchScreen(View):
                 self.fields["host"].value = "local"  # the only one; typing replaces it
         self._draw_hosts()
 
+    def renew(self) -> None:
+        super().renew()
+        self.plan.renew()
+
     def tick(self) -> None:
         super().tick()
         if self.form.has_changed_on_disk():

@@ -65,7 +65,7 @@ class RunsScreen(View):
     RunsScreen.-tiny #said, RunsScreen.-slim #said { display: block; }
     RunsScreen #filter { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
     RunsScreen #filter.open { display: block; }
-    RunsScreen #offers { display: none; height: auto; max-height: 7; padding: 0 1; background: $panel; color: $text-muted; }
+    RunsScreen #offers { display: none; height: auto; max-height: 7; padding: 0 1; background: $panel; }
     RunsScreen.-low #offers { max-height: 3; }
     RunsScreen.-tiny #offers { max-height: 1; }
     RunsScreen #first { display: none; height: 1fr; }
@@ -146,7 +146,7 @@ class RunsScreen(View):
             a.query = Query(a.query.text, snapshot.words)  # a key may be known now
         a.query.facts, a.facts_version = snapshot.facts, snapshot.facts_version
         self._find_columns(snapshot.words)
-        chosen = (a.token, a.reverse, a.group, frozenset(a.opened))
+        chosen = (a.token, a.reverse, a.group, frozenset(a.opened), frozenset(a.closed))
         changed = self._changed(snapshot) if chosen == self._drawn[1] else None
         # Sorting and laying out 10,000 rows takes 20 ms, so skip it when a few changed and stay in place.
         if changed is not None and a.stays(changed):
@@ -267,21 +267,37 @@ class RunsScreen(View):
 
     @property
     def cursor_run(self) -> str | None:
-        """The run under the cursor; of a sweep the cell that stands first in its row."""
+        """The run under the cursor; of a sweep the cell that stands first in its row; of a folded group none."""
         fold = self.table.folds.get(self.table.cursor or "")
+        if self.table.cursor in self.table.closed:
+            return None
         return self.table.cursor_mark if fold is None else fold.rows[0].run.run_id
 
     def action_open(self) -> None:
         fold = self.table.folds.get(self.table.cursor or "")
-        if fold is None:
+        if self.table.cursor in self.table.closed:
+            self.action_unfold(True)
+        elif fold is None:
             self.board.open_run(self.cursor_run)
         else:
             self.action_unfold(not fold.is_open)
 
     def action_unfold(self, opens: bool) -> None:
-        """List the cells of the sweep under the cursor, or put them back into one row."""
+        """List the cells of the sweep or the runs of the group under the cursor, or put them back into one row."""
+        cursor = self.table.cursor
+        if opens and cursor in self.table.closed:
+            first = self.table.closed[cursor].folded[0].id
+            self.arrangement.closed.discard(cursor)
+            self.draw()
+            self.table.place(first)
+            return
         key = next((key for key, fold in self.table.folds.items() if self._is_at(key, fold)), None)
-        if key is not None:
+        if not opens and (key is None or not self.table.folds[key].is_open):
+            if (group := self.table.group_of(cursor or "")) is not None:
+                self.arrangement.closed.add(group)
+                self.draw()
+                self.table.place(group)
+        elif key is not None:
             (self.arrangement.opened.add if opens else self.arrangement.opened.discard)(key)
             self.draw()
             self.table.place(key)
@@ -314,13 +330,14 @@ class RunsScreen(View):
         self.board.operate("check all hosts", ["ps"])
 
     def action_mark(self) -> None:
-        if self.table.cursor is not None:
+        if self.table.cursor is not None and self.table.cursor not in self.table.closed:
             self.table.toggle_mark(self.table.cursor)
             self.table.action_move(1)
             self.draw()
 
     def action_mark_all(self) -> None:
         shown = {self.table.mark_of(entry.key) for entry in self.table.entries if entry.kind == "row"}
+        shown -= set(self.table.closed)
         self.table.marked = set() if shown <= self.table.marked else shown
         self.table.refresh()
         self.draw()

@@ -43,6 +43,10 @@ class PlanText(TextScroll):
         self._plan, self._head = plan, head
         self._draw()
 
+    def renew(self) -> None:
+        """Draw the plan again, in the colours of the theme."""
+        self._draw()
+
     def toggle_passed(self) -> None:
         """List the checks that passed, or count them."""
         self.lists_passed = not self.lists_passed

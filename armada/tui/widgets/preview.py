@@ -139,7 +139,7 @@ class Preview(Horizontal):
 
     def _read(self, path: Path | None, height: int, width: int, old: str) -> Text:
         if path is None:
-            return Text(self.symbols.text(" log not synced yet; press l to follow"), style="dim")
+            return Text(self.symbols.text(" log not synced yet; press l to follow"))
         with path.open("rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - TAIL_BYTES))
@@ -147,10 +147,10 @@ class Preview(Horizontal):
         height -= bool(old)
         lines = [last_state(line) for line in read.split("\n")][-height:] if read and height > 0 else []
         shown = [_cut(self.symbols.text(sanitize_line(line.expandtabs(4), width)), width - 1) for line in lines]
-        head = Text(f" {_cut(self.symbols.text(old), width - 1)}\n" if old else "", style="dim", no_wrap=True)
+        head = Text(f" {_cut(self.symbols.text(old), width - 1)}\n" if old else "", no_wrap=True)
         if not shown:
             return head.append(" nothing printed yet")
-        return head.append("\n".join(f" {line}" for line in shown), style="not dim")
+        return head.append("\n".join(f" {line}" for line in shown))
 
 
 def _cut(text: str, cells: int) -> str:

@@ -105,6 +105,8 @@ class RunTable(Table):
         self.snapshot: Snapshot = EMPTY
         self.now = time.time
         self.folds: dict[str, Fold] = {}
+        self.closed: dict[str, Heading] = {}
+        """The groups that are folded."""
         self.depths: Mapping[str, int] = {}
         """How deep runs hang under the row of their sweep, or under the run that they follow."""
         self._others: dict[str, list[str]] = {}
@@ -126,12 +128,15 @@ class RunTable(Table):
     def show_runs(self, snapshot: Snapshot, lines: Sequence[Line]) -> None:
         self.snapshot = snapshot
         self.folds = {line.key: line for line in lines if isinstance(line, Fold)}
+        self.closed = {line.key: line for line in lines if isinstance(line, Heading) and line.folded}
         self._others = {}
         self.marked &= set(snapshot.index) | set(self.folds)
         entries: list[Entry] = []
         for line in lines:
             if isinstance(line, Heading):
-                entries.append(Entry(line.key, line, "heading"))
+                entries.append(Entry(line.key, line, "row" if line.folded else "heading"))
+                if line.trouble is not None:
+                    entries.append(Entry(line.key, line, "more"))
                 continue
             key = line.run.run_id if isinstance(line, RunRow) else line.key
             source = line.row if isinstance(line, Again) else line
@@ -157,11 +162,24 @@ class RunTable(Table):
     @property
     def run_count(self) -> int:
         """How many runs are listed, those of sweeps included."""
-        shown = {key for fold in self.folds.values() for key in (row.run.run_id for row in fold.rows)}
-        return len(shown | {self.mark_of(entry.key) for entry in self.entries if entry.kind == "row"} - set(self.folds))
+        shown = {row.id for fold in self.folds.values() for row in fold.rows}
+        shown |= {row.id for heading in self.closed.values() for row in heading.folded}
+        rows = {self.mark_of(entry.key) for entry in self.entries if entry.kind == "row"}
+        return len(shown | rows - set(self.folds) - set(self.closed))
+
+    def group_of(self, key: str) -> str | None:
+        """Return the key of the heading above a row; None if there is none."""
+        found = None
+        for entry in self.entries:
+            found = entry.key if entry.kind == "heading" else found
+            if entry.key == key and entry.kind == "row":
+                return found
+        return None
 
     def cells(self, entry: Entry) -> Cells:
         source = entry.source
+        if isinstance(source, Heading) and source.folded:
+            return self._closed_group(source, entry.kind)
         if isinstance(source, Heading):
             title = self.symbols.text(sanitize_line(source.title, 80))
             best = f"  best {source.best:.4g}" if source.best is not None else ""
@@ -174,6 +192,26 @@ class RunTable(Table):
         if isinstance(source, Fold):
             return self._folded(source, self.now())
         return self._chosen(source, self.now()) if self._keys else self._row(source, self.now())
+
+    def _closed_group(self, heading: Heading, kind: str) -> Cells:
+        """A folded group: its name, how many runs, how many of them have ended, and the best loss."""
+        text = self.symbols.text
+        if kind == "more":
+            return (((text(heading.trouble or ""), "warn"),),)
+        count = f" ({counted(heading.count, 'run')})" if self._keys else ""  # else it stands beside it
+        title = ((f"{self.symbols.closed} {text(sanitize_line(heading.title, 80))}{count}", "heading"),)
+        sign: Span = (self.symbols.attention, "warn") if heading.trouble is not None else ("", "plain")
+        ended = sum(row.run.ended for row in heading.folded)
+        best = f"{heading.best:.4g}" if heading.best is not None else ""
+        told = {
+            "NAME": title,
+            "PROGRESS": ((f"{ended} of {heading.count} ended", "dim"),),
+            "LOSS": ((best, "plain"),),
+        }
+        columns = self.columns[1:]
+        if self._keys:
+            return ((sign,), title, *(((("", "plain")),),) * (len(columns) - 1))
+        return ((sign,), *(told.get(column.title, (("", "plain"),)) for column in columns))
 
     def _folded(self, fold: Fold, now: float) -> Cells:
         text, (home, there) = self.symbols.text, fold.kept

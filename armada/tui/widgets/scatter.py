@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from armada.tui.curves import Levels
@@ -55,11 +56,7 @@ class Scatter(Plot):
         points, room, rows = self.points, width - LABEL - 2, height - 3
         if self.x is None or self.y is None or not points or room < 8 or rows < 2:
             return []
-        labels: dict[int, str] = {}
-        for share, label in self.y.marks:
-            row = round((1 - share) * (rows - 1))
-            if not labels.keys() & {row - 1, row, row + 1}:
-                labels[row] = self.symbols.text(label)[: LABEL - 1]
+        labels = self._row_labels(self.y, rows)
         y_title, x_title = (
             self.symbols.text(axis.title + (" (log)" if axis.kind == "log" else "")) for axis in (self.y, self.x)
         )
@@ -75,6 +72,17 @@ class Scatter(Plot):
                     line += [(character, style) for character in text]
             lines.append(line)
         return [*lines, self._foot(room, width), text_cells(f"{x_title:>{width - 2}}", "title", width)]
+
+    def _row_labels(self, axis: Scale, rows: int) -> dict[int, str]:
+        """Return the rows of the ticks, with their labels. Where they are too near, each second or third one stays."""
+        found: dict[int, str] = {}
+        for stride in range(1, len(axis.marks) + 1):
+            marks = axis.marks[::stride]
+            found = {round((1 - share) * (rows - 1)): self.symbols.text(label)[: LABEL - 1] for share, label in marks}
+            places = sorted(found)
+            if len(found) == len(marks) and all(after - before > 1 for before, after in pairwise(places)):
+                break
+        return found
 
     def _canvas(self, points: dict[int, tuple[float, float]], room: int, rows: int) -> Canvas:
         canvas = Canvas(room, rows)

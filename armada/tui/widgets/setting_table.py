@@ -94,6 +94,6 @@ class SettingTable(ListTable):
         is_unset = setting.value in (None, "null")
         value = UNSET if is_unset else sanitize_line(setting.value, SHOWN)
         is_default = setting.origin in ("default", "") and not row.is_changed
-        style = "accent" if row.is_changed else "faint" if is_unset else "dim" if is_default else "strong"
+        style = "accent" if row.is_changed else "dim" if is_unset or is_default else "strong"
         path = self.form.path if self.form is not None else ""
         return name, (*mark, (value, style)), ((from_where(setting, path), "dim"),)
