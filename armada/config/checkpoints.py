@@ -19,6 +19,8 @@ class Checkpoint(Settings):
         "save_total_limit": "keep_last",
         "every": "every_steps",
         "save_minutes": "every_minutes",
+        "async": "in_background",
+        "async_save": "in_background",
     }
 
     every_steps: Count | None = None
@@ -27,6 +29,8 @@ class Checkpoint(Settings):
     """Minutes between two checkpoints."""
     keep_last: Count = 3
     """Checkpoints that the trainer keeps on the host, beside the best one."""
+    in_background: bool = False
+    """Copy a checkpoint to the host's memory, and write it while the training continues; the bundled trainer's alone."""
     pattern: FilledText | None = None
     """Pattern of a script's or command's own checkpoints, below the folder it works in: `out/checkpoint-*`."""
     quiet_s: Annotated[float, Field(ge=0, le=86_400)] = 30.0

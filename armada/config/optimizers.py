@@ -48,6 +48,9 @@ TAKES: dict[str, tuple[str, ...]] = {
 }
 """The settings that an optimizer takes; all others are AdamW's kinds, with `betas` and `eps`."""
 
+PLAIN = ("adamw", "adafactor", "sgd", "adagrad", "rmsprop")
+"""torch's and transformers' own, whose states are plain tensors."""
+
 OF_ADAMW = ("betas", "eps")
 
 

@@ -120,6 +120,7 @@ def test_a_form_of_rows_that_cannot_be_is_refused(tmp_path: Path, keys: dict[str
         ("lora.init", "pissa_niter_4", "must be one of True, False, gaussian, olora, pissa"),
         ("lora.target_modules", ["q_proj", "lm_head"], "without lm_head"),
         ("lora.target_modules", [], "`all-linear` or a list of names"),
+        ("checkpoint.in_background", 1, "`training.checkpoint.in_background` must be"),
         ("checkpoint.every_steps", 0, "must be a whole number of at least 1"),
         ("tracking.wandb", "yes", "must be one of auto, online, offline, off"),
     ],

@@ -12,6 +12,7 @@ from armada.config.data import HUB_ID, Data
 from armada.config.documents import Document, shown
 from armada.config.model_names import mistyped_folder
 from armada.config.near_paths import near_path
+from armada.config.optimizers import PLAIN
 from armada.config.settings import FilePath, FilledText, SchemaPart, problem
 from armada.config.tasks.experiment import Experiment, StallAfter, find_file, no_folder
 from armada.config.tracking import Tracking
@@ -271,6 +272,20 @@ class BundledTraining(Experiment):
                 key="start_from.optimizer",
                 hint="leave it out, or `train: {sharding: none}`",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _writes_in_the_background(self) -> Self:
+        if not self.checkpoint.in_background:
+            return self
+        key, word, optimizer = "checkpoint.in_background", self.train.sharding, self.train.optimizer.name
+        if self.deepspeed is not None or word != "none":
+            by = "`deepspeed`" if word == "none" else f"`train.sharding: {word}`"
+            said = f"does not go with {by}, whose processes write checkpoints together"
+            raise problem(said, key=key, hint="leave it out")
+        if optimizer not in PLAIN:
+            said = f"does not go with `train.optimizer: {optimizer}`, whose state is no plain tensors"
+            raise problem(said, key=key, hint=f"leave it out, or use {' or '.join(PLAIN[:2])}")
         return self
 
     @model_validator(mode="after")

@@ -83,6 +83,9 @@ class OwnJob(Experiment):
                 raise problem(
                     "belongs to `task: sft`; a job of your own decides when it saves", key=f"checkpoint.{key}"
                 )
+        if checkpoint and checkpoint.in_background:
+            said = "belongs to `task: sft`; a job of your own writes its checkpoints itself"
+            raise problem(said, key="checkpoint.in_background", hint="leave it out")
         if resume and resume.accept_changes:
             raise problem("belongs to `task: sft`", key="resume.accept_changes", hint="leave it out")
         if resume and resume.arguments and checkpoint is None:

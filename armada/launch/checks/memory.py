@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from armada.launch.checks.check import Answer, fail, ok, warn
-from armada.launch.estimates.memory import MemoryEstimate, TrainingShape, estimate_memory
+from armada.launch.estimates.memory import MemoryEstimate, TrainingShape, estimate_memory, staged_bytes
 from armada.launch.training.model_facts import training_shape
 from armada.units import amount
 
@@ -43,18 +43,24 @@ def check_memory(subject: Subject) -> Answer | None:
         what = f"without the teacher, whose size is unknown ({trained.teacher.problem}), {what}"
     if training.device == "cpu":
         return _compare_ram(subject, estimate, what)
+    what += " on each GPU"
     memory, named = find_gpu_memory(subject)
     if memory is None:
-        return ok(f"{what} on each GPU; how much one has is not known")
+        return ok(f"{what}; how much one has is not known")
     has = f"{named} has {amount(memory)}"
     if estimate.certain_bytes > memory:
         alone = "weights and optimizer" if trained.teacher is None else "both models' weights and the optimizer"
         sentence = f"{alone} alone need {amount(estimate.certain_bytes)} on each GPU, and {has}"
         return fail(sentence, _remedy(shape, training, memory))
     if estimate.total_bytes > memory:
-        return warn(f"{what} on each GPU, and {has}", _remedy(shape, training, memory))
+        return warn(f"{what}, and {has}", _remedy(shape, training, memory))
+    staged, there = staged_bytes(shape, training), subject.facts.memory_bytes
+    if staged:
+        what += f"; a checkpoint that is being written takes {amount(staged)} of the host's memory"
+        if there is not None and subject.host.batch is None and staged > there:
+            return warn(f"{what}, which is {amount(there)}", "`checkpoint: {in_background: false}`")
     close = "; it may not fit" if estimate.high_bytes > memory else ""
-    return ok(f"{what} on each GPU; {has}{close}")
+    return ok(f"{what}; {has}{close}")
 
 
 def check_length(subject: Subject) -> Answer | None:

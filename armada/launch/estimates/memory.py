@@ -152,6 +152,8 @@ class TrainingShape:
     """It keeps a momentum of each weight too, as SGD and RMSprop do if they are told."""
     whole_logits: bool = False
     """All logits of a micro batch exist at once: the loss is not computed in tiles."""
+    stages_checkpoints: bool = False
+    """Checkpoints are copied to host memory before they are written."""
     scores: bool = False
     """The model ends in a score for each sequence, as a reward model does: no word is predicted."""
 
@@ -238,6 +240,7 @@ def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimat
         "optimizer": states.optimizer,
         "gradient buckets": states.buckets,
         "gathered layers": states.gathered,
+        "checkpoint being written": _staged(states, training) if training.device == "cpu" else 0.0,
         "CUDA and its kernels" if training.device == "cuda" else "libraries": _base(training),
     }
     earlier = states.gradients if training.accumulates else 0.0
@@ -292,6 +295,16 @@ def _teacher(training: TrainingShape) -> dict[str, float]:
         "teacher model": float(training.width * count_parameters(teacher)),
         "teacher's forward pass": float(training.width * training.tokens * widths),
     }
+
+
+def staged_bytes(shape: ModelShape, training: TrainingShape) -> int:
+    """Return what a checkpoint takes of the host's memory while it is written, in its first process alone."""
+    return int(_staged(_states(shape, training), training))
+
+
+def _staged(states: _States, training: TrainingShape) -> float:
+    """Count a copy of the trained weights, in 32 bits, and of the optimizer."""
+    return 4.0 * states.trained + states.optimizer if training.stages_checkpoints else 0.0
 
 
 def _base(training: TrainingShape) -> int:

@@ -21,6 +21,7 @@ from armada.errors import ConfigError, PreflightRefused
 from armada.launch.training.sharding import FIXED, refuse_other_word, uses_fsdp, zero_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from armada.config.profiles import Profile
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 _AUTO = "auto"
 _SHARDED = ("FSDP", "DEEPSPEED")
+_PARALLEL = "parallelism_config"
+_SPLITS = {"cp": "context", "sp": "sequence", "tp": "tensor"}
+"""accelerate's kinds of parallelism that divide a row or a layer."""
+
 _SCHEDULES = {
     "WarmupLR": "constant_with_warmup",
     "WarmupDecayLR": "linear",
@@ -108,11 +113,13 @@ def read_user_files(facts: Facts) -> UserFiles:
     plugin: dict[Location, Decided] = {}
     _compare_sharding(facts, facts.profile.accelerate, _profile_place(facts, "accelerate", "distributed_type"))
     _refuse_zero_on_cpu(facts)
+    _refuse_split_rows(facts, facts.profile.accelerate, lambda _: _profile_place(facts, "accelerate", _PARALLEL))
     if facts.accelerate is not None:
         document = read_document(facts.accelerate)
         accelerate = _read_accelerate(document, facts, problems)
         plugin = _plugin_values(document)
         _compare_sharding(facts, document.data, document.value_place(("distributed_type",)))
+        _refuse_split_rows(facts, document.data, document.value_place)
         _refuse_shards(facts, document, ("deepspeed_config", "zero_stage"))
     if facts.deepspeed is not None:
         document = read_json(facts.deepspeed)
@@ -335,6 +342,24 @@ def _compare_sharding(facts: Facts, settings: Mapping[str, object], place: objec
     if facts.train is None or (facts.device == "cpu" and facts.sharding == "none"):
         return
     refuse_other_word(facts.sharding, facts.processes, settings, place, _where(facts, "train.sharding"))
+
+
+def _refuse_split_rows(facts: Facts, settings: Mapping[str, object], place: Callable[[Location], object]) -> None:
+    """Refuse context, sequence and tensor parallelism, under which several processes share a row or a layer.
+
+    The bundled trainer plans its batch, counts and evaluates as if each process had rows of its own.
+    """
+    sizes = settings.get(_PARALLEL)
+    if facts.train is None or not isinstance(sizes, dict):
+        return
+    for kind, name in _SPLITS.items():
+        key = f"{_PARALLEL}_{kind}_size"
+        if sizes.get(key, 1) not in (None, 1):
+            raise PreflightRefused(
+                f"{place((_PARALLEL, key))}: `{key}` is {shown(sizes[key])}, and the bundled trainer has no {name} parallelism: "
+                "each process computes rows of its own",
+                hint="leave it out, and divide the model: `train: {sharding: fsdp}`; or `task: script` with your own script",
+            )
 
 
 def _refuse_zero_on_cpu(facts: Facts) -> None:

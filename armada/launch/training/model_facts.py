@@ -134,6 +134,7 @@ def training_shape(
         optimizer=str(optimizer.get("name", "adamw")),
         has_momentum=bool(optimizer.get("momentum")),
         whole_logits=section.train.get("logits") == "whole",
+        stages_checkpoints=bool(section.checkpoint.get("in_background")),
         scores=(section.objective or {}).get("name") == "reward",
     )
 

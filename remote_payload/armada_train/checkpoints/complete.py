@@ -18,6 +18,8 @@ from typing import Any
 from armada_train.checkpoints.manifest import read_manifest
 from armada_train.checkpoints.shards import find_wrong_shard, find_wrong_weights, is_sharded
 
+MARK = "checkpoint-is-incomplete.txt"
+"""In a checkpoint that is still being written."""
 _NAME = re.compile(r"checkpoint-(\d+)")
 _WEIGHTS = ("adapter_model", "model")
 
@@ -63,13 +65,27 @@ def drop_set_aside(folder: Path, step: int) -> None:
             shutil.rmtree(entry, ignore_errors=True)
 
 
+def count_to_keep(folder: Path, step: int, keep_last: int, best: int | None) -> int:
+    """Return how many checkpoints to keep, plus one for the best: otherwise the Trainer would delete the last one instead.
+
+    Args:
+        folder: Where they are.
+        step: Of the one that is being saved.
+        keep_last: How many are asked for.
+        best: The step of the best one; None or 0 if there is none.
+    """
+    others = [step_of(found) for found in newest_first(folder)]
+    last = [step, *(other for other in others if other < step)][:keep_last]
+    return keep_last + (1 if best and best in others and best not in last else 0)
+
+
 def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
 
 
 def find_defect(checkpoint: Path) -> str | None:
     """Return what keeps a checkpoint from being loaded, or None."""
-    if (checkpoint / "checkpoint-is-incomplete.txt").exists():
+    if (checkpoint / MARK).exists():
         return "it is marked as incomplete"
     # the Trainer writes this file last
     if _read_object(checkpoint / "trainer_state.json").get("global_step") != step_of(checkpoint):

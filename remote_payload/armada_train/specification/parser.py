@@ -95,6 +95,7 @@ def parse_training(section: Section) -> Training:
         device=section.choice("device", ("cpu", "cuda")),
         save_every_steps=checkpoint.optional_integer("every_steps", minimum=1),
         save_every_minutes=checkpoint.optional_number("every_minutes", above=True),
+        saves_in_background=checkpoint.flag("in_background", default=False),
         keep_last=checkpoint.integer("keep_last", minimum=1),
         accept_changes=_parse_resume(section.optional_section("resume")),
         evaluation=_parse_evaluation(section.optional_section("evaluation")),
@@ -116,6 +117,7 @@ def parse_training(section: Section) -> Training:
     check_generation(training)
     check_distillation(training)
     _check_sharding(training)
+    _check_background(training)
     _check_compared_metrics(training)
     if training.schedule.kernels != "none" and training.device == "cpu":
         raise bad_spec("`training.train.kernels` need GPUs: leave it at none on a CPU")
@@ -222,6 +224,18 @@ def _check_sharding(training: Training) -> None:
         raise bad_spec(
             f"`training.start_from.optimizer` does not go with `train.sharding: {word}`, which divides the moments otherwise"
         )
+
+
+def _check_background(training: Training) -> None:
+    """Refuse to write in the background what is not copied exactly."""
+    if not training.saves_in_background:
+        return
+    key, word = "`training.checkpoint.in_background`", training.schedule.sharding
+    if training.is_sharded or training.deepspeed is not None:
+        by = "`training.deepspeed`" if training.deepspeed is not None else f"`train.sharding: {word}`"
+        raise bad_spec(f"{key} does not go with {by}, whose processes write checkpoints together")
+    if training.schedule.optimizer.kind.package is not None:
+        raise bad_spec(f"{key} does not go with `train.optimizer: {training.schedule.optimizer.name}`: use adamw")
 
 
 def _check_compared_metrics(training: Training) -> None:

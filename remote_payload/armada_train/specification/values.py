@@ -205,6 +205,8 @@ class Training:
     """Home's name of a model that has another name on the host; None if both are the same."""
     deepspeed: str | None = None
     """A DeepSpeed configuration, whose values home compared with these."""
+    saves_in_background: bool = False
+    """Whether checkpoints are copied to host memory, and written while the training continues."""
     measurement: Measurement | None = None
     """It is a cell of a bench; None for a training that is meant to train."""
 

@@ -266,7 +266,7 @@ def _find_resume(training: Training, run: RunFolder, settings: Settings) -> Resu
 
 def _run_trainer(trainer: Trainer, rule: EarlyStop | None, run: RunFolder, checkpoint: Path | None) -> None:
     if checkpoint is None:
-        trainer.train()
+        _train_and_wait(trainer)
         return
     state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
     is_final = state["global_step"] >= state["max_steps"]
@@ -276,11 +276,23 @@ def _run_trainer(trainer: Trainer, rule: EarlyStop | None, run: RunFolder, check
     if run.is_main:
         trainer.announce(checkpoint, is_final=is_final)  # the last attempt may have died between saving and announcing
     if not is_final:
-        trainer.train(resume_from_checkpoint=str(checkpoint))
+        _train_and_wait(trainer, resume_from_checkpoint=str(checkpoint))
         return
     trainer.restore(checkpoint)  # the Trainer would do one more step
     if trainer.eval_dataset is not None:
         trainer.evaluate()
+
+
+def _train_and_wait(trainer: Trainer, **given: Any) -> None:
+    """Train, and wait for a checkpoint that is still being written; it is completed even where the training failed."""
+    try:
+        trainer.train(**given)
+    except BaseException:
+        if trainer.writer is not None:
+            trainer.writer.settle()
+        raise
+    if trainer.writer is not None:
+        trainer.writer.wait()
 
 
 def _say(run: RunFolder, sentence: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,13 +16,7 @@ from torch.utils.data import SequentialSampler
 from transformers import PrinterCallback
 
 from armada_train.checkpoints import announce as outbox
-from armada_train.checkpoints.complete import (
-    drop_set_aside,
-    name_base_model,
-    newest_first,
-    read_shapes,
-    step_of,
-)
+from armada_train.checkpoints.complete import count_to_keep, name_base_model, newest_first, read_shapes, step_of
 from armada_train.checkpoints.full_disk import give_up, is_disk_full
 from armada_train.checkpoints.manifest import name_of_optimizer, read_manifest, write_manifest
 from armada_train.checkpoints.shards import is_sharded, write_listing
@@ -32,6 +28,7 @@ from armada_train.specification.values import StartFrom, Training
 from armada_train.training.agreement import Agreement
 from armada_train.training.arguments import schedule_arguments
 from armada_train.training.attempt import Attempt, TrainingData
+from armada_train.training.background_writer import BackgroundWriter, finish_checkpoint, rotate
 from armada_train.training.callbacks import RunCallback, SavingCallback
 from armada_train.training.evaluating import Evaluating
 from armada_train.training.gauges import flops_per_token, peak_memory_bytes
@@ -97,6 +94,7 @@ class Trainer(Evaluating):
         self._base_name = training.model_name
         self._has_adapter = training.lora is not None
         self._moments_from: Path | None = None
+        self.writer = BackgroundWriter(run) if training.saves_in_background else None
         self.stopped_early: str | None = None
         self._losses = LossWatch(rest["args"].device)
         ending: SavingCallback | MeasuringCallback
@@ -324,28 +322,40 @@ class Trainer(Evaluating):
         try:
             self._save_and_announce(checkpoint, model, trial)
         except Exception as error:
-            if not is_disk_full(error, self._run.checkpoints):
+            if isinstance(error, PayloadFailure) or not is_disk_full(error, self._run.checkpoints):
                 raise
             others = [found.name for found in newest_first(self._run.checkpoints) if found != checkpoint]
             raise give_up(checkpoint, next(iter(others), None), is_main=self._run.is_main) from error
 
     def _save_and_announce(self, checkpoint: Path, model: Any, trial: Any) -> None:
+        writer = self.writer
         if self._run.is_main:
+            if writer is not None:
+                writer.wait()
             outbox.forget(self._run, checkpoint)
             write_manifest(checkpoint, self._settings)
         self.accelerator.wait_for_everyone()
-        self.args.save_total_limit = self._checkpoints_to_keep()
-        super()._save_checkpoint(model, trial)
+        keep = count_to_keep(
+            self._run.checkpoints, self.state.global_step, self._keep_last, self.state.best_global_step
+        )
+        self.args.save_total_limit = keep if writer is None else None  # old ones stay until this one is whole
+        with nullcontext() if writer is None else writer.stage(checkpoint):
+            super()._save_checkpoint(model, trial)
         whole = gather_trained(self.model) if self._sharded and self._has_adapter else None
         self.accelerator.wait_for_everyone()  # each rank has written its random state, and its shards
-        if self._run.is_main:
-            if self._sharded:
-                self._complete_shards(checkpoint, whole)
-            if self._base_name is not None:
-                name_base_model(checkpoint, self._base_name)
-            is_final = self.state.global_step >= self.state.max_steps or self.stopped_early is not None
-            self.announce(checkpoint, is_final=is_final)
-            drop_set_aside(self._run.checkpoints, self.state.global_step)
+        if not self._run.is_main:
+            return
+        if self._sharded:
+            self._complete_shards(checkpoint, whole)
+        if self._base_name is not None:
+            name_base_model(checkpoint, self._base_name)
+        is_final = self.state.global_step >= self.state.max_steps or self.stopped_early is not None
+        announcement = self._describe(checkpoint, is_final=is_final)
+        finish = partial(finish_checkpoint, self._run, checkpoint, announcement, self._base_model)
+        if writer is None:
+            finish()
+        else:
+            writer.start(partial(finish, rotate=partial(rotate, checkpoint, keep, self.state.best_model_checkpoint)))
 
     def _complete_shards(self, checkpoint: Path, adapter: dict[str, Any] | None) -> None:
         """Put beside the shards what the Trainer leaves out: configuration, tokenizer, the whole adapter, their list."""
@@ -358,20 +368,11 @@ class Trainer(Evaluating):
         self.processing_class.save_pretrained(checkpoint)
         write_listing(checkpoint, self._run.world_size)
 
-    def _checkpoints_to_keep(self) -> int:
-        """Return how many checkpoints to keep, plus one for the best: otherwise the Trainer would delete the last one instead."""
-        others = [step_of(found) for found in newest_first(self._run.checkpoints)]
-        last = [self.state.global_step, *(step for step in others if step < self.state.global_step)][: self._keep_last]
-        best = self.state.best_global_step
-        return self._keep_last + (1 if best and best in others and best not in last else 0)
-
     def announce(self, checkpoint: Path, *, is_final: bool) -> None:
         """Put a complete checkpoint into the outbox, unless it is there."""
-        step = step_of(checkpoint)
-        announcement = {
-            "step": step,
-            "kind": "final" if is_final else "periodic",
-            "time": time.time(),
-            "metrics": self._armada_metrics.losses_at(step),
-        }
-        outbox.announce(self._run, checkpoint, announcement, self._base_model)
+        outbox.announce(self._run, checkpoint, self._describe(checkpoint, is_final=is_final), self._base_model)
+
+    def _describe(self, checkpoint: Path, *, is_final: bool) -> dict[str, object]:
+        """Return what an announcement says of a checkpoint."""
+        step, kind = step_of(checkpoint), "final" if is_final else "periodic"
+        return {"step": step, "kind": kind, "time": time.time(), "metrics": self._armada_metrics.losses_at(step)}

@@ -41,6 +41,7 @@ def subject_of(
     profile: Profile | None = None,
     device: Literal["cuda", "cpu"] = "cuda",
     lora: dict[str, object] | None = None,
+    checkpoint: dict[str, object] | None = None,
     micro: int = 4,
     processes: int = 1,
     **train: object,
@@ -49,6 +50,7 @@ def subject_of(
         batch=BatchSection(global_=16, micro=micro, accumulation=1, processes=processes),
         train={"max_length": 2048, "activation_checkpointing": False, **train},
         lora=lora,
+        checkpoint=checkpoint or {},
         precision="bf16" if device == "cuda" else "fp32",
         attention="auto",
         device=device,
@@ -74,6 +76,16 @@ def memory(model: ModelFacts, **more: Any) -> Check:
 
 LLAMA = read_model(config_of("llama-3.1-8b", max_position_embeddings=131_072))
 SMALL = read_model(config_of("qwen2.5-0.5b"))
+
+
+def test_a_copy_of_a_checkpoint_that_the_host_has_no_room_for_is_warned_of() -> None:
+    shown = memory(SMALL, gpu=GPU_80, micro=1, checkpoint={"in_background": True})
+    assert shown.outcome == "ok"
+    assert "a checkpoint that is being written takes 5.9 GB of the host's memory" in shown.message
+    large = {"gpu": {**GPU_80, "memory_total_bytes": 400 << 30}, "micro": 1, "checkpoint": {"in_background": True}}
+    refused = memory(LLAMA, **large)  # a copy of 96 GB, on a host with 64 GB
+    assert refused.outcome == "warn"
+    assert "takes 96.4 GB of the host's memory, which is 64.0 GB" in refused.message
 
 
 def test_a_training_that_fits_says_its_terms() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from armada.launch.estimates.memory import TrainingShape, estimate_memory
+from armada.launch.estimates.memory import TrainingShape, estimate_memory, staged_bytes
 from armada.launch.estimates.shape import ModelShape, read_shape
 from armada.launch.training.output_head import choose_logits
 from tests.unit.launch.estimates.test_shapes import COUNTED
@@ -60,6 +61,15 @@ def test_tiles_are_chosen_where_the_rest_is_slower_impossible_or_unknown(changes
 def test_the_experiments_word_is_taken_without_a_reason() -> None:
     assert (choose(logits="tiles").word, choose(logits="tiles").why) == ("tiles", "")
     assert (choose(logits="whole", memory=1).word, choose(logits="whole", memory=1).why) == ("whole", "")
+
+
+def test_the_estimate_counts_the_copy_of_a_checkpoint_that_is_written_in_the_background() -> None:
+    plain = TrainingShape(method="full", micro_batch=4, length=2048, precision="fp32", device="cpu")
+    staged = dataclasses.replace(plain, stages_checkpoints=True)
+    estimates = [estimate_memory(QWEN, each) for each in (plain, staged)]
+    assert estimates[1].total_bytes - estimates[0].total_bytes == 12 * estimates[0].parameters
+    assert staged_bytes(QWEN, staged) == 12 * estimates[0].parameters
+    assert staged_bytes(QWEN, plain) == 0
 
 
 def test_the_estimate_of_memory_counts_all_logits() -> None:

@@ -212,6 +212,25 @@ def test_a_file_agrees_with_the_word_or_is_refused_with_both_places(tmp_path: Pa
     assert "e.yaml:10 (`train.sharding`) is fsdp, which makes it FSDP" in said
 
 
+def test_parallelism_within_a_row_is_refused_with_its_line_or_its_profile_and_left_to_scripts(tmp_path: Path) -> None:
+    mesh = "distributed_type: FSDP\nparallelism_config:\n  parallelism_config_{}_size: {}\n"
+    said = refused(tmp_path, task=SHARDED, accelerate=mesh.format("cp", 2))
+    assert (
+        "accelerate.yaml:3: `parallelism_config_cp_size` is 2, and the bundled trainer has no context parallelism"
+        in said
+    )
+    assert "no tensor parallelism" in refused(tmp_path, task=SHARDED, accelerate=mesh.format("tp", 4))
+    assert "no sequence parallelism" in refused(tmp_path, accelerate=mesh.format("sp", 2).partition("\n")[2])
+    read(tmp_path, task=SHARDED, accelerate=mesh.format("cp", 1))
+    given = facts(tmp_path)
+    own = {"parallelism_config": {"parallelism_config_cp_size": 2}}
+    profile = given.profile.model_copy(update={"accelerate": own})
+    with pytest.raises(PreflightRefused, match=r"yaml \(`accelerate.parallelism_config`\): .* no context parallelism"):
+        read_user_files(dataclasses.replace(given, profile=profile))
+    (tmp_path / "s.py").write_text("")
+    read(tmp_path, task="name: e\ntask: script\nscript: s.py\ncode: .\n", accelerate=mesh.format("cp", 2))
+
+
 def test_layers_with_an_adapter_are_recomputed_by_transformers(tmp_path: Path) -> None:
     file = "distributed_type: FSDP\nfsdp_config: {fsdp_activation_checkpointing: true}\n"
     read(tmp_path, task=SHARDED, accelerate=file)
