@@ -172,6 +172,10 @@ class SimHome:
                 database, cast("HostSession", _Pausing(session, self.world)), run, 0.0, lambda _: None
             )
 
+    def ask_stop(self, run_id: str) -> None:
+        session, _ = self._of(run_id)
+        session.call("run.stop", {"run_id": run_id, "grace_s": 0.0})
+
     def resume(self, run_id: str) -> None:
         with self.store() as database:
             run = runs.find(database, run_id)

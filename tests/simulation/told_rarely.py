@@ -169,9 +169,6 @@ TOLD_RARELY_WITH_SCRIPTS = {
 }
 
 TOLD_RARELY_OF_SLURM = {
-    "its launch is interrupted, and its submission was not claimed when its job begins": (
-        "break_at:10 launch look=preparing submit_number:0:1 start_job begun=0 look=preparing"
-    ),
     "its launch is interrupted before its cluster heard of it": (
         "break_off:1:1 launch look=unknown/not_on_host stop=cancelled/killed_by_user"
     ),
@@ -273,6 +270,14 @@ TOLD_RARELY_OF_SLURM = {
         "0,_once_you_know_that_it_does_not+not_home_of_its_logs_and_outputs_6_files_output.log,_telemetry.jsonl,_"
         "events.jsonl_→_armada_sync_now_run_0"
     ),
+    "its resume is interrupted before its submission was claimed, and a job of it begins": (
+        "launch look=queued start_job end:0:1 tick look=failed/exit_1 break_at:5 resume=OutcomeUnknown "
+        "look=preparing submit_number:0:2 start_job begun=1 release=logs"
+    ),
+    "told to stop while Slurm is down, and its job fails before its supervisor looks": (
+        "launch+one_retry start_job save tick look=running lie ask_stop end:0:1 truth tick look=failed/exit_1 "
+        "waits=no begun=1 watch look=failed/exit_1 why=nothing"
+    ),
 }
 
 TOLD_RARELY_OF_SLURM_WITH_SCRIPTS = {
@@ -327,5 +332,10 @@ TOLD_RARELY_OF_HTCONDOR = {
         "why=HTCondor_says_hold_code_26_its_supervisor_wrote_running_armada_knows_in_60_s_whether_it_still_writes "
         "because=htcondor_does_not_say_HTCondor_says_hold_code_26_its_supervisor_wrote_running_armada_knows_in_"
         "60_s_whether_it_still_writes_its_supervisor_wrote_running"
+    ),
+    "the logs of two jobs are deleted, and their nodes die": (
+        "accounting:0:1 launch launch start_job start_job tick look=running look:0:1=running node_dies node_dies "
+        "forget_job forget_job:1 lie:1 look=running look:0:1=running pause:6 look=running look:0:1=running "
+        "pause:7 look=failed/gone look:0:1=running"
     ),
 }

@@ -245,6 +245,11 @@ class Unusual:
         path = self._folder(self._host(0)) / "state.json"
         path.write_text(json.dumps({**json.loads(path.read_bytes()), "state": "hibernating"}))
 
+    def do_ask_stop(self, one: int, two: int) -> None:
+        """A home asks for the end of a run, and does not wait for it."""
+        home = self._home(one)
+        self._act(home, lambda: home.ask_stop(self.world.run_ids[two]))
+
     def do_demand_former(self, one: int, two: int) -> None:
         """A home that believes another store asks for a submission of the first run by its number: the first, or another."""
         home = self._home(one)

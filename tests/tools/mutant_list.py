@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import random
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,9 +92,9 @@ EQUIVALENT = {
         "the best of all, where the host has it, is the best of what the host has, and that stays anyway"
     ),
     "htcondor.py _judge_dates: dated != liveness.FRESH → True": "what is remembered of fresh dates, the same look forgets",
-    "htcondor.py read: offset < 0 → (offset) <= (0)": "nothing is kept of a log of which nothing was read",
-    "htcondor.py read: status.st_size < offset → (status.st_size) <= (offset)": "the same log read anew says the same",
-    "htcondor.py read: end < 5 → (end) <= (5)": "an event without a line is none",
+    "htcondor_log.py read: offset < 0 → (offset) <= (0)": "nothing is kept of a log of which nothing was read",
+    "htcondor_log.py read: status.st_size < offset → (status.st_size) <= (offset)": "the same log read anew says the same",
+    "htcondor_log.py read: end < 5 → (end) <= (5)": "an event without a line is none",
     "batch.py _stop_request: time.monotonic() - self._looked_at > _FENCE_S → (time.monotonic() - self._looked_at) >= (_FENCE_S)": (
         "a clock's instant"
     ),
@@ -110,9 +111,20 @@ EQUIVALENT = {
     "following.py may_follow: was_taken → True": (
         "`_refuse_second`, the only caller, calls dead or gone only what has a job.json, and that is what `was_taken` means"
     ),
+    "liveness.py judge: word not in (PENDING, HELD, ENDED, MISSING) → False": (
+        "`look` of either engine, the only callers, asks only about these four"
+    ),
+    "liveness.py judge: word == ENDED → True": "of a job that goes back, `look` of either engine asks only about an end",
+    "liveness.py judge: needs_looks → True": "of a job that goes back, `look` of htcondor.py asks nothing",
+    'liveness.py judge: watch["looks"] < ENDED_LOOKS → False': (
+        "of one answer alone, the time from the first to the last is 0, which is less than two polls"
+    ),
+    "judge.py _is_settled: runs.find(database, run_id).is_guess → False": (
+        "a sync is never the last one of a guess, and what is seen of a later submission makes an earlier last one count no more"
+    ),
     "judge.py _not_there: not missing → False": "the host is asked about no run, and nothing is added",
 }
-"""Why no test can detect a change, by `file function: change`."""
+"""Why no test can detect a change, by `file function: change`, and ` [2]` for the second that reads so."""
 
 _OTHERWISE: dict[type[ast.cmpop], str] = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
 
@@ -128,6 +140,8 @@ class Mutant:
     end: int
     old: str
     new: str
+    place: int = 1
+    """Which of the changes of this function that read alike."""
 
     @property
     def name(self) -> str:
@@ -144,7 +158,8 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        return f"{Path(self.module.path).name} {self.function}: {self.change}"
+        place = f" [{self.place}]" if self.place > 1 else ""
+        return f"{Path(self.module.path).name} {self.function}: {self.change}{place}"
 
 
 class Breeder(ast.NodeVisitor):
@@ -260,7 +275,10 @@ def breed(words: Sequence[str] = ()) -> list[Mutant]:
         source = (ROOT / module.path).read_bytes()
         breeder = Breeder(module, source)
         breeder.visit(ast.parse(source))
-        mutants += sorted(breeder.found.values(), key=lambda each: (each.begin, each.end, each.new))
+        alike: Counter[str] = Counter()
+        for each in sorted(breeder.found.values(), key=lambda each: (each.begin, each.end, each.new)):
+            alike[each.key] += 1
+            mutants.append(replace(each, place=alike[each.key]))
     return [each for each in mutants if not words or any(word in each.name for word in words)]
 
 
