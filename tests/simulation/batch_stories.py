@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 30.0
 _FROZEN_LOOK_EVERY_S = 15.0
 _LOOKS = 4 + int(2 * SILENT_S / _LOOK_EVERY_S)
+_LONGEST_PAUSE_S = 300.0  # of the agent, before it asks a Slurm again that had not answered
+_MOST_LOOKS = 2 + int((_LONGEST_PAUSE_S + SILENT_S) / _LOOK_EVERY_S)
 
 WEIGHTS = {
     "launch": 3, "look": 5, "watch": 3, "sync": 8, "stop": 2, "resume": 2, "release": 4, "join": 1, "forget": 1,
@@ -277,12 +279,16 @@ class BatchTeller(Teller):
         return max((saved.step for saved in self.world.all_saved if saved.run_id == job.run_id), default=0)
 
     def _looked(self, home: SimHome, run_id: str, run: Run) -> None:
-        """An end is true as soon as it is said; that a job goes on, once a truthful scheduler has been asked for a while."""
+        """An end is true as soon as it is said; that a job goes on, once a truthful scheduler has been asked for a while.
+
+        Without the pause of an agent whose Slurm did not answer, the while was too short: Slurm may forget the job in it,
+        and then its files have to be silent for minutes before its id is asked for.
+        """
         there = any(host.run_folder(run_id).exists() for host in self.world.hosts.values())
         if not there:
             super()._looked(home, run_id, run)
             return
-        for _ in range(_LOOKS):
+        for _ in range(_MOST_LOOKS):
             if run.ended:
                 self.world.check_state(home, run_id, run.state, run.reason)
                 return

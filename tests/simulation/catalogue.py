@@ -115,6 +115,9 @@ FOUND_ON_CLUSTERS = {
 
 FOUND_ON_CLUSTERS_WITH_SCRIPTS = {
     "it goes back at each time limit, whatever it brought": "launch:1 start_job time_limit start_job time_limit",
+    "its supervisor is killed at once, and Slurm forgets the job before it is asked again": (
+        "launch:3 start_job lie watch truth time_limit break_off start_job freeze"
+    ),
     "two attempts save one step, and that counts for two": (
         "launch:3:2 start_job:3:1 give_up:3:3 save:3 start_job:2:2 meanwhile_end:2:3 save:2:2 watch:2:1 sync:3"
     ),
