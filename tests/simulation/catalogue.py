@@ -52,6 +52,9 @@ FOUND_BY_CHANCE = {
     "a recovery is cut off before its home is registered": (
         "launch:1 launch:2:2 end save:1:2 save:0:3 break_off:2 release:1:2 join:1:1 end"
     ),
+    "a launch onto the root below a mount breaks off before anything is there": (
+        "launch break_off:2 meanwhile_unmount:0:2 sync launch mount release"
+    ),
     "a power cut brings back scraps of a deleted run below another root": (
         "launch:0:1 tear:3:3 sync:1 unmount:1:3 look mount:3 lose_run tear:3:3"
     ),
