@@ -100,4 +100,6 @@ def _has_damaged(world: World, home: SimHome, run_id: str) -> bool:
 
 
 def _is_alone(world: World, home: SimHome, run_id: str) -> bool:
-    return bool(world.on_hosts(run_id) - world.at_home(home, run_id)) or world.root_was_lost or home.was_damaged
+    # What a sync that was killed had published and not recorded is not proven: it counts as lost, and it is not.
+    here = home.recorded(run_id) if home.was_killed else world.at_home(home, run_id)
+    return bool(world.on_hosts(run_id) - here) or world.root_was_lost or home.was_damaged

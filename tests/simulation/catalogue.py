@@ -55,6 +55,8 @@ FOUND_BY_CHANCE = {
     "a launch onto the root below a mount breaks off before anything is there": (
         "launch break_off:2 meanwhile_unmount:0:2 sync launch mount release"
     ),
+    "a sync is killed between a checkpoint's last rename and its record": "launch save tick break_at:14 sync release",
+    "a sync is killed there, and the next one proves what it left": "launch save tick break_at:14 sync sync release=lives",
     "a power cut brings back scraps of a deleted run below another root": (
         "launch:0:1 tear:3:3 sync:1 unmount:1:3 look mount:3 lose_run tear:3:3"
     ),
@@ -92,6 +94,9 @@ FOUND_WITH_SCRIPTS = {
         "launch:3:2 save break_off:1:1 set_clock:1:3 tick:0:3 meanwhile_power_cut:2 end look:3:2 retry"
     ),
     "a script ends well, and its supervisor is killed before it notices": "launch:1 save tick end kill_supervisor look retry",
+    "a sync of a second home is killed before its record, while the first one syncs": (
+        "launch break_off stop meanwhile_tick:0:2 save tick sync join meanwhile_sync log break_off:2:3 sync:1 release:1"
+    ),
     "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
     "a disk that was put back shows an earlier submission": (
         "launch:1:1 snapshot_host restore_host:0:2 sync:0:2 retry:1 restore_host:0:1 meanwhile_power_cut:2:3 "

@@ -423,6 +423,10 @@ class Teller(Unusual):
                     act()
                 except EXPECTED as error:
                     self.said = type(error).__name__
+                except Killed:
+                    if home is not None:
+                        home.was_killed = True
+                    raise
         finally:
             self._acting.pop()
 
