@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 30.0
 _FROZEN_LOOK_EVERY_S = 15.0
 _LOOKS = 4 + int(2 * SILENT_S / _LOOK_EVERY_S)
+POLL_S = 15.0
+"""The shortest time between two questions to a queue, as every simulated plan says."""
 _LONGEST_PAUSE_S = 300.0  # of the agent, before it asks a Slurm again that had not answered
 _MOST_LOOKS = 2 + int((_LONGEST_PAUSE_S + SILENT_S) / _LOOK_EVERY_S)
 
@@ -156,6 +158,7 @@ class BatchTeller(Teller):
         """The controller notices which nodes are dead: their jobs go back, or fail where the site wants that."""
         for job in self.cluster.lost():
             self.cluster.batch_system.lose_node(job, for_good=two % 2 == 1)
+            job.put_back_at = self.world.clock
 
     def do_hold(self, one: int, _two: int) -> None:
         """An administrator holds a job that waits."""
@@ -288,6 +291,11 @@ class BatchTeller(Teller):
         if not there:
             super()._looked(home, run_id, run)
             return
+        noticed = [job.put_back_at for job in self._jobs if job.run_id == run_id and job.put_back_at is not None]
+        if run.ended and any(self.world.clock - at < POLL_S for at in noticed):
+            # It was true of the dead node's job, and a queue is asked no more often than that.
+            self.world.tick(_LOOK_EVERY_S)
+            run = home.look(run_id)
         for _ in range(_MOST_LOOKS):
             if run.ended:
                 self.world.check_state(home, run_id, run.state, run.reason)

@@ -33,6 +33,8 @@ class BatchJob:
     cancelled: bool = False
     forgotten: bool = False
     cleared_at: float = 0.0
+    put_back_at: float | None = None
+    """When its node was noticed to be dead."""
 
     @property
     def waits(self) -> bool:

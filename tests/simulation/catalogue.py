@@ -123,6 +123,9 @@ FOUND_ON_CLUSTERS = {
 
 FOUND_ON_CLUSTERS_WITH_SCRIPTS = {
     "it goes back at each time limit, whatever it brought": "launch:1 start_job time_limit start_job time_limit",
+    "its node dies while Slurm says that it has ended, and Slurm puts it back between two polls": (
+        "launch start_job node_dies lie:1:2 watch notice look"
+    ),
     "its supervisor is killed at once, and Slurm forgets the job before it is asked again": (
         "launch:3 start_job lie watch truth time_limit break_off start_job freeze"
     ),
