@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 30.0
 _FROZEN_LOOK_EVERY_S = 15.0
 _LOOKS = 4 + int(2 * SILENT_S / _LOOK_EVERY_S)
-POLL_S = 15.0
+_POLL_S = 15.0
 """The shortest time between two questions to a queue, as every simulated plan says."""
 _LONGEST_PAUSE_S = 300.0  # of the agent, before it asks a Slurm again that had not answered
 _MOST_LOOKS = 2 + int((_LONGEST_PAUSE_S + SILENT_S) / _LOOK_EVERY_S)
@@ -292,7 +292,7 @@ class BatchTeller(Teller):
             super()._looked(home, run_id, run)
             return
         noticed = [job.put_back_at for job in self._jobs if job.run_id == run_id and job.put_back_at is not None]
-        if run.ended and any(self.world.clock - at < POLL_S for at in noticed):
+        if run.ended and any(self.world.clock - at < _POLL_S for at in noticed):
             # It was true of the dead node's job, and a queue is asked no more often than that.
             self.world.tick(_LOOK_EVERY_S)
             run = home.look(run_id)
@@ -301,6 +301,7 @@ class BatchTeller(Teller):
                 self.world.check_state(home, run_id, run.state, run.reason)
                 return
             lies = self.cluster.batch_system.lie or any(job.forgotten for job in self._jobs)
+            lies = lies or self.cluster.batch_system.hides_end(run_id)
             if lies or self.cluster.lost() or self._goes_on(run_id):
                 return
             self.world.tick(_LOOK_EVERY_S)

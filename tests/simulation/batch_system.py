@@ -103,6 +103,10 @@ class BatchSystem(abc.ABC):
 
     # What it says.
 
+    def hides_end(self, run_id: str) -> bool:
+        """Whether nothing that can be read without a question to it shows that a job of a run ended before it began."""
+        return False
+
     @abc.abstractmethod
     def remember(self) -> None:
         """What is answered now is answered again later, where it lies so."""

@@ -186,6 +186,12 @@ FOUND_WITH_HTCONDOR = {
     "its clock is set back between its last signs of life, and a job that its schedd forgot dies": (
         "launch start_job forget_job set_clock:1 tick kill_supervisor"
     ),
+    "its log is restored to before it was started, and its supervisor wrote that it runs": (
+        "launch remember start_job tick kill_supervisor lie:1:1 truth watch=failed/ended_silently"
+    ),
+    "its log is restored to before it was started, and it ended before it wrote anything": (
+        "launch unmount remember start_job lie:1:1 mount truth look"
+    ),
     "its log is overwritten, and longer than what was read of it": "launch look lie:1:1 start_job kill_supervisor truth watch",
     "its files are dated 40 days ahead, and a job that its schedd forgot goes back": (
         "launch set_clock:3 start_job preempt forget_job tick set_clock"
