@@ -314,3 +314,17 @@ def test_a_silent_job_is_asked_for_although_its_event_log_says_that_it_runs(clus
     assert cluster.be_silent(200)[-1] == "gone"
     cluster.beat()
     assert cluster.look()["state"] == "running"
+
+
+def test_a_log_that_says_less_than_the_supervisor_wrote_is_not_believed_once_the_job_is_silent(
+    cluster: DoubtedJob,
+) -> None:
+    """A log that was restored from an older copy says for ever that the job waits."""
+    cluster.log(SUBMITTED)
+    assert "running" in cluster.live(600)
+    cluster.say("condor_q", "")
+    cluster.say("condor_history", "4\n")
+    assert cluster.be_silent(120)[-1] == "unknown"
+    assert "has yet to start, but its supervisor wrote “running”" in cluster.look()["error"]
+    assert cluster.be_silent(200)[-1] == "ended"
+    assert cluster.look()["message"] == "completed by condor_history"

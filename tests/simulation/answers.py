@@ -71,8 +71,12 @@ def check_lines(world: World, home: SimHome, host: SimHost, items: Sequence[Item
         "only_there": lambda run_id: _is_alone(world, home, run_id),
         "unwanted": lambda run_id: _is_alone(world, home, run_id),
         "runs_on": lambda run_id: bool(world.alive(run_id)),
+        # A home whose launch broke off cannot know that its run was not put below the mount.
         "away": lambda run_id: (
-            not host.mounted or world.root_was_lost or run_id in host.hidden or not home.root_of(run_id)
+            not host.mounted
+            or world.root_was_lost
+            or run_id in host.hidden | host.asked_while_away
+            or not home.root_of(run_id)
         ),
         "owed": lambda _: len(world.homes) > 1 or home.was_damaged,
     }
@@ -96,4 +100,6 @@ def _has_damaged(world: World, home: SimHome, run_id: str) -> bool:
 
 
 def _is_alone(world: World, home: SimHome, run_id: str) -> bool:
-    return bool(world.on_hosts(run_id) - world.at_home(home, run_id)) or world.root_was_lost or home.was_damaged
+    # What a sync that was killed had published and not recorded is not proven: it counts as lost, and it is not.
+    here = home.recorded(run_id) if home.was_killed else world.at_home(home, run_id)
+    return bool(world.on_hosts(run_id) - here) or world.root_was_lost or home.was_damaged

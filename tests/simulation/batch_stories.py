@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 30.0
 _FROZEN_LOOK_EVERY_S = 15.0
 _LOOKS = 4 + int(2 * SILENT_S / _LOOK_EVERY_S)
+_POLL_S = 15.0
+"""The shortest time between two questions to a queue, as every simulated plan says."""
+_LONGEST_PAUSE_S = 300.0  # of the agent, before it asks a Slurm again that had not answered
+_MOST_LOOKS = 2 + int((_LONGEST_PAUSE_S + SILENT_S) / _LOOK_EVERY_S)
 
 WEIGHTS = {
     "launch": 3, "look": 5, "watch": 3, "sync": 8, "stop": 2, "resume": 2, "release": 4, "join": 1, "forget": 1,
@@ -154,6 +158,7 @@ class BatchTeller(Teller):
         """The controller notices which nodes are dead: their jobs go back, or fail where the site wants that."""
         for job in self.cluster.lost():
             self.cluster.batch_system.lose_node(job, for_good=two % 2 == 1)
+            job.put_back_at = self.world.clock
 
     def do_hold(self, one: int, _two: int) -> None:
         """An administrator holds a job that waits."""
@@ -277,16 +282,26 @@ class BatchTeller(Teller):
         return max((saved.step for saved in self.world.all_saved if saved.run_id == job.run_id), default=0)
 
     def _looked(self, home: SimHome, run_id: str, run: Run) -> None:
-        """An end is true as soon as it is said; that a job goes on, once a truthful scheduler has been asked for a while."""
+        """An end is true as soon as it is said; that a job goes on, once a truthful scheduler has been asked for a while.
+
+        Without the pause of an agent whose Slurm did not answer, the while was too short: Slurm may forget the job in it,
+        and then its files have to be silent for minutes before its id is asked for.
+        """
         there = any(host.run_folder(run_id).exists() for host in self.world.hosts.values())
         if not there:
             super()._looked(home, run_id, run)
             return
-        for _ in range(_LOOKS):
+        noticed = [job.put_back_at for job in self._jobs if job.run_id == run_id and job.put_back_at is not None]
+        if run.ended and any(self.world.clock - at < _POLL_S for at in noticed):
+            # It was true of the dead node's job, and a queue is asked no more often than that.
+            self.world.tick(_LOOK_EVERY_S)
+            run = home.look(run_id)
+        for _ in range(_MOST_LOOKS):
             if run.ended:
                 self.world.check_state(home, run_id, run.state, run.reason)
                 return
             lies = self.cluster.batch_system.lie or any(job.forgotten for job in self._jobs)
+            lies = lies or self.cluster.batch_system.hides_end(run_id)
             if lies or self.cluster.lost() or self._goes_on(run_id):
                 return
             self.world.tick(_LOOK_EVERY_S)

@@ -33,6 +33,8 @@ class BatchJob:
     cancelled: bool = False
     forgotten: bool = False
     cleared_at: float = 0.0
+    put_back_at: float | None = None
+    """When its node was noticed to be dead."""
 
     @property
     def waits(self) -> bool:
@@ -100,6 +102,10 @@ class BatchSystem(abc.ABC):
         """It notices that a job's node is no more: the job goes back, or not, where the site wants that."""
 
     # What it says.
+
+    def hides_end(self, run_id: str) -> bool:
+        """Whether nothing that can be read without a question to it shows that a job of a run ended before it began."""
+        return False
 
     @abc.abstractmethod
     def remember(self) -> None:

@@ -52,6 +52,11 @@ FOUND_BY_CHANCE = {
     "a recovery is cut off before its home is registered": (
         "launch:1 launch:2:2 end save:1:2 save:0:3 break_off:2 release:1:2 join:1:1 end"
     ),
+    "a launch onto the root below a mount breaks off before anything is there": (
+        "launch break_off:2 meanwhile_unmount:0:2 sync launch mount release"
+    ),
+    "a sync is killed between a checkpoint's last rename and its record": "launch save tick break_at:14 sync release",
+    "a sync is killed there, and the next one proves what it left": "launch save tick break_at:14 sync sync release=lives",
     "a power cut brings back scraps of a deleted run below another root": (
         "launch:0:1 tear:3:3 sync:1 unmount:1:3 look mount:3 lose_run tear:3:3"
     ),
@@ -89,6 +94,9 @@ FOUND_WITH_SCRIPTS = {
         "launch:3:2 save break_off:1:1 set_clock:1:3 tick:0:3 meanwhile_power_cut:2 end look:3:2 retry"
     ),
     "a script ends well, and its supervisor is killed before it notices": "launch:1 save tick end kill_supervisor look retry",
+    "a sync of a second home is killed before its record, while the first one syncs": (
+        "launch break_off stop meanwhile_tick:0:2 save tick sync join meanwhile_sync log break_off:2:3 sync:1 release:1"
+    ),
     "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
     "a disk that was put back shows an earlier submission": (
         "launch:1:1 snapshot_host restore_host:0:2 sync:0:2 retry:1 restore_host:0:1 meanwhile_power_cut:2:3 "
@@ -115,6 +123,12 @@ FOUND_ON_CLUSTERS = {
 
 FOUND_ON_CLUSTERS_WITH_SCRIPTS = {
     "it goes back at each time limit, whatever it brought": "launch:1 start_job time_limit start_job time_limit",
+    "its node dies while Slurm says that it has ended, and Slurm puts it back between two polls": (
+        "launch start_job node_dies lie:1:2 watch notice look"
+    ),
+    "its supervisor is killed at once, and Slurm forgets the job before it is asked again": (
+        "launch:3 start_job lie watch truth time_limit break_off start_job freeze"
+    ),
     "two attempts save one step, and that counts for two": (
         "launch:3:2 start_job:3:1 give_up:3:3 save:3 start_job:2:2 meanwhile_end:2:3 save:2:2 watch:2:1 sync:3"
     ),
@@ -171,6 +185,12 @@ FOUND_WITH_HTCONDOR = {
     "its clock is set back, and a job that its schedd forgot dies": "launch start_job forget_job set_clock:1 kill_supervisor",
     "its clock is set back between its last signs of life, and a job that its schedd forgot dies": (
         "launch start_job forget_job set_clock:1 tick kill_supervisor"
+    ),
+    "its log is restored to before it was started, and its supervisor wrote that it runs": (
+        "launch remember start_job tick kill_supervisor lie:1:1 truth watch=failed/ended_silently"
+    ),
+    "its log is restored to before it was started, and it ended before it wrote anything": (
+        "launch unmount remember start_job lie:1:1 mount truth look"
     ),
     "its log is overwritten, and longer than what was read of it": "launch look lie:1:1 start_job kill_supervisor truth watch",
     "its files are dated 40 days ahead, and a job that its schedd forgot goes back": (

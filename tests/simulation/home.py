@@ -58,6 +58,8 @@ class SimHome:
     """What a person asked for by name, as with `armada pull RUN CHECKPOINT`: no rule of retention deletes it here."""
     was_damaged: bool = False
     """Somebody changed or deleted what it had, or a disk of it was reset."""
+    was_killed: bool = False
+    """One of its programs was: a checkpoint may be here that its store has no record of, until the next sync reads it."""
     _idle: Database | None = None
     _checkpoints: dict[str, str] = field(default_factory=dict)
 
@@ -234,6 +236,12 @@ class SimHome:
         with self.store() as database:
             here = [each for each in checkpoints.of_run(database, run_id) if each.home_path is not None]
             return [(each.step, each.verified_at, each.trouble is not None) for each in here]
+
+    def recorded(self, run_id: str) -> set[bytes]:
+        """Return the models of what its store knows to be here."""
+        with self.store() as database:
+            places = [each.home_path for each in checkpoints.of_run(database, run_id) if each.home_path is not None]
+        return folders.models(list(map(str, places)))
 
     def keeps(self, run_id: str) -> list[int]:
         """Return the steps that stay here by the run's settings, as `armada sync prune --dry-run` shows them."""

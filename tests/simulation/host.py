@@ -70,6 +70,8 @@ class SimHost:
     """Fields that its agent, an older one, does not know."""
     hidden: set[str] = field(default_factory=set)
     """Runs that were put there while the file system was away: they lie below it."""
+    asked_while_away: set[str] = field(default_factory=set)
+    """Runs that a home asked for while the file system was away: it need not have heard whether they were put there."""
     hides_checkpoints: bool = False
     """Whether its disk gives an error where a supervisor or its agent asks which checkpoints there are."""
     finishes: bool = False

@@ -113,6 +113,21 @@ class SimHtcondor(BatchSystem):
     def believed_after_s(self) -> float | None:
         return ALIVE_S if self.has_lied else None  # a log takes nothing back
 
+    def hides_end(self, run_id: str) -> bool:
+        """Whether a log that was restored shows only the first event of a job that ended, and that no supervisor wrote of.
+
+        A waiting job's log looks the same for days. The agent does not ask the schedd about each of those: see the limits.
+        """
+        ended = [job for job in self.jobs if job.run_id == run_id and job.ended_at is not None]
+        return any(self._is_as_submitted(job) and not self._has_begun(job) for job in ended)
+
+    def _is_as_submitted(self, job: BatchJob) -> bool:
+        path = self._path(job)
+        return path.is_file() and path.read_text().count("\n...\n") == 1
+
+    def _has_begun(self, job: BatchJob) -> bool:
+        return any(any(folder.glob("attempts/*/run.json")) for folder in self.cluster.folders(job.run_id))
+
     def _path(self, job: BatchJob) -> Path:
         folders = self.cluster.folders(job.run_id)
         folder = next((at for at in folders if at.exists()), folders[0])

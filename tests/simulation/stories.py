@@ -98,6 +98,8 @@ class Teller(Unusual):
                 self.world.keeps_last[run_id] = kept["last"]
 
             def launch() -> None:
+                if not host.mounted:
+                    host.asked_while_away.add(run_id)
                 home.launch(host, run_id, script=self.scripts and one % 2 == 1, retries=2, plan=plan, **sync)
                 self._spoke(home, host, run_id)
 
@@ -421,6 +423,10 @@ class Teller(Unusual):
                     act()
                 except EXPECTED as error:
                     self.said = type(error).__name__
+                except Killed:
+                    if home is not None:
+                        home.was_killed = True
+                    raise
         finally:
             self._acting.pop()
 

@@ -102,7 +102,8 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     """Decide the state of a submission from its event log and the job's signs of life.
 
     Reading the log costs the pool nothing, so it has no polling interval. The queue is asked only if the log is
-    missing, empty or unreadable, or if it reports a running job whose files no longer change.
+    missing, empty or unreadable, or if the job's files no longer change and it reports a running job, or one
+    that has yet to start although its supervisor wrote that it began.
     """
     log = htcondor_log.Log(handed)
     seen = log.read()
@@ -118,6 +119,9 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         log.error = "its event log has no entry for it: %s" % handed.file("job.log")
     wrote = job_activity.last_word(handed.paths, handed.number)
     memory = job_activity.Memory(handed, clock)
+    if log.error is None and wrote == liveness.BEGUN and seen.get("detail") == htcondor_log.SUBMITTED:
+        # Late events look the same, but then its files change. A log that was restored never says more.
+        log.error = "its event log says that it has yet to start, but its supervisor wrote “running”"
     dated = liveness.FRESH
     if log.error is None and seen["state"] == engine.RUNNING:
         dated = _judge_dates(memory, handed.paths.telemetry, log.path)

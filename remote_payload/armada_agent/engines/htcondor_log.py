@@ -29,6 +29,8 @@ _HOLDS = {
     47: "it ran for its time limit; once released, it continues from its last checkpoint",
 }
 _MEMORY_HOLD, _TIME_HOLD = 34, 47
+SUBMITTED = "submitted"
+"""The detail of a job of which the log has only its first event."""
 _LAST_BYTES = 256  # longer than one event, so its timestamps make it unique in any log
 
 
@@ -59,7 +61,7 @@ def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, b
     told: Optional[Tuple[str, str, Optional[str], Optional[str]]] = None
     if number == 0:
         seen["job_id"] = job_id
-        told = (engine.PENDING, "submitted", None, None)
+        told = (engine.PENDING, SUBMITTED, None, None)
     elif number == 1:
         name = next((line.partition(":")[2].strip() for line in body if line.strip().startswith("SlotName:")), None)
         seen["node"] = name or headline.rpartition(" ")[2]
