@@ -28,7 +28,8 @@ _LOOKS = 4 + int(2 * SILENT_S / _LOOK_EVERY_S)
 WEIGHTS = {
     "launch": 3, "look": 5, "watch": 3, "sync": 8, "stop": 2, "resume": 2, "release": 4, "join": 1, "forget": 1,
     "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1,
-    "start_job": 9, "freeze": 2, "preempt": 2, "take": 1, "early_signal": 1, "time_limit": 3, "node_dies": 1, "notice": 2, "give_up": 1, "forget_job": 1,
+    "start_job": 9, "freeze": 2, "preempt": 2, "take": 1, "early_signal": 1, "time_limit": 3,
+    "node_dies": 1, "notice": 2, "give_up": 1, "forget_job": 1,
     "lie": 3, "truth": 3, "remember": 2, "lose_answer": 1, "accounting": 1,
     "power_cut": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "lose_run": 1,
     "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,
