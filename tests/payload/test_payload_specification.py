@@ -18,6 +18,7 @@ from armada_train.training.libraries import needed_packages
 
 from armada.config.optimizers import OF_ADAMW, TAKES, OptimizerName
 from armada.config.tasks.bundled import BundledTraining
+from armada.config.tasks.distill import Distill
 from armada.config.tasks.dpo import Dpo
 from armada.config.tasks.grpo import Grpo
 from armada.config.tasks.kto import Kto
@@ -198,6 +199,7 @@ def test_small_steps_add_up_and_what_is_no_number_is_no_improvement() -> None:
 def test_home_knows_what_each_task_computes() -> None:
     tasks: dict[str, type[BundledTraining]] = {
         "sft": Sft, "pretrain": Pretrain, "dpo": Dpo, "reward": Reward, "kto": Kto, "grpo": Grpo,
+        "distill": Distill,
     }  # fmt: skip
     assert {name: task.eval_metrics for name, task in tasks.items()} == METRICS
 

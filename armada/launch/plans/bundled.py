@@ -12,7 +12,7 @@ from armada.errors import PreflightRefused
 from armada.launch.checks.subject import Trained
 from armada.launch.plans.task import Parts, Task
 from armada.launch.plans.training import Training, take_data
-from armada.launch.training.batch import resolve_batch
+from armada.launch.training.batch import Batch, resolve_batch
 from armada.launch.training.dataset import DataFacts, check_data, count_rows, mean_row_bytes
 from armada.launch.training.hook import check_hooks
 from armada.launch.training.image_needs import training_needs
@@ -98,14 +98,7 @@ class BundledTask(Task[BundledTraining]):
         facts = self._model_facts(hub, answer)
         teacher = self._teacher_facts(place)
         refuse_fewer_words(settings, facts, teacher)
-        logits = choose_logits(
-            settings,
-            facts.shape,
-            micro_batch=batch.micro,
-            processes=place.processes,
-            gpus=place.gpus,
-            memory_bytes=None if place.host.batch is not None else place.facts.memory_bytes,
-        )
+        logits = self._choose_logits(place, facts, batch)
         training = Training(
             settings=settings,
             profile=profile,
@@ -141,6 +134,16 @@ class BundledTask(Task[BundledTraining]):
             trained=self._trained(
                 section, environment, hub, answer, facts, teacher, logits, is_divided=training.is_divided
             ),
+        )
+
+    def _choose_logits(self, place: Place, facts: ModelFacts, batch: Batch) -> LogitsChoice:
+        return choose_logits(
+            self.settings,
+            facts.shape,
+            micro_batch=batch.micro,
+            processes=place.processes,
+            gpus=place.gpus,
+            memory_bytes=None if place.host.batch is not None else place.facts.memory_bytes,
         )
 
     def _trained(
