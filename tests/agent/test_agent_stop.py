@@ -234,13 +234,16 @@ def test_a_pid_that_passed_to_another_process_is_not_signalled() -> None:
 
 
 def test_a_recorded_leader_with_another_start_claims_no_session() -> None:
-    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as bystander:
+    with contextlib.ExitStack() as stack:
+        bystander = stack.enter_context(subprocess.Popen(["sleep", "1000"], start_new_session=True))
+        stack.callback(bystander.kill)
         leader = process_identity.identify(bystander.pid)
-        run = RunPaths("/no-such-root", "no-such-run")
+        run = RunPaths(
+            "/no-such-root", "no-such-leader"
+        )  # its own: a test beside this one starts processes of no-such-run
         assert [process.pid for process in processes.members(run, leader)] == [bystander.pid]
         leader["start_time"] = "1"
         assert processes.members(run, leader) == []
-        bystander.kill()
 
 
 def test_an_attempt_that_was_given_up_claims_no_process_of_the_next() -> None:
@@ -270,7 +273,7 @@ def test_the_session_of_processes_from_outside_a_container_is_nobodys() -> None:
     assert outsider is not None
     outsider.session = 0
     table = [processes.Process(outsider, {})]
-    assert processes.members(RunPaths("/no-such-root", "no-such-run"), leader, table) == []
+    assert processes.members(RunPaths("/no-such-root", "no-such-session"), leader, table) == []
 
 
 @pytest.mark.parametrize(

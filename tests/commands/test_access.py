@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import Armada, eventually
 from tests.fleet.typist import Typist
+from tests.free_port import kept_free
 from tests.ssh_server import SshServer
 
 HOSTILE = [
@@ -164,10 +165,7 @@ def test_a_host_that_never_answered_lost_no_connection(box: Armada, server: SshS
 
 
 def test_a_port_is_said_to_be_forwarded_once_it_is(box: Armada, server: SshServer) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        local = int(probe.getsockname()[1])
-    with Typist(box, "forward", "box", f"{server.port}:{local}") as person:
+    with kept_free() as local, Typist(box, "forward", "box", f"{server.port}:{local}") as person:
         person.waits_for(f"localhost:{local} is port {server.port} of box until you press Ctrl-C")
         with socket.create_connection(("127.0.0.1", local)) as connection:
             assert connection.makefile("rb").readline().startswith(b"SSH-2.0-")
