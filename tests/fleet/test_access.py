@@ -17,6 +17,7 @@ from tests.conftest import Armada, eventually
 from tests.fleet import machines
 from tests.fleet.conftest import Fleet
 from tests.fleet.typist import Typist
+from tests.free_port import kept_free
 
 Add = Callable[..., None]
 SERVE = """
@@ -93,8 +94,7 @@ def test_a_port_is_forwarded_until_ctrl_c(armada: Armada, add: Add, transport: s
     add("workstation", "--transport", transport)
     run_id = armada.json("launch", "--host", "workstation", armada.command("python3", "-c", SERVE))["run_id"]
     remote = eventually(lambda: armada.run("exec", run_id, "--", "cat", "port").stdout)
-    local = free_port()
-    with Typist(armada, "forward", run_id, f"{remote}:{local}") as person:
+    with kept_free() as local, Typist(armada, "forward", run_id, f"{remote}:{local}") as person:
         person.waits_for(f"localhost:{local} is port {remote} of workstation until you press Ctrl-C")
         assert ">port</a>" in str(eventually(lambda: page(local)))
         with socket.socket() as taken:
@@ -105,7 +105,7 @@ def test_a_port_is_forwarded_until_ctrl_c(armada: Armada, add: Add, transport: s
             assert refused.returncode == 8
             assert f"port {port} of this machine cannot be used" in refused.stderr
         assert person.interrupts() == 0
-    assert page(local) is None
+        assert page(local) is None
     armada.run("stop", run_id, "--grace", "0")
 
 
