@@ -111,7 +111,7 @@ def test_a_run_whose_entry_is_no_entry_harms_no_other(database: Database) -> Non
         broken = entry("hostile", 0)
         for _ in range(chance.randrange(1, 4)):
             where = chance.choice([broken, broken["evidence"]]) if isinstance(broken.get("evidence"), dict) else broken
-            where[chance.choice(list(where))] = hostile.value(chance)
+            where[chance.choice(list(where) or ["state"])] = hostile.value(chance)
         record_contained(database, runs.find(database, "hostile"), look(broken))
         assert runs.find(database, "innocent").state == "preparing"
 
