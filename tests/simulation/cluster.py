@@ -52,10 +52,12 @@ class SimCluster(SimHost):
             claimed = [int(at.parent.name) for at in folder.glob("submissions/*/claim.json")]
             if max(claimed, default=0) > job.number:
                 return True
-            with contextlib.suppress(OSError):
-                state = json.loads((folder / "state.json").read_bytes())
-                if state["state"] in ENDED and state["submission"] == job.number:
-                    return True
+            newest = max((int(at.name) for at in folder.glob("attempts/*")), default=0)
+            for record in (folder / "state.json", folder / f"attempts/{newest}/exit.json"):
+                with contextlib.suppress(OSError):
+                    told = json.loads(record.read_bytes())
+                    if told["state"] in ENDED and told["submission"] == job.number:
+                        return True
         return False
 
     def power_cut(self, chance: Random | None = None) -> None:
