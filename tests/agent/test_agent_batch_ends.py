@@ -106,6 +106,39 @@ def test_a_run_that_succeeds_is_done_however_often_it_may_fail(worker: MakeWorke
     assert there.calls == []
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_job_that_comes_back_after_its_end_was_half_written_does_not_run_again(worker: MakeWorker, code: int) -> None:
+    """Its node was believed dead, and its supervisor was killed after it wrote the exit, before the state."""
+    there = worker("htcondor")
+    there.hand_over("e-9", f"exit {code}", watch=NO_RESUME)
+    there.begin("e-9").wait(WITHIN_S)
+    ended = there.read("e-9", "state.json")
+    folder = there.host.folder("e-9")
+    (folder / "state.json").write_text(json.dumps({**ended, "state": "running", "reason": None, "exit_code": None}))
+    secrets = Path(RunPaths(str(there.host.root), "e-9").secrets)
+    secrets.write_text("")
+    assert there.begin("e-9").wait(WITHIN_S) == 0
+    again = there.read("e-9", "state.json")
+    assert {**again, "seq": 0} == {**ended, "seq": 0}
+    assert again["seq"] > ended["seq"]
+    assert [each.name for each in (folder / "attempts").iterdir()] == ["1"]
+    assert not secrets.exists()
+
+
+def test_an_exit_that_names_no_submission_ends_no_other(worker: MakeWorker) -> None:
+    """The first release did not write which submission an attempt belonged to."""
+    there = worker("slurm")
+    there.hand_over("e-10", "exit 0", watch=NO_RESUME)
+    there.begin("e-10").wait(WITHIN_S)
+    exit_ = there.host.folder("e-10") / "attempts/1/exit.json"
+    exit_.write_text(
+        json.dumps({name: value for name, value in there.exit_of("e-10", 1).items() if name != "submission"})
+    )
+    there.claim("e-10", 2)
+    assert there.begin("e-10", submission=2).wait(WITHIN_S) == 0
+    assert there.read("e-10", "state.json")["attempt"] == 2
+
+
 def test_a_job_that_got_the_signal_before_its_supervisor_was_preempted(worker: MakeWorker) -> None:
     there = worker("slurm")
     there.hand_over("e-8", "touch up-1; kill -TERM $$; sleep 1000", watch=RESUME)

@@ -141,6 +141,14 @@ def test_only_the_newest_attempt_of_the_submission_says_that_its_job_goes_back(
     assert job_activity.last_word(cluster.paths, 1) == wrote
 
 
+def test_a_resumed_job_whose_supervisor_left_before_its_first_attempt_goes_back(cluster: DoubtedJob) -> None:
+    cluster.say_attempt("cancelled", 0)  # the former submission's
+    cluster.say_state(state="queued", submission=1, attempt=0, seq=9)
+    assert job_activity.last_word(cluster.paths, 1) == "goes back"
+    cluster.say_state(state="cancelled", submission=0, attempt=1, seq=9)
+    assert job_activity.last_word(cluster.paths, 1) == "unbegun"
+
+
 @pytest.mark.parametrize(("exit_of", "wrote"), [(1, "unbegun"), (7, "begun")])
 def test_an_exit_that_names_another_submission_is_none(cluster: DoubtedJob, exit_of: int, wrote: str) -> None:
     cluster.say_attempt("failed", 1, exit_of)

@@ -175,9 +175,18 @@ TOLD_FOR_A_CONDITION_OF_SLURM = {
 FOUND_WITH_SLURM = {
     "its node fails, and Slurm forgets the job between two looks": "launch:2:3 start_job node_dies:3:2",
     "a preempted job is shown as failed until its node is cleared": "launch start_job preempt tick watch",
+    "a resumed job is preempted before its first attempt, and shown as failed until its node is cleared": (
+        "launch:3:1 start_job meanwhile_resume:3:2 early_signal:1:1 stop:0:3 look:0:3 meanwhile_start_job:1:2 freeze:0:1"
+    ),
 }
 
 FOUND_WITH_HTCONDOR = {
+    "its node is believed dead, and its supervisor is killed between its exit and its state": (
+        "launch start_job save give_up break_at:10 end tick look=succeeded start_job living=0 look=succeeded sync=final"
+    ),
+    "the same, and it had failed": (
+        "launch:2 start_job:1 save:2:1 give_up break_off:1:1 end:2:3 freeze start_job living=0 look=failed/exit_1"
+    ),
     "stopped after its supervisor was killed before its job began, and resumed": (
         "launch join break_off:1:1 look start_job watch stop resume look:1"
     ),

@@ -37,6 +37,8 @@ class SimCluster(SimHost):
     """What the next supervisor is sent before it starts its job."""
     on_worker: bool = False
     """A supervisor computes: all work on the same node, where each could harm the others most."""
+    is_one_machine: bool = False
+    """Its login node is its worker: the agent sees the processes of jobs."""
 
     def __post_init__(self) -> None:
         self.batch_system = SimSlurm(self) if self.scheduler == "slurm" else SimHtcondor(self)
@@ -50,17 +52,19 @@ class SimCluster(SimHost):
             claimed = [int(at.parent.name) for at in folder.glob("submissions/*/claim.json")]
             if max(claimed, default=0) > job.number:
                 return True
-            with contextlib.suppress(OSError):
-                state = json.loads((folder / "state.json").read_bytes())
-                if state["state"] in ENDED and state["submission"] == job.number:
-                    return True
+            newest = max((int(at.name) for at in folder.glob("attempts/*")), default=0)
+            for record in (folder / "state.json", folder / f"attempts/{newest}/exit.json"):
+                with contextlib.suppress(OSError):
+                    told = json.loads(record.read_bytes())
+                    if told["state"] in ENDED and told["submission"] == job.number:
+                        return True
         return False
 
     def power_cut(self, chance: Random | None = None) -> None:
         self.start_anew()  # its disk is another machine's
 
     def processes(self) -> list[processes.Process]:
-        return super().processes() if self.on_worker else []
+        return super().processes() if self.on_worker or self.is_one_machine else []
 
     def clear(self, paths: RunPaths, submission: int) -> None:
         from armada_agent.supervisor import cleanup
@@ -190,6 +194,12 @@ class BatchSupervision(Supervision):
         self.lose()
         if not self.given_up:
             self._batch_system.left(self.job, 1)
+
+    def die_alone(self) -> None:
+        """kill -9 where the batch system does not find the job's processes: it says that the job failed, and the job goes on."""
+        self.was_killed = True
+        super().leave()
+        self._batch_system.left(self.job, 1)
 
     @property
     def _batch_system(self) -> BatchSystem:

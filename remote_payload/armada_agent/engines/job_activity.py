@@ -162,9 +162,10 @@ def last_word(paths: RunPaths, submission: int) -> str:
     try:
         state = files.read_json(paths.state) or {}
         is_own = state.get("submission") == submission
+        by_state = _WRITTEN.get(str(state.get("state")), liveness.UNBEGUN) if is_own else liveness.UNBEGUN
         attempt = newest(paths.attempts())
         if attempt is None:
-            return _WRITTEN.get(str(state.get("state")), liveness.UNBEGUN) if is_own else liveness.UNBEGUN
+            return by_state
         exit_ = files.read_json(paths.attempt(attempt, "exit.json"))
         run = files.read_json(paths.attempt(attempt, "run.json"))
     except files.UnreadableError:
@@ -172,7 +173,8 @@ def last_word(paths: RunPaths, submission: int) -> str:
     if run is not None or "submission" in (exit_ or {}):
         is_own = (run or exit_ or {}).get("submission") == submission
     if not is_own:
-        return liveness.UNBEGUN
+        # The attempt is an earlier submission's; this one's supervisor may have left before it began one.
+        return by_state if by_state == liveness.GOES_BACK else liveness.UNBEGUN
     exit_ = exit_of(exit_, submission)
     if exit_ is None:
         return liveness.BEGUN

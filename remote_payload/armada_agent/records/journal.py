@@ -111,6 +111,23 @@ class Journal:
         self.update(ended_at=now, **_told(ending))
         self.settle()
 
+    def complete(self, attempt: int, told: Dict[str, Any]) -> None:
+        """Complete a run's end of which a killed supervisor wrote only the attempt's exit.
+
+        Args:
+            attempt: The attempt.
+            told: What its exit.json says.
+        """
+        self.take_up(attempt)
+        self._do(lambda: files.remove(self._paths.secrets))
+        known = {
+            name: told[name]
+            for name in ("state", "reason", "message", "exit_code", "signal", "ended_at")
+            if name in told
+        }
+        self.update(**known)
+        self.settle()
+
     def requeue(self, ending: Ending) -> None:
         """Write the end of an attempt after which the run waits for its next one. The secrets stay for the next attempt."""
         now = self._clock()

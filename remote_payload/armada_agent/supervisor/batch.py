@@ -247,20 +247,40 @@ def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:
                 % (submission, run_id, before.get("job_id"), job_id)
             )
             return 0
-    state = files.read_json(paths.state) or {}
-    if state.get("state") in ENDED and state.get("submission") == submission:
-        say("%s has ended already (%s)" % (run_id, state["state"]))
+    ended = _recorded_end(paths, submission)
+    if ended is not None:
+        say("%s has ended already (%s)" % (run_id, ended))
         return 0
-    later = [number for number in paths.submissions() if os.path.exists(paths.submission(number, "claim.json"))]
-    if max(later) > submission:
+    newest_one = paths.newest_submission() or submission
+    if newest_one > submission:
         # Its end was written, so that another submission could follow, while this job was back in the queue.
-        say("submission %d of %s follows this one, number %d; job %s ends" % (max(later), run_id, submission, job_id))
+        say("submission %d of %s follows this one, number %d; job %s ends" % (newest_one, run_id, submission, job_id))
         return 0
     for name, value in job_variables.login_variables(paths.folder).items():
         os.environ.setdefault(name, value)  # HTCondor starts jobs without these
     supervisor = BatchSupervisor(paths, submission, spec, job_id)
     supervisor.run()
     return 0 if supervisor.state in ("succeeded", "cancelled") else supervisor.exit_code or 1
+
+
+def _recorded_end(paths: RunPaths, submission: int) -> Optional[str]:
+    """Return the state in which a submission ended, or None while it has not.
+
+    A supervisor writes its attempt's exit before the state. If it was killed between the two while the scheduler believed
+    its node dead, the job waits in the queue although it ended; its end is completed here, and nothing runs again.
+    """
+    state = files.read_json(paths.state) or {}
+    if state.get("state") in ENDED and state.get("submission") == submission:
+        return str(state["state"])
+    attempt = newest(paths.attempts())
+    try:
+        told = files.read_json(paths.attempt(attempt, "exit.json")) if attempt else None
+    except files.UnreadableError:
+        return None
+    if attempt is None or told is None or told.get("state") not in ENDED or told.get("submission") != submission:
+        return None  # an older armada did not name the submission: the exit may be an earlier one's
+    Journal(paths, submission).complete(attempt, told)
+    return str(told["state"])
 
 
 def _is_given_up(paths: RunPaths, attempt: int) -> bool:
