@@ -25,6 +25,13 @@ def up(there: Worker, run_id: str, attempt: int = 1) -> None:
     eventually((there.host.folder(run_id) / f"work/up-{attempt}").exists)
 
 
+def let_end(there: Worker, run_id: str, attempt: int, words: str = "") -> None:
+    """Let a waiting job end: well if there are words. It must not see the file before them."""
+    work = there.host.folder(run_id) / "work"
+    (work / ".end").write_text(words)
+    (work / ".end").rename(work / f"end-{attempt}")
+
+
 def test_a_run_that_was_never_handed_over_is_not_begun(worker: MakeWorker, capfd: pytest.CaptureFixture[str]) -> None:
     there = worker("slurm")
     there.claim("e-0", 1)  # without a plan
@@ -71,7 +78,7 @@ def test_whatever_ends_a_former_attempt_says_nothing_of_the_run(worker: MakeWork
     if end == "asked by a person":
         (there.host.folder("e-4") / "stop.json").write_text(STOP)
     else:
-        (there.host.folder("e-4") / "work/end-1").write_text("well" if end == "well" else "")
+        let_end(there, "e-4", 1, "well" if end == "well" else "")
     former.send_signal(signal.SIGCONT)
     assert former.wait(WITHIN_S) == 1
     if end != "asked by a person":
@@ -104,6 +111,23 @@ def test_a_run_that_succeeds_is_done_however_often_it_may_fail(worker: MakeWorke
     assert there.begin("e-7").wait(WITHIN_S) == 0
     assert told(there, "e-7") == ("succeeded", None)
     assert there.calls == []
+
+
+def test_what_a_killed_supervisor_left_on_its_node_is_ended_before_the_next_attempt(worker: MakeWorker) -> None:
+    there = worker("slurm")
+    there.hand_over("e-11", SAVING, watch=RESUME)
+    former = there.begin("e-11")
+    up(there, "e-11")
+    left = there.read("e-11", "attempts/1/run.json")["process"]["pid"]
+    former.kill()
+    former.wait(WITHIN_S)
+    assert not _is_gone(left)
+    supervisor = there.begin("e-11")
+    up(there, "e-11", 2)
+    assert _is_gone(left)
+    assert "of attempt 1 or before still ran on this node" in (there.host.folder("e-11") / "events.jsonl").read_text()
+    (there.host.folder("e-11") / "stop.json").write_text(STOP)
+    assert supervisor.wait(WITHIN_S) == 0
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -232,7 +256,7 @@ def test_a_state_that_a_frozen_former_attempt_wrote_late_is_restored(worker: Mak
         findings.count("the supervisor of attempt 1 was frozen; it replaced the state of attempt 2, which is restored")
         == 1
     )
-    (there.host.folder("e-20") / "work/end-2").write_text("well")
+    let_end(there, "e-20", 2, "well")
     assert later.wait(WITHIN_S) == 0
     # Nobody restores it any more: the end is that which the later attempt wrote.
     (there.host.folder("e-20") / "state.json").write_bytes(late)

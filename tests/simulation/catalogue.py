@@ -175,6 +175,9 @@ TOLD_FOR_A_CONDITION_OF_SLURM = {
 FOUND_WITH_SLURM = {
     "its node fails, and Slurm forgets the job between two looks": "launch:2:3 start_job node_dies:3:2",
     "a preempted job is shown as failed until its node is cleared": "launch start_job preempt tick watch",
+    "its supervisor is killed as it is preempted, and its job lives on where the next attempt starts": (
+        "one_machine launch start_job save tick preempt orphan_job watch start_job living=1 look=running"
+    ),
     "a resumed job is preempted before its first attempt, and shown as failed until its node is cleared": (
         "launch:3:1 start_job meanwhile_resume:3:2 early_signal:1:1 stop:0:3 look:0:3 meanwhile_start_job:1:2 freeze:0:1"
     ),

@@ -174,6 +174,7 @@ class Supervision:
         real._journal.update()  # noqa: SLF001
         try:
             real._refuse_if_stopped()  # noqa: SLF001
+            real._end_former_attempts()  # noqa: SLF001
             self.child = real._start()  # noqa: SLF001
         except StoppedError:
             real._conclude(real._stopped_ending())  # noqa: SLF001

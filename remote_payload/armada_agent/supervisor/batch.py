@@ -13,7 +13,7 @@ from armada_agent.engines import engine, slurm_nodes
 from armada_agent.engines.engine import EngineError
 from armada_agent.foundation import files, process_identity
 from armada_agent.foundation.log import say
-from armada_agent.host import gpus, job_variables
+from armada_agent.host import gpus, job_variables, processes
 from armada_agent.host.gpu_tickets import Holding
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import ENDED, Ending
@@ -63,6 +63,22 @@ class BatchSupervisor(Supervisor):
         _close_former_attempts(paths, self._journal, self._progress)
         for number in _TIME_SIGNALS:
             signal.signal(number, self._note_signal)
+
+    def _end_former_attempts(self) -> None:
+        """End what a killed supervisor left on this node: Slurm without cgroups does not find it before it starts the job again."""
+        former = newest(self._paths.attempts())
+        if former is None:
+            return
+
+        def find() -> List[processes.Process]:
+            return processes.members(self._paths, up_to=former)
+
+        left = find()
+        if left:
+            what = "%s of attempt %d or before still ran on this node and %s ended before this one starts"
+            counted = "a process" if len(left) == 1 else "%d processes" % len(left)
+            self._journal.record("finding", message=what % (counted, former, "is" if len(left) == 1 else "are"))
+            processes.sweep(find, self._spec["stop_grace_s"], self._report_stuck)
 
     def _note_signal(self, number: int, frame: Any) -> None:
         super()._note_signal(number, frame)

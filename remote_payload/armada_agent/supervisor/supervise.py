@@ -83,6 +83,7 @@ class Supervisor:
         self._journal.update()
         try:
             self._refuse_if_stopped()
+            self._end_former_attempts()
             self._enclose()
             self._take_gpus()
             child = self._start()
@@ -112,6 +113,9 @@ class Supervisor:
         self._had_s = process_identity.age_s(left.job.pid)
         ending = self._see_through(left.job)
         self._conclude(ending)
+
+    def _end_former_attempts(self) -> None:
+        """Do nothing: a submission to the host itself is refused while processes of an earlier one live."""
 
     def _answer_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
