@@ -30,13 +30,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pydantic import BaseModel
 
 _ENVIRON = dict(os.environ)
 _READ_AT_START = ("PYTHON", "LC_", "LANG")
 """Variables that an interpreter reads once, when it starts."""
 ROOT = Path(__file__).parent.parent
-_NOT_LOADED = ("armada.tui", "armada.__main__")
+_NOT_LOADED = "armada.tui"
 _PIECE_BYTES = 1 << 16
 
 
@@ -294,9 +296,23 @@ def _load() -> None:
     import armada
 
     for module in pkgutil.walk_packages(armada.__path__, "armada."):
-        if not module.name.startswith(_NOT_LOADED):
+        if not module.name.startswith(_NOT_LOADED) and not module.name.endswith(".__main__"):
             importlib.import_module(module.name)
     import armada.__main__
+    from armada.protocol.message import Message
+    from armada.rpc.agent_archive import build
+    from armada.transport.bootstrap import upload
+
+    # What a process makes on first use and keeps: nearly every test has a host of its own, which gets the agent and answers.
+    upload(build()[0], packed=True)
+    for model in _below(Message):
+        model.model_rebuild()
+
+
+def _below(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for each in model.__subclasses__():
+        yield each
+        yield from _below(each)
 
 
 def main() -> None:

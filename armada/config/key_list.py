@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from armada.config.schema import schema_of
-from armada.config.tasks.registry import models
+from armada.config.schema import schema_of, schema_of_task
 
 Definition = dict[str, Any]
 """A JSON Schema of one value."""
@@ -57,8 +56,8 @@ PLAIN = Notation(quote=str, refer=lambda _name: "")
 
 def keys_of_task(task: str) -> list[Key]:
     """Every key that an experiment of this task may have, each before those below it."""
-    schema = schema_of("experiment")
-    return list(_keys(schema["$defs"][models()[task].__name__], schema["$defs"], ""))
+    schema = schema_of_task(task)
+    return list(_keys(schema, schema.get("$defs", {}), ""))
 
 
 def keys_of_host() -> list[Key]:

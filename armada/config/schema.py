@@ -9,8 +9,8 @@ import ast
 import functools
 import inspect
 import itertools
-import textwrap
-from typing import Any, cast
+import sys
+from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
@@ -18,7 +18,7 @@ from pydantic_core import core_schema
 from armada.config.hosts import HOST_NAME, Host, HostsFile, ProjectFile
 from armada.config.profiles import Profile
 from armada.config.settings import Settings
-from armada.config.tasks.registry import models
+from armada.config.tasks.registry import TASKS, load, models
 
 FILES: dict[str, str] = {
     "experiment": "what to train or run",
@@ -42,6 +42,11 @@ def schema_of(kind: str) -> JsonSchemaValue:
     else:
         made = _of_hosts(HostsFile if kind == "hosts" else ProjectFile)
     return {"$schema": _DRAFT, "title": f"armada: {FILES[kind]}", **made}
+
+
+def schema_of_task(task: str) -> JsonSchemaValue:
+    """The JSON Schema of the settings of one task alone; far quicker than that of all experiments."""
+    return _schema(load(TASKS[task].settings))
 
 
 class _Generator(GenerateJsonSchema):
@@ -90,8 +95,7 @@ def _docstrings(model: type[Settings]) -> dict[str, str]:
     for owner in reversed(model.__mro__):
         if not issubclass(owner, Settings) or owner is Settings:
             continue
-        (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-        statements = cast("ast.ClassDef", body).body
+        statements = _classes(owner.__module__)[owner.__qualname__].body
         for field, text in itertools.pairwise(statements):
             if (
                 isinstance(field, ast.AnnAssign)
@@ -101,6 +105,13 @@ def _docstrings(model: type[Settings]) -> dict[str, str]:
             ):
                 found[field.target.id] = " ".join(str(text.value.value).split())
     return found
+
+
+@functools.cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    """The classes at the top of a module, from its source; parsed once, where `inspect` parses it anew for each class."""
+    parsed = ast.parse(inspect.getsource(sys.modules[module]))
+    return {each.name: each for each in parsed.body if isinstance(each, ast.ClassDef)}
 
 
 def _widen(made: JsonSchemaValue, model: type[Settings]) -> None:

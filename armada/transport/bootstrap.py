@@ -219,4 +219,10 @@ def upload(agent: bytes, *, packed: bool) -> bytes:
     """Compose the answer to `need: agent`; compressed, for slow links, if the host's Python can decompress."""
     if not packed:
         return b'{"agent": "%s"}\n' % base64.b64encode(agent)
+    return _packed(agent)
+
+
+@functools.lru_cache(maxsize=1)
+def _packed(agent: bytes) -> bytes:
+    """Compress the agent once for all hosts that this process sends it to; it takes most of the time of a first contact."""
     return b'{"agent": "%s", "packed": true}\n' % base64.b64encode(zlib.compress(agent))

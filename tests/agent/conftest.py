@@ -44,7 +44,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def unpacked(agent: Path) -> Path:
-    """The same as a folder, for our own Python to keep bytecode in: an archive is compiled anew by every process."""
+    """The same as a folder, for each Python to keep bytecode in: an archive is compiled anew by every process of another one."""
     folder = agent.with_suffix("")
     zipfile.ZipFile(agent).extractall(folder)
     return folder
@@ -60,12 +60,11 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def converse(agent: Path, unpacked: Path, root: Path) -> Iterator[Callable[..., Conversation]]:
-    """Start conversations that end with the test; other interpreters than ours have the archive that hosts have."""
+def converse(unpacked: Path, root: Path) -> Iterator[Callable[..., Conversation]]:
+    """Start conversations that end with the test; of the unpacked agent, unless `code` is the archive that hosts have."""
     begun: list[Conversation] = []
 
-    def begin(python: str = sys.executable, **options: object) -> Conversation:
-        code = unpacked if python == sys.executable else agent
+    def begin(python: str = sys.executable, code: Path = unpacked, **options: object) -> Conversation:
         begun.append(Conversation(python, code, root, **options))  # type: ignore[arg-type]  # checked by Conversation
         return begun[-1]
 

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 HOSTILE = "a'b\"c $(touch pwned) `x` \n;|&\\ é 💥"
 
 
-def test_a_command_runs_and_its_end_is_recorded(host: Host) -> None:
+def test_a_command_runs_and_its_end_is_recorded(
+    converse: Callable[..., Conversation], python: str, agent: Path
+) -> None:
+    host = Host(converse(python, code=agent))
     answer = host.launch("hello-1", "sh", "-c", "echo out; echo err >&2; pwd")
     assert answer["outcome"] == "started"
     assert answer["job"]["submission"] == 1

@@ -105,13 +105,15 @@ def programs(tmp_path: Path) -> Programs:
 
 
 @pytest.fixture
-def slurm_host(programs: Programs, some_python: str, agent: Path, root: Path) -> Iterator[Callable[[], Conversation]]:
+def slurm_host(
+    programs: Programs, some_python: str, unpacked: Path, root: Path
+) -> Iterator[Callable[[], Conversation]]:
     """A function that begins another conversation with a host whose Slurm is the stand-in."""
     open_ones: list[Conversation] = []
 
     def begin() -> Conversation:
         environment = {**os.environ, "PATH": f"{programs.folder}:{os.environ['PATH']}"}
-        open_ones.append(Conversation(some_python, agent, root, environment))
+        open_ones.append(Conversation(some_python, unpacked, root, environment))
         return open_ones[-1]
 
     yield begin

@@ -233,21 +233,19 @@ def test_a_pid_that_passed_to_another_process_is_not_signalled() -> None:
         assert bystander.wait() == -signal.SIGKILL
 
 
-def test_a_recorded_leader_with_another_start_claims_no_session() -> None:
+def test_a_recorded_leader_with_another_start_claims_no_session(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         bystander = stack.enter_context(subprocess.Popen(["sleep", "1000"], start_new_session=True))
         stack.callback(bystander.kill)
         leader = process_identity.identify(bystander.pid)
-        run = RunPaths(
-            "/no-such-root", "no-such-leader"
-        )  # its own: a test beside this one starts processes of no-such-run
+        run = RunPaths(str(tmp_path), "no-such-leader")
         assert [process.pid for process in processes.members(run, leader)] == [bystander.pid]
         leader["start_time"] = "1"
         assert processes.members(run, leader) == []
 
 
 def test_an_attempt_that_was_given_up_claims_no_process_of_the_next() -> None:
-    run = RunPaths("/no-such-root", "no-such-run")
+    run = RunPaths("/no-such-root", f"no-such-run-{os.getpid()}")  # its own: processes are found by its name
     with contextlib.ExitStack() as stack:
         pids = []
         for attempt in ("1", "2", "2x"):

@@ -83,13 +83,13 @@ class Entry:
 
 
 @pytest.fixture
-def entry(cluster: DoubtedJob, agent: Path, some_python: str) -> Entry:
-    return Entry(cluster, agent, some_python)
+def entry(cluster: DoubtedJob, unpacked: Path, some_python: str) -> Entry:
+    return Entry(cluster, unpacked, some_python)
 
 
 @pytest.fixture
-def here(cluster: DoubtedJob, agent: Path) -> Entry:
-    return Entry(cluster, agent)
+def here(cluster: DoubtedJob, unpacked: Path) -> Entry:
+    return Entry(cluster, unpacked)
 
 
 @BOTH

@@ -11,8 +11,9 @@ from tests.commands.test_access import HOSTILE
 from tests.conftest import Armada, eventually
 from tests.fleet.batch_hosts import Cluster, add_cluster
 from tests.fleet.conftest import Fleet
-from tests.fleet.test_access import free_port, page
+from tests.fleet.test_access import page
 from tests.fleet.typist import Typist
+from tests.free_port import kept_free
 
 pytestmark = [pytest.mark.timeout(900)]
 SERVE = """
@@ -90,8 +91,7 @@ def test_a_port_of_the_worker_leads_here(cluster: Cluster) -> None:
     run_id = begin(cluster, "python3", "-c", SERVE)
     try:
         remote = eventually(lambda: read(cluster.armada, run_id, "port"))
-        local = free_port()
-        with Typist(cluster.armada, "forward", run_id, f"{remote}:{local}") as person:
+        with kept_free() as local, Typist(cluster.armada, "forward", run_id, f"{remote}:{local}") as person:
             person.waits_for(f"localhost:{local} is port {remote} of ")
             assert ">port</a>" in str(eventually(lambda: page(local)))
             assert person.interrupts() == 0

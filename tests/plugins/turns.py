@@ -3,8 +3,9 @@
 `@pytest.mark.xdist_group("slurm")` says that a test fills, stops or freezes that cluster. All tests of a group go to one worker in a
 row; every other test is free. (pytest-xdist's own `--dist loadgroup` writes groups into node ids, which pytest 9.2 no longer takes.)
 
-Tests on hosts mostly wait, trainings mostly compute. As many workers as there are cores compute, the others wait; what is short comes
-last, so that all workers end at about the same time.
+Tests on hosts mostly wait, trainings mostly compute. As many workers as there are cores compute, always the same ones, and each takes
+a file of trainings as a whole: torch is loaded, and a training that several tests look at is made, once for all of them. The others
+wait; what is short comes last, so that all workers end at about the same time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from xdist.remote import Producer  # type: ignore[import-untyped]
     from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
@@ -28,7 +31,7 @@ _GROUPS_FILE = "armada_groups"
 
 
 class Turns(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Hands out groups first, then what waits and what computes side by side, then the rest."""
+    """Hands out groups first, then what waits and files of what computes side by side, then the rest."""
 
     def __init__(self, config: pytest.Config, log: Producer | None, groups_file: Path) -> None:
         super().__init__(config, log)
@@ -44,28 +47,33 @@ class Turns(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
         super().schedule()
 
     def _split_scope(self, nodeid: str) -> str:
-        return self._groups.get(nodeid, nodeid)
+        return self._groups.get(nodeid) or (nodeid.partition("::")[0] if nodeid.startswith(_COMPUTING) else nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        self._computing.discard(node)
-        chosen = self._choose()
+        units: dict[str, dict[str, bool]] = self.workqueue
+        may_compute = node in self._computing or len(self._computing) < self._cores
+        chosen = choose(units, may_compute=may_compute)
         if chosen.startswith(_COMPUTING):
             self._computing.add(node)
         self.workqueue.move_to_end(chosen, last=False)
         super()._assign_work_unit(node)
 
-    def _choose(self) -> str:
-        """The next unit: a group (the largest first), or one of the kind that the machine has room for."""
-        units: dict[str, dict[str, bool]] = self.workqueue
-        groups = [unit for unit in units if "::" not in unit]
-        if groups:
-            return max(groups, key=lambda unit: len(units[unit]))
-        kinds = (_COMPUTING, _WAITING) if len(self._computing) < self._cores else (_WAITING, _COMPUTING)
-        for kind in kinds:
-            for unit in units:
-                if unit.startswith(kind):
-                    return unit
-        return next(iter(units))
+    def remove_node(self, node: WorkerController) -> str | None:
+        self._computing.discard(node)
+        return super().remove_node(node)  # type: ignore[no-any-return]  # it has no types
+
+
+def choose(units: Mapping[str, Mapping[str, bool]], *, may_compute: bool) -> str:
+    """The next unit: a group (the largest first), or one of the kind that the worker is there for."""
+    groups = [unit for unit in units if "::" not in unit and not unit.startswith(_COMPUTING)]
+    if groups:
+        return max(groups, key=lambda unit: len(units[unit]))
+    computing = next((unit for unit in units if unit.startswith(_COMPUTING)), None)
+    if computing is not None and may_compute:
+        return computing
+    others = [unit for unit in units if not unit.startswith(_COMPUTING)]
+    waiting = next((unit for unit in others if unit.startswith(_WAITING)), None)
+    return waiting or next(iter(others), None) or computing or ""
 
 
 class Controller:

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from armada.tui.operations import Answer
+from tests.tui.conftest import REAL_ASK, World
+from tests.waiting import eventually
 
 
 @pytest.mark.parametrize(
@@ -20,3 +22,14 @@ from armada.tui.operations import Answer
 )
 def test_an_error_is_no_answer(out: str, found: object) -> None:
     assert Answer(4, out, "armada: box: it does not answer\n").json == found
+
+
+def test_a_question_is_put_to_a_process_of_its_own(world: World) -> None:
+    answers: list[Answer] = []
+    REAL_ASK(["ps", "--cached", "--json"], answers.append)
+    REAL_ASK(["show", "nonesuch"], answers.append)
+    eventually(lambda: len(answers) == 2)
+    refused, listed = sorted(answers, key=lambda answer: answer.out)
+    assert (listed.exit_code, listed.json, listed.err) == (0, None, "")
+    assert json.loads(listed.out) == []
+    assert (refused.exit_code, refused.out, refused.said) == (7, "", "no run's id begins with 'nonesuch'")
