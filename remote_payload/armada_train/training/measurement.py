@@ -22,7 +22,7 @@ from armada_train.training.step_times import describe_steps
 RESULT = "result.json"
 """In the folder of a cell, where `armada_train.bench` reads it."""
 
-_REFERENCE_SHARE = 0.01
+_REFERENCE_SHARE = 0.015
 """Of the measured seconds, before them and after them."""
 
 
@@ -41,7 +41,7 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
 
     Args:
         training: The specification.
-        measurement: Its measurement.
+        asked: Its measurement.
         run: Where the result goes; every rank counts, rank 0 writes.
         preemption: A signal ends the training.
         agreement: All ranks end after the same step.
@@ -52,7 +52,7 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
     def __init__(
         self,
         training: Training,
-        measurement: Measurement,
+        asked: Measurement,
         run: RunFolder,
         preemption: Preemption,
         agreement: Agreement,
@@ -60,7 +60,7 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._training = training
-        self._asked = measurement
+        self._asked = asked
         self._run = run
         self._preemption = preemption
         self._agreement = agreement
@@ -70,6 +70,8 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self._began_at = self._mark = self._warmup_s = 0.0
         self._steps_s: list[float] = []
         self._products_s: list[float] = []
+        self._turns = 1
+        self._seconds, self._steps = asked.seconds, asked.steps
 
     def on_train_begin(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
         self._preemption.begin()
@@ -80,6 +82,7 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
             self._before = self._count()
             _wait_for_gpu()
             self._warmup_s = self._clock() - self._began_at
+            self._choose_turns()
             self._look_at_machine()
             self._mark = self._clock()
 
@@ -90,16 +93,24 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
             now = self._clock()
             self._steps_s.append(now - self._mark)
             self._mark = now
-            is_enough = len(self._steps_s) >= self._asked.steps and math.fsum(self._steps_s) >= self._asked.seconds
+            is_enough = len(self._steps_s) >= self._steps and math.fsum(self._steps_s) >= self._seconds
         self._preemption.agreed, ends = self._agreement.highest(self._preemption.noted, is_enough)
         if ends and not self._preemption.agreed:
             self._write()
         if ends or self._preemption.agreed:
             control.should_training_stop = True
 
+    def _choose_turns(self) -> None:
+        """In a cell's first turn: measure only a part of what was asked, if it is worth further starts."""
+        if (since := self._asked.started_at) is not None:
+            start_s = self._agreement.highest(round((time.monotonic() - since) * 1e3))[0] / 1e3
+            self._turns = self._asked.turns(start_s)
+            self._seconds = self._asked.seconds / self._turns
+            self._steps = max(2, math.ceil(self._asked.steps / self._turns))
+
     def _look_at_machine(self) -> None:
         """Time what is the same for every cell; the slowest rank counts, as it does in a step."""
-        taken_s = product_s(self._asked.seconds * _REFERENCE_SHARE)
+        taken_s = product_s(self._seconds * _REFERENCE_SHARE)
         self._products_s.append(self._agreement.highest(round(taken_s * 1e9))[0] / 1e9)
 
     def _write(self) -> None:
@@ -112,6 +123,11 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         tokens = after.tokens - before.tokens
         result = {
             **describe_steps(self._steps_s),
+            "turns": self._turns,
+            "steps_s": self._steps_s,
+            "products_s": [each for each in self._products_s if each],
+            "tokens": tokens,
+            "samples": after.samples - before.samples,
             "measured_s": elapsed_s,
             "warmup_s": self._warmup_s,
             "tokens_per_s": tokens / elapsed_s,
