@@ -1,16 +1,20 @@
 """By how much a second bench on this machine differs, in 19 of 20 cases: the spread that a bench states.
 
-Each part is the 95 % interval of a difference of two means, as a share of a mean: sqrt(2) because both benches err, and
-Student's t because the deviation itself is estimated from few values:
+Each part is the 95 % interval of the difference of two means, as a share of a mean. The factor sqrt(2) is there because
+both benches err, Student's t because the deviation itself is estimated from few values:
 
     sqrt(2) * t(0.975, values - means) * deviation / sqrt(values of one mean)
 
-The spread is the largest of three parts. `steps` compares up to ten blocks of neighbouring steps of the cell, so it
-notices what is shorter than a turn. `turns` compares the turns of each cell with the cell's mean, for all cells
-together: one cell has too few turns for an estimate of its own, and what makes turns differ is the machine that all
-cells share. `machine` compares the timings of the machine's own product beside all turns, in the order of time. These
-follow each other, so they count as fewer values, `n * (1 - r) / (1 + r)` with their correlation `r` from each to the
-next: a machine that drifts through a whole bench has told little about where it will be in the next.
+`steps` compares up to ten blocks of neighbouring steps of the cell: it notices what is shorter than a turn. `turns`
+compares the turns of each cell with the cell's mean, for all cells together: one cell has too few turns for an estimate
+of its own, and what makes turns differ is the machine, which all cells share. `machine` compares the timings of the
+machine's own product beside the turns of all cells: it knows what another turn would have met, also where each cell has
+one turn. The timings follow each other, so n of them, whose correlation from each to the next is r, count as
+`n * (1 - r) / (1 + r)` for the degrees of freedom; and the turns of a cell, which are `cells` places apart, as
+`turns * (1 - r**cells) / (1 + r**cells)`.
+
+The whole is the root of `steps**2 + max(turns, machine)**2`. What no bench can know is the speed of a machine that it
+never met: one that is slower the whole day than in the three minutes of the first bench.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ from dataclasses import dataclass
 from armada_train.bench.turns import Turn
 from armada_train.training.step_times import describe_steps, t_95
 
-_LEAST_VALUES = 2.0
+_LEAST_FREEDOM = 3
+"""Of turns: with less, t is above 4 and says nothing; the machine's own product then says it alone."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Spread:
 
     Attributes:
         steps: Of blocks of steps.
-        turns: Of the turns of all cells; 0 if no cell has two.
+        turns: Of the turns of all cells; 0 if there are too few.
         machine: Of the machine's own product.
         varied: By how much the machine's own speed varied between turns: the fastest over the slowest, less 1.
     """
@@ -45,7 +50,7 @@ class Spread:
 
     @property
     def whole(self) -> float:
-        return max(self.steps, self.turns, self.machine)
+        return math.hypot(self.steps, max(self.turns, self.machine))
 
 
 def spreads(cells: Mapping[int, Sequence[Turn]], machines: Mapping[int, object]) -> dict[int, Spread]:
@@ -57,15 +62,13 @@ def spreads(cells: Mapping[int, Sequence[Turn]], machines: Mapping[int, object])
     """
     logs = {number: [math.log(turn.speed) for turn in done if turn.speed > 0] for number, done in cells.items()}
     deviation, freedom = _pooled(list(logs.values()))
-    drifts = {
-        machine: _drift([turn for number, done in cells.items() if machines[number] == machine for turn in done])
-        for machine in set(machines.values())
-    }
     found = {}
     for number, done in cells.items():
-        turns = interval(deviation, freedom, len(done)) if freedom else 0.0
+        machine = machines[number]
+        together = [each for other, each in cells.items() if machines[other] == machine]
         steps = describe_steps([step for turn in done for step in turn.steps_s])["spread"]
-        found[number] = Spread(steps, turns, *drifts[machines[number]])
+        turns = interval(deviation, freedom, len(done)) if freedom >= _LEAST_FREEDOM else 0.0
+        found[number] = Spread(steps, turns, *_machine_part(together, len(done)))
     return found
 
 
@@ -81,18 +84,23 @@ def _pooled(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
     return (math.sqrt(squares / freedom), freedom) if freedom else (0.0, 0)
 
 
-def _drift(turns: Sequence[Turn]) -> tuple[float, float]:
-    """Return the interval of the machine's own speed over a bench, and by how much it varied."""
-    ordered = sorted((turn for turn in turns if turn.product_s), key=lambda turn: turn.at)
-    logs = [-math.log(turn.product_s or 1.0) for turn in ordered]
+def _machine_part(cells: Sequence[Sequence[Turn]], turns: int) -> tuple[float, float]:
+    """Return the interval from the machine's own product, for a cell with so many turns, and by how much it varied."""
+    timed = sorted((turn.at, -math.log(turn.product_s)) for done in cells for turn in done if turn.product_s)
+    logs = [value for _, value in timed]
     if len(logs) < 2:
         return 0.0, 0.0
     mean = statistics.fmean(logs)
     square = math.fsum((each - mean) ** 2 for each in logs)
     if square <= 0:
         return 0.0, 0.0
-    follows = math.fsum((one - mean) * (two - mean) for one, two in itertools.pairwise(logs)) / square
-    values = len(logs) * (1 - max(0.0, follows)) / (1 + max(0.0, follows))
-    values = max(_LEAST_VALUES, values)
+    follows = max(0.0, math.fsum((one - mean) * (two - mean) for one, two in itertools.pairwise(logs)) / square)
     deviation = math.sqrt(square / (len(logs) - 1))
-    return interval(deviation, values - 1, values), math.exp(max(logs) - min(logs)) - 1
+    freedom = max(1.0, _independent(len(logs), follows) - 1)
+    own = max(1.0, _independent(turns, follows ** len(cells)))
+    return interval(deviation, freedom, own), math.exp(max(logs) - min(logs)) - 1
+
+
+def _independent(values: int, follows: float) -> float:
+    """Return as how many independent values those count whose correlation from each to the next is `follows`."""
+    return values * (1 - follows) / (1 + follows)
