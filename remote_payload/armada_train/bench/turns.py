@@ -30,7 +30,7 @@ class Turn:
         steps_s: Seconds of each measured step.
         tokens: Of all ranks, in the measured steps.
         samples: The same.
-        products_s: Seconds of the machine's own product, before and after the steps; empty where it had no room.
+        products_s: Seconds of the machine's own product, before the steps, among and after them; empty where it had no room.
         data_wait_s: For data, of one step.
         warmup_s: Of the steps before the measured ones.
         cell_s: With start and end.

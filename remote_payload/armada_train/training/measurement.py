@@ -22,8 +22,11 @@ from armada_train.training.step_times import describe_steps
 RESULT = "result.json"
 """In the folder of a cell, where `armada_train.bench` reads it."""
 
-_REFERENCE_SHARE = 0.015
-"""Of the measured seconds, before them and after them."""
+_LOOK_SHARE = 0.01
+"""Of a turn's measured seconds, each time that the machine's own product is timed: before the steps, among and after them."""
+
+_GAPS, _GAPS_ALONE = 2, 4
+"""Parts of a turn between two such times; a cell's only turn has more."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self._products_s: list[float] = []
         self._turns = 1
         self._seconds, self._steps = asked.seconds, asked.steps
+        self._looks_at_s = math.inf
 
     def on_train_begin(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
         self._preemption.begin()
@@ -84,17 +88,21 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
             self._warmup_s = self._clock() - self._began_at
             self._choose_turns()
             self._look_at_machine()
-            self._mark = self._clock()
 
     def on_step_end(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
-        is_enough = False
+        is_enough = wants_look = False
         if self._before is not None:
             _wait_for_gpu()  # a step's time is that of its work, not of handing it to the GPU
             now = self._clock()
             self._steps_s.append(now - self._mark)
             self._mark = now
-            is_enough = len(self._steps_s) >= self._steps and math.fsum(self._steps_s) >= self._seconds
-        self._preemption.agreed, ends = self._agreement.highest(self._preemption.noted, is_enough)
+            measured_s = math.fsum(self._steps_s)
+            is_enough = len(self._steps_s) >= self._steps and measured_s >= self._seconds
+            wants_look = measured_s >= self._looks_at_s
+        agreed = self._agreement.highest(self._preemption.noted, is_enough, wants_look)
+        self._preemption.agreed, ends, looks = agreed
+        if looks and not ends and not self._preemption.agreed:
+            self._look_at_machine()
         if ends and not self._preemption.agreed:
             self._write()
         if ends or self._preemption.agreed:
@@ -110,8 +118,11 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
 
     def _look_at_machine(self) -> None:
         """Time what is the same for every cell; the slowest rank counts, as it does in a step."""
-        taken_s = product_s(self._seconds * _REFERENCE_SHARE)
+        taken_s = product_s(self._seconds * _LOOK_SHARE)
         self._products_s.append(self._agreement.highest(round(taken_s * 1e9))[0] / 1e9)
+        gaps = _GAPS_ALONE if self._asked.started_at is not None and self._turns == 1 else _GAPS
+        self._looks_at_s = self._seconds * len(self._products_s) / gaps
+        self._mark = self._clock()
 
     def _write(self) -> None:
         before, after = self._before, self._count()
