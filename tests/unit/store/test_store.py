@@ -115,7 +115,9 @@ def test_a_lost_run_that_only_its_curves_tell_of_costs_until_their_last_line(dat
     add(database)
     lost = Verdict("failed", "lost", None, 1, 1)
     assert runs.record(database, "demo-aaaaaa", lost, started_at=began, observed_at=began + 40_000)
-    lines = [{"kind": "train", "step": step, "time": began + 10 * step, "loss": 1.0} for step in (1, 2, 3)]
+    lines: list[dict[str, object]] = [
+        {"kind": "train", "step": step, "time": began + 10 * step, "loss": 1.0} for step in (1, 2, 3)
+    ]
     lines.append({"kind": "train", "step": 4, "time": time.time() + 9_999, "loss": 1.0})
     assert metrics.record_metrics(database, "demo-aaaaaa", lines, offset=0, next_offset=9)
     assert read_use(database, runs.find(database, "demo-aaaaaa"), time.time()).lasted_s == pytest.approx(30)
