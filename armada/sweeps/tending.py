@@ -15,12 +15,11 @@ from armada.store import runs, sweeps
 from armada.store.queries.stopped_cells import is_stopped_with
 from armada.store.queries.tariffs import read_tariffs
 from armada.store.queries.uses import read_uses
-from armada.store.running_operations import being_launched
 from armada.sweeps.pruning import prune
 from armada.sweeps.rules import settings_of, why_stop
 from armada.sweeps.standing import cells_of
 from armada.sweeps.stopping import SWEEP_STOPPED, TOLD_TO_STOP, Because, tell_cells
-from armada.sweeps.unfinished import mark_started
+from armada.sweeps.unfinished import complete_launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,7 +75,7 @@ class Tending:
 
     def _look(self, database: Database, now: float) -> None:
         host = self._session.host.name
-        self._complete(database, host)
+        complete_launches(database, host)
         names = sweeps.active_on(database, host)
         searches = [record.name for record in sweeps.searches(database)]
         for name in dict.fromkeys([*names, *searches]):  # of a search all cells may have ended
@@ -91,14 +90,6 @@ class Tending:
 
                 self._rounds = Rounds(self._session)
             self._rounds.look(database, now)
-
-    def _complete(self, database: Database, host: str) -> None:
-        """Record that a sweep is started whose command lost its answer, once all its cells were seen on their hosts."""
-        waiting = sweeps.preparing_on(database, host)
-        launching = being_launched(database) if waiting else set()
-        for name in waiting:
-            if name not in launching:
-                mark_started(database, name)
 
     def _apply_rule(self, database: Database, name: str, now: float) -> None:
         record = sweeps.find(database, name)

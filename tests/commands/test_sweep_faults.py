@@ -21,6 +21,7 @@ from armada.store import sweeps
 from armada.store.database import Database
 from armada.sweeps import hand_over, service
 from armada.sweeps.hand_over import provision_share
+from armada.sweeps.unfinished import complete_launches
 from tests.commands.sweeping import await_ends, cells, check, marking, starts
 from tests.commands.task_box import configure
 from tests.conftest import Armada
@@ -157,6 +158,9 @@ def test_an_interrupted_extension_is_continued_under_the_same_numbers(
         broken.setattr(service, "provision_share", interrupted)
         assert here.run(*words) == 130
     assert "its launch was interrupted" in armada.run("sweep", "show", sweep).stdout
+    with Database(armada.folder / "home" / "state" / "armada.db") as database:
+        complete_launches(database, "local")
+    assert "its launch was interrupted" in armada.run("sweep", "show", sweep).stdout, "no host has the cells"
     assert armada.run(*words).returncode == 0
     found = await_ends(armada, sweep)
     assert [(cell["cell"], cell["label"], cell["state"]) for cell in found] == [
