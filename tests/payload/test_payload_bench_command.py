@@ -48,7 +48,8 @@ def test_a_bench_measures_shows_and_applies(
     again = armada.run("bench", "--show", shown["run_id"])
     assert again.returncode == 0, again.stderr
     assert "TOKENS/S" in again.stdout
-    assert "fastest: cell" in again.stdout or "no two cells can be told apart" in again.stdout
+    verdicts = ("fastest: cell", "no two cells can be told apart", "as fast as each other")
+    assert any(words in again.stdout for words in verdicts)
     applying = armada.run("bench", "--show", shown["run_id"], "--json", "--apply", "mine")
     if json.loads(applying.stdout)["applied"]:
         assert armada.run("profiles", "validate", "mine").returncode == 0
