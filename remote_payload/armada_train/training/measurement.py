@@ -22,8 +22,8 @@ from armada_train.training.step_times import describe_steps
 RESULT = "result.json"
 """In the folder of a cell, where `armada_train.bench` reads it."""
 
-_LOOK_SHARE = 0.01
-"""Of a turn's measured seconds, each time that the machine's own product is timed: before the steps, among and after them."""
+_LOOKS_SHARE = 0.03
+"""Of a turn's measured seconds, in which the machine's own product is timed: before the steps, among and after them."""
 
 _GAPS, _GAPS_ALONE = 2, 4
 """Parts of a turn between two such times; a cell's only turn has more."""
@@ -118,9 +118,9 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
 
     def _look_at_machine(self) -> None:
         """Time what is the same for every cell; the slowest rank counts, as it does in a step."""
-        taken_s = product_s(self._seconds * _LOOK_SHARE)
-        self._products_s.append(self._agreement.highest(round(taken_s * 1e9))[0] / 1e9)
         gaps = _GAPS_ALONE if self._asked.started_at is not None and self._turns == 1 else _GAPS
+        taken_s = product_s(self._seconds * _LOOKS_SHARE / (gaps + 1))
+        self._products_s.append(self._agreement.highest(round(taken_s * 1e9))[0] / 1e9)
         self._looks_at_s = self._seconds * len(self._products_s) / gaps
         self._mark = self._clock()
 
