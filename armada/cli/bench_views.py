@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada.cli.printing import print_json
-from armada.errors import UsageError
+from armada.cli.printing import error_fields, print_json
+from armada.errors import Conflict, UsageError
 from armada.foundation.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from armada.cli.context import Context
     from armada.costs.tariff import Tariff
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 _CHARTS = (".svg", ".png")
+_VARIED = 0.05
+"""An idle machine's own speed varies by less; more is said."""
 
 
 def check_outputs(options: argparse.Namespace, home: HomePaths) -> None:
@@ -105,15 +107,18 @@ def rows_of(context: Context, run: Run) -> list[Result]:
 def show_rows(context: Context, rows: Rows, options: argparse.Namespace) -> int:
     """Print and write rows. Return the exit code."""
     from armada.launch.bench.chart import svg, write_csv
-    from armada.launch.bench.results import best_of
+    from armada.launch.bench.results import as_fast_as, best_of
 
     results = rows.results
     best = best_of(results)
     applied = _apply(context, rows, best, options.apply) if options.apply is not None else None
+    refused = _refusal(rows, options.apply) if options.apply is not None and applied is None else None
     if options.json:
         shown = [each.as_json() for each in results]
-        fastest = best.number if best is not None else None
-        print_json({"run_id": rows.name, "state": rows.state, "cells": shown, "best": fastest, "applied": applied})
+        equal = [each.number for each in as_fast_as(best, results)] if best is not None else []
+        fastest = {"best": best.number if best is not None else None, "as_fast": equal}
+        told = {"run_id": rows.name, "state": rows.state, "cells": shown, **fastest, "applied": applied}
+        print_json(told if refused is None else {**told, "error": error_fields(refused)})
     elif options.csv != "-":
         _print(rows, best)
     if options.csv == "-":
@@ -126,9 +131,11 @@ def show_rows(context: Context, rows: Rows, options: argparse.Namespace) -> int:
         drawn = svg(results, rows.title)
         image = _png(drawn) if options.chart.lower().endswith(".png") else drawn.encode()
         _write(context, options.chart, "--chart", image, force=options.force)
+    if refused is not None:
+        raise refused
     if applied is not None and not options.json and options.csv != "-":
         words = ", ".join(f"{key} {value}" for key, value in applied["settings"].items())  # type: ignore[attr-defined]
-        print(f"\n{applied['file']}: {words}")
+        print(f"\n{applied['file']}: {words}, of cell {applied['cell']}{_why(applied, best)}")
     return 0
 
 
@@ -144,13 +151,30 @@ def _tariff(context: Context, run: Run) -> Tariff | None:
     return record.tariff if record is not None else None
 
 
-def _apply(context: Context, rows: Rows, best: Result | None, name: str) -> dict[str, object]:
-    from armada.launch.bench.apply import apply_best
+def _apply(context: Context, rows: Rows, best: Result | None, name: str) -> dict[str, object] | None:
+    """Write the best cell's settings into a profile; None if the bench has not found out which are best."""
+    from armada.launch.bench.apply import apply_best, choose
 
     if best is None:
         raise UsageError(f"no cell of {rows.name} was measured, so there is nothing to apply")
-    path, settings = apply_best(best, name, rows.profile, context.home)
-    return {"profile": name, "file": str(path), "cell": best.number, "settings": settings}
+    if (chosen := choose(best, rows.results)) is None:
+        return None
+    path, settings = apply_best(chosen, name, rows.profile, context.home)
+    return {"profile": name, "file": str(path), "cell": chosen.number, "settings": settings}
+
+
+def _refusal(rows: Rows, profile: str) -> Conflict:
+    return Conflict(
+        f"nothing was written into profile {profile}: no two cells of {rows.name} can be told apart",
+        hint="measure longer (--seconds 120), or when the machine has no other work",
+    )
+
+
+def _why(applied: Mapping[str, object], best: Result | None) -> str:
+    """Say why the settings are not the fastest cell's."""
+    if best is None or applied["cell"] == best.number:
+        return ""
+    return f", which is as fast as cell {best.number} within the spread and needs less memory"
 
 
 def _write(context: Context, name: str, option: str, content: bytes, *, force: bool) -> None:
@@ -176,7 +200,7 @@ def _png(drawn: str | None) -> bytes:
 def _print(rows: Rows, best: Result | None) -> None:
     from armada.cli.table import table
     from armada.launch.bench.chart import bars
-    from armada.launch.bench.results import as_fast_as, machine_changes
+    from armada.launch.bench.results import machine_changes
 
     results = rows.results
     print(
@@ -192,19 +216,39 @@ def _print(rows: Rows, best: Result | None) -> None:
         print()
         for line in bars(results):
             print(sanitize_line(line, 200))
-        words = f"\nfastest: cell {best.number} ({sanitize_line(best.label, 200)})"
-        if equal := as_fast_as(best, results):
-            cells = ", ".join(f"cell {each.number}" for each in equal)
-            words += f"; within the spread, {cells} {'is' if len(equal) == 1 else 'are'} as fast"
-        print(words)
+        print()
+        for line in _verdict(best, results):
+            print(line)
     for each, by in machine_changes(results):
         print(
             f"cell {each.number}: the machine itself was {abs(by):.0%} {'faster' if by > 0 else 'slower'} than for the other "
-            "cells (other work, heat, another node): measure it again before you compare"
+            "cells (other work, heat, another node)"
         )
     waiting = sum(each.status == "waiting" for each in results)
     if waiting and rows.is_over:
         print(f"{waiting} of {len(results)} cells have no row: {rows.again} measures them")
+
+
+def _verdict(best: Result, results: Sequence[Result]) -> Iterator[str]:
+    """Say which cell is the fastest, if any is."""
+    from armada.launch.bench.results import as_fast_as, can_tell_apart, machine_varied
+
+    equal = as_fast_as(best, results)
+    label = sanitize_line(best.label, 200)
+    varied = machine_varied(results)
+    if equal and not can_tell_apart(results):
+        words = "no two cells can be told apart: their speeds differ by less than their spreads"
+        yield f"{words}. The highest speed was that of cell {best.number} ({label})"
+        why = f"this machine's own speed varied by {varied:.0%} meanwhile. " if varied >= _VARIED else ""
+        yield f"{why}Measure longer (--seconds 120), or when the machine has no other work"
+        return
+    if equal:
+        cells = ", ".join(f"cell {each.number}" for each in equal)
+        yield f"as fast as each other, within their spreads: cell {best.number} ({label}), {cells}"
+    else:
+        yield f"fastest: cell {best.number} ({label})"
+    if varied >= _VARIED:
+        yield f"this machine's own speed varied by {varied:.0%} during the bench; the spreads include it"
 
 
 def _row(result: Result) -> tuple[str, ...]:
@@ -227,9 +271,14 @@ def _row(result: Result) -> tuple[str, ...]:
         f"{told('step_time_p05_s', '.3g')}-{told('step_time_p95_s', '.3g')}",
         told("samples_per_s", ",.1f"),
         told("tokens_per_s", ",.0f"),
-        told("spread", ".1%"),
+        _spread(result),
         "-" if memory is None else amount(memory),
         "-" if mfu is None else f"{mfu:.1%}",
         "-" if scaling is None else f"{scaling:.0%}",
         "-" if cost is None else f"${cost:.3f}" if result.currency == "USD" else f"{cost:.3f} {result.currency}",
     )
+
+
+def _spread(result: Result) -> str:
+    spread = result.figure("spread")
+    return "-" if spread is None else f"{spread:.1%}" if spread < 1 else "> 100%"

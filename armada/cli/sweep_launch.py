@@ -51,6 +51,7 @@ def dry_run(asked: Asked, reporter: Reporter, *, as_json: bool) -> int:
     """Plan a sweep and print its cells. Return the exit code."""
     from armada.cli.printing import print_json
     from armada.cli.table import table
+    from armada.sweeps.cells import open_values
     from armada.sweeps.planning import plan_sweep
 
     plan = plan_sweep(asked, lambda host: reporter.now("plan", f"asking {host}"))
@@ -59,7 +60,8 @@ def dry_run(asked: Asked, reporter: Reporter, *, as_json: bool) -> int:
     rows = [(cell, hosts[f"{asked.name}-{cell.number:03}"]) for cell in asked.cells]
     if as_json:
         cells = [
-            {"cell": cell.number, "label": cell.label, "values": dict(cell.values), "host": host} for cell, host in rows
+            {"cell": cell.number, "label": cell.label, "values": open_values(cell.values), "host": host}
+            for cell, host in rows
         ]
         print_json({"cells": cells, "left_out": dict(plan.left_out)})
         return 0

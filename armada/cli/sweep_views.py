@@ -16,6 +16,7 @@ from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, Usag
 from armada.foundation.sanitize import sanitize_line
 from armada.store import runs, sweeps
 from armada.store.best_metric import common_best
+from armada.sweeps.cells import open_values
 from armada.sweeps.counts import count_states, newest_runs
 from armada.sweeps.pruning import without_metric
 from armada.sweeps.rules import settings_of, why_stop
@@ -338,7 +339,7 @@ def _cell(cell: CellStanding) -> dict[str, Any]:
     return {
         "cell": run.cell,
         "label": cell.label,
-        "values": dict(cell.values),
+        "values": open_values(cell.values),
         "run_id": run.run_id,
         "host": run.host,
         "state": run.state,

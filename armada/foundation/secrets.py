@@ -100,6 +100,23 @@ def is_secret_name(name: str) -> bool:
     return bool(_CERTAIN_WORD.search(_HARMLESS_NAME.sub("", name)))
 
 
+def may_be_swept_secret(key: str, value: Any) -> bool:
+    """Whether a value that cells differ by may be a secret. Under a variable's name that means one, a short text is, too.
+
+    Args:
+        key: The way to the setting: `env.HF_TOKEN`, or `env` with all variables.
+        value: Its value in one cell.
+    """
+    if key == "env" and isinstance(value, dict):
+        return any(may_be_swept_secret(f"env.{name}", inner) for name, inner in value.items())
+    return may_be_secret(key, value) or (isinstance(value, str) and bool(value) and is_secret_variable(key))
+
+
+def is_secret_variable(key: str) -> bool:
+    """Whether a key is that of a variable that holds a secret: `env.HF_TOKEN` is, `env.TOKEN_LIMIT` is not."""
+    return key.startswith("env.") and is_secret_name(key) and not _ABOUT_A_SECRET.search(key)
+
+
 def _is_kept_under(name: str, value: str) -> bool:
     """Whether a value is a secret by its name: long enough, and neither a path nor, under a name such as `KEY`, a word."""
     words = _HARMLESS_NAME.sub("", name)
@@ -118,6 +135,8 @@ def _without_secret_argument(word: str) -> str:
     name, equals, value = word.partition("=")
     if not equals or not _NAME.fullmatch(name):
         return _without_secret_forms(word)
+    if is_secret_variable(name):
+        return f"{name}={LEFT_OUT}"
     inner = _without_secret_argument(value)  # --set=env.TOKEN=x
     if inner == value and value[:1] not in ("{", "[") and may_be_secret(name, value):
         inner = LEFT_OUT

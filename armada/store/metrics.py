@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import statistics
+import time
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
@@ -78,6 +79,13 @@ def record_metrics(
         if known := [pace for pace in paces if pace is not None]:
             newest["step_time_s"] = statistics.median(known)  # a single step may include a save or an evaluation
         connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?)", points)
+        # A run that is lost costs until it was last alive, and after a loss of the store its curves alone may tell that.
+        if written := [at for *_, at, _ in points if at <= time.time()]:
+            later = "started_at IS NOT NULL AND ended_at IS NULL AND coalesce(alive_at, started_at) < ?"
+            connection.execute(
+                f"UPDATE runs SET alive_at = ? WHERE run_id = ? AND {later}",  # noqa: S608
+                (max(written), run_id, max(written)),
+            )
         names = ", ".join(f"{name} = ?" for name in newest)
         connection.execute(f"UPDATE runs SET {names} WHERE run_id = ?", (*newest.values(), run_id))  # noqa: S608
         if reached is not None:  # a job without heartbeats of its own tells its step by its curves alone

@@ -125,6 +125,13 @@ def active_on(database: Database, host: str) -> list[str]:
     return [row["sweep"] for row in database.connection.execute(query, (host, *sorted(ENDED)))]
 
 
+def preparing_on(database: Database, host: str) -> list[str]:
+    """Return the names of the sweeps with cells on a host whose launch or extension is not complete, as far as is recorded."""
+    query = """SELECT name FROM sweeps WHERE state = 'preparing'
+               AND EXISTS (SELECT 1 FROM runs WHERE sweep = sweeps.name AND host = ?) ORDER BY name"""
+    return [row["name"] for row in database.connection.execute(query, (host,))]
+
+
 def searches(database: Database) -> list[SweepRecord]:
     """Return the searches that are neither stopped nor at their last trial, and those with cells that a host may not have."""
     query = """SELECT sweeps.*, EXISTS (SELECT 1 FROM runs WHERE sweep = sweeps.name AND runs.state IN ('preparing', 'unknown'))

@@ -16,7 +16,13 @@ from armada.config.overrides import ANY_WORDS, apply_choices, apply_override, pu
 from armada.config.sweep import Interval, Sweep
 from armada.config.validation import validate
 from armada.errors import ConfigError, UsageError
-from armada.foundation.secrets import HIDDEN, is_secret_name, may_be_secret, without_secret_settings
+from armada.foundation.secrets import (
+    HIDDEN,
+    is_secret_name,
+    may_be_secret,
+    may_be_swept_secret,
+    without_secret_settings,
+)
 from armada.sweeps.equal_cells import DistinctCells, identity, loose
 from armada.units import counted
 
@@ -134,7 +140,7 @@ def _refuse_secrets(draft: Draft) -> None:
     for above, settings in found:
         for key, told in settings.items():
             values = told if isinstance(told, tuple) else (told,)
-            if key.partition(".")[0] in ANY_WORDS and any(may_be_secret(key, value) for value in values):
+            if key.partition(".")[0] in ANY_WORDS and any(may_be_swept_secret(key, value) for value in values):
                 place = document.value_place((*above, key))
                 place = place if place.override is None else replace(place, override=f"{key}={HIDDEN}")
                 raise place.error(
@@ -270,7 +276,8 @@ def label_all(all_values: Sequence[Mapping[str, Any]]) -> list[str]:
     keys = list(dict.fromkeys(key for values in all_values for key in values))
     short = {key: _short(key, keys) for key in keys}
     return [
-        " ".join(f"{short[key]}={_word(_open(key, value))}" for key, value in values.items()) for values in all_values
+        " ".join(f"{short[key]}={_word(open_value(key, value))}" for key, value in values.items())
+        for values in all_values
     ]
 
 
@@ -284,8 +291,13 @@ def _short(key: str, keys: Sequence[str]) -> str:
     return key
 
 
-def _open(key: str, value: Any) -> Any:
-    """A value without what may be a secret. Only variables are judged by their names: `train.pad_token` is none."""
+def open_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a cell differs by as it may be shown. Sweeps of older releases may have recorded secrets."""
+    return {key: open_value(key, value) for key, value in values.items()}
+
+
+def open_value(key: str, value: Any) -> Any:
+    """Return a value without what may be a secret. Only variables are judged by their names: `train.pad_token` is none."""
     if key.startswith("env.") and not is_secret_name(key) and not may_be_secret(key, value):
         return value
     return without_secret_settings(value, key if key.startswith("env.") else "")

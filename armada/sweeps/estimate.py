@@ -45,7 +45,7 @@ class Estimate:
         """Say it in one sentence."""
         limit = f"With its time limit of {self.each_h:g} h a cell"
         each = limit if self.is_limit else f"If a cell takes {self.each_h:g} h"
-        cost = f" and costs {self.cost.text()}" if self.cost is not None else "; the hosts have no price_per_hour"
+        cost = f" and costs {self.cost.text()}" if self.cost is not None else "; no price of the hosts is known"
         return f"{each} and {self.at_once:,} run at once, it takes {self.hours:,.0f} h{cost}"
 
 

@@ -26,7 +26,7 @@ from armada.sweeps.rules import settings_of
 from armada.sweeps.search import AT_ONCE, free_places, propose, why_give_up
 from armada.sweeps.searched import change_search, last_number, search_of, trials_of
 from armada.sweeps.service import hand_over_more
-from armada.sweeps.unfinished import not_handed_over, was_launched
+from armada.sweeps.unfinished import not_handed_over
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Rounds:
         """What is due of a search on this host; None if nothing is."""
         record = sweeps.find(database, name)
         search = search_of(record)
-        if search is None or record.state != "started" or not was_launched(record):
+        if search is None or record.state != "started":
             return None
         host = self._session.host.name
         found = newest_runs(runs.of_sweep(database, name))

@@ -19,6 +19,7 @@ from armada.sweeps.pruning import prune
 from armada.sweeps.rules import settings_of, why_stop
 from armada.sweeps.standing import cells_of
 from armada.sweeps.stopping import SWEEP_STOPPED, TOLD_TO_STOP, Because, tell_cells
+from armada.sweeps.unfinished import complete_launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,6 +75,7 @@ class Tending:
 
     def _look(self, database: Database, now: float) -> None:
         host = self._session.host.name
+        complete_launches(database, host)
         names = sweeps.active_on(database, host)
         searches = [record.name for record in sweeps.searches(database)]
         for name in dict.fromkeys([*names, *searches]):  # of a search all cells may have ended

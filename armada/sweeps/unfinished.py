@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
 from armada.store import operations, runs, sweeps, transitions
+from armada.store.running_operations import being_launched
+from armada.verdicts.state import NOT_ON_HOST
 
 if TYPE_CHECKING:
     from armada.store.database import Database
@@ -34,6 +36,20 @@ def mark_started(database: Database, sweep: str) -> None:
     """
     if sweeps.find(database, sweep).state == "preparing" and not not_handed_over(database, sweep):
         sweeps.set_state(database, sweep, "started")
+
+
+def complete_launches(database: Database, host: str) -> None:
+    """Record of sweeps on a host that they are started, although the answer to their commands was lost.
+
+    All their cells must be known to be on their hosts. What a host says it does not have is left to the command: it
+    hands that over when it is repeated.
+    """
+    waiting = sweeps.preparing_on(database, host)
+    launching = being_launched(database) if waiting else set()
+    for name in waiting:
+        lost = [run for run in runs.of_sweep(database, name) if run.reason == NOT_ON_HOST]
+        if name not in launching and all(transitions.was_seen(database, run.run_id) for run in lost):
+            mark_started(database, name)
 
 
 def mark_launched(database: Database, sweep: str) -> None:

@@ -21,6 +21,7 @@ from armada.store import sweeps
 from armada.store.database import Database
 from armada.sweeps import hand_over, service
 from armada.sweeps.hand_over import provision_share
+from armada.sweeps.unfinished import complete_launches
 from tests.commands.sweeping import await_ends, cells, check, marking, starts
 from tests.commands.task_box import configure
 from tests.conftest import Armada
@@ -115,6 +116,32 @@ def test_cells_of_a_host_whose_answer_is_lost_are_given_to_nobody_else(
     assert sorted(starts(armada)) == ["1", "2", "3", "4"]
 
 
+def test_a_search_whose_answer_was_lost_goes_on_by_itself_and_its_command_still_continues_it(
+    armada: Armada, here: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = f"until [ -e {armada.folder}/go ]; do sleep 0.05; done"
+    experiment = marking(armada, wait, sweep={"metric": "loss", "stop": {"target": 0.1}})
+    words = ["sweep", experiment, "--host", "local", "--search", "3", "--space", "env.X={min: 0.0, max: 9.0}"]
+    call = HostSession.call
+
+    def losing(self: HostSession, request: Any, *more: Any, **options: Any) -> Any:
+        told = call(self, request, *more, **options)
+        if getattr(request, "method", None) == "sweep.start":
+            raise LinkLost("the link broke", host="local")
+        return told
+
+    with monkeypatch.context() as broken:
+        broken.setattr(HostSession, "call", losing)
+        assert here.run(*words, "--parallel", "1") == 9
+    (sweep,) = {run["sweep"] for run in armada.json("ps", "--cached")}
+    assert armada.json("sweep", "show", sweep, "--cached")["state"] == "preparing"
+    assert armada.json("sweep", "show", sweep)["state"] == "started"
+    (armada.folder / "go").touch()
+    eventually(lambda: len(cells(armada, sweep)) == 3)
+    assert armada.json(*words, "--parallel", "1")["sweep"] == sweep, "not a second one"
+    assert [cell["cell"] for cell in await_ends(armada, sweep)] == [1, 2, 3]
+
+
 def interrupted(*_: Any) -> Any:
     """A step at which somebody presses Ctrl-C."""
     raise KeyboardInterrupt
@@ -131,6 +158,9 @@ def test_an_interrupted_extension_is_continued_under_the_same_numbers(
         broken.setattr(service, "provision_share", interrupted)
         assert here.run(*words) == 130
     assert "its launch was interrupted" in armada.run("sweep", "show", sweep).stdout
+    with Database(armada.folder / "home" / "state" / "armada.db") as database:
+        complete_launches(database, "local")
+    assert "its launch was interrupted" in armada.run("sweep", "show", sweep).stdout, "no host has the cells"
     assert armada.run(*words).returncode == 0
     found = await_ends(armada, sweep)
     assert [(cell["cell"], cell["label"], cell["state"]) for cell in found] == [

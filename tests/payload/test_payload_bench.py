@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_train.training.step_times import describe_steps
 
 from tests.payload.conftest import StartedRun
 from tests.payload.interpreter import Process
@@ -19,7 +18,10 @@ FAKE = """
 import sys, time, torch
 import armada_train.training.trainer as trainer
 from armada_train.bench.__main__ import main
+from armada_train.specification.values import Measurement
 
+turns = int(sys.argv.pop())
+Measurement.turns = lambda self, start_s: turns
 whole = trainer.Trainer.training_step
 
 def step(self, *arguments, **options):
@@ -55,12 +57,13 @@ def bench_run(
     return run
 
 
-def start(run: PayloadRun, *, fake: bool = False) -> Process:
+def start(run: PayloadRun, *, fake: bool = False, turns: int = 1) -> Process:
+    """Start the bench; a fake one has cells that fail or hang, and as many turns as it is told."""
     if not fake:
         return run.start_python("-m", "armada_train.bench", "--spec", str(run.spec_file))
     script = run.path / "fake.py"
     script.write_text(FAKE)
-    return run.start_python(str(script), "--spec", str(run.spec_file))
+    return run.start_python(str(script), "--spec", str(run.spec_file), str(turns))
 
 
 def ended(process: Process) -> tuple[int, str]:
@@ -70,7 +73,8 @@ def ended(process: Process) -> tuple[int, str]:
 
 
 def rows(run: PayloadRun) -> list[dict[str, Any]]:
-    return run.lines("bench")
+    """The newest row of each cell, which home keeps."""
+    return list({row["step"]: row for row in run.lines("bench")}.values())
 
 
 @pytest.fixture
@@ -105,7 +109,10 @@ def test_running_out_of_memory_is_a_result_and_so_is_a_failure(bench: PayloadRun
     assert "a kernel is" in rows(bench)[1]["message"]
     code, output = ended(start(bench_run(bench, [8, 2, 4]), fake=True))
     assert code == 0, output
-    assert [row["step"] for row in rows(bench)] == [1, 2, 3, 2], "only what failed is measured again"
+    told = [row["step"] for row in bench.lines("bench")]
+    assert told[:3] == [1, 2, 3]
+    assert told.count(1) == 1, "what ran out of memory is not measured again"
+    assert [row["status"] for row in bench.lines("bench")[4:6]] == ["failed", "measured"], "what failed is"
 
 
 def test_a_cell_that_takes_too_long_is_ended(bench: PayloadRun) -> None:
@@ -115,24 +122,38 @@ def test_a_cell_that_takes_too_long_is_ended(bench: PayloadRun) -> None:
     assert (row["status"], row["message"]) == ("timeout", "it did not end within 0.5 s")
 
 
-def test_an_interrupted_bench_keeps_its_rows_and_continues_behind_them(bench: PayloadRun) -> None:
-    process = start(bench_run(bench, [4, 1]), fake=True)
-    bench.wait_for(process, (bench.path / "bench" / "2" / "heartbeat-0.json").exists, "the second cell")
+def test_cells_take_turns_and_an_interrupted_bench_keeps_those_that_are_over(bench: PayloadRun) -> None:
+    process = start(bench_run(bench, [4, 16, 1]), fake=True, turns=2)
+    bench.wait_for(process, (bench.path / "bench" / "3" / "heartbeat-0.json").exists, "the third cell")
     os.kill(process.pid, signal.SIGTERM)
     code, output = ended(process)
     assert code == 85, output
     assert bench.failure["reason"] == "preempted"
+    first, _ = rows(bench)
+    assert (first["turns"], first["turns_asked"], first["steps"]) == (1, 2, 2), "half of what was asked"
     with (bench.path / "metrics.jsonl").open("a") as file:
-        file.write('{"kind": "bench", "step": 2, "status": "mea')
-    code, output = ended(start(bench))
+        file.write('{"kind": "bench", "step": 3, "status": "mea')
+    # The second turn of the second cell has no room: its row is that of its first.
+    code, output = ended(start(bench_run(bench, [4, 8, 3]), fake=True, turns=2))
     assert code == 0, output
     found = []
     for line in (bench.path / "metrics.jsonl").read_text().splitlines():
         try:
-            found.append(json.loads(line)["step"])
+            found.append((json.loads(line)["step"], json.loads(line)["turns"]))
         except ValueError:
-            found.append(-1)
-    assert found == [1, -1, 2]
+            found.append((0, 0))
+    assert found[:3] == [(1, 1), (2, 1), (0, 0)]
+    assert found[3:7] == [(1, 2), (2, 1), (3, 1), (3, 2)]
+    assert found[7:] == [(1, 2), (2, 1), (3, 2)], "with the spread of the whole bench"
+    assert "0 of 3 cells were measured before" in output
+    assert "cell 1/3 micro_batch_size=4: turn 2/2: " in output
+    whole = [json.loads(line) for line in (bench.path / "metrics.jsonl").read_text().splitlines()[7:]]
+    one, two, _ = whole
+    assert one["steps"] == 4
+    assert one["samples_per_s"] * one["measured_s"] == pytest.approx(4 * 4)
+    assert one["cell_s"] > first["cell_s"]
+    assert one["machine_varied"] == two["machine_varied"] > 0
+    assert (two["status"], two["message"][:17]) == ("measured", "turn 2 of 2: oom:")
 
 
 def test_a_bench_without_a_single_result_fails(bench: PayloadRun) -> None:
@@ -148,12 +169,3 @@ def test_a_cell_of_two_processes_counts_the_samples_of_both(bench: PayloadRun) -
     (row,) = rows(bench)
     assert (row["status"], row["processes"]) == ("measured", 2)
     assert row["samples_per_s"] * row["measured_s"] == pytest.approx(4 * 8)
-
-
-def test_the_spread_is_that_of_blocks_of_steps() -> None:
-    even = describe_steps([0.1] * 40)
-    assert even["step_time_s"] == pytest.approx(0.1)
-    assert even["spread"] == pytest.approx(0)
-    # One half is slower: as independent steps they would promise 7 %, which a second bench would not keep.
-    drifting = describe_steps([0.1] * 20 + [0.2] * 20)
-    assert 0.2 < drifting["spread"] < 0.8

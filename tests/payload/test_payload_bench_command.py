@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import jsonschema
@@ -38,19 +39,23 @@ def test_a_bench_measures_shows_and_applies(
     csv, chart = tmp_path / "rows.csv", tmp_path / "rows.svg"
     words = ("bench", experiment, "--host", "local", "--no-daemon", "--seconds", "0.1", "--steps", "3")
     grid = ("--grid", "train.micro_batch_size=2,4")
-    shown = armada.json(*words, *grid, "--csv", str(csv), "--chart", str(chart), "--apply", "mine")
+    shown = armada.json(*words, *grid, "--csv", str(csv), "--chart", str(chart))
     jsonschema.validate(shown, schema_of(SHAPES["bench"]))
     assert [cell["status"] for cell in shown["cells"]] == ["measured", "measured"]
     assert [cell["global_batch_size"] for cell in shown["cells"]] == [6, 8], "rounded up to whole micro batches"
-    assert shown["applied"]["cell"] == shown["best"]
     assert len(csv.read_text().splitlines()) == 3
     assert chart.read_text().startswith("<svg")
     again = armada.run("bench", "--show", shown["run_id"])
     assert again.returncode == 0, again.stderr
     assert "TOKENS/S" in again.stdout
-    assert "fastest: cell" in again.stdout
-    validated = armada.run("profiles", "validate", "mine")
-    assert validated.returncode == 0, validated.stdout
+    verdicts = ("fastest: cell", "no two cells can be told apart", "as fast as each other")
+    assert any(words in again.stdout for words in verdicts)
+    applying = armada.run("bench", "--show", shown["run_id"], "--json", "--apply", "mine")
+    if json.loads(applying.stdout)["applied"]:
+        assert armada.run("profiles", "validate", "mine").returncode == 0
+    else:
+        assert applying.returncode == 8
+        assert "nothing was written into profile mine" in applying.stderr
 
 
 @pytest.mark.long

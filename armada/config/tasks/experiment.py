@@ -221,6 +221,14 @@ class Experiment(Settings):
         """Whether a path can be data: any file or folder."""
         return path.is_file() or path.is_dir()
 
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _says_what_happens(cls, value: object) -> object:
+        if isinstance(value, str):
+            hint = f"budget: {{cost: {value[:40]}}} stops the run then; budget: 20 only tells you"
+            raise problem(f"{shown(value)} does not say what it is", hint=hint)
+        return value
+
     @field_validator("stall_after")
     @classmethod
     def _is_a_span(cls, value: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Write the fastest cell's settings of the machine into a profile of the user's."""
+"""Write the best cell's settings of the machine into a profile of the user's."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from armada.config.profiles import NAME, list_profiles, load_profile, load_profi
 from armada.errors import Conflict, UsageError
 from armada.foundation.atomic_write import write_atomically
 from armada.foundation.sanitize import sanitize_line
+from armada.launch.bench.results import as_fast_as, can_tell_apart
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from armada.launch.bench.results import Result
     from armada.paths import HomePaths
 
@@ -37,8 +40,23 @@ def check_profile(name: str, home: HomePaths) -> None:
         raise Conflict(f"{name} is a bundled profile", hint=f"--apply my-{name} makes one of your own that extends it")
 
 
+def choose(best: Result, results: Sequence[Result]) -> Result | None:
+    """Return the cell whose settings are worth writing down: of those that are as fast as the fastest, the one that needs least memory.
+
+    Returns:
+        None if nothing was found out: the cells have several settings, and no two of them can be told apart.
+    """
+    equal = [best, *as_fast_as(best, results)]
+    wanted = settings_of(best)
+    if all(settings_of(each) == wanted for each in equal):
+        return best
+    if not can_tell_apart(results):
+        return None
+    return min(equal, key=lambda each: (each.figure("peak_memory_bytes") or float("inf"), -(each.speed or 0.0)))
+
+
 def settings_of(best: Result) -> dict[str, object]:
-    """Return what a profile can say of the fastest cell."""
+    """Return what a profile can say of a cell."""
     found: dict[str, object] = {}
     micro = best.figure("micro_batch_size")
     if micro is not None and 1 <= micro <= _MOST_SAMPLES:

@@ -34,7 +34,7 @@ _LONGEST_FILE = 50 << 20
 FIGURES = (
     "steps", "measured_s", "cell_s", "step_time_s", "step_time_median_s", "step_time_p05_s", "step_time_p95_s", "spread",
     "tokens_per_s", "samples_per_s", "data_wait_s", "peak_memory_bytes", "mfu", "gpus", "processes", "micro_batch_size",
-    "accumulation", "global_batch_size", "products_per_s",
+    "accumulation", "global_batch_size", "products_per_s", "turns", "turns_asked", "machine_varied",
 )  # fmt: skip
 """What the payload measures, in the order in which it is written into tables."""
 
@@ -48,7 +48,7 @@ class Result:
         values: What the grid gave it, by dotted keys.
         label: The same in words.
         status: One of `STATUSES`, or `waiting`.
-        message: Why it was not measured.
+        message: Why it was not measured, or in fewer turns than it should.
         figures: By the names in `FIGURES`; what is not known is missing.
         scaling: Its speed as a share of that of one GPU (or process) times their number; None without such a cell.
         currency: Of the cost.
@@ -120,8 +120,7 @@ def read_results(database: Database, run: Run, outputs: Path, tariff: Tariff | N
         if rate is not None and speed is not None and speed > 0:
             cost = rate[0] / 3600 / speed * 1e6
         status = STATUSES[int(code)]
-        message = "" if status == "measured" else messages.get(number, "")
-        result = Result(number, values, label, status, message, known, cost_per_million_tokens=cost)
+        result = Result(number, values, label, status, messages.get(number, ""), known, cost_per_million_tokens=cost)
         found.append(dataclasses.replace(result, currency=rate[1]) if rate is not None else result)
     return _scaled(found)
 
@@ -137,10 +136,26 @@ def best_of(results: Sequence[Result]) -> Result | None:
 
 
 def as_fast_as(best: Result, results: Sequence[Result]) -> list[Result]:
-    """Return the other cells whose speed differs from the fastest one's by no more than both spreads."""
-    low = (best.speed or 0.0) * (1 - (best.figure("spread") or 0.0))
-    others = [each for each in results if each is not best and each.speed is not None]
-    return [each for each in others if (each.speed or 0.0) * (1 + (each.figure("spread") or 0.0)) >= low]
+    """Return the other cells whose interval of speeds overlaps the fastest one's: they are not called slower."""
+    low, _ = _interval(best)
+    return [each for each in results if each is not best and each.speed is not None and _interval(each)[1] >= low]
+
+
+def can_tell_apart(results: Sequence[Result]) -> bool:
+    """Return whether there are two cells whose intervals of speeds do not overlap."""
+    known = [_interval(each) for each in results if each.speed is not None]
+    return bool(known) and max(low for low, _ in known) > min(high for _, high in known)
+
+
+def machine_varied(results: Sequence[Result]) -> float:
+    """Return by how much the machine's own speed varied during the bench: the fastest over the slowest, less 1."""
+    return max((each.figure("machine_varied") or 0.0 for each in results), default=0.0)
+
+
+def _interval(result: Result) -> tuple[float, float]:
+    """Return the least and the greatest speed that a second bench may find; a spread that is not known is none."""
+    speed, spread = result.speed or 0.0, max(0.0, result.figure("spread") or 0.0)
+    return speed * (1 - spread), speed * (1 + spread)
 
 
 _WORLD = ("resources.gpus", "resources.processes")

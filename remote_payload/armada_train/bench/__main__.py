@@ -1,4 +1,7 @@
-"""`python -m armada_train.bench --spec …`: measure every cell of a bench that has no row yet, one after the other.
+"""`python -m armada_train.bench --spec …`: measure every cell of a bench that has no row yet, in turns.
+
+Where a start takes little of the time, each cell is measured in several short trainings over the whole bench, 1 2 3 1 2 3:
+a machine whose speed changes then changes it for all cells. A start that takes much leaves one turn for each cell.
 
 A cell with one process is forked from this process, which has imported torch once; without that, importing takes longer
 than many a cell. A cell with several processes is started by accelerate's launcher, as a training is.
@@ -7,16 +10,22 @@ than many a cell. A cell with several processes is started by accelerate's launc
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from armada_train.bench.cells import Bench, Cell, read_bench
 from armada_train.bench.child import Child, fork_cell, start_cell
-from armada_train.bench.rows import FAILED, MEASURED, Row, Rows, row_of
+from armada_train.bench.rows import FAILED, MEASURED, Row, Rows, failed_row, measured_row, read_result
+from armada_train.bench.spread import Spread, spreads
+from armada_train.bench.turns import Turns, clear_turns, read_turns, turn_of, write_turns
 from armada_train.failure import GENERIC, INTERRUPTED, PREEMPTED, PayloadFailure, recorded, write_failure
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.runfolder import RunFolder
@@ -39,50 +48,110 @@ class _Driver:
         self._rows = Rows(run)
         self._heartbeat = Heartbeat(run)
         self._child: Child | None = None
+        self._turns: dict[int, Turns] = {}
+        self._unforked: set[int] = set()
 
     def measure(self) -> int:
         """Measure what has no row, and return the exit code."""
         for number in SIGNALS:
             signal.signal(number, self._stop)
-        done = self._rows.read()
-        left = [cell for cell in self._bench.cells if cell.number not in done]
-        if done:
-            print(f"{len(done)} of {len(self._bench.cells)} cells were measured before", flush=True)
-        self._heartbeat.beat("loading", len(done), len(self._bench.cells))
-        can_fork = any(cell.processes == 1 for cell in left) and _import_once(left, self._run)
-        for cell in left:
-            row = self._measure(cell, can_fork=can_fork)
-            done[cell.number] = row
-            self._rows.append(row)
-            print(row.describe(cell.label, len(self._bench.cells)), flush=True)
-        self._heartbeat.beat("ended", len(done))
-        if done and all(row.status == FAILED for row in done.values()):
-            first = done[min(done)]
+        cells = self._bench.cells
+        rows = self._rows.read()
+        for cell in cells:
+            self._take_up(cell, rows)
+        left = [cell for cell in cells if cell.number not in rows or not rows[cell.number].is_final]
+        if rows:
+            print(f"{len(cells) - len(left)} of {len(cells)} cells were measured before", flush=True)
+        self._heartbeat.beat("loading", *self._progress(rows))
+        if not (any(cell.processes == 1 for cell in left) and _import_once(left, self._run)):
+            self._unforked = {cell.number for cell in left}
+        if left:
+            self._measure(left, rows)
+        self._heartbeat.beat("ended", *self._progress(rows))
+        if rows and all(row.status == FAILED for row in rows.values()):
+            first = rows[min(rows)]
             raise PayloadFailure(first.reason or GENERIC, f"no cell could be measured; cell 1: {first.message}")
         return 0
 
-    def _measure(self, cell: Cell, *, can_fork: bool) -> Row:
-        forks = can_fork and cell.processes == 1
-        row = self._one(cell, forks=forks)
-        if forks and row.needs_own_process:
-            row = self._one(cell, forks=False)
-        return row
+    def _measure(self, left: Sequence[Cell], rows: dict[int, Row]) -> None:
+        """Give each cell a turn, until none needs another; then write all rows with the spread of the whole bench."""
+        while left:
+            for cell in left:
+                row = rows[cell.number] = self._turn(cell, rows)
+                self._rows.append(row)
+                print(row.describe(cell.label, len(self._bench.cells)), flush=True)
+            left = [cell for cell in left if not rows[cell.number].is_final]
+        found = self._spreads()
+        for cell in self._bench.cells:
+            if cell.number in found and rows[cell.number].status == MEASURED:
+                told = {"spread": found[cell.number].whole, "machine_varied": found[cell.number].varied}
+                row = rows[cell.number]
+                self._rows.append(replace(row, values={**row.values, **told}))
 
-    def _one(self, cell: Cell, *, forks: bool) -> Row:
+    def _take_up(self, cell: Cell, rows: dict[int, Row]) -> None:
+        """Read the turns of the attempts before; a row with turns left and without them is none."""
+        row = rows.get(cell.number)
+        if row is not None and row.status == MEASURED:
+            turns = read_turns(self._run, cell.number)
+            if turns.done:
+                self._turns[cell.number] = turns
+                rows[cell.number] = measured_row(cell, turns, self._spreads()[cell.number])
+                return
+            if not row.is_final:
+                del rows[cell.number]
+        clear_turns(self._run, cell.number)
+
+    def _progress(self, rows: Mapping[int, Row]) -> tuple[int, int]:
+        """Return how many turns are over, and how many there are, as far as that is known."""
+        most = max((turns.asked for turns in self._turns.values()), default=1)
+        done = total = 0
+        for cell in self._bench.cells:
+            turns, row = self._turns.get(cell.number), rows.get(cell.number)
+            asked = turns.asked if turns else most
+            total += asked
+            done += asked if row and row.is_final else len(turns.done) if turns else 0
+        return done, total
+
+    def _spreads(self) -> dict[int, Spread]:
+        machines = {cell.number: cell.machine for cell in self._bench.cells}
+        return spreads({number: turns.done for number, turns in self._turns.items()}, machines)
+
+    def _turn(self, cell: Cell, rows: Mapping[int, Row]) -> Row:
+        """Measure a cell's next turn and return its row."""
+        forks = cell.processes == 1 and cell.number not in self._unforked
+        before = self._turns.get(cell.number, Turns())
+        ended = self._one(cell, before, rows, forks=forks)
+        if forks and isinstance(ended, Row) and ended.needs_own_process:
+            self._unforked.add(cell.number)
+            ended = self._one(cell, before, rows, forks=False)
+        if isinstance(ended, Turns):
+            self._turns[cell.number] = ended
+            write_turns(self._run, cell.number, ended)
+            return measured_row(cell, ended, self._spreads()[cell.number])
+        if not before.done:
+            return ended
+        words = f"turn {len(before.done) + 1} of {before.asked}: {ended.status}: {ended.message}"
+        row = measured_row(cell, before, self._spreads()[cell.number])
+        return replace(row, reason=ended.reason, message=words, is_final=True)
+
+    def _one(self, cell: Cell, before: Turns, rows: Mapping[int, Row], *, forks: bool) -> Turns | Row:
+        """Train once; return the cell's turns with the new one, or the row of a cell that ended without a result."""
         cell.clear(self._run)
-        folder = cell.write(self._run)
+        folder = cell.write(self._run, before.next(cell.asked, time.monotonic()))
         child = self._child = (fork_cell if forks else start_cell)(cell, folder)
-        done = cell.number - 1
+        done, total = self._progress(rows)
 
         def beat() -> None:
-            self._heartbeat.beat("training", done, len(self._bench.cells))
+            self._heartbeat.beat("training", done, total)
 
-        code = child.wait(self._bench.timeout_s, beat)
+        timeout_s = max(0.0, self._bench.timeout_s - math.fsum(turn.cell_s for turn in before.done))
+        code = child.wait(timeout_s, beat)
         self._child = None
-        row = row_of(cell, folder, code, child.seconds, self._bench.timeout_s)
-        if row.status == MEASURED:
-            cell.clear(self._run)  # a model made for it may be large
-        return row
+        result = read_result(folder)
+        if not result:
+            return failed_row(cell, folder, code, child.seconds, self._bench.timeout_s)
+        cell.clear(self._run)  # a model made for it may be large
+        return before.and_then(turn_of(result, child.seconds, time.time()), int(result["turns"]))
 
     def _stop(self, number: int, _frame: FrameType | None) -> NoReturn:
         """A cell that is interrupted has nothing to save: it is measured again by the next attempt."""

@@ -6,14 +6,14 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from armada_train.runfolder import RunFolder
 from armada_train.specification.parser import parse_training
 from armada_train.specification.section import Section, bad_spec, read_section
-from armada_train.specification.values import Training
+from armada_train.specification.values import Measurement, Training
 
 FOLDER = "bench"
 """Below the run's folder; each cell has a folder in it."""
@@ -43,14 +43,26 @@ class Cell:
     def processes(self) -> int:
         return self.training.batch.processes
 
+    @property
+    def asked(self) -> Measurement:
+        if self.training.measurement is None:
+            raise bad_spec(f"cell {self.number} has no `measurement`")
+        return self.training.measurement
+
     def folder(self, run: RunFolder) -> Path:
         return run.path / FOLDER / str(self.number)
 
-    def write(self, run: RunFolder) -> Path:
+    @property
+    def machine(self) -> tuple[str, int]:
+        """What of the machine it uses: on CPUs, more processes leave fewer threads for each."""
+        return (self.training.device, 0 if self.training.device == "cuda" else self.processes)
+
+    def write(self, run: RunFolder, asked: Measurement) -> Path:
         """Make the cell's folder with its spec.json, and return it."""
         folder = self.folder(run)
         folder.mkdir(parents=True)
-        spec = {"format": 1, "run_id": f"{run.path.name}-{self.number}", "training": self.content}
+        training = {**self.content, "measurement": asdict(asked)}
+        spec = {"format": 1, "run_id": f"{run.path.name}-{self.number}", "training": training}
         (folder / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
         return folder
 

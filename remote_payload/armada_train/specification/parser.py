@@ -478,6 +478,7 @@ def _parse_measurement(section: Section | None) -> Measurement | None:
         warmup_steps=section.integer("warmup_steps", minimum=1),
         steps=section.integer("steps", minimum=2),
         seconds=section.number("seconds"),
+        started_at=section.optional_number("started_at"),
     )
     section.close()
     return measurement

@@ -152,6 +152,12 @@ class Evaluation:
     timeout_s: float = 600.0
 
 
+_STARTING_SHARE = 0.18
+"""Of the measured seconds, that the starts of all turns may take: more than 80 % of the time is then measured steps."""
+
+_MOST_TURNS = 5
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """A training that only measures its own speed: it neither saves nor evaluates, and ends by itself.
@@ -160,11 +166,18 @@ class Measurement:
         warmup_steps: Optimizer steps before the measured ones.
         steps: The fewest measured steps.
         seconds: The shortest time that is measured.
+        started_at: When the process was started, on the machine's monotonic clock, if it may measure only the first of
+            several turns; a short start allows more of them. None: all is measured at once.
     """
 
     warmup_steps: int
     steps: int
     seconds: float
+    started_at: float | None = None
+
+    def turns(self, start_s: float) -> int:
+        """Return into how many turns the measured seconds are divided, where each turn takes `start_s` to start."""
+        return max(1, min(_MOST_TURNS, int(self.seconds * _STARTING_SHARE / max(start_s, 1e-3))))
 
 
 @dataclass(frozen=True, slots=True)

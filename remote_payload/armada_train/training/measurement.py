@@ -22,8 +22,11 @@ from armada_train.training.step_times import describe_steps
 RESULT = "result.json"
 """In the folder of a cell, where `armada_train.bench` reads it."""
 
-_REFERENCE_SHARE = 0.01
-"""Of the measured seconds, before them and after them."""
+_LOOKS_SHARE = 0.03
+"""Of a turn's measured seconds, in which the machine's own product is timed: before the steps, among and after them."""
+
+_GAPS, _GAPS_ALONE = 2, 4
+"""Parts of a turn between two such times; a cell's only turn has more."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
 
     Args:
         training: The specification.
-        measurement: Its measurement.
+        asked: Its measurement.
         run: Where the result goes; every rank counts, rank 0 writes.
         preemption: A signal ends the training.
         agreement: All ranks end after the same step.
@@ -52,7 +55,7 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
     def __init__(
         self,
         training: Training,
-        measurement: Measurement,
+        asked: Measurement,
         run: RunFolder,
         preemption: Preemption,
         agreement: Agreement,
@@ -60,7 +63,7 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._training = training
-        self._asked = measurement
+        self._asked = asked
         self._run = run
         self._preemption = preemption
         self._agreement = agreement
@@ -70,6 +73,9 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self._began_at = self._mark = self._warmup_s = 0.0
         self._steps_s: list[float] = []
         self._products_s: list[float] = []
+        self._turns = 1
+        self._seconds, self._steps = asked.seconds, asked.steps
+        self._looks_at_s = math.inf
 
     def on_train_begin(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
         self._preemption.begin()
@@ -80,27 +86,43 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
             self._before = self._count()
             _wait_for_gpu()
             self._warmup_s = self._clock() - self._began_at
+            self._choose_turns()
             self._look_at_machine()
-            self._mark = self._clock()
 
     def on_step_end(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
-        is_enough = False
+        is_enough = wants_look = False
         if self._before is not None:
             _wait_for_gpu()  # a step's time is that of its work, not of handing it to the GPU
             now = self._clock()
             self._steps_s.append(now - self._mark)
             self._mark = now
-            is_enough = len(self._steps_s) >= self._asked.steps and math.fsum(self._steps_s) >= self._asked.seconds
-        self._preemption.agreed, ends = self._agreement.highest(self._preemption.noted, is_enough)
+            measured_s = math.fsum(self._steps_s)
+            is_enough = len(self._steps_s) >= self._steps and measured_s >= self._seconds
+            wants_look = measured_s >= self._looks_at_s
+        agreed = self._agreement.highest(self._preemption.noted, is_enough, wants_look)
+        self._preemption.agreed, ends, looks = agreed
+        if looks and not ends and not self._preemption.agreed:
+            self._look_at_machine()
         if ends and not self._preemption.agreed:
             self._write()
         if ends or self._preemption.agreed:
             control.should_training_stop = True
 
+    def _choose_turns(self) -> None:
+        """In a cell's first turn: measure only a part of what was asked, if it is worth further starts."""
+        if (since := self._asked.started_at) is not None:
+            start_s = self._agreement.highest(round((time.monotonic() - since) * 1e3))[0] / 1e3
+            self._turns = self._asked.turns(start_s)
+            self._seconds = self._asked.seconds / self._turns
+            self._steps = max(2, math.ceil(self._asked.steps / self._turns))
+
     def _look_at_machine(self) -> None:
         """Time what is the same for every cell; the slowest rank counts, as it does in a step."""
-        taken_s = product_s(self._asked.seconds * _REFERENCE_SHARE)
+        gaps = _GAPS_ALONE if self._asked.started_at is not None and self._turns == 1 else _GAPS
+        taken_s = product_s(self._seconds * _LOOKS_SHARE / (gaps + 1))
         self._products_s.append(self._agreement.highest(round(taken_s * 1e9))[0] / 1e9)
+        self._looks_at_s = self._seconds * len(self._products_s) / gaps
+        self._mark = self._clock()
 
     def _write(self) -> None:
         before, after = self._before, self._count()
@@ -112,6 +134,11 @@ class MeasuringCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         tokens = after.tokens - before.tokens
         result = {
             **describe_steps(self._steps_s),
+            "turns": self._turns,
+            "steps_s": self._steps_s,
+            "products_s": [each for each in self._products_s if each],
+            "tokens": tokens,
+            "samples": after.samples - before.samples,
             "measured_s": elapsed_s,
             "warmup_s": self._warmup_s,
             "tokens_per_s": tokens / elapsed_s,

@@ -25,8 +25,15 @@ def describe_steps(steps_s: Sequence[float]) -> dict[str, float]:
     }
 
 
-_T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
-"""Student's t, two-sided 95 %, for 1 to 9 degrees of freedom."""
+_T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
+"""Student's t, two-sided 95 %, for 1 to 10 degrees of freedom."""
+
+
+def t_95(freedom: float) -> float:
+    """Return Student's t, two-sided 95 %; what lies between two whole degrees of freedom is rounded to the wider."""
+    if freedom < len(_T_95) + 1:
+        return _T_95[max(1, int(freedom)) - 1]
+    return 1.96 + 2.7 / freedom  # within 1 % from 11 degrees on: 2.20 at 11, 2.04 at 30
 
 
 def _half_interval(steps_s: Sequence[float], mean: float) -> float:
@@ -37,7 +44,7 @@ def _half_interval(steps_s: Sequence[float], mean: float) -> float:
     means = [math.fsum(steps_s[start:end]) / (end - start) for start, end in itertools.pairwise(borders)]
     deviation = math.sqrt(math.fsum((each - mean) ** 2 for each in means) / (blocks - 1))
     # Two benches differ by both of their errors, so what is stated is the interval of a difference.
-    return math.sqrt(2) * _T_95[blocks - 2] * deviation / math.sqrt(blocks)
+    return math.sqrt(2) * t_95(blocks - 1) * deviation / math.sqrt(blocks)
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -147,5 +147,8 @@ def test_recorded_commands_have_no_secrets() -> None:
         *("armada", "launch", "--set", "env.X=…", "--set=env.TOKEN=…", "--set", "env.A=b"),
         *("--set", "env={A: b, HF_TOKEN: …}", "say …", "https://…@host/x", "ssh root@192.0.2.1 -p 22"),
     ]
+    short = ["--grid", "env.DB_PASSWORD=a,b", "--grid=env.PIN_SECRET=[1,2]", "env.TOKEN_LIMIT=1,2"]
+    shown = ["--grid", "env.DB_PASSWORD=…", "--grid=env.PIN_SECRET=…", "env.TOKEN_LIMIT=1,2"]
+    assert without_secret_arguments(short) == shown
     plain = ["--set", "train.learning_rate=1e-5", "--grid", "env.SORT_KEY=a,b", f"data.revision={'a' * 40}", "loss<0.4"]
     assert without_secret_arguments(plain) == plain

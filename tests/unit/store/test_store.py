@@ -4,6 +4,7 @@ import contextlib
 import json
 import multiprocessing
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from armada.errors import ConfigError, NotFound, StoreDamaged, UsageError
 from armada.store import checkpoints, hosts, metrics, runs, sweeps, telemetry, transitions
 from armada.store.database import Database
+from armada.store.queries.uses import read_use
 from armada.verdicts.idle import Stopping, stopping_of
 from armada.verdicts.states import Verdict
 from tests.answers import outbox
@@ -105,6 +107,20 @@ def test_a_redone_step_replaces_the_former_one(database: Database) -> None:
         line = {"kind": "train", "step": 7, "time": 1.0, "loss": loss}
         metrics.record_metrics(database, "demo-aaaaaa", [line], offset=offset, next_offset=offset + 10)
     assert metrics.curve(database, "demo-aaaaaa", "loss") == [(7, 1.0)]
+
+
+def test_a_lost_run_that_only_its_curves_tell_of_costs_until_their_last_line(database: Database) -> None:
+    """As after the loss of the store: home observes it long after it died, and its host says nothing of its end."""
+    began = time.time() - 50_000
+    add(database)
+    lost = Verdict("failed", "lost", None, 1, 1)
+    assert runs.record(database, "demo-aaaaaa", lost, started_at=began, observed_at=began + 40_000)
+    lines: list[dict[str, object]] = [
+        {"kind": "train", "step": step, "time": began + 10 * step, "loss": 1.0} for step in (1, 2, 3)
+    ]
+    lines.append({"kind": "train", "step": 4, "time": time.time() + 9_999, "loss": 1.0})
+    assert metrics.record_metrics(database, "demo-aaaaaa", lines, offset=0, next_offset=9)
+    assert read_use(database, runs.find(database, "demo-aaaaaa"), time.time()).lasted_s == pytest.approx(30)
 
 
 def test_garbage_in_a_metric_line_is_left_out(database: Database) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from armada.config.tasks.command import Command
 from armada.errors import ArmadaError, ConfigError, UsageError
-from armada.sweeps.cells import MOST_CELLS, Cell, Known, Words, expand, label_all, read_draft
+from armada.sweeps.cells import MOST_CELLS, Cell, Known, Words, expand, label_all, open_values, read_draft
 from armada.sweeps.equal_cells import identity
 
 HEAD = "name: Probe\ntask: command\ncommand: [sh, -c, 'true']\nenv: {LR: x}\n"
@@ -170,6 +170,8 @@ def test_a_wrong_key_has_the_nearest_one_as_hint(tmp_path: Path) -> None:
         ("", Words(random=1, space=["env.API_KEY=[short, canary-9912]"])),
         ("", Words(search=3, space=["env.PASSWORD=[short, canary-9912]"])),
         ("sweep: {metric: loss, cells: [{env.A: 1}, {env.MY_SECRET: canary-9912}]}\n", Words()),
+        ("", Words(grid=["env.DB_PASSWORD=canary,b"])),
+        ("", Words(grid=["env=[{A: b, DB_PASSWORD: canary}]"])),
     ],
 )
 def test_a_secret_is_not_swept_over_and_not_repeated(tmp_path: Path, sweep: str, words: Words) -> None:
@@ -191,6 +193,14 @@ def test_harmless_values_under_names_like_those_of_secrets_are_swept_and_shown(t
         "SORT_KEY=timestamp TOKENIZER=Qwen/Qwen2.5-0.5B KEY=training",
         "SORT_KEY=alphabet TOKENIZER=Qwen/Qwen2.5-0.5B KEY=training",
     ]
+
+
+def test_numbers_under_a_secrets_name_are_swept_and_not_shown(tmp_path: Path) -> None:
+    (cell,) = cells_of(tmp_path, "", Words(grid=["env.DB_PASSWORD=4711", "env.A=4712"]))
+    assert (cell.label, open_values(cell.values)) == (
+        "DB_PASSWORD=*** A=4712",
+        {"env.DB_PASSWORD": "***", "env.A": 4712},
+    )
 
 
 def test_values_that_only_look_alike_are_cells_of_their_own(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_rounds_of_cells_take_their_time_limit_and_cost_all_hosts() -> None:
 
 def test_without_a_time_limit_and_prices_it_says_what_it_supposes() -> None:
     assert estimate(10**6, [host("a", None)], 1, None).words() == (
-        "If a cell takes 1 h and 1 run at once, it takes 1,000,000 h; the hosts have no price_per_hour"
+        "If a cell takes 1 h and 1 run at once, it takes 1,000,000 h; no price of the hosts is known"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 from collections.abc import Iterator
@@ -12,12 +13,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from armada.cli.bench_views import _row, _verdict
 from armada.config.profiles import load_profile
 from armada.costs.tariff import Tariff
 from armada.errors import ConfigError, Conflict, UsageError
-from armada.launch.bench.apply import apply_best
+from armada.launch.bench.apply import apply_best, choose
 from armada.launch.bench.chart import bars, svg, write_csv
-from armada.launch.bench.results import Result, as_fast_as, best_of, machine_changes, read_results
+from armada.launch.bench.results import Result, as_fast_as, best_of, can_tell_apart, machine_changes, read_results
 from armada.paths import HomePaths
 from armada.store import metrics, runs
 from armada.store.database import Database
@@ -143,6 +145,42 @@ def test_cells_within_the_spread_are_as_fast(database: Database, tmp_path: Path)
     assert best is not None
     assert [each.number for each in as_fast_as(best, results)] == [2]
     assert [each.number for each in as_fast_as(results[2], [results[2]])] == []
+
+
+def measured(number: int, speed: float, spread: float, memory: int = 1, **more: float) -> Result:
+    figures = {"tokens_per_s": speed, "spread": spread, "peak_memory_bytes": memory, "micro_batch_size": number, **more}
+    return Result(number, {}, f"micro_batch_size={number}", "measured", figures=figures)
+
+
+def test_of_cells_that_are_as_fast_the_one_with_least_memory_is_applied() -> None:
+    slow, fast, fastest = measured(1, 50, 0.02), measured(2, 98, 0.02, memory=5), measured(3, 100, 0.02, memory=9)
+    assert choose(fastest, [slow, fast, fastest]) == fast
+    assert choose(fastest, [slow, fastest]) == fastest
+
+
+def test_cells_that_cannot_be_told_apart_apply_nothing() -> None:
+    """Of one cell, or of cells with the same settings, there is nothing to tell."""
+    one, two = measured(1, 90, 0.1), measured(2, 100, 0.1)
+    assert not can_tell_apart([one, two])
+    assert choose(two, [one, two]) is None
+    assert choose(two, [two]) == two
+    same = dataclasses.replace(two, number=3)
+    assert choose(two, [two, same]) == two
+    assert can_tell_apart([measured(1, 80, 0.05), measured(2, 100, 0.05)])
+    assert not can_tell_apart([])
+
+
+def test_how_much_the_machine_varied_is_said_in_words() -> None:
+    one, two = measured(1, 90, 0.1, machine_varied=0.18), measured(2, 100, 0.1)
+    first, second = _verdict(two, [one, two])
+    assert first.startswith("no two cells can be told apart")
+    assert second.startswith("this machine's own speed varied by 18% meanwhile. Measure longer")
+    assert list(_verdict(two, [two])) == ["fastest: cell 2 (micro_batch_size=2)"]
+    slow = measured(3, 10, 0.1)
+    told = list(_verdict(two, [one, two, slow]))
+    assert told[0] == "as fast as each other, within their spreads: cell 2 (micro_batch_size=2), cell 1"
+    assert "varied by 18%" in told[1]
+    assert _row(measured(4, 10, 2.4))[6] == "> 100%"
 
 
 def test_a_table_says_in_which_currency_its_costs_are_and_nothing_where_there_is_none() -> None:

@@ -57,3 +57,8 @@ def test_a_budget_that_cannot_be_kept_is_refused_in_a_sentence() -> None:
 def test_what_is_no_budget_is_refused(budget: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be|needs|should be|not permitted|is not"):
         Budget.model_validate(budget)
+
+
+def test_an_amount_alone_is_asked_what_it_means() -> None:
+    with pytest.raises(ValueError, match="'5 USD' does not say what it is"):
+        experiment("5 USD")
