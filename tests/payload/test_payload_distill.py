@@ -258,7 +258,7 @@ def test_a_teacher_with_other_tokens_is_refused_before_a_model_is_loaded(make_ru
         ({"objective": {"temperature": 0}}, "`training.distill.temperature` must be a number above 0"),
         ({"objective": {"lmbda": 1, "max_completion_length": 96}}, "`training.train.max_length` 96 holds a prompt"),
         ({"objective": {"bta": 1}}, "did you mean `beta`?"),
-        ({"train": {"sharding": "fsdp"}}, "`training.train.sharding` does not go with `task: distill`"),
+        ({"deepspeed": "{}"}, "`training.deepspeed` does not go with `task: distill`"),
         ({"train": {"packing": True}}, "`training.train.packing` does not go with `task: distill`"),
         ({"lora": {**LORA, "modules_to_save": ["lm_head"]}}, "`lm_head` does not go with `task: distill`"),
         ({"model": {"path": "/a/student"}}, "is tiny, which only goes with a tiny `training.model`"),

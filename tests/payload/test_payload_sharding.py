@@ -179,10 +179,14 @@ def test_a_shard_that_is_gone_is_named_and_the_checkpoint_before_it_is_used(
 
 
 LORAS: dict[str, dict[str, Any]] = {"lora": {}, "dora": {"dora": True}, "pissa": {"init": "pissa"}}
-"""The first with recomputed activations, as on GPUs: FSDP's own wrappers would empty its checkpoints."""
+"""The first with recomputed activations, as on GPUs: FSDP's own wrappers would empty its checkpoints.
+
+`test_payload_divided.py` has an adapter in `make test`.
+"""
 
 
-@pytest.mark.parametrize("kind", ["lora", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("dora", "pissa"))])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", LORAS)
 def test_an_adapter_of_divided_weights_is_that_of_whole_ones(kind: str, make_run: Any, tmp_path: Path) -> None:
     trained = []
     for word in ("none", "fsdp"):

@@ -10,7 +10,7 @@ from armada.config.checkpoints import Count, Positive
 from armada.config.documents import shown
 from armada.config.settings import FilledText, Settings, problem
 from armada.config.tasks.bundled import BundledTraining, named_model
-from armada.config.training import TinyChoice
+from armada.config.training import FSDP_WORDS, ZERO_STAGES, TinyChoice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +51,7 @@ class DistillSettings(Settings):
 class Distill(BundledTraining):
     """Train a student to give each token the probability that a teacher gives it: rows as for `sft`."""
 
+    shards: ClassVar[tuple[str, ...]] = FSDP_WORDS
     if_missing: ClassVar[dict[str, str]] = {
         **BundledTraining.if_missing,
         "distill": "it says who teaches: `distill: {teacher: owner/name}`",
@@ -88,13 +89,15 @@ class Distill(BundledTraining):
         return found.model_copy(update={"distill": self.distill.model_copy(update={"teacher": teacher})})
 
     @model_validator(mode="after")
-    def _needs_whole_models(self) -> Self:
-        said = "does not go with `task: distill`, which needs whole models"
-        if self.train.sharding != "none":
-            hint = "leave it out; `lora: {}` needs less memory"
-            raise problem(f"{self.train.sharding} {said}", key="train.sharding", hint=hint)
+    def _models_are_divided_together(self) -> Self:
+        word, said = self.train.sharding, "does not go with `task: distill`: DeepSpeed would not divide the teacher"
+        if word in ZERO_STAGES:
+            raise problem(f"{word} {said}", key="train.sharding", hint="fsdp, which divides both models")
         if self.deepspeed is not None:
-            raise problem(said, key="deepspeed")
+            raise problem(said, key="deepspeed", hint="`train: {sharding: fsdp}`, which divides both models")
+        if word in FSDP_WORDS and self.distill.lmbda:
+            said = f"does not go with `train.sharding: {word}`: each process samples answers from a whole student"
+            raise problem(said, key="distill.lmbda", hint="0, or `train: {sharding: none}`")
         if not isinstance(self.distill.teacher, str) and isinstance(self.model, str):
             said = "is a tiny one, which knows nothing: only a tiny `model` can be tried with it"
             raise problem(said, key="distill.teacher", hint="give a hub id, or a folder")

@@ -187,8 +187,10 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         total = torch.zeros(len(self.eval_sets), len(names), 2, dtype=torch.float64, device=self.accelerator.device)
         with torch.no_grad(), self.accelerator.autocast():
             for number, rows in enumerate(self.eval_sets.values()):
-                for inputs in self.eval_inputs(rows):
+                for inputs, counts in self.eval_inputs(rows):
                     loss, weight, curves = self.evaluate_batch(model, inputs)
+                    if not counts:
+                        continue
                     for at, name in enumerate(names):
                         part, share = curves.get(name, (0.0, 0.0)) if name else (loss, weight)
                         total[number, at, 0] += part
@@ -199,11 +201,14 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         }
         return _means(names, total.sum(0).tolist())
 
-    def eval_inputs(self, rows: range | None = None) -> Iterator[Any]:
+    def eval_inputs(self, rows: range | None = None) -> Iterator[tuple[Any, bool]]:
         """Yield the inputs of this rank's batches, until a preemption is agreed on; tell the heartbeat of each batch.
 
         Args:
             rows: Those of a set; all by default.
+
+        Yields:
+            The inputs, and whether they count: a rank whose rows have run out takes part with a row that does not.
         """
         for batch in self._eval_batches(range(len(self.eval_dataset)) if rows is None else rows):
             self._heartbeat.beat("evaluating", self.state.global_step)
@@ -211,9 +216,9 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
             if self._preemption.agreed:
                 return
             if batch is not None:
-                yield self._prepare_inputs(batch)
+                yield self._prepare_inputs(batch), True
             elif self._needs_all:  # the other ranks need this one's part of each layer
-                yield self._prepare_inputs(self._weightless_batch())
+                yield self._prepare_inputs(self._spare_batch()), False
 
     def _eval_batches(self, rows: range) -> Iterator[Any]:
         """Deal rows out to the ranks, each row once: a distributed sampler would repeat some to fill the last batch.
@@ -231,10 +236,9 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
             chosen = [self.eval_row(data, index) for index in mine[start : start + size]]
             yield self.data_collator(chosen) if chosen else None
 
-    def _weightless_batch(self) -> Any:
-        """Return a batch of one row, of which no token counts."""
-        batch = self.data_collator([self.eval_row(self.eval_dataset.select_columns(self._eval_columns()), 0)])
-        return {**batch, "labels": torch.full_like(batch["labels"], -100)}
+    def _spare_batch(self) -> Any:
+        """Return a batch of one row."""
+        return self.data_collator([self.eval_row(self.eval_dataset.select_columns(self._eval_columns()), 0)])
 
     def eval_row(self, rows: Any, index: int) -> Any:
         """Return a row as the collator takes it."""

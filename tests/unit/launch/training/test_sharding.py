@@ -73,8 +73,11 @@ train:
 @pytest.mark.parametrize(
     ("task", "word", "more", "line", "said"),
     [
-        ("kto", "fsdp", "", 8, "fsdp does not go with `task: kto`"),
-        ("dpo", "zero3", "", 8, "zero3 does not go with `task: dpo`"),
+        ("grpo", "fsdp", "grpo: {rewards: [a.b:c]}\n", 8, "fsdp does not go with `task: grpo`, which samples from"),
+        ("dpo", "zero3", "", 8, "zero3 does not go with `task: dpo`, which fsdp and fsdp-hybrid alone divide"),
+        ("dpo", "fsdp", "dpo: {precompute_reference: true}\n", 9, "which divides the reference, too"),
+        ("distill", "fsdp", "distill: {teacher: a/b, lmbda: 0.5}\n", 9, "samples answers from a whole student"),
+        ("distill", "zero2", "distill: {teacher: a/b}\n", 8, "DeepSpeed would not divide the teacher"),
         ("sft", "zero3", "lora: {quantize: nf4}\n", 8, "zero3 does not go with `lora.quantize`"),
         ("sft", "fsdp", "lora: {quantize: nf4}\n", 8, "fsdp does not go with `lora.quantize`"),
         ("sft", "fsdp", "lora: {modules_to_save: [lm_head]}\n", 9, "would not add up their gradients"),
@@ -104,6 +107,10 @@ def test_what_does_not_go_together_is_refused_at_home_with_its_line(
         ("sft", "zero2", "lora: {quantize: nf4}\n"),
         ("pretrain", "fsdp-hybrid", ""),
         ("dpo", "zero2", ""),
+        ("dpo", "fsdp", ""),
+        ("kto", "fsdp-hybrid", "lora: {}\n"),
+        ("reward", "fsdp", ""),
+        ("distill", "fsdp", "distill: {teacher: a/b}\n"),
     ],
 )
 def test_what_goes_together_is_taken(tmp_path: Path, task: str, word: str, more: str) -> None:
