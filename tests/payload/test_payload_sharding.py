@@ -352,7 +352,7 @@ def test_a_head_whose_gradients_would_not_be_added_up_is_refused(make_run: Any, 
     program.write_text(
         "import runpy, sys\n"
         "from armada_train.specification import parser\n"
-        "parser._check_sharding = lambda training: None\n"
+        "parser.check_sharding = lambda training: None\n"
         "sys.argv[0] = 'armada_train'\n"
         "runpy.run_module('armada_train', run_name='__main__', alter_sys=True)\n"
     )

@@ -415,8 +415,9 @@ def _head(shape: ModelShape, training: TrainingShape) -> _Head:
         return _Head(logits / 2, logits + 4.0 * tokens * hidden + gradient, gradient)
     words = _TILE_WORDS if training.device == "cuda" else min(_TILE_WORDS, shape.vocabulary)
     tile = min(tokens, _TILE_TOKENS) * words
-    # Without Triton, on CPUs, the loss of a tile takes about seven 32-bit copies of it.
-    folded = tile * training.width + (28 * tile if training.device == "cpu" else 0)
+    # Without Triton, on CPUs, the loss of a tile takes about seven 32-bit copies of it, and beside a teacher's nine.
+    copies = 36 if training.teacher is not None else 28
+    folded = tile * training.width + (copies * tile if training.device == "cpu" else 0)
     converted = words * hidden * training.width if is_trained and training.width == 2 else 0
     return _Head(float(folded + converted), folded + converted + 4.0 * tokens * hidden + gradient, gradient)
 

@@ -159,5 +159,10 @@ def test_what_was_not_traced_has_a_wider_spread() -> None:
 def test_the_estimate_is_within_fifteen_percent_of_peaks_of_real_trainings(measured: dict[str, Any]) -> None:
     shape = tiny_model(TinyModel.model_validate(measured["tiny"])).shape
     assert shape is not None
-    training = TrainingShape(**measured["training"] | {"sharded": frozenset(measured["training"].get("sharded", ()))})
+    taught = measured.get("teacher")
+    more = {
+        "sharded": frozenset(measured["training"].get("sharded", ())),
+        "teacher": tiny_model(TinyModel.model_validate(taught)).shape if taught else None,
+    }
+    training = TrainingShape(**measured["training"] | more)
     assert estimate_memory(shape, training).total_bytes == pytest.approx(measured["peak_bytes"], rel=0.15)
