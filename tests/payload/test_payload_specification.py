@@ -65,6 +65,17 @@ def test_rows_that_are_read_in_another_way_are_a_change_of_the_data(tmp_path: Pa
     assert 'as {"format": "text", "columns": {"a": "text"}}' in change_of_data
 
 
+def test_what_was_sent_is_the_same_below_another_root_and_a_folder_of_the_hosts_is_not() -> None:
+    def settings(root: str, content: str) -> dict[str, Any]:
+        model = f"{root}/models/{content}"
+        return {"model": model, "grpo.rewards": [{"model": f"{model}/judge", "name": "judge", "weight": 1.0}]}
+
+    one, other = "ab" * 32, "cd" * 32
+    assert compare(settings("/root/.armada", one), settings("/scratch/me/armada", one)) == []
+    assert len(compare(settings("/root/.armada", one), settings("/root/.armada", other))) == 2
+    assert len(compare(settings("/data/first", "judge"), settings("/data/second", "judge"))) == 2
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
