@@ -59,3 +59,10 @@ def ends_as(again: PayloadRun, straight: PayloadRun, last: int = 6) -> None:
     assert again.losses() == straight.losses()
     assert weights(again, last) == weights(straight, last)
     assert again.summary.get("eval_loss_after") == straight.summary.get("eval_loss_after")
+
+
+def resumes_to_the_bit(straight: PayloadRun, folder: Path) -> None:
+    """Check that a run of two ranks ends in the same way after it was killed and resumed."""
+    again = killed(straight, folder)
+    again.train(launcher=True)
+    ends_as(again, straight)
