@@ -161,7 +161,7 @@ def test_a_cosine_with_a_floor_and_8_bit_states_are_read(tmp_path: Path) -> None
     training |= {"device": "cuda", "precision": "bf16", "lora": {"r": 8, "alpha": 16, "quantize": "nf4"}}
     found = read(tmp_path, training)
     assert (found.schedule.lr_floor, found.schedule.decay_steps) == (0.1, None)
-    assert needed_packages(found) == ["peft", "bitsandbytes"]
+    assert needed_packages(found) == {"peft": "lora", "bitsandbytes": "lora.quantize"}
 
 
 def test_a_metric_that_is_never_computed_cannot_end_a_training(tmp_path: Path) -> None:
