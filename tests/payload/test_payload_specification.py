@@ -189,6 +189,9 @@ def test_a_training_ends_after_as_many_evaluations_without_an_improvement_as_ask
     sentence = "stopped early at step 600: eval_loss did not fall for 3 evaluations; best 0.61 at 300"
     assert rule.verdict(evaluated(0.1, 0.9, 0.7, 0.61, 0.7, 0.61, 0.62)) == sentence
     assert rule.verdict(evaluated(0.1, 0.9, 0.7, 0.61, 0.7, 0.62, 0.60)) is None
+    course = (0.1, 0.9, 0.7, 0.61, 0.7, 0.62, 0.60)
+    counts = [rule.without_improvement(evaluated(*course[: at + 1])) for at in range(len(course))]
+    assert counts == [0, 0, 0, 0, 1, 2, 0]
     repeated = evaluated(0.1, 0.9, 0.7, 0.61, 0.7) + evaluated(0.1, 0.9, 0.7, 0.61, 0.7)
     assert rule.verdict(repeated) is None  # a step counts once, however often it was evaluated
 

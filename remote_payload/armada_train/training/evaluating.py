@@ -14,6 +14,7 @@ from transformers import Trainer as BaseTrainer
 
 from armada_train.data.preparation import Splits
 from armada_train.failure import GENERIC, PayloadFailure
+from armada_train.specification.early_stop import WITHOUT
 from armada_train.specification.section import bad_spec
 from armada_train.training.agreement import Agreement
 from armada_train.training.scoring import Scoring
@@ -73,6 +74,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
             if share:  # all rows of a set may be too long
                 metrics |= {f"eval_{name}_{curve}": value for curve, value in {"loss": part, **means}.items()}
         self._take_scores(metrics, scores)
+        self._count_without_improvement(metrics)
         self.log(dict(metrics))
         if self._samples is not None:
             self._samples.write(
@@ -131,7 +133,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
             PayloadFailure: `bad_spec`: a name is taken, or what tells the best is not among them.
         """
         function = "" if self._scoring is None else self._scoring.name
-        taken = next((name for name in scores if name in metrics), None)
+        taken = next((name for name in scores if name in metrics or name == WITHOUT), None)
         if taken is not None:
             raise bad_spec(f"evaluation function {function} measures {taken}, which the evaluation has already")
         metrics |= scores
@@ -144,6 +146,13 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
                 f"evaluation function {function} does not measure {missing}, by which evaluations are compared; "
                 f"it measures {', '.join(sorted(scores))}"
             )
+
+    def _count_without_improvement(self, metrics: dict[str, float]) -> None:
+        """Add how many evaluations in a row did not improve what `stop_early` watches, this one included."""
+        rule, step = self._schedule.stop_early, self.state.global_step
+        if rule is not None and step and rule.metric in metrics:
+            log = [*self.state.log_history, {**metrics, "step": step}]
+            metrics[WITHOUT] = rule.without_improvement(log)
 
     def _end_if_no_better(self) -> None:
         """End the training after this step, with a checkpoint, if its rule says so."""
