@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -153,6 +154,37 @@ def test_its_shards_are_resumed_by_one_rank_when_told(
     again.train(launcher=True)
     assert again.losses() == pytest.approx(straight.losses(), rel=1e-5)
     assert again.summary["eval_loss_after"] == pytest.approx(straight.summary["eval_loss_after"], rel=1e-5)
+
+
+@pytest.mark.long
+@each_task
+def test_a_whole_checkpoint_is_divided_when_told(
+    trained: Made, tmp_path: Path, task: str, lora: Mapping[str, Any] | None
+) -> None:
+    straight = trained(task, lora, "none")
+    again = killed(straight, tmp_path / "again")
+    again.training = {**straight.training, "resume": {"accept_changes": True}}
+    again.training["train"] = {**straight.training["train"], "sharding": "fsdp"}
+    again.write_spec()
+    again.write_accelerate()
+    assert '`train.sharding` was "none" and is "fsdp"; accepted' in again.train(launcher=True).output
+    assert again.losses() == pytest.approx(straight.losses(), rel=1e-5)
+    assert (again.path / "checkpoints" / "checkpoint-6" / "shards.json").is_file()
+
+
+@pytest.mark.long
+def test_the_divided_reference_of_a_training_that_starts_from_another_is_that_one(
+    trained: Made, tmp_path: Path, make_run: Any
+) -> None:
+    before = trained("dpo", None, "none")
+    training = make("dpo", None, "fsdp", tmp_path)
+    training["train"]["max_steps"] = 2
+    training["model"] = {"path": str(before.path / "model")}
+    training["start_from"] = {"path": str(before.path / "checkpoints" / "checkpoint-6")}
+    run = make_run(training)
+    run.train(launcher=True)
+    assert run.losses()[1] == pytest.approx(math.log(2), abs=1e-6)  # policy and reference are one
+    assert run.lines("eval")[0]["eval_rewards/margins"] == 0
 
 
 @pytest.mark.long
