@@ -277,6 +277,22 @@ class BundledTraining(Experiment):
             )
         return self
 
+    @property
+    def may_shard(self) -> bool:
+        """Whether `train.sharding: fsdp`, which it does not say, would go with everything else that it says."""
+        lora, start = self.lora, self.start_from
+        return (
+            FSDP_WORDS[0] in self.shards
+            and self.train.sharding == "none"
+            and self.deepspeed is None
+            and self.accelerate is None
+            and self.train.optimizer.name == "adamw"
+            and self.train.logits != "whole"
+            and not self.checkpoint.in_background
+            and (lora is None or (lora.quantize == "none" and not lora.modules_to_save))
+            and (start is None or not start.optimizer)
+        )
+
     @model_validator(mode="after")
     def _writes_in_the_background(self) -> Self:
         if not self.checkpoint.in_background:

@@ -67,6 +67,10 @@ class Distill(BundledTraining):
         return self.distill
 
     @property
+    def may_shard(self) -> bool:
+        return super().may_shard and not self.distill.lmbda
+
+    @property
     def named_teacher(self) -> str | None:
         """The teacher's folder or hub id; None for a tiny one."""
         return self.distill.teacher if isinstance(self.distill.teacher, str) else None

@@ -73,6 +73,10 @@ class Dpo(BundledTraining):
         return self.dpo
 
     @property
+    def may_shard(self) -> bool:
+        return super().may_shard and not self.dpo.precompute_reference
+
+    @property
     def keeps_reference(self) -> bool:
         return super().keeps_reference and not self.dpo.precompute_reference
 

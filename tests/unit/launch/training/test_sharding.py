@@ -7,6 +7,7 @@ import pytest
 
 from armada.config.experiments import load_experiment
 from armada.config.profiles import ACCELERATE_KEYS
+from armada.config.tasks.bundled import BundledTraining
 from armada.errors import ConfigError, PreflightRefused
 from armada.launch.training.accelerate import render_accelerate
 from armada.launch.training.sharding import divided_parts, fsdp_settings, shard_size, uses_fsdp
@@ -117,3 +118,33 @@ def test_what_goes_together_is_taken(tmp_path: Path, task: str, word: str, more:
     (tmp_path / "t.jsonl").write_text('{"text": "x"}\n')
     (tmp_path / "e.yaml").write_text(EXPERIMENT.format(task=task, word=word, more=more))
     assert load_experiment(tmp_path / "e.yaml").train.sharding == word  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("task", "more", "may"),
+    [
+        ("sft", "", True),
+        ("dpo", "lora: {}\n", True),
+        ("dpo", "dpo: {precompute_reference: true}\n", False),
+        ("distill", "distill: {teacher: a/b, lmbda: 0.5}\n", False),
+        ("sft", "lora: {quantize: nf4}\n", False),
+        ("sft", "lora: {modules_to_save: [lm_head]}\n", False),
+        ("sft", "  optimizer: sgd\n", False),
+        ("sft", "  logits: whole\n", False),
+        ("sft", "checkpoint: {in_background: true}\n", False),
+        ("sft", "start_from: {run: sft-abc, optimizer: moments}\n", False),
+        ("grpo", "grpo: {rewards: [a.b:c]}\n", False),
+    ],
+)
+def test_fsdp_is_proposed_only_where_it_would_be_taken(tmp_path: Path, task: str, more: str, may: bool) -> None:
+    (tmp_path / "t.jsonl").write_text('{"text": "x"}\n')
+    (tmp_path / "e.yaml").write_text(EXPERIMENT.format(task=task, word="none", more=more))
+    found = load_experiment(tmp_path / "e.yaml")
+    assert isinstance(found, BundledTraining)
+    assert found.may_shard is may
+    (tmp_path / "e.yaml").write_text(EXPERIMENT.format(task=task, word="fsdp", more=more))
+    if may:
+        load_experiment(tmp_path / "e.yaml")
+    else:
+        with pytest.raises(ConfigError):
+            load_experiment(tmp_path / "e.yaml")
