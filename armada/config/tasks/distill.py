@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 
     from armada.config.documents import Document
 
+_NOT_OFFERED = {
+    "seq_kd": "let the teacher write answers once with your own script, and train on them with `task: sft`",
+    **dict.fromkeys(
+        ("revision", "teacher_revision"), "`hf download ID --revision COMMIT --local-dir FOLDER`, and give the folder"
+    ),
+    **dict.fromkeys(
+        ("quantize", "load_in_4bit", "load_in_8bit", "teacher_model_init_kwargs"),
+        "`train: {sharding: fsdp}` divides the teacher among the processes; or take a smaller one",
+    ),
+}
+"""What other programs call things that are not offered here, with what to do instead."""
+
 _SHARE = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -40,10 +52,21 @@ class DistillSettings(Settings):
     max_completion_length: Count = 128
     """Longest answer that the student writes, in tokens; it is a part of train.max_length."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _offers_no_more(cls, values: Any) -> Any:
+        given = values if isinstance(values, dict) else {}
+        teacher = given.get("teacher")
+        for prefix, keys in (("", given), ("teacher.", teacher if isinstance(teacher, dict) else {})):
+            for key in keys:
+                if key in _NOT_OFFERED:
+                    raise problem("is not offered", key=f"{prefix}{key}", hint=_NOT_OFFERED[key])
+        return values
+
     @field_validator("teacher", mode="before")
     @classmethod
     def _teacher_is_a_name_or_tiny(cls, value: Any) -> Any:
-        if not isinstance(value, str | dict | TinyChoice):
+        if not isinstance(value, str | dict | TinyChoice) or (isinstance(value, dict) and "tiny" not in value):
             raise problem(f"must be a hub id, a folder, or {{tiny: {{}}}}, not {shown(value)}")
         return value
 
