@@ -124,7 +124,18 @@ def int_of(text: str) -> int:
     return int(text.replace(",", ""))
 
 
-@each_task
+@pytest.mark.parametrize(
+    ("task", "lora"),
+    [
+        pytest.param("kto", LORA, id="kto, adapter"),
+        *(
+            pytest.param(task, lora, id=f"{task}, {'adapter' if lora else 'every weight'}", marks=pytest.mark.long)
+            for task in ("dpo", "kto", "reward", "distill")
+            for lora in (None, LORA)
+            if (task, lora) != ("kto", LORA)
+        ),
+    ],
+)
 def test_it_resumes_to_the_bit_on_as_many_ranks(
     trained: Made, tmp_path: Path, task: str, lora: Mapping[str, Any] | None
 ) -> None:

@@ -167,6 +167,7 @@ def test_a_whole_checkpoint_is_divided_when_told(replicas: PayloadRun, tmp_path:
     assert (run.path / "checkpoints" / f"checkpoint-{STEPS}" / "shards.json").is_file()
 
 
+@pytest.mark.long  # `test_payload_shards.py` names what is wrong with shards without torch
 def test_a_shard_that_is_gone_is_named_and_the_checkpoint_before_it_is_used(
     sharded: PayloadRun, tmp_path: Path
 ) -> None:
