@@ -24,6 +24,7 @@ from typing import Any
 
 from armada.config.training import TinyModel
 from armada.launch.estimates.memory import TrainingShape, estimate_memory
+from armada.launch.estimates.shape import ModelShape
 from armada.launch.training.model_facts import tiny_model
 from armada.launch.training.sharding import divided_parts
 from tests.payload.payload_run import ACCELERATE, FSDP, make_training
@@ -33,6 +34,8 @@ SMALLEST = {"hidden_size": 32, "layers": 2, "heads": 2, "kv_heads": 1, "intermed
 SMALL = {"hidden_size": 384, "layers": 6, "heads": 6, "kv_heads": 2, "intermediate_size": 1024, "vocab_size": 16_000}
 WIDE = {"hidden_size": 768, "layers": 4, "heads": 12, "kv_heads": 12, "intermediate_size": 2048, "vocab_size": 2000}
 WORDS = {"hidden_size": 256, "layers": 2, "heads": 4, "kv_heads": 4, "intermediate_size": 512, "vocab_size": 64_000}
+TEACHER = {"hidden_size": 512, "layers": 8, "heads": 8, "kv_heads": 4, "intermediate_size": 1536}
+"""It has the student's words."""
 LORA = {"r": 16, "alpha": 32, "dropout": 0.0, "dora": False, "rslora": True, "target_modules": "all-linear"}
 MEASURE = """
 import resource, subprocess, sys
@@ -77,6 +80,10 @@ CASES = (
     Case("kto full", SMALL, task="kto"),
     Case("sft full, two processes", SMALL, processes=2),
     Case("sft fsdp, two processes", SMALL, processes=2, train={"sharding": "fsdp"}),
+    Case("dpo full, two processes", SMALL, task="dpo", micro=1, processes=2),
+    Case("dpo fsdp, two processes", SMALL, task="dpo", micro=1, processes=2, train={"sharding": "fsdp"}),
+    Case("distill full, two processes", SMALL, task="distill", processes=2),
+    Case("distill fsdp, two processes", SMALL, task="distill", processes=2, train={"sharding": "fsdp"}),
 )
 
 
@@ -89,6 +96,7 @@ def rows(case: Case) -> list[dict[str, Any]]:
         asked = [{"role": "user", "content": "Tell me."}]
         row: dict[str, Any] = {
             "sft": {"messages": [*asked, {"role": "assistant", "content": text}]},
+            "distill": {"messages": [*asked, {"role": "assistant", "content": text}]},
             "pretrain": {"text": text},
             "dpo": {"prompt": "Tell me. ", "chosen": text, "rejected": other},
             "reward": {"prompt": "Tell me. ", "chosen": text, "rejected": other},
@@ -108,7 +116,8 @@ def section_of(case: Case, folder: Path) -> dict[str, Any]:
     batch["global"] = case.micro * case.accumulation * case.processes
     section = make_training(data, train=train, batch=batch, checkpoint={"every_steps": 1_000_000, "keep_last": 1})
     section |= {"model": {"tiny": case.tiny}, "lora": LORA if case.lora else None}
-    return section if case.task == "sft" else section | {"objective": {"name": case.task}}
+    teacher = {"teacher": {"tiny": TEACHER}} if case.task == "distill" else {}
+    return section if case.task == "sft" else section | {"objective": {"name": case.task, **teacher}}
 
 
 def shape_of(case: Case) -> TrainingShape:
@@ -125,10 +134,15 @@ def shape_of(case: Case) -> TrainingShape:
         sharded=divided_parts(sharding) if sharding else frozenset(),
         device="cpu",
         sequences=2 if case.task in ("dpo", "reward") else 1,
+        teacher=shape_of_teacher(case) if case.task == "distill" else None,
         has_reference=case.task in ("dpo", "kto") and not case.lora,
         scores=case.task == "reward",
         optimizer=case.train.get("optimizer", {}).get("name", "adamw"),
     )
+
+
+def shape_of_teacher(case: Case) -> ModelShape | None:
+    return tiny_model(TinyModel.model_validate({**TEACHER, "vocab_size": case.tiny["vocab_size"]})).shape
 
 
 def measure(case: Case, python: str, folder: Path) -> int:

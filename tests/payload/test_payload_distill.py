@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from armada_train.failure import PayloadFailure
 from armada_train.specification.parser import parse_training
 from armada_train.specification.section import Section
 
+from tests.payload.comparing import copy_of, ends_as, killed, on_two_ranks, resumes_to_the_bit
 from tests.payload.interpreter import Interpreter
 from tests.payload.payload_run import PayloadRun, make_training, write_jsonl
 
@@ -106,21 +106,12 @@ def trained(payload_python: Interpreter, tmp_path_factory: pytest.TempPathFactor
         if form not in made:
             folder = tmp_path_factory.mktemp("distill")
             made[form] = PayloadRun(
-                folder / "run", payload_python, make_distill(folder, **_copy(FORMS[form]))
+                folder / "run", payload_python, make_distill(folder, **copy_of(FORMS[form]))
             ).prepare()
             made[form].train()
         return made[form]
 
     return train
-
-
-def _copy(value: Any) -> Any:
-    return json.loads(json.dumps(value))
-
-
-def weights(run: PayloadRun, step: int) -> bytes:
-    folder = run.path / "checkpoints" / f"checkpoint-{step}"
-    return (folder / ("adapter_model.safetensors" if run.training["lora"] else "model.safetensors")).read_bytes()
 
 
 def forms(*chosen: str) -> pytest.MarkDecorator:
@@ -147,19 +138,15 @@ def test_it_equals_trls_own_trainer(payload_python: Interpreter, tmp_path: Path,
 @forms("own answers", "adapter", "every weight")
 def test_a_run_that_was_killed_resumes_to_the_bit_in_a_later_epoch(tmp_path: Path, trained: Any, form: str) -> None:
     run = trained(form)
-    shutil.copytree(run.path, tmp_path / "again")
-    shutil.rmtree(tmp_path / "again" / "checkpoints" / "checkpoint-6")
-    again = PayloadRun(tmp_path / "again", run.python, run.training, attempt=2)
+    again = killed(run, tmp_path / "again")
     assert "resuming from checkpoint-3" in again.train().output
-    assert again.losses() == run.losses()
-    assert weights(again, 6) == weights(run, 6)
-    assert again.summary["eval_loss_after"] == run.summary["eval_loss_after"]
+    ends_as(again, run)
     assert again.steps_in("outbox", ".new-") == [3, 6]
 
 
 def test_step_and_evaluation_do_not_depend_on_how_rows_are_batched(make_run: Any, trained: Any) -> None:
     one = trained("adapter")
-    training = _copy(one.training)
+    training = copy_of(one.training)
     training["batch"] = {"global": 8, "micro": 8, "accumulation": 1, "processes": 1}
     training["train"]["eval_batch_size"] = 1
     training["model"] = {"path": str(one.path / "model")}
@@ -176,11 +163,7 @@ def test_step_and_evaluation_do_not_depend_on_how_rows_are_batched(make_run: Any
 @pytest.mark.long
 def test_two_ranks_train_as_one(make_run: Any, trained: Any) -> None:
     one = trained("adapter")
-    training = _copy(one.training)
-    training["batch"] = {"global": 8, "micro": 2, "accumulation": 2, "processes": 2}
-    training["model"] = {"path": str(one.path / "model")}
-    training["objective"]["teacher"] = {"path": str(one.path / "teacher")}
-    run = make_run(training)
+    run = make_run(on_two_ranks(one))
     run.train(launcher=True)
     losses, alone = run.losses(), one.losses()  # the third step ends the epoch: a rank without a last row gets another
     assert [losses[1], losses[2]] == pytest.approx([alone[1], alone[2]], rel=1e-5)
@@ -190,16 +173,9 @@ def test_two_ranks_train_as_one(make_run: Any, trained: Any) -> None:
 
 @pytest.mark.long
 def test_two_ranks_sample_at_the_same_steps_and_resume_to_the_bit(tmp_path: Path, make_run: Any, trained: Any) -> None:
-    training = _copy(trained("own answers").training)
-    training["batch"] = {"global": 8, "micro": 2, "accumulation": 2, "processes": 2}
-    run = make_run(training)
+    run = make_run(on_two_ranks(trained("own answers")))
     run.train(launcher=True)
-    shutil.copytree(run.path, tmp_path / "again")
-    shutil.rmtree(tmp_path / "again" / "checkpoints" / "checkpoint-6")
-    again = PayloadRun(tmp_path / "again", run.python, run.training, attempt=2)
-    again.train(launcher=True)
-    assert again.losses() == run.losses()
-    assert weights(again, 6) == weights(run, 6)
+    resumes_to_the_bit(run, tmp_path / "again")
 
 
 def test_its_curves_say_how_much_the_student_wrote(trained: Any) -> None:
@@ -224,7 +200,7 @@ def test_a_larger_teacher_of_the_same_tokenizer_loses_its_unused_words(
         "made.save_pretrained(sys.argv[2]); T.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])"
     )
     assert one.python.finish("-c", grow, str(one.path / "teacher"), str(teacher), cwd=tmp_path).code == 0
-    training = _copy(one.training)
+    training = copy_of(one.training)
     training["model"], training["objective"]["teacher"] = {"path": str(student)}, {"path": str(teacher)}
     training["train"]["max_steps"], training["train"]["lr_scheduler"] = 1, "constant"
     run = make_run(training)
@@ -238,7 +214,7 @@ def test_a_larger_teacher_of_the_same_tokenizer_loses_its_unused_words(
 
 def test_a_teacher_with_other_tokens_is_refused_before_a_model_is_loaded(make_run: Any, trained: Any) -> None:
     one = trained("adapter")
-    training = _copy(one.training)
+    training = copy_of(one.training)
     training["objective"]["teacher"] = {"path": str(one.path / "teacher")}
     write_jsonl(Path(training["data"]["train"][0]["path"]), [{"prompt": "zyx ", "completion": "zyx wvu " * 9}] * 19)
     run = make_run(training)  # whose tiny student learns other tokens from these rows
@@ -258,7 +234,7 @@ def test_a_teacher_with_other_tokens_is_refused_before_a_model_is_loaded(make_ru
         ({"objective": {"temperature": 0}}, "`training.distill.temperature` must be a number above 0"),
         ({"objective": {"lmbda": 1, "max_completion_length": 96}}, "`training.train.max_length` 96 holds a prompt"),
         ({"objective": {"bta": 1}}, "did you mean `beta`?"),
-        ({"train": {"sharding": "fsdp"}}, "`training.train.sharding` does not go with `task: distill`"),
+        ({"deepspeed": "{}"}, "`training.deepspeed` does not go with `task: distill`"),
         ({"train": {"packing": True}}, "`training.train.packing` does not go with `task: distill`"),
         ({"lora": {**LORA, "modules_to_save": ["lm_head"]}}, "`lm_head` does not go with `task: distill`"),
         ({"model": {"path": "/a/student"}}, "is tiny, which only goes with a tiny `training.model`"),
@@ -268,7 +244,7 @@ def test_what_does_not_go_with_a_teacher_is_refused_before_torch(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(PayloadFailure) as caught:
-        parse_training(Section(make_distill(tmp_path, **_copy(changes)), "training"))
+        parse_training(Section(make_distill(tmp_path, **copy_of(changes)), "training"))
     assert caught.value.reason == "bad_spec"
     assert message in caught.value.message
 
@@ -291,7 +267,7 @@ def test_the_loss_of_a_step_is_the_mean_over_the_tokens_that_the_student_wrote(
         "made.save_pretrained(sys.argv[2]); T.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])"
     )
     assert one.python.finish("-c", flatten, str(one.path / "teacher"), str(teacher), cwd=tmp_path).code == 0
-    training = _copy(one.training)
+    training = copy_of(one.training)
     training["model"] = {"path": str(one.path / "model")}
     training["batch"] = {"global": 8, "micro": 8, "accumulation": 1, "processes": 1}
     own = {"beta": 1.0, "temperature": 1.0, "lmbda": 1.0, "max_completion_length": 8, "teacher": {"path": str(teacher)}}
@@ -308,7 +284,7 @@ def test_the_loss_of_a_step_is_the_mean_over_the_tokens_that_the_student_wrote(
 @pytest.mark.parametrize("lora", [pytest.param(LORA, id="adapter"), pytest.param(None, id="every weight")])
 def test_in_bf16_its_losses_are_nearly_those_of_fp32(make_run: Any, trained: Any, lora: dict[str, Any] | None) -> None:
     one = trained("adapter" if lora else "every weight")
-    training = _copy(one.training) | {"precision": "bf16", "model": {"path": str(one.path / "model")}}
+    training = copy_of(one.training) | {"precision": "bf16", "model": {"path": str(one.path / "model")}}
     training["objective"]["teacher"] = {"path": str(one.path / "teacher")}
     training["train"]["max_steps"] = 2
     run = make_run(training)

@@ -102,7 +102,14 @@ def test_each_set_has_a_loss_and_all_together_have_that_of_their_rows(
 ) -> None:
     lines = by_name.lines("eval")
     assert [line["step"] for line in lines] == [0, 2, 4, 6]
-    names = {"eval_loss", "eval_tokens", "eval_seconds", "eval_short_loss", "eval_long_loss"}
+    names = {
+        "eval_loss",
+        "eval_tokens",
+        "eval_seconds",
+        "eval_short_loss",
+        "eval_long_loss",
+        "eval_without_improvement",
+    }
     assert {key for key in lines[2] if key.startswith("eval_")} == names
     alone = undisturbed.lines("eval")[0]  # the same model, and the same rows in one set without a name
     assert lines[0]["eval_tokens"] == alone["eval_tokens"]

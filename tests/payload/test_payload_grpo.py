@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ import pytest
 from armada_train.failure import PayloadFailure
 from armada_train.specification.parser import parse_training
 from armada_train.specification.section import Section
-from armada_train.training.libraries import needed_packages
 
+from tests.payload.comparing import ends_as, killed, on_two_ranks, resumes_to_the_bit
 from tests.payload.interpreter import Interpreter
 from tests.payload.payload_run import PayloadRun, make_training, read_jsonl, write_jsonl
 
@@ -140,11 +139,6 @@ def trained(payload_python: Interpreter, tmp_path_factory: pytest.TempPathFactor
     return train
 
 
-def weights(run: PayloadRun, step: int) -> bytes:
-    folder = run.path / "checkpoints" / f"checkpoint-{step}"
-    return (folder / ("adapter_model.safetensors" if run.training["lora"] else "model.safetensors")).read_bytes()
-
-
 each_form = pytest.mark.parametrize(
     "lora", [pytest.param(LORA, id="adapter"), pytest.param(None, id="every weight", marks=pytest.mark.long)]
 )
@@ -171,13 +165,9 @@ def test_a_run_that_was_killed_resumes_to_the_bit_in_a_later_epoch(
     tmp_path: Path, trained: Any, lora: dict[str, Any] | None
 ) -> None:
     run = trained(lora)
-    shutil.copytree(run.path, tmp_path / "again")
-    shutil.rmtree(tmp_path / "again" / "checkpoints" / "checkpoint-6")
-    again = PayloadRun(tmp_path / "again", run.python, run.training, attempt=2)
+    again = killed(run, tmp_path / "again")
     assert "resuming from checkpoint-3" in again.train().output
-    assert again.losses() == run.losses()
-    assert weights(again, 6) == weights(run, 6)
-    assert again.summary["eval_loss_after"] == run.summary["eval_loss_after"]
+    ends_as(again, run)
     assert again.steps_in("outbox", ".new-") == [3, 6]
 
 
@@ -198,21 +188,13 @@ def test_its_curves_and_samples_say_what_a_loss_cannot(trained: Any) -> None:
 
 def test_two_ranks_judge_and_evaluate_as_one_and_resume_to_the_bit(tmp_path: Path, make_run: Any, trained: Any) -> None:
     one = trained()
-    training = json.loads(json.dumps(one.training))
-    training["batch"] = {"global": 8, "micro": 2, "accumulation": 2, "processes": 2}
-    training["model"] = {"path": str(one.path / "model")}
-    run = begin(make_run(training))
+    run = begin(make_run(on_two_ranks(one)))
     run.train(launcher=True)
     before, alone = run.lines("eval")[0], one.lines("eval")[0]  # the same model: each prompt has a chance of its own
     told = {name for name in alone if name.startswith("eval_")} - {"eval_seconds"}
     assert {name: before[name] for name in told} == pytest.approx({name: alone[name] for name in told}, rel=1e-6)
     assert run.lines("train")[0]["num_tokens"] == pytest.approx(one.lines("train")[0]["num_tokens"], rel=0.2)
-    shutil.copytree(run.path, tmp_path / "again")
-    shutil.rmtree(tmp_path / "again" / "checkpoints" / "checkpoint-6")
-    again = PayloadRun(tmp_path / "again", run.python, run.training, attempt=2)
-    again.train(launcher=True)
-    assert again.losses() == run.losses()
-    assert weights(again, 6) == weights(run, 6)
+    resumes_to_the_bit(run, tmp_path / "again")
 
 
 WRONG = {
@@ -220,7 +202,7 @@ WRONG = {
     '("What is 3 plus one?\\n")',
     "nan": 'reward function judges:nan returned NaN for the prompt of grpo-eval.jsonl:3 ("What is 3 plus one?\\n")',
     "nothing": "reward function judges:nothing returned null for the prompt of grpo-eval.jsonl:1",
-    "few": "reward function judges:few returned 1 rewards for 4 completions, of which the first is for the prompt of",
+    "few": "reward function judges:few returned 1 numbers for 4 completions, of which the first is for the prompt of",
     "hangs": "reward function judges:hangs took more than 0.2 s (`grpo.reward_timeout`) for the prompt of grpo-eval.jsonl:1",
     "solution": "reward function judges:solution needs `solution`, and the rows have no such column (answer)",
     "gone": "reward function judges:gone: ",
@@ -257,10 +239,7 @@ def test_rows_may_lack_columns_and_a_function_takes_only_what_it_names(tmp_path:
 
 
 def test_another_reward_function_is_a_change(tmp_path: Path, trained: Any) -> None:
-    done = trained()
-    shutil.copytree(done.path, tmp_path / "again")
-    shutil.rmtree(tmp_path / "again" / "checkpoints" / "checkpoint-6")
-    again = PayloadRun(tmp_path / "again", done.python, done.training, attempt=2)
+    again = killed(trained(), tmp_path / "again")
     (again.path / "work" / "judges.py").write_text(JUDGES + "# another\n")
     assert again.finish().code == 2
     assert again.failure["reason"] == "resume_mismatch"
@@ -309,8 +288,3 @@ def test_what_does_not_go_with_it_is_refused_before_torch(
         parse_training(Section(training, "training"))
     assert caught.value.reason == "bad_spec"
     assert message in caught.value.message
-
-
-def test_vllm_that_is_not_installed_is_named_before_torch(tmp_path: Path) -> None:
-    training = make_grpo(tmp_path, objective={"vllm": {"mode": "colocate"}}, device="cuda")
-    assert "vllm" in needed_packages(parse_training(Section(training, "training")))

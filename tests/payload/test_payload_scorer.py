@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from armada_train.failure import PayloadFailure
+from armada_train.training.judges import Judge
 from armada_train.training.scorer import Scorer
 
 PLACES = ["eval.jsonl:3", "eval.jsonl:8"]
@@ -65,8 +66,8 @@ def raises_for_two(completions: list[str], **_: Any) -> list[int]:
             lambda **_: [1.0],
             "returned 1 numbers for 2 completions, of which the first is for the prompt of eval.jsonl:3",
         ),
-        (lambda **_: None, "returned null for 2 prompts, the first of which is the prompt of eval.jsonl:3"),
-        (lambda **_: {"hits": math.inf}, "returned Infinity as hits for 2 prompts"),
+        (lambda **_: None, "returned null for 2 completions, of which the first is for the prompt of eval.jsonl:3"),
+        (lambda **_: {"hits": math.inf}, "returned Infinity as hits for 2 completions"),
         (lambda **_: {}, "an empty mapping"),
         (lambda **_: {"hit rate": 1}, 'a metric named "hit rate"'),
         (raises_for_two, "raised KeyError: '2'; for the prompt of eval.jsonl:8"),
@@ -80,6 +81,24 @@ def test_what_is_no_number_or_no_answer_is_named_with_its_row(
     with pytest.raises(PayloadFailure) as caught:
         scorer(function, tmp_path, limit_s).measure(GIVEN, PLACES)
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (0.5, "returned 0.5 for 2 completions, of which the first is for the prompt of eval.jsonl:3"),
+        ({"a": 1}, ": not a list of numbers, one for each completion"),
+        ([1.0], "returned 1 numbers for 2 completions, of which the first is for the prompt of eval.jsonl:3"),
+        ([1.0, None], 'returned null for the prompt of eval.jsonl:8 ("two?")'),
+    ],
+)
+def test_a_reward_function_is_told_the_same_of_what_is_no_list_of_numbers(
+    tmp_path: Path, said: object, words: str
+) -> None:
+    judge = Judge("exact", "m:exact", lambda **_: said, 60, tmp_path, optional=False)
+    with pytest.raises(PayloadFailure) as caught:
+        judge(**GIVEN, armada_row=PLACES)
+    assert words in caught.value.message
 
 
 def test_a_function_that_needs_what_it_is_not_given_is_refused_before_anything_runs(tmp_path: Path) -> None:

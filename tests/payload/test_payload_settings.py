@@ -88,6 +88,7 @@ def test_a_training_that_improves_no_more_ends_with_a_checkpoint_and_a_resume_co
     assert said in run.train().output
     assert run.summary["stopped_early"].startswith(said)
     assert run.lines("train")[-1]["step"] == 6
+    assert [line.get("eval_without_improvement") for line in run.lines("eval")] == [None, 0, 1, 2]
     assert run.summary["eval_loss_before"] == pytest.approx(undisturbed.summary["eval_loss_before"], rel=1e-6)
     assert announced_kind(run, 6) == "final"
     last = run.path / "checkpoints" / "checkpoint-6"
@@ -108,6 +109,7 @@ def test_a_training_that_improves_no_more_ends_with_a_checkpoint_and_a_resume_co
     run.attempt = 4
     run.write_spec()
     run.train()
+    assert run.lines("eval")[-1]["eval_without_improvement"] == 3  # counted on from the checkpoint
     assert "at step 8" in run.summary["stopped_early"]
     assert run.summary["train_tokens"] > tokens
 

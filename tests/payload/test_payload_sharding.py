@@ -167,6 +167,7 @@ def test_a_whole_checkpoint_is_divided_when_told(replicas: PayloadRun, tmp_path:
     assert (run.path / "checkpoints" / f"checkpoint-{STEPS}" / "shards.json").is_file()
 
 
+@pytest.mark.long  # `test_payload_shards.py` names what is wrong with shards without torch
 def test_a_shard_that_is_gone_is_named_and_the_checkpoint_before_it_is_used(
     sharded: PayloadRun, tmp_path: Path
 ) -> None:
@@ -179,10 +180,14 @@ def test_a_shard_that_is_gone_is_named_and_the_checkpoint_before_it_is_used(
 
 
 LORAS: dict[str, dict[str, Any]] = {"lora": {}, "dora": {"dora": True}, "pissa": {"init": "pissa"}}
-"""The first with recomputed activations, as on GPUs: FSDP's own wrappers would empty its checkpoints."""
+"""The first with recomputed activations, as on GPUs: FSDP's own wrappers would empty its checkpoints.
+
+`test_payload_divided.py` has an adapter in `make test`.
+"""
 
 
-@pytest.mark.parametrize("kind", ["lora", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("dora", "pissa"))])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", LORAS)
 def test_an_adapter_of_divided_weights_is_that_of_whole_ones(kind: str, make_run: Any, tmp_path: Path) -> None:
     trained = []
     for word in ("none", "fsdp"):
@@ -348,7 +353,7 @@ def test_a_head_whose_gradients_would_not_be_added_up_is_refused(make_run: Any, 
     program.write_text(
         "import runpy, sys\n"
         "from armada_train.specification import parser\n"
-        "parser._check_sharding = lambda training: None\n"
+        "parser.check_sharding = lambda training: None\n"
         "sys.argv[0] = 'armada_train'\n"
         "runpy.run_module('armada_train', run_name='__main__', alter_sys=True)\n"
     )

@@ -106,7 +106,7 @@ def test_weights_in_shards_start_no_other_training(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"objective": {"name": "kto"}}, "fsdp does not go with `task: kto`"),
+        ({"objective": {"name": "distill", "teacher": {"tiny": {}}, "lmbda": 0.1}}, "does not go with `distill.lmbda`"),
         ({"deepspeed": "ds.json", "device": "cuda"}, "does not go with `training.deepspeed`"),
         ({"lora": {"modules_to_save": ["lm_head"]}}, "`training.lora.modules_to_save` does not go with"),
         ({"start_from": {"path": "/x", "optimizer": "moments"}}, "divides the moments otherwise"),

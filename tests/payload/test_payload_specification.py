@@ -65,6 +65,17 @@ def test_rows_that_are_read_in_another_way_are_a_change_of_the_data(tmp_path: Pa
     assert 'as {"format": "text", "columns": {"a": "text"}}' in change_of_data
 
 
+def test_what_was_sent_is_the_same_below_another_root_and_a_folder_of_the_hosts_is_not() -> None:
+    def settings(root: str, content: str) -> dict[str, Any]:
+        model = f"{root}/models/{content}"
+        return {"model": model, "grpo.rewards": [{"model": f"{model}/judge", "name": "judge", "weight": 1.0}]}
+
+    one, other = "ab" * 32, "cd" * 32
+    assert compare(settings("/root/.armada", one), settings("/scratch/me/armada", one)) == []
+    assert len(compare(settings("/root/.armada", one), settings("/root/.armada", other))) == 2
+    assert len(compare(settings("/data/first", "judge"), settings("/data/second", "judge"))) == 2
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -150,7 +161,7 @@ def test_a_cosine_with_a_floor_and_8_bit_states_are_read(tmp_path: Path) -> None
     training |= {"device": "cuda", "precision": "bf16", "lora": {"r": 8, "alpha": 16, "quantize": "nf4"}}
     found = read(tmp_path, training)
     assert (found.schedule.lr_floor, found.schedule.decay_steps) == (0.1, None)
-    assert needed_packages(found) == ["peft", "bitsandbytes"]
+    assert needed_packages(found) == {"peft": "lora", "bitsandbytes": "lora.quantize"}
 
 
 def test_a_metric_that_is_never_computed_cannot_end_a_training(tmp_path: Path) -> None:
@@ -178,6 +189,9 @@ def test_a_training_ends_after_as_many_evaluations_without_an_improvement_as_ask
     sentence = "stopped early at step 600: eval_loss did not fall for 3 evaluations; best 0.61 at 300"
     assert rule.verdict(evaluated(0.1, 0.9, 0.7, 0.61, 0.7, 0.61, 0.62)) == sentence
     assert rule.verdict(evaluated(0.1, 0.9, 0.7, 0.61, 0.7, 0.62, 0.60)) is None
+    course = (0.1, 0.9, 0.7, 0.61, 0.7, 0.62, 0.60)
+    counts = [rule.without_improvement(evaluated(*course[: at + 1])) for at in range(len(course))]
+    assert counts == [0, 0, 0, 0, 1, 2, 0]
     repeated = evaluated(0.1, 0.9, 0.7, 0.61, 0.7) + evaluated(0.1, 0.9, 0.7, 0.61, 0.7)
     assert rule.verdict(repeated) is None  # a step counts once, however often it was evaluated
 

@@ -24,6 +24,7 @@ from armada.launch.plans.training import Training, take_data
 from armada.launch.training.batch import Batch
 from armada.paths import HomePaths, HostPaths
 from armada.provision.environment import Environment
+from tests.payload.comparing import copy_of, ends_as, killed, on_two_ranks, resumes_to_the_bit, weights
 from tests.payload.interpreter import Interpreter
 from tests.payload.payload_run import TINY, PayloadRun, make_training, read_jsonl, write_jsonl
 from tests.payload.test_payload_training import EVALUATE, evaluate_all_ways
@@ -154,19 +155,6 @@ def trained(payload_python: Interpreter, tmp_path_factory: pytest.TempPathFactor
     return train
 
 
-def weights(run: PayloadRun, step: int) -> bytes:
-    folder = run.path / "checkpoints" / f"checkpoint-{step}"
-    name = "adapter_model.safetensors" if run.training["lora"] else "model.safetensors"
-    return (folder / name).read_bytes()
-
-
-def resume_from(done: PayloadRun, folder: Path) -> PayloadRun:
-    """Return a run as it was when it was killed after its first checkpoint."""
-    shutil.copytree(done.path, folder)
-    shutil.rmtree(folder / "checkpoints" / "checkpoint-6")
-    return PayloadRun(folder, done.python, done.training, attempt=2)
-
-
 each_task = pytest.mark.parametrize(
     ("task", "lora"),
     [
@@ -203,18 +191,16 @@ def test_a_task_that_was_killed_resumes_to_the_bit(
     tmp_path: Path, trained: Any, task: str, lora: dict[str, Any] | None
 ) -> None:
     run = trained(task, lora)
-    again = resume_from(run, tmp_path / "again")
+    again = killed(run, tmp_path / "again")
     assert "resuming from checkpoint-3" in again.train().output
-    assert again.losses() == run.losses()
-    assert weights(again, 6) == weights(run, 6)
-    assert again.summary["eval_loss_after"] == run.summary["eval_loss_after"]
+    ends_as(again, run)
     assert again.steps_in("outbox", ".new-") == [3, 6]
     assert again.heartbeat(0)["phase"] == "ended"
 
 
 def test_a_resume_under_another_beta_is_refused(tmp_path: Path, trained: Any) -> None:
     done = trained("dpo")
-    again = resume_from(done, tmp_path / "again")
+    again = killed(done, tmp_path / "again")
     again.training = {**done.training, "objective": {"name": "dpo", "beta": 0.2}}
     again.write_spec()
     assert again.finish().code == 2
@@ -236,9 +222,7 @@ def test_two_ranks_equal_one_and_the_eval_loss_depends_on_no_batch(
     tmp_path: Path, make_run: Any, trained: Any, task: str, objective: dict[str, Any]
 ) -> None:
     one = trained(task, None if task == "pretrain" else LORA, **objective)
-    training = json.loads(json.dumps(one.training))
-    training["batch"] = {"global": 4, "micro": 2, "accumulation": 1, "processes": 2}
-    training["model"] = {"path": str(one.path / "model")}
+    training = on_two_ranks(one)
     training["train"]["eval_every_steps"] = None
     run = make_run(training)
     (tmp_path / "evaluate.py").write_text(EVALUATE)
@@ -263,17 +247,13 @@ def test_two_ranks_have_the_reference_of_one_and_resume_to_the_bit(
     tmp_path: Path, make_run: Any, trained: Any, precompute: bool
 ) -> None:
     one = trained("dpo", None)
-    training = json.loads(json.dumps(one.training))
-    training["batch"] = {"global": 4, "micro": 2, "accumulation": 1, "processes": 2}
-    training["model"] = {"path": str(one.path / "model")}
+    training = on_two_ranks(one)
     training["objective"]["precompute_reference"] = precompute
     run = make_run(training)
     run.train(launcher=True)
     assert run.losses() == pytest.approx(one.losses(), rel=1e-4)
     assert run.summary["eval_loss_after"] == pytest.approx(one.summary["eval_loss_after"], rel=1e-4)
-    again = resume_from(run, tmp_path / "again")
-    again.train(launcher=True)
-    assert weights(again, 6) == weights(run, 6)
+    resumes_to_the_bit(run, tmp_path / "again")
 
 
 @pytest.mark.long
@@ -320,13 +300,13 @@ def test_a_reference_that_was_computed_before_is_the_same_and_so_is_the_resume(
     tmp_path: Path, make_run: Any, trained: Any
 ) -> None:
     plain = trained("dpo")
-    training = json.loads(json.dumps(plain.training))
+    training = copy_of(plain.training)
     training["objective"]["precompute_reference"] = True
     run = make_run(training)
     run.train()
     assert run.losses() == pytest.approx(plain.losses(), rel=1e-5)
     assert run.summary["eval_loss_after"] == pytest.approx(plain.summary["eval_loss_after"], rel=1e-5)
-    again = resume_from(run, tmp_path / "again")
+    again = killed(run, tmp_path / "again")
     again.train()
     assert weights(again, 6) == weights(run, 6)
 

@@ -46,8 +46,8 @@ class BundledTraining(Experiment):
     """Whether `train.packing` goes with it."""
     splits: ClassVar[bool] = False
     """Whether `train.long_samples: split` goes with it."""
-    shards: ClassVar[bool] = False
-    """Whether its model may be divided among the processes (`train.sharding`)."""
+    shards: ClassVar[tuple[str, ...]] = ()
+    """The words of `train.sharding` that may divide its model among the processes."""
     whole_logits: ClassVar[bool] = False
     """Whether its loss may be computed of all logits at once (`train.logits: whole`)."""
     generates: ClassVar[bool] = True
@@ -250,11 +250,14 @@ class BundledTraining(Experiment):
             raise problem(said, key="train.optimizer", hint="leave it out, or `train: {sharding: none}`")
         if word not in SHARDED_WORDS:
             return self
-        if not self.shards:
-            hint = "zero2 divides gradients and optimizer, and keeps the model whole"
-            raise problem(
-                f"{word} does not go with `task: {self.task}`, which needs the whole model", key=key, hint=hint
+        if word not in self.shards:
+            why = (
+                f"which {' and '.join(self.shards)} alone divide"
+                if self.shards
+                else "which samples from the whole model"
             )
+            hint = self.shards[0] if self.shards else "leave it out; `lora: {}` needs less memory"
+            raise problem(f"{word} does not go with `task: {self.task}`, {why}", key=key, hint=hint)
         if self.lora is not None and self.lora.quantize != "none":
             hint = "zero2, or leave `lora.quantize` out: the base is divided among the GPUs instead"
             raise problem(
@@ -273,6 +276,22 @@ class BundledTraining(Experiment):
                 hint="leave it out, or `train: {sharding: none}`",
             )
         return self
+
+    @property
+    def may_shard(self) -> bool:
+        """Whether `train.sharding: fsdp`, which it does not say, would go with everything else that it says."""
+        lora, start = self.lora, self.start_from
+        return (
+            FSDP_WORDS[0] in self.shards
+            and self.train.sharding == "none"
+            and self.deepspeed is None
+            and self.accelerate is None
+            and self.train.optimizer.name == "adamw"
+            and self.train.logits != "whole"
+            and not self.checkpoint.in_background
+            and (lora is None or (lora.quantize == "none" and not lora.modules_to_save))
+            and (start is None or not start.optimizer)
+        )
 
     @model_validator(mode="after")
     def _writes_in_the_background(self) -> Self:

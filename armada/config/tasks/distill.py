@@ -10,12 +10,24 @@ from armada.config.checkpoints import Count, Positive
 from armada.config.documents import shown
 from armada.config.settings import FilledText, Settings, problem
 from armada.config.tasks.bundled import BundledTraining, named_model
-from armada.config.training import TinyChoice
+from armada.config.training import FSDP_WORDS, ZERO_STAGES, TinyChoice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from armada.config.documents import Document
+
+_NOT_OFFERED = {
+    "seq_kd": "let the teacher write answers once with your own script, and train on them with `task: sft`",
+    **dict.fromkeys(
+        ("revision", "teacher_revision"), "`hf download ID --revision COMMIT --local-dir FOLDER`, and give the folder"
+    ),
+    **dict.fromkeys(
+        ("quantize", "load_in_4bit", "load_in_8bit", "teacher_model_init_kwargs"),
+        "`train: {sharding: fsdp}` divides the teacher among the processes; or take a smaller one",
+    ),
+}
+"""What other programs call things that are not offered here, with what to do instead."""
 
 _SHARE = Annotated[float, Field(ge=0, le=1)]
 
@@ -40,10 +52,21 @@ class DistillSettings(Settings):
     max_completion_length: Count = 128
     """Longest answer that the student writes, in tokens; it is a part of train.max_length."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _offers_no_more(cls, values: Any) -> Any:
+        given = values if isinstance(values, dict) else {}
+        teacher = given.get("teacher")
+        for prefix, keys in (("", given), ("teacher.", teacher if isinstance(teacher, dict) else {})):
+            for key in keys:
+                if key in _NOT_OFFERED:
+                    raise problem("is not offered", key=f"{prefix}{key}", hint=_NOT_OFFERED[key])
+        return values
+
     @field_validator("teacher", mode="before")
     @classmethod
     def _teacher_is_a_name_or_tiny(cls, value: Any) -> Any:
-        if not isinstance(value, str | dict | TinyChoice):
+        if not isinstance(value, str | dict | TinyChoice) or (isinstance(value, dict) and "tiny" not in value):
             raise problem(f"must be a hub id, a folder, or {{tiny: {{}}}}, not {shown(value)}")
         return value
 
@@ -51,6 +74,7 @@ class DistillSettings(Settings):
 class Distill(BundledTraining):
     """Train a student to give each token the probability that a teacher gives it: rows as for `sft`."""
 
+    shards: ClassVar[tuple[str, ...]] = FSDP_WORDS
     if_missing: ClassVar[dict[str, str]] = {
         **BundledTraining.if_missing,
         "distill": "it says who teaches: `distill: {teacher: owner/name}`",
@@ -64,6 +88,10 @@ class Distill(BundledTraining):
     @property
     def own(self) -> Settings:
         return self.distill
+
+    @property
+    def may_shard(self) -> bool:
+        return super().may_shard and not self.distill.lmbda
 
     @property
     def named_teacher(self) -> str | None:
@@ -88,13 +116,15 @@ class Distill(BundledTraining):
         return found.model_copy(update={"distill": self.distill.model_copy(update={"teacher": teacher})})
 
     @model_validator(mode="after")
-    def _needs_whole_models(self) -> Self:
-        said = "does not go with `task: distill`, which needs whole models"
-        if self.train.sharding != "none":
-            hint = "leave it out; `lora: {}` needs less memory"
-            raise problem(f"{self.train.sharding} {said}", key="train.sharding", hint=hint)
+    def _models_are_divided_together(self) -> Self:
+        word, said = self.train.sharding, "does not go with `task: distill`: DeepSpeed would not divide the teacher"
+        if word in ZERO_STAGES:
+            raise problem(f"{word} {said}", key="train.sharding", hint="fsdp, which divides both models")
         if self.deepspeed is not None:
-            raise problem(said, key="deepspeed")
+            raise problem(said, key="deepspeed", hint="`train: {sharding: fsdp}`, which divides both models")
+        if word in FSDP_WORDS and self.distill.lmbda:
+            said = f"does not go with `train.sharding: {word}`: each process samples answers from a whole student"
+            raise problem(said, key="distill.lmbda", hint="0, or `train: {sharding: none}`")
         if not isinstance(self.distill.teacher, str) and isinstance(self.model, str):
             said = "is a tiny one, which knows nothing: only a tiny `model` can be tried with it"
             raise problem(said, key="distill.teacher", hint="give a hub id, or a folder")

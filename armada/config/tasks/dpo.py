@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from armada.config.checkpoints import Positive
 from armada.config.settings import Settings, problem
 from armada.config.tasks.bundled import BundledTraining
+from armada.config.training import FSDP_WORDS
 
 DpoLoss = Literal[
     "sigmoid",
@@ -57,6 +58,7 @@ class Dpo(BundledTraining):
     """Train a model to prefer one completion of a prompt to another: rows of `prompt`, `chosen` and `rejected`."""
 
     has_reference: ClassVar[bool] = True
+    shards: ClassVar[tuple[str, ...]] = FSDP_WORDS
     sequences: ClassVar[int] = 2
     eval_metrics: ClassVar[tuple[str, ...]] = ("eval_loss", "eval_rewards/accuracies", "eval_rewards/margins")
     whole_logits: ClassVar[bool] = True
@@ -71,6 +73,10 @@ class Dpo(BundledTraining):
         return self.dpo
 
     @property
+    def may_shard(self) -> bool:
+        return super().may_shard and not self.dpo.precompute_reference
+
+    @property
     def keeps_reference(self) -> bool:
         return super().keeps_reference and not self.dpo.precompute_reference
 
@@ -78,4 +84,7 @@ class Dpo(BundledTraining):
     def _reference_is_the_model(self) -> Self:
         if self.start_from is not None and self.dpo.precompute_reference:
             raise problem("does not go with start_from", key="dpo.precompute_reference", hint="leave it out")
+        if self.train.sharding in FSDP_WORDS and self.dpo.precompute_reference:
+            said = f"does not go with `train.sharding: {self.train.sharding}`, which divides the reference, too"
+            raise problem(said, key="dpo.precompute_reference", hint="leave it out")
         return self

@@ -9,6 +9,7 @@ from pydantic import Field
 from armada.config.checkpoints import Positive
 from armada.config.settings import Settings
 from armada.config.tasks.bundled import BundledTraining
+from armada.config.training import FSDP_WORDS
 
 
 class KtoSettings(Settings):
@@ -28,6 +29,7 @@ class Kto(BundledTraining):
     """Train a model towards good answers and away from bad ones: rows of `prompt`, `completion` and `label`."""
 
     has_reference: ClassVar[bool] = True
+    shards: ClassVar[tuple[str, ...]] = FSDP_WORDS
     whole_logits: ClassVar[bool] = True
 
     task: Literal["kto"]

@@ -8,6 +8,7 @@ from pydantic import model_validator
 
 from armada.config.settings import problem
 from armada.config.tasks.bundled import BundledTraining
+from armada.config.training import SHARDED_WORDS
 
 
 class Pretrain(BundledTraining):
@@ -15,7 +16,7 @@ class Pretrain(BundledTraining):
 
     packs: ClassVar[bool] = True
     splits: ClassVar[bool] = True
-    shards: ClassVar[bool] = True
+    shards: ClassVar[tuple[str, ...]] = SHARDED_WORDS
     whole_logits: ClassVar[bool] = True
 
     task: Literal["pretrain"]

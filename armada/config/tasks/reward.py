@@ -9,6 +9,7 @@ from pydantic import Field
 from armada.config.checkpoints import Positive
 from armada.config.settings import Settings
 from armada.config.tasks.bundled import BundledTraining
+from armada.config.training import FSDP_WORDS
 
 
 class RewardSettings(Settings):
@@ -22,6 +23,7 @@ class Reward(BundledTraining):
     """Train a model that scores texts with one number: rows of `prompt`, `chosen` and `rejected`."""
 
     generates: ClassVar[bool] = False
+    shards: ClassVar[tuple[str, ...]] = FSDP_WORDS
     sequences: ClassVar[int] = 2
     eval_metrics: ClassVar[tuple[str, ...]] = ("eval_loss", "eval_accuracy", "eval_margin")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from armada.config.tasks.bundled import BundledTraining
+from armada.config.training import SHARDED_WORDS
 
 
 class Sft(BundledTraining):
@@ -13,7 +14,7 @@ class Sft(BundledTraining):
     makes_rows: ClassVar[bool] = True
     packs: ClassVar[bool] = True
     splits: ClassVar[bool] = True
-    shards: ClassVar[bool] = True
+    shards: ClassVar[tuple[str, ...]] = SHARDED_WORDS
     whole_logits: ClassVar[bool] = True
 
     task: Literal["sft"]

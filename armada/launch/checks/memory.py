@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from armada.launch.checks.check import Answer, fail, ok, warn
 from armada.launch.estimates.memory import MemoryEstimate, TrainingShape, estimate_memory, staged_bytes
 from armada.launch.training.model_facts import training_shape
+from armada.launch.training.sharding import divided_parts
 from armada.units import amount
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _SHOWN_SHARE = 0.01
 _MOST_REMEDIES = 3
+_SHARD = "`train.sharding: fsdp`"
 _RECOMPUTE = "`train: {activation_checkpointing: true}` in the profile"
 
 
@@ -51,9 +53,9 @@ def check_memory(subject: Subject) -> Answer | None:
     if estimate.certain_bytes > memory:
         alone = "weights and optimizer" if trained.teacher is None else "both models' weights and the optimizer"
         sentence = f"{alone} alone need {amount(estimate.certain_bytes)} on each GPU, and {has}"
-        return fail(sentence, _remedy(shape, training, memory))
+        return fail(sentence, _remedy(shape, training, memory, may_shard=trained.may_shard))
     if estimate.total_bytes > memory:
-        return warn(f"{what}, and {has}", _remedy(shape, training, memory))
+        return warn(f"{what}, and {has}", _remedy(shape, training, memory, may_shard=trained.may_shard))
     staged, there = staged_bytes(shape, training), subject.facts.memory_bytes
     if staged:
         what += f"; a checkpoint that is being written takes {amount(staged)} of the host's memory"
@@ -133,9 +135,9 @@ def _name_logits(trained: Trained) -> str:
     return f"; the loss is computed {how}, {trained.logits_why}"
 
 
-def _remedy(shape: ModelShape, training: TrainingShape, memory: int) -> str:
+def _remedy(shape: ModelShape, training: TrainingShape, memory: int, *, may_shard: bool) -> str:
     """Name the single changes with which the estimate fits; if none does, all that help together."""
-    changes = _changes(training)
+    changes = _changes(training, may_shard=may_shard)
     fitting = []
     for key, change in changes:
         total = estimate_memory(shape, change).total_bytes
@@ -145,9 +147,11 @@ def _remedy(shape: ModelShape, training: TrainingShape, memory: int) -> str:
         return " or ".join(fitting[:_MOST_REMEDIES])
     least = dataclasses.replace(training, micro_batch=1, activation_checkpointing=True)
     combinations = [("", least)]
+    if may_shard and training.processes > 1:
+        combinations.append((f"{_SHARD} with ", _sharded(least)))
     if training.method == "full":
         combinations.append(("`lora: {}` with ", dataclasses.replace(least, method="lora", has_reference=False)))
-    if training.method != "qlora" and training.precision == "bf16":
+    if _may_quantize(training):
         combinations.append(
             ("`lora: {quantize: nf4}` with ", dataclasses.replace(least, method="qlora", has_reference=False))
         )
@@ -158,13 +162,23 @@ def _remedy(shape: ModelShape, training: TrainingShape, memory: int) -> str:
     return "GPUs with more memory, or a smaller model"
 
 
+def _sharded(training: TrainingShape) -> TrainingShape:
+    """Return a training whose processes divide model, gradients and optimizer among themselves."""
+    return dataclasses.replace(training, sharded=divided_parts("fsdp"), whole_logits=False)
+
+
+def _may_quantize(training: TrainingShape) -> bool:
+    """Whether its base may be in 4 bits, which FSDP does not divide."""
+    return training.method != "qlora" and training.precision == "bf16" and "weights" not in training.sharded
+
+
 def _smaller(micro_batch: int) -> list[int]:
     """Return the two largest divisors down to a sixteenth, the larger first; 1 if there is none."""
     found = [micro_batch // part for part in range(2, 17) if micro_batch % part == 0][:2]
     return found or ([1] if micro_batch > 1 else [])
 
 
-def _changes(training: TrainingShape) -> list[tuple[str, TrainingShape]]:
+def _changes(training: TrainingShape, *, may_shard: bool) -> list[tuple[str, TrainingShape]]:
     """List changes that need less memory, the least intrusive first."""
     found = (
         [("`train.logits: tiles`", dataclasses.replace(training, whole_logits=False))] if training.whole_logits else []
@@ -176,9 +190,11 @@ def _changes(training: TrainingShape) -> list[tuple[str, TrainingShape]]:
     if not training.activation_checkpointing:
         wanted = dataclasses.replace(training, activation_checkpointing=True)
         found.append((_RECOMPUTE, wanted))
+    if may_shard and training.processes > 1:
+        found.append((_SHARD, _sharded(training)))
     if training.method == "full":
         found.append(("`lora: {}`", dataclasses.replace(training, method="lora", has_reference=False)))
-    if training.method != "qlora" and training.precision == "bf16":
+    if _may_quantize(training):
         found.append(("`lora: {quantize: nf4}`", dataclasses.replace(training, method="qlora", has_reference=False)))
     if training.length >= 512:
         half = training.length // 2

@@ -61,7 +61,8 @@ def ask_payload(
         return fail(_sentence(failure.message), "the run would fail with this on the host")
     if environment is not None and (lacking := _lacking(training, environment)):
         hint = f"add {' and '.join(lacking)} to `environment.packages` of your own profile, or change the setting that needs it"
-        return fail(f"the profile's environment lacks {', '.join(lacking)}", hint)
+        named = ", ".join(f"{name} (for `{key}`)" for name, key in lacking.items())
+        return fail(f"the profile's environment lacks {named}", hint)
     if findings:
         return warn(_sentence("; ".join(findings)), "the run would start and print this warning")
     return ok("the payload takes these settings" + (" and this model" if model is not None else ""))
@@ -72,10 +73,10 @@ def _is_here(training: Any, model: Path | None) -> bool:
     return model is not None or not isinstance(training.model, str)
 
 
-def _lacking(training: Any, environment: Environment) -> list[str]:
-    """Return packages that the payload will import but that the environment's lists do not name."""
+def _lacking(training: Any, environment: Environment) -> dict[str, str]:
+    """Return packages that the payload will import but that the environment's lists do not name, and why it does."""
     needed = payload_module("training.libraries").needed_packages(training)
-    return [name.replace("_", "-") for name in needed if lacks_package(environment, name)]
+    return {name.replace("_", "-"): key for name, key in needed.items() if lacks_package(environment, name)}
 
 
 def lacks_package(environment: Environment, name: str) -> bool:

@@ -45,6 +45,7 @@ class Trained:
         eval_rows: Rows of the data for evaluation; None if some can only be counted on the host.
         sequences: Sequences of tokens in each row: a pair has two.
         has_reference: Whether a second copy of the model is in memory, which is never trained.
+        may_shard: Whether `train.sharding: fsdp` would go with everything else that the experiment says.
         logits_why: Why the loss is computed as the section says, as part of a sentence; empty if the experiment says it.
         teacher: Another model whose output is compared with this one's; None without one.
     """
@@ -65,6 +66,7 @@ class Trained:
     eval_rows: int | None = None
     sequences: int = 1
     has_reference: bool = False
+    may_shard: bool = False
     logits_why: str = ""
     teacher: ModelFacts | None = None
 

@@ -286,13 +286,13 @@ def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimat
 
 
 def _teacher(training: TrainingShape) -> dict[str, float]:
-    """Return what a teacher needs: its weights in the training's precision, and one layer of a forward pass."""
+    """Return what a teacher needs: a process's share of its weights, in the precision, and one layer of a forward pass."""
     teacher = training.teacher
     if teacher is None:
         return {}
     widths = 6 * teacher.hidden + 3 * teacher.intermediate + 2 * teacher.attention
     return {
-        "teacher model": float(training.width * count_parameters(teacher)),
+        "teacher model": float(training.width * count_parameters(teacher)) * _share(training, "weights"),
         "teacher's forward pass": float(training.width * training.tokens * widths),
     }
 
@@ -327,28 +327,36 @@ def _states(shape: ModelShape, training: TrainingShape) -> _States:
         base += width * trained
     copied = (linear + count_experts(shape)) if training.method == "full" else trained
     has_copies = training.width == 2 and width == 4
-    share = {
-        part: 1 / (training.divided_by or training.processes) if part in training.sharded else 1.0
-        for part in ("weights", "gradients", "optimizer")
-    }
     gathers = "weights" in training.sharded and training.processes > 1
-    gradients = width * trained * share["gradients"]
+    gradients = width * trained * _share(training, "gradients")
     return _States(
-        weights=base * share["weights"],
+        weights=base * _share(training, "weights"),
         gradients=gradients,
-        optimizer=_moments(shape, training, trained, width) * share["optimizer"],
+        optimizer=_moments(shape, training, trained, width) * _share(training, "optimizer"),
         buckets=gradients if training.processes > 1 and not training.sharded else 0.0,
         copies=2.0 * copied if has_copies and not gathers else 0.0,
-        gathered=training.width * _gathered(shape) if gathers else 0.0,
+        gathered=training.width * _gathered(shape, training) if gathers else 0.0,
         trained=trained,
     )
 
 
-def _gathered(shape: ModelShape) -> float:
-    """Count the weights that exist whole at once where weights are divided: two layers, and embeddings or head."""
-    total, ends = count_parameters(shape), shape.vocabulary * shape.hidden
-    layers = total - ends * (1 if shape.tied else 2)
-    return 2 * layers / shape.layers + ends
+def _share(training: TrainingShape, part: Sharded) -> float:
+    """Return which share of something a process has."""
+    return 1 / (training.divided_by or training.processes) if part in training.sharded else 1.0
+
+
+def _gathered(shape: ModelShape, training: TrainingShape) -> float:
+    """Count the weights that exist whole at once where weights are divided.
+
+    They are two layers of a model, and embeddings or head of each: a model that is not trained keeps its head, too.
+    """
+    models = [shape, *([shape] if training.has_reference else []), *([training.teacher] if training.teacher else [])]
+    ends = [model.vocabulary * model.hidden for model in models]
+    layers = [
+        (count_parameters(model) - end * (1 if model.tied else 2)) / model.layers
+        for model, end in zip(models, ends, strict=True)
+    ]
+    return 2 * max(layers) + sum(ends)
 
 
 def _moments(shape: ModelShape, training: TrainingShape, trained: int, width: int) -> float:
@@ -407,8 +415,9 @@ def _head(shape: ModelShape, training: TrainingShape) -> _Head:
         return _Head(logits / 2, logits + 4.0 * tokens * hidden + gradient, gradient)
     words = _TILE_WORDS if training.device == "cuda" else min(_TILE_WORDS, shape.vocabulary)
     tile = min(tokens, _TILE_TOKENS) * words
-    # Without Triton, on CPUs, the loss of a tile takes about seven 32-bit copies of it.
-    folded = tile * training.width + (28 * tile if training.device == "cpu" else 0)
+    # Without Triton, on CPUs, the loss of a tile takes about seven 32-bit copies of it, and beside a teacher's nine.
+    copies = 36 if training.teacher is not None else 28
+    folded = tile * training.width + (copies * tile if training.device == "cpu" else 0)
     converted = words * hidden * training.width if is_trained and training.width == 2 else 0
     return _Head(float(folded + converted), folded + converted + 4.0 * tokens * hidden + gradient, gradient)
 

@@ -177,6 +177,7 @@ class BundledTask(Task[BundledTraining]):
             eval_rows=_whole(_times(count_rows(settings.data.eval_sources, self.data), settings.completions)),
             sequences=settings.sequences,
             has_reference=settings.keeps_reference,
+            may_shard=settings.may_shard,
             logits_why=logits.why,
             teacher=teacher,
         )

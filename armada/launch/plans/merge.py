@@ -81,7 +81,7 @@ def refuse_unmergeable(run: Run, spec: RecordedSpec) -> None:
             f"{run.run_id} is a {spec.task}, not a `task: sft` training",
             hint="only those trainings can be merged",
         )
-    if spec.task == "reward":
+    if spec.task == "reward" and not _has_shards(spec.training or RecordedTraining()):
         raise PreflightRefused(
             f"{run.run_id} is a reward model, whose adapter holds its head: there is nothing to merge it into",
             hint=f"armada pull {run.run_id} --to DIR",

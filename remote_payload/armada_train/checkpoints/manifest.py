@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ _DEFAULTS: dict[str, Any] = {
     "logits": "tiles",
 }
 """Settings that came later: a checkpoint that does not name one was trained with this."""
+_CONTENT = re.compile(r"(?<=/)[0-9a-f]{64}(?=/|$)")
+"""A folder on a host that is named after what it holds."""
 
 Settings = Mapping[str, Any]
 
@@ -112,12 +115,26 @@ def name_of_optimizer(settings: Settings | None) -> str:
 
 
 def compare(before: Settings, now: Settings) -> list[str]:
-    """Describe every changed setting with its old and new value."""
+    """Describe every changed setting with its old and new value.
+
+    What was sent (a model, a reward model) is in a folder named after its content, which is the same below another root.
+    """
     return [
         f"`{key}` was {_show(before, key)} and is {_show(now, key)}"
         for key in dict.fromkeys([*before, *now])
-        if before.get(key) != now.get(key)
+        if _without_roots(before.get(key)) != _without_roots(now.get(key))
     ]
+
+
+def _without_roots(value: Any) -> Any:
+    """Return a setting with the folders of content that it names reduced to that content's hash."""
+    if isinstance(value, Mapping):
+        return {key: _without_roots(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_roots(item) for item in value]
+    if isinstance(value, str) and value.startswith("/") and (found := _CONTENT.search(value)):
+        return value[found.start() :]
+    return value
 
 
 def _describe_source(source: Source) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def check_start(training: Training) -> None:
             start,
             "its adapter belongs to another kind of model (one scores texts, the other writes them): merge it first",
         )
-    if not adapter and training.objective.generates and _scores(start.path):
+    if not adapter and training.objective.generates and is_scorer(start.path):
         raise _misfit(
             start, f"it is a reward model, which cannot write: `task: {training.objective.name}` needs one that can"
         )
@@ -102,8 +102,8 @@ def _identity(model: str) -> str:
     return Path(model).name if Path(model).is_absolute() else model
 
 
-def _scores(folder: Path) -> bool:
-    """Tell whether a whole model has a head that scores."""
+def is_scorer(folder: Path) -> bool:
+    """Tell by its configuration whether a whole model has a head that scores."""
     listed = _read(folder / "config.json").get("architectures")
     return isinstance(listed, list) and any("SequenceClassification" in str(name) for name in listed)
 

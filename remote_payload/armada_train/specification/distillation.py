@@ -62,9 +62,9 @@ def check_distillation(training: Training) -> None:
         raise bad_spec("`training.distill.teacher` names nobody who teaches: give a hub id, or a folder")
     if "tiny" in settings["teacher"] and isinstance(training.model, str):
         raise bad_spec("`training.distill.teacher` is tiny, which only goes with a tiny `training.model`")
-    if schedule.sharding != "none" or training.deepspeed is not None:
+    if training.deepspeed is not None:
         key = "train.sharding" if schedule.sharding != "none" else "deepspeed"
-        raise bad_spec(f"`training.{key}` does not go with `task: distill`, which needs whole models")
+        raise bad_spec(f"`training.{key}` does not go with `task: distill`: DeepSpeed would not divide the teacher")
     if training.lora is not None and "lm_head" in training.lora.modules_to_save:
         raise bad_spec(
             "`training.lora.modules_to_save`: `lm_head` does not go with `task: distill`, whose loss reads the base's own head"

@@ -21,6 +21,9 @@ METRICS: dict[str, tuple[str, ...]] = {
 }
 """What each task's evaluation computes that tells better from worse; all but the loss should rise."""
 
+WITHOUT = "eval_without_improvement"
+"""The curve of how many evaluations in a row did not improve what `stop_early` watches."""
+
 METRIC = re.compile(r"eval_[A-Za-z0-9_./-]{1,80}")
 
 
@@ -50,6 +53,16 @@ class Best:
 
 
 @dataclass(frozen=True, slots=True)
+class _Course:
+    """The newest evaluation's step, the best value and its step, and how many since then brought no improvement."""
+
+    step: int
+    best: float
+    best_step: int
+    without: int
+
+
+@dataclass(frozen=True, slots=True)
 class EarlyStop:
     """The rule that ends a training whose evaluation no longer improves.
 
@@ -74,6 +87,24 @@ class EarlyStop:
         Args:
             log: The Trainer's `log_history`, which each checkpoint contains: so a resume counts as the run would have.
         """
+        found = self._look_at(log)
+        if found.without < self.patience:
+            return None
+        change = "rise" if self.rises else "fall"
+        margin = f" by more than {self.min_delta:g}" if self.min_delta else ""
+        count = "1 evaluation" if self.patience == 1 else f"{self.patience} evaluations"
+        known = f"; best {found.best:.4g} at {found.best_step}" if found.best_step else ""
+        return f"stopped early at step {found.step}: {self.metric} did not {change}{margin} for {count}{known}"
+
+    def without_improvement(self, log: Iterable[Mapping[str, Any]]) -> int:
+        """Return how many evaluations, up to the newest, have not improved the metric; `patience` of them end the training.
+
+        Args:
+            log: As for `verdict`.
+        """
+        return self._look_at(log).without
+
+    def _look_at(self, log: Iterable[Mapping[str, Any]]) -> _Course:
         sign = 1 if self.rises else -1
         values = {entry["step"]: float(entry[self.metric]) for entry in log if self.metric in entry and entry["step"]}
         best, best_step, to_beat, without = float("-inf"), 0, float("-inf"), 0
@@ -85,13 +116,7 @@ class EarlyStop:
                 to_beat, without = goodness, 0
             else:
                 without += 1
-        if without < self.patience:
-            return None
-        change = "fall" if sign < 0 else "rise"
-        margin = f" by more than {self.min_delta:g}" if self.min_delta else ""
-        count = "1 evaluation" if self.patience == 1 else f"{self.patience} evaluations"
-        known = f"; best {sign * best:.4g} at {best_step}" if best_step else ""
-        return f"stopped early at step {max(values)}: {self.metric} did not {change}{margin} for {count}{known}"
+        return _Course(max(values, default=0), sign * best, best_step, without)
 
 
 def parse_early_stop(section: Section | None) -> EarlyStop | None:

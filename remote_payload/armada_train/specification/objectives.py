@@ -35,6 +35,9 @@ DPO_LOSSES = (
 KTO_LOSSES = ("kto", "apo_zero_unpaired")
 """The losses of TRL 1.16's KTOTrainer."""
 
+FSDP = ("fsdp", "fsdp-hybrid")
+"""The words of `train.sharding` for which FSDP divides the model."""
+
 PAIRS = ("preference", "chat preference")
 UNPAIRED = ("unpaired", "chat unpaired")
 PROMPTS = ("prompt", "chat prompt")
@@ -52,7 +55,7 @@ class Objective:
         packing: How TRL packs its rows; None if it cannot.
         makes_rows: Whether hooks may make its rows during training.
         splits: Whether a row that is too long may become several.
-        shards: Whether its model may be divided among the processes.
+        shards: The words of `train.sharding` that may divide its model among the processes.
         generates: Whether its model generates text; otherwise it scores texts, with one number for each.
         has_reference: Whether it is compared with the model as it was.
         samples: Whether it trains on completions that its model samples meanwhile.
@@ -65,7 +68,7 @@ class Objective:
     packing: str | None = None
     makes_rows: bool = False
     splits: bool = False
-    shards: bool = False
+    shards: tuple[str, ...] = ()
     generates: bool = True
     has_reference: bool = False
     samples: bool = False
@@ -83,7 +86,7 @@ SFT = Objective(
     packing="bfd_split",  # TRL's default, bfd, discards tokens beyond the maximum length
     makes_rows=True,
     splits=True,
-    shards=True,
+    shards=(*FSDP, "zero3"),
 )
 
 
@@ -94,7 +97,7 @@ def _parse_sft(section: Section) -> Objective:
 
 def _parse_pretrain(section: Section) -> Objective:
     section.close()
-    return Objective("pretrain", ("text",), packing="wrapped", splits=True, shards=True)
+    return Objective("pretrain", ("text",), packing="wrapped", splits=True, shards=SFT.shards)
 
 
 def _parse_dpo(section: Section) -> Objective:
@@ -109,13 +112,13 @@ def _parse_dpo(section: Section) -> Objective:
         raise section.wrong("label_smoothing", "below 0.5", settings["label_smoothing"])
     if settings["loss"] == "exo_pair" and not settings["label_smoothing"]:
         raise section.wrong("label_smoothing", "above 0 with the loss exo_pair, such as 0.001", 0.0)
-    return Objective("dpo", PAIRS, settings, has_reference=True)
+    return Objective("dpo", PAIRS, settings, shards=FSDP, has_reference=True)
 
 
 def _parse_reward(section: Section) -> Objective:
     settings = {"center": section.optional_number("center", above=True)}
     section.close()
-    return Objective("reward", PAIRS, settings, generates=False)
+    return Objective("reward", PAIRS, settings, shards=FSDP, generates=False)
 
 
 def _parse_kto(section: Section) -> Objective:
@@ -126,7 +129,7 @@ def _parse_kto(section: Section) -> Objective:
         "undesirable_weight": section.number("undesirable_weight", 1.0, above=True),
     }
     section.close()
-    return Objective("kto", UNPAIRED, settings, has_reference=True)
+    return Objective("kto", UNPAIRED, settings, shards=FSDP, has_reference=True)
 
 
 def _parse_grpo(section: Section) -> Objective:
@@ -139,7 +142,8 @@ def _parse_distill(section: Section) -> Objective:
     settings = parse_distill(section)
     # Plain text has no prompt that the student could complete.
     kinds = ("messages", "prompt_completion") if settings["lmbda"] else SFT.kinds
-    return Objective("distill", kinds, settings)
+    # Ranks that sample answers of other lengths would wait for each other's layers.
+    return Objective("distill", kinds, settings, shards=() if settings["lmbda"] else FSDP)
 
 
 OBJECTIVES: dict[str, Callable[[Section], Objective]] = {

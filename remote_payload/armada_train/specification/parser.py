@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from armada_train.specification.distillation import check_distillation
+from armada_train.specification.dividing import SHARDINGS, check_background, check_sharding
 from armada_train.specification.early_stop import Best, known_metrics, parse_best, parse_early_stop
 from armada_train.specification.forms import AS_IT_IS, parse_form, refuse_other_format
 from armada_train.specification.generation import check_generation
@@ -17,8 +18,6 @@ from armada_train.specification.objectives import parse_objective
 from armada_train.specification.optimizers import parse_optimizer
 from armada_train.specification.section import Section, bad_spec
 from armada_train.specification.values import (
-    FSDP,
-    ZERO,
     Batch,
     Evaluation,
     Hub,
@@ -33,12 +32,7 @@ from armada_train.specification.values import (
 )
 
 PRECISIONS = ("bf16", "fp16", "fp32")
-SHARDINGS = ("none", *FSDP, *ZERO)
-WHOLE = ("none", "zero2")
-"""With these each process has the whole model."""
 LOGITS = ("tiles", "whole")
-WITH_WHOLE_LOGITS = ("sft", "pretrain", "dpo", "kto")
-"""The tasks whose loss may be computed of all logits at once."""
 KERNELS = ("none", "liger", "hub")
 LONG_SAMPLES = ("drop", "truncate", "split")
 QUANTIZATIONS = ("none", "nf4", "fp4")
@@ -116,8 +110,8 @@ def parse_training(section: Section) -> Training:
     _check_objective(training)
     check_generation(training)
     check_distillation(training)
-    _check_sharding(training)
-    _check_background(training)
+    check_sharding(training)
+    check_background(training)
     _check_compared_metrics(training)
     if training.schedule.kernels != "none" and training.device == "cpu":
         raise bad_spec("`training.train.kernels` need GPUs: leave it at none on a CPU")
@@ -189,53 +183,6 @@ def _check_objective(training: Training) -> None:
             f"`training.start_from` with `lora` and `task: {objective.name}`: the reference would be the model without that adapter; "
             "merge it first, and use the result as `model`"
         )
-
-
-def _check_sharding(training: Training) -> None:
-    """Refuse what does not go with a model that no process has whole."""
-    word = training.schedule.sharding
-    if word in ZERO and training.deepspeed is None:
-        raise bad_spec(f"`training.train.sharding` {word} needs `training.deepspeed`, the file that DeepSpeed reads")
-    if word in FSDP and training.deepspeed is not None:
-        raise bad_spec(f"`training.train.sharding` {word} does not go with `training.deepspeed`: one divides the model")
-    if (word in FSDP or word in ZERO) and training.schedule.optimizer.name != "adamw":
-        raise bad_spec(f"`training.train.optimizer`: `train.sharding: {word}` is tried with adamw alone")
-    if training.schedule.logits == "whole" and training.objective.name not in WITH_WHOLE_LOGITS:
-        raise bad_spec(f"`training.train.logits` whole does not go with `task: {training.objective.name}`")
-    if word in WHOLE:
-        return
-    if training.schedule.logits == "whole":
-        raise bad_spec(
-            f"`training.train.logits` whole does not go with `train.sharding: {word}`, which divides the head"
-        )
-    if not training.objective.shards:
-        raise bad_spec(
-            f"`training.train.sharding` {word} does not go with `task: {training.objective.name}`, which needs the whole model"
-        )
-    if training.lora is not None and training.lora.quantize != "none":
-        raise bad_spec(
-            f"`training.train.sharding` {word} does not go with `lora.quantize`: a base in 4 bits is not divided"
-        )
-    if word in FSDP and training.lora is not None and training.lora.modules_to_save:
-        raise bad_spec(
-            f"`training.lora.modules_to_save` does not go with `train.sharding: {word}`, which would not add up their gradients"
-        )
-    if training.start_from is not None and training.start_from.moments:
-        raise bad_spec(
-            f"`training.start_from.optimizer` does not go with `train.sharding: {word}`, which divides the moments otherwise"
-        )
-
-
-def _check_background(training: Training) -> None:
-    """Refuse to write in the background what is not copied exactly."""
-    if not training.saves_in_background:
-        return
-    key, word = "`training.checkpoint.in_background`", training.schedule.sharding
-    if training.is_sharded or training.deepspeed is not None:
-        by = "`training.deepspeed`" if training.deepspeed is not None else f"`train.sharding: {word}`"
-        raise bad_spec(f"{key} does not go with {by}, whose processes write checkpoints together")
-    if training.schedule.optimizer.kind.package is not None:
-        raise bad_spec(f"{key} does not go with `train.optimizer: {training.schedule.optimizer.name}`: use adamw")
 
 
 def _check_compared_metrics(training: Training) -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 from armada_train.failure import PayloadFailure
 from armada_train.specification.early_stop import Best, EarlyStop
 from armada_train.specification.forms import AS_IT_IS, Form
-from armada_train.specification.objectives import SFT, Objective
+from armada_train.specification.objectives import FSDP, SFT, Objective
 from armada_train.specification.optimizers import Optimizer
 
-FSDP = ("fsdp", "fsdp-hybrid")
 ZERO = ("zero2", "zero3")
-"""How a training may be divided among its processes: by torch's FSDP2, or by DeepSpeed."""
+"""The words of `train.sharding` for which DeepSpeed divides what a training keeps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 from transformers.conversion_mapping import get_model_conversion_mapping
 
 from armada_train.checkpoints import announce
 from armada_train.checkpoints.shard_reader import Piece, Stored, read_stored
 from armada_train.failure import PayloadFailure
+from armada_train.model.warmstart import is_scorer
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.reporting.metrics import Metrics
 from armada_train.runfolder import RunFolder
@@ -76,8 +77,9 @@ def join(wanted: Merge, run: RunFolder, heartbeat: Heartbeat) -> None:
 def _outline(checkpoint: Path) -> Any:
     """Return the model without any weights."""
     config = AutoConfig.from_pretrained(checkpoint)
+    model_class = AutoModelForSequenceClassification if is_scorer(checkpoint) else AutoModelForCausalLM
     with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(config)
+        return model_class.from_config(config)
 
 
 def _doubts(model: Any) -> list[str]:

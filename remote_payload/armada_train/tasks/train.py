@@ -45,6 +45,7 @@ from armada_train.training.scorer import load_scorer
 from armada_train.training.scoring import Scoring
 from armada_train.training.sharding import let_cpus_shard
 from armada_train.training.trainer import Trainer
+from armada_train.training.vllm_server import await_vllm_server
 
 _LONG_S = 60
 
@@ -80,6 +81,8 @@ def _train(
     settings = describe_settings(training)
     resume = _find_resume(training, run, settings)
     tokenizer, template, splits = _prepare(training, run, heartbeat, train_rows, eval_files)
+    if run.is_main:
+        await_vllm_server(training, lambda: heartbeat.beat("preparing"))
     trainer_class = trainer_of(training.objective)
     own = trainer_class.own_arguments(training)
     arguments = make_arguments(training, run, trainer_class.config, own, reports_to_wandb=reports_to_wandb)

@@ -11,6 +11,7 @@ from transformers import TrainerCallback
 
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.reporting.metrics import Metrics
+from armada_train.specification.early_stop import WITHOUT
 from armada_train.training.agreement import Agreement
 from armada_train.training.loss_watch import LossWatch, nan_loss
 from armada_train.training.preemption import Preemption
@@ -33,7 +34,7 @@ _TRAIN_KEYS = {
     "mfu": "mfu",
     **{name: name for name in (*(f"time/{part}" for part in PARTS), *RANK_TIMES)},
 }
-_EVAL_KEYS = ("eval_loss", "eval_tokens", "eval_pairs", "eval_rows", "eval_completions", "eval_seconds")
+_EVAL_KEYS = ("eval_loss", "eval_tokens", "eval_pairs", "eval_rows", "eval_completions", "eval_seconds", WITHOUT)
 
 
 class RunCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked

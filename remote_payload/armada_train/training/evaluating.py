@@ -14,6 +14,7 @@ from transformers import Trainer as BaseTrainer
 
 from armada_train.data.preparation import Splits
 from armada_train.failure import GENERIC, PayloadFailure
+from armada_train.specification.early_stop import WITHOUT
 from armada_train.specification.section import bad_spec
 from armada_train.training.agreement import Agreement
 from armada_train.training.scoring import Scoring
@@ -73,6 +74,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
             if share:  # all rows of a set may be too long
                 metrics |= {f"eval_{name}_{curve}": value for curve, value in {"loss": part, **means}.items()}
         self._take_scores(metrics, scores)
+        self._count_without_improvement(metrics)
         self.log(dict(metrics))
         if self._samples is not None:
             self._samples.write(
@@ -131,7 +133,7 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
             PayloadFailure: `bad_spec`: a name is taken, or what tells the best is not among them.
         """
         function = "" if self._scoring is None else self._scoring.name
-        taken = next((name for name in scores if name in metrics), None)
+        taken = next((name for name in scores if name in metrics or name == WITHOUT), None)
         if taken is not None:
             raise bad_spec(f"evaluation function {function} measures {taken}, which the evaluation has already")
         metrics |= scores
@@ -144,6 +146,13 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
                 f"evaluation function {function} does not measure {missing}, by which evaluations are compared; "
                 f"it measures {', '.join(sorted(scores))}"
             )
+
+    def _count_without_improvement(self, metrics: dict[str, float]) -> None:
+        """Add how many evaluations in a row did not improve what `stop_early` watches, this one included."""
+        rule, step = self._schedule.stop_early, self.state.global_step
+        if rule is not None and step and rule.metric in metrics:
+            log = [*self.state.log_history, {**metrics, "step": step}]
+            metrics[WITHOUT] = rule.without_improvement(log)
 
     def _end_if_no_better(self) -> None:
         """End the training after this step, with a checkpoint, if its rule says so."""
@@ -187,8 +196,10 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         total = torch.zeros(len(self.eval_sets), len(names), 2, dtype=torch.float64, device=self.accelerator.device)
         with torch.no_grad(), self.accelerator.autocast():
             for number, rows in enumerate(self.eval_sets.values()):
-                for inputs in self.eval_inputs(rows):
+                for inputs, counts in self.eval_inputs(rows):
                     loss, weight, curves = self.evaluate_batch(model, inputs)
+                    if not counts:
+                        continue
                     for at, name in enumerate(names):
                         part, share = curves.get(name, (0.0, 0.0)) if name else (loss, weight)
                         total[number, at, 0] += part
@@ -199,11 +210,14 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
         }
         return _means(names, total.sum(0).tolist())
 
-    def eval_inputs(self, rows: range | None = None) -> Iterator[Any]:
+    def eval_inputs(self, rows: range | None = None) -> Iterator[tuple[Any, bool]]:
         """Yield the inputs of this rank's batches, until a preemption is agreed on; tell the heartbeat of each batch.
 
         Args:
             rows: Those of a set; all by default.
+
+        Yields:
+            The inputs, and whether they count: a rank whose rows have run out takes part with a row that does not.
         """
         for batch in self._eval_batches(range(len(self.eval_dataset)) if rows is None else rows):
             self._heartbeat.beat("evaluating", self.state.global_step)
@@ -211,9 +225,9 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
             if self._preemption.agreed:
                 return
             if batch is not None:
-                yield self._prepare_inputs(batch)
+                yield self._prepare_inputs(batch), True
             elif self._needs_all:  # the other ranks need this one's part of each layer
-                yield self._prepare_inputs(self._weightless_batch())
+                yield self._prepare_inputs(self._spare_batch()), False
 
     def _eval_batches(self, rows: range) -> Iterator[Any]:
         """Deal rows out to the ranks, each row once: a distributed sampler would repeat some to fill the last batch.
@@ -231,10 +245,9 @@ class Evaluating(BaseTrainer):  # type: ignore[misc]  # transformers is not inst
             chosen = [self.eval_row(data, index) for index in mine[start : start + size]]
             yield self.data_collator(chosen) if chosen else None
 
-    def _weightless_batch(self) -> Any:
-        """Return a batch of one row, of which no token counts."""
-        batch = self.data_collator([self.eval_row(self.eval_dataset.select_columns(self._eval_columns()), 0)])
-        return {**batch, "labels": torch.full_like(batch["labels"], -100)}
+    def _spare_batch(self) -> Any:
+        """Return a batch of one row."""
+        return self.data_collator([self.eval_row(self.eval_dataset.select_columns(self._eval_columns()), 0)])
 
     def eval_row(self, rows: Any, index: int) -> Any:
         """Return a row as the collator takes it."""

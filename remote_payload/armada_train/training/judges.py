@@ -37,6 +37,8 @@ class Judge:
 
     kind = "reward function"
     limit_key = "grpo.reward_timeout"
+    wanted = "a list of numbers, one for each completion"
+    """What a call returns."""
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class Judge:
         places = given.pop(PLACES)
         prompts = given["prompts"]
         taken = given if self._takes_all else {name: value for name, value in given.items() if name in self._takes}
-        return self._read(self._call(taken, prompts, places), prompts, places)
+        return self._numbers(self._call(taken, prompts, places), prompts, places)
 
     def _call(self, taken: Mapping[str, Any], prompts: Sequence[Any], places: Sequence[str]) -> Any:
         late = (
@@ -115,25 +117,25 @@ class Judge:
                 return at
         return 0
 
-    def _read(self, said: Any, prompts: Sequence[Any], places: Sequence[str]) -> list[float | None]:
-        """Return the rewards as numbers.
+    def _numbers(self, said: Any, prompts: Sequence[Any], places: Sequence[str], named: str = "") -> list[float | None]:
+        """Return what a call returned as numbers, one for each completion.
+
+        Args:
+            said: What it returned, or a part of that.
+            prompts: Those of the completions.
+            places: Theirs in the data.
+            named: Which part it is, for the message.
 
         Raises:
             PayloadFailure: They are none, or not one for each completion.
         """
         values = said.tolist() if hasattr(said, "tolist") else said
+        first = f"for {len(prompts)} completions, of which the first is for {name_row(places, prompts, 0)}"
         if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
-            raise PayloadFailure(
-                GENERIC,
-                f"{self._what} returned {show(said)}, not a list of {len(prompts)} rewards, one for each completion",
-            )
+            raise PayloadFailure(GENERIC, f"{self._what} returned {show(said)}{named} {first}: not {self.wanted}")
         found = list(values)
         if len(found) != len(prompts):
-            raise PayloadFailure(
-                GENERIC,
-                f"{self._what} returned {len(found)} rewards for {len(prompts)} completions, of which the first is for "
-                f"{name_row(places, prompts, 0)}",
-            )
+            raise PayloadFailure(GENERIC, f"{self._what} returned {len(found)} numbers{named} {first}")
         return [self._number(value, at, prompts, places) for at, value in enumerate(found)]
 
     def _number(self, value: Any, at: int, prompts: Sequence[Any], places: Sequence[str]) -> float | None:

@@ -25,28 +25,33 @@ def check_libraries(training: Training, *, trains: bool = True) -> None:
         raise PayloadFailure("env_error", f"the environment lacks {', '.join(missing)}")
 
 
-def needed_packages(training: Training) -> list[str]:
-    """Return the packages that a training needs beyond the common ones; home compares them with the environment's lists."""
-    needed = []
+def needed_packages(training: Training) -> dict[str, str]:
+    """Return the packages that a training needs beyond the common ones, each with the setting that needs it.
+
+    Home compares them with the environment's lists.
+    """
+    needed = {}
     if training.lora:
-        needed.append("peft")
+        needed["peft"] = "lora"
         if training.lora.quantize != "none":
-            needed.append("bitsandbytes")
+            needed["bitsandbytes"] = "lora.quantize"
     package = training.schedule.optimizer.kind.package
-    if package is not None and package not in needed:
-        needed.append(package)
-    needed += {"liger": ["liger_kernel"], "hub": ["kernels"]}.get(training.schedule.kernels, [])
+    if package is not None:
+        needed.setdefault(package, "train.optimizer")
+    kernels = {"liger": "liger_kernel", "hub": "kernels"}.get(training.schedule.kernels)
+    if kernels is not None:
+        needed[kernels] = "train.kernels"
     if training.tracking.wandb in {"online", "offline"}:
-        needed.append("wandb")
+        needed["wandb"] = "tracking.wandb"
     if training.deepspeed is not None:
-        needed.append("deepspeed")
+        needed["deepspeed"] = "deepspeed"
     if training.objective.settings.get("vllm") is not None:
-        needed.append("vllm")
+        needed["vllm"] = f"{training.objective.name}.vllm"
     return needed
 
 
 def _missing_for_training(training: Training) -> list[str]:
-    missing = [name for name in needed_packages(training) if not _is_installed(name)]
+    missing = [f"{name} (for `{key}`)" for name, key in needed_packages(training).items() if not _is_installed(name)]
     if training.attention == "flash_attention_2" and not (_is_installed("flash_attn") or _is_installed("kernels")):
         missing.append("flash_attn (or kernels)")
     return missing

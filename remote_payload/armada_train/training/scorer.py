@@ -13,7 +13,7 @@ from armada_train.data.places import show
 from armada_train.failure import GENERIC, PayloadFailure
 from armada_train.specification.section import bad_spec
 from armada_train.specification.values import Evaluation
-from armada_train.training.judges import Judge, name_row
+from armada_train.training.judges import Judge
 
 TAKES = ("prompts", "completions", "rows", "expected", "step", "eval_set")
 """What an evaluation function may take, by keyword."""
@@ -30,6 +30,7 @@ class Scorer(Judge):
 
     kind = "evaluation function"
     limit_key = "evaluation.timeout"
+    wanted = "a number, or one for each completion"
 
     def check(self, columns: Sequence[str] = TAKES) -> None:
         """Refuse a function that needs what no evaluation gives.
@@ -70,21 +71,8 @@ class Scorer(Judge):
         value = said.tolist() if hasattr(said, "tolist") else said
         if isinstance(value, int | float) and math.isfinite(value):
             return float(value)
-        if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__"):
-            raise PayloadFailure(
-                GENERIC,
-                f"{self._what} returned {show(value)}{named} for {len(prompts)} prompts, the first of which is "
-                f"{name_row(places, prompts, 0)}: neither a number nor one for each",
-            )
-        found = list(value)
-        if len(found) != len(prompts):
-            raise PayloadFailure(
-                GENERIC,
-                f"{self._what} returned {len(found)} numbers{named} for {len(prompts)} completions, of which the first is "
-                f"for {name_row(places, prompts, 0)}",
-            )
-        numbers = [self._number(each, at, prompts, places) or 0.0 for at, each in enumerate(found)]
-        return math.fsum(numbers) / len(numbers)
+        numbers = self._numbers(value, prompts, places, named)
+        return math.fsum(number or 0.0 for number in numbers) / len(numbers)
 
 
 def load_scorer(evaluation: Evaluation, attempt_folder: Path) -> Scorer:

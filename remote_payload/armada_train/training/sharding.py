@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed.checkpoint as dcp
 from accelerate.state import DistributedType, PartialState
+from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_optimizer_state_dict,
@@ -37,6 +38,26 @@ def let_cpus_shard(training: Training) -> None:
     """
     if shards_on_cpu(training):
         PartialState._shared_state["distributed_type"] = DistributedType.MULTI_XPU  # noqa: SLF001
+
+
+def divide_frozen(model: Any, accelerator: Any) -> None:
+    """Divide a model that is never trained, each layer a unit of its own.
+
+    TRL 1.16 makes one unit of a whole reference, which every rank then holds at once during its forward pass; what it
+    finds divided already it leaves so. A teacher it does not divide at all.
+    """
+    plugin = accelerator.state.fsdp_plugin
+    before = plugin.auto_wrap_policy, plugin.transformer_cls_names_to_wrap
+    fsdp2_prepare_model(accelerator, model.requires_grad_(requires_grad=False).eval())
+    # The classes of its layers, which may be others than those of the trained model's.
+    plugin.auto_wrap_policy, plugin.transformer_cls_names_to_wrap = before
+
+
+def describe_parts(what: str, model: Any, ranks: int) -> str:
+    """Say how much of a model this rank holds."""
+    held = sum(local(weight).numel() for weight in model.parameters())
+    whole = sum(weight.numel() for weight in model.parameters())
+    return f"the {what} is divided among {ranks} ranks: this one holds {held:,} of its {whole:,} parameters"
 
 
 def guard_head(model: Any) -> None:

@@ -36,6 +36,8 @@ from armada_train.training.loss_watch import LossWatch, nan_loss
 from armada_train.training.measurement import Measured, MeasuringCallback
 from armada_train.training.optimizer_state import load_moments
 from armada_train.training.sharding import (
+    describe_parts,
+    divide_frozen,
     gather_trained,
     give_moments,
     guard_head,
@@ -89,6 +91,7 @@ class Trainer(Evaluating):
         self._needs_all = training.needs_all_ranks
         self._samples = data.samples
         self._peak_flops = training.peak_flops
+        self._beside = rest.get("ref_model") or rest.get("teacher_model")
         self.times = make_times(rest["args"].device)
         self._base_model = base_model
         self._base_name = training.model_name
@@ -136,6 +139,12 @@ class Trainer(Evaluating):
     def companions(cls, _training: Training, _load: Callable[[str], Any], _path: str) -> dict[str, Any]:
         """Load what the trainer needs beside the model; `load` loads a model from a path."""
         return {}
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """Divide the model beside the trained one before TRL would, as soon as accelerate knows how."""
+        super().create_accelerator_and_postprocess()
+        if self._sharded and self._beside is not None:
+            divide_frozen(self._beside, self.accelerator)
 
     # --- data ------------------------------------------------------------------------------------------------------
 
@@ -255,6 +264,11 @@ class Trainer(Evaluating):
         prepared = super()._prepare_for_training(max_steps, dataloader, resume_from_checkpoint)
         if self._sharded:
             guard_head(self.model)
+            if self._run.is_main:
+                ranks = self._run.world_size
+                print(describe_parts("model", self.model, ranks), flush=True)
+                if self._beside is not None:
+                    print(describe_parts("frozen model beside it", self._beside, ranks), flush=True)
         if self._moments_from is not None:
             load_moments(self.optimizer, self._moments_from)
         return prepared
@@ -360,7 +374,9 @@ class Trainer(Evaluating):
     def _complete_shards(self, checkpoint: Path, adapter: dict[str, Any] | None) -> None:
         """Put beside the shards what the Trainer leaves out: configuration, tokenizer, the whole adapter, their list."""
         if adapter is None:
-            self.model.config.save_pretrained(checkpoint)
+            model = self.accelerator.unwrap_model(self.model)
+            model.config.architectures = [type(model).__name__.removeprefix("FSDP")]  # which tells its head
+            model.config.save_pretrained(checkpoint)
         else:
             self.model.save_pretrained(checkpoint, state_dict=adapter)
             if len(saved := read_shapes(checkpoint)) != len(adapter):

@@ -141,7 +141,9 @@ class DistillTrainer(Trainer, DistillationTrainer):  # type: ignore[misc]  # trl
         return super()._compute_loss(unwrapped_student, _as_completions(inputs), num_items_in_batch)
 
     def evaluate_batch(self, model: Any, inputs: Any) -> tuple[Any, Any, Mapping[str, tuple[Any, Any]]]:
-        loss, entropy, tokens = self._compute_loss(model, inputs, 1)
+        # By the model's own forward pass, which gathers what is divided.
+        told = self._forward_redirection(model, model, self._compute_loss, model, inputs, 1)
+        loss, entropy, tokens = told
         return loss, tokens, {"entropy": (entropy, tokens)}
 
 

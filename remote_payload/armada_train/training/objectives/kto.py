@@ -73,11 +73,12 @@ class KtoTrainer(RowWeightedTrainer, KTOTrainer):  # type: ignore[misc]  # trl i
         model.eval()
         total = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
         with torch.no_grad(), self.accelerator.autocast():
-            for inputs in self.eval_inputs():
+            for inputs, counts in self.eval_inputs():
                 own = self._compute_kl_logps(model, inputs)
                 _, reference = self.compute_ref_log_probs(self.ref_model or self.model, inputs)
-                total[0] += (own - reference).sum()
-                total[1] += len(own)
+                if counts:
+                    total[0] += (own - reference).sum()
+                    total[1] += len(own)
         kl, rows = self.accelerator.reduce(total, "sum").tolist()
         return float(kl / max(rows, 1))
 

@@ -121,6 +121,26 @@ def test_an_estimate_above_a_gpu_warns_and_names_what_would_fit() -> None:
     assert both.hint.startswith("`lora: {quantize: nf4}` with `train.micro_batch_size: 1` and `train: {activation_ch")
 
 
+def test_several_processes_are_told_to_divide_the_model_where_that_goes_with_the_rest() -> None:
+    def hint(**more: Any) -> str:
+        subject = subject_of(LLAMA, gpu=GPU_80, processes=8, micro=1, max_length=1024, **more)
+        assert subject.trained is not None
+        trained = dataclasses.replace(subject.trained, may_shard="sharding" not in more)
+        found = check("ARM021", dataclasses.replace(subject, trained=trained))
+        assert found is not None
+        return found.hint or ""
+
+    assert hint().startswith("`train.sharding: fsdp` (about ")
+    assert hint(sharding="fsdp") == ""  # it fits
+    alone = memory(LLAMA, gpu=GPU_80, micro=1, max_length=1024)
+    assert "sharding" not in (alone.hint or "")
+    small = subject_of(LLAMA, gpu=GPU_24, processes=2, micro=4, max_length=8192, sharding="fsdp", lora={"r": 16})
+    found = check("ARM021", small)
+    assert found is not None
+    assert found.hint
+    assert "nf4" not in found.hint  # a base in 4 bits is not divided
+
+
 def test_a_model_that_nothing_makes_fit_needs_another_host() -> None:
     found = memory(read_model(config_of("mixtral-8x7b")), gpu=GPU_24, lora={"quantize": "nf4"}, micro=1)
     assert (found.outcome, found.hint) == ("fail", "GPUs with more memory, or a smaller model")

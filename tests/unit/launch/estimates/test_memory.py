@@ -134,6 +134,20 @@ def test_divided_weights_are_gathered_two_layers_at_a_time() -> None:
     assert divided.certain_bytes * 8 == pytest.approx(whole.certain_bytes)
 
 
+@pytest.mark.parametrize("beside", ["reference model", "teacher model"])
+def test_a_model_beside_the_divided_one_is_divided_too_and_keeps_its_head(beside: str) -> None:
+    every: frozenset[Sharded] = frozenset({"weights", "gradients", "optimizer"})
+    more: dict[str, Any] = {"has_reference": True} if beside == "reference model" else {"teacher": LLAMA}
+    alone = dataclasses.replace(FULL, processes=8, sharded=every)
+    whole, divided = (
+        terms(dataclasses.replace(FULL, processes=8, sharded=how, **more)) for how in (frozenset(), every)
+    )
+    assert divided[beside] == pytest.approx(whole[beside] / 8)
+    head = 2 * LLAMA.vocabulary * LLAMA.hidden
+    gathered = terms(dataclasses.replace(alone, **more))["gathered layers"]
+    assert gathered - terms(alone)["gathered layers"] == pytest.approx(head)
+
+
 def test_what_was_not_traced_has_a_wider_spread() -> None:
     dense, sparse = (read_shape(COUNTED[name]["config"]) for name in ("qwen3-8b", "qwen3-30b-a3b"))
     spread = estimate_memory(dense, LORA).spread
@@ -145,5 +159,10 @@ def test_what_was_not_traced_has_a_wider_spread() -> None:
 def test_the_estimate_is_within_fifteen_percent_of_peaks_of_real_trainings(measured: dict[str, Any]) -> None:
     shape = tiny_model(TinyModel.model_validate(measured["tiny"])).shape
     assert shape is not None
-    training = TrainingShape(**measured["training"] | {"sharded": frozenset(measured["training"].get("sharded", ()))})
+    taught = measured.get("teacher")
+    more = {
+        "sharded": frozenset(measured["training"].get("sharded", ())),
+        "teacher": tiny_model(TinyModel.model_validate(taught)).shape if taught else None,
+    }
+    training = TrainingShape(**measured["training"] | more)
     assert estimate_memory(shape, training).total_bytes == pytest.approx(measured["peak_bytes"], rel=0.15)

@@ -167,6 +167,7 @@ def test_shards_are_joined_without_base_and_rows(tmp_path: Path, checkpoint: Che
     divided = {"lora": None, "precision": "bf16", "train": {"sharding": "fsdp"}, "batch": {"processes": 2}}
     sharded = dataclasses.replace(trained, spec=recorded_spec({"task": "sft", "training": divided}))
     refuse_unmergeable(sharded.run, sharded.spec)
+    refuse_unmergeable(sharded.run, recorded_spec({"task": "reward", "training": divided}))  # its head is in the shards
     planned, request = plan(tmp_path, sharded, "desk")
     assert (request.sharded, request.base, request.rows) == (True, None, ())
     sent = {entry[0] for content in planned.contents if content.kind == "models" for entry in content.manifest}
@@ -185,6 +186,7 @@ def test_shards_are_joined_without_base_and_rows(tmp_path: Path, checkpoint: Che
     [
         ({"task": "script"}, "is a script, not a `task: sft` training"),
         ({"task": "sft", "training": {"lora": None}}, "trained every weight"),
+        ({"task": "reward", "training": {"lora": {"r": 8}}}, "is a reward model, whose adapter holds its head"),
         ({"task": "sft", "training": None}, "trained every weight"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 
 from armada.config.experiments import load_experiment
 from armada.config.profiles import ACCELERATE_KEYS
+from armada.config.tasks.bundled import BundledTraining
 from armada.errors import ConfigError, PreflightRefused
 from armada.launch.training.accelerate import render_accelerate
 from armada.launch.training.sharding import divided_parts, fsdp_settings, shard_size, uses_fsdp
@@ -73,8 +74,11 @@ train:
 @pytest.mark.parametrize(
     ("task", "word", "more", "line", "said"),
     [
-        ("kto", "fsdp", "", 8, "fsdp does not go with `task: kto`"),
-        ("dpo", "zero3", "", 8, "zero3 does not go with `task: dpo`"),
+        ("grpo", "fsdp", "grpo: {rewards: [a.b:c]}\n", 8, "fsdp does not go with `task: grpo`, which samples from"),
+        ("dpo", "zero3", "", 8, "zero3 does not go with `task: dpo`, which fsdp and fsdp-hybrid alone divide"),
+        ("dpo", "fsdp", "dpo: {precompute_reference: true}\n", 9, "which divides the reference, too"),
+        ("distill", "fsdp", "distill: {teacher: a/b, lmbda: 0.5}\n", 9, "samples answers from a whole student"),
+        ("distill", "zero2", "distill: {teacher: a/b}\n", 8, "DeepSpeed would not divide the teacher"),
         ("sft", "zero3", "lora: {quantize: nf4}\n", 8, "zero3 does not go with `lora.quantize`"),
         ("sft", "fsdp", "lora: {quantize: nf4}\n", 8, "fsdp does not go with `lora.quantize`"),
         ("sft", "fsdp", "lora: {modules_to_save: [lm_head]}\n", 9, "would not add up their gradients"),
@@ -104,9 +108,43 @@ def test_what_does_not_go_together_is_refused_at_home_with_its_line(
         ("sft", "zero2", "lora: {quantize: nf4}\n"),
         ("pretrain", "fsdp-hybrid", ""),
         ("dpo", "zero2", ""),
+        ("dpo", "fsdp", ""),
+        ("kto", "fsdp-hybrid", "lora: {}\n"),
+        ("reward", "fsdp", ""),
+        ("distill", "fsdp", "distill: {teacher: a/b}\n"),
     ],
 )
 def test_what_goes_together_is_taken(tmp_path: Path, task: str, word: str, more: str) -> None:
     (tmp_path / "t.jsonl").write_text('{"text": "x"}\n')
     (tmp_path / "e.yaml").write_text(EXPERIMENT.format(task=task, word=word, more=more))
     assert load_experiment(tmp_path / "e.yaml").train.sharding == word  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("task", "more", "may"),
+    [
+        ("sft", "", True),
+        ("dpo", "lora: {}\n", True),
+        ("dpo", "dpo: {precompute_reference: true}\n", False),
+        ("distill", "distill: {teacher: a/b, lmbda: 0.5}\n", False),
+        ("sft", "lora: {quantize: nf4}\n", False),
+        ("sft", "lora: {modules_to_save: [lm_head]}\n", False),
+        ("sft", "  optimizer: sgd\n", False),
+        ("sft", "  logits: whole\n", False),
+        ("sft", "checkpoint: {in_background: true}\n", False),
+        ("sft", "start_from: {run: sft-abc, optimizer: moments}\n", False),
+        ("grpo", "grpo: {rewards: [a.b:c]}\n", False),
+    ],
+)
+def test_fsdp_is_proposed_only_where_it_would_be_taken(tmp_path: Path, task: str, more: str, may: bool) -> None:
+    (tmp_path / "t.jsonl").write_text('{"text": "x"}\n')
+    (tmp_path / "e.yaml").write_text(EXPERIMENT.format(task=task, word="none", more=more))
+    found = load_experiment(tmp_path / "e.yaml")
+    assert isinstance(found, BundledTraining)
+    assert found.may_shard is may
+    (tmp_path / "e.yaml").write_text(EXPERIMENT.format(task=task, word="fsdp", more=more))
+    if may:
+        load_experiment(tmp_path / "e.yaml")
+    else:
+        with pytest.raises(ConfigError):
+            load_experiment(tmp_path / "e.yaml")
