@@ -272,14 +272,19 @@ def kept_lines(detail: RunDetail | None, snapshot: Snapshot, symbols: Symbols) -
 
 
 def _event_words(event: Mapping[str, Any]) -> str:
-    """Format an event, the most important first: `running · attempt 2 · gpus 0, 1`. A digest, which is long, comes last."""
+    """Format an event, the most important first: `running · attempt 2 · gpus 0, 1`.
+
+    A digest, of which nobody reads more than the beginning, comes last.
+    """
     said = [sanitize_line(event[key], 400) for key in FIRST_SAID if event.get(key) is not None]
     rest = sorted((key for key in event if key not in FIRST_SAID), key=lambda key: (key == "digest") - (key == "step"))
     for name, value in flat({key: event[key] for key in rest}):
         if value in ("null", "", "{}", "[]"):
             continue
         size = value.isdecimal() and name.endswith("_bytes")
-        said.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {amount(int(value)) if size else value}")
+        count = value.isdecimal() and name in ("step", "steps")
+        shown = amount(int(value)) if size else f"{int(value):,}" if count else value[:8] if name == "digest" else value
+        said.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {shown}")
     return sanitize_line(" · ".join(said), 1000)
 
 

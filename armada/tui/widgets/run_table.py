@@ -130,7 +130,7 @@ class RunTable(Table):
         self.folds = {line.key: line for line in lines if isinstance(line, Fold)}
         self.closed = {line.key: line for line in lines if isinstance(line, Heading) and line.folded}
         self._others = {}
-        self.marked &= set(snapshot.index) | set(self.folds)
+        self.marked &= set(snapshot.index) | set(self.folds)  # of a folded group its runs are marked
         entries: list[Entry] = []
         for line in lines:
             if isinstance(line, Heading):
@@ -153,6 +153,20 @@ class RunTable(Table):
 
     def mark_of(self, key: str) -> str:
         return key.partition("\t")[0]  # a run is marked in all of its lines
+
+    def is_marked(self, key: str) -> bool:
+        if key in self.closed:
+            return {row.id for row in self.closed[key].folded} <= self.marked
+        return super().is_marked(key)
+
+    def toggle_mark(self, key: str) -> None:
+        """Mark or unmark a run or a sweep; of a folded group, all its runs."""
+        if key not in self.closed:
+            super().toggle_mark(key)
+            return
+        runs = {row.id for row in self.closed[key].folded}
+        self.marked = self.marked - runs if runs <= self.marked else self.marked | runs
+        self.refresh()
 
     @property
     def cursor_mark(self) -> str | None:
@@ -323,7 +337,7 @@ class RunTable(Table):
         if row.run.ended and not kept.only_host:
             return ((f"all {kept.home} home", "good"), (age, "dim"))
         waiting = f" +{kept.only_host}" if kept.only_host else ""
-        return ((f"ckpt-{kept.home_step}", "plain"), (age, "dim"), (waiting, "warn"))
+        return ((f"ckpt-{kept.home_step}", "plain"), (age, "dim"), (waiting, "warn" if row.run.ended else "dim"))
 
     def _seen(self, row: RunRow, now: float) -> tuple[Span, ...]:
         run = row.run
