@@ -370,7 +370,7 @@ def test_money_says_what_all_priced_hosts_burn_and_what_of_it_is_idle(world: Wor
     ("width", "shown"),
     [
         (140, ("6 Compare", "● 2 running", "▲ 1 needs you", "burning $125.00/h (idle $122.50)")),
-        (120, ("6 Compare", "● 2 ", "▲ 1 needs you", "$125.00/h  no daemon")),
+        (120, ("6 Compare", "● 2 ", "▲ 1 needs you", "$125.00/h", "no daemon")),
         (80, ("1 Runs 2 3 4 5 6 ", "● 2 ", "▲ 1 needs you", "no daemon")),
         (40, ("1 Runs", "● 2")),
     ],

@@ -86,11 +86,11 @@ class TopLine(Widget):
         The names of the screens stay longer than the words of the facts, whose signs say the same, and than what is idle;
         their numbers stay longer than the last fact.
         """
-        for is_long, idle in ((True, True), (False, True), (False, False)):
-            tabs, parts = self._tabs(active, dim, names=True), self._facts(good, warn, dim, is_long=is_long, idle=idle)
-            for count in (len(parts), len(parts) - 1):
-                if tabs.cell_len + sum(part.cell_len for part in parts[:count]) <= room:
-                    return tabs, parts[:count]
+        tabs = self._tabs(active, dim, names=True)
+        for week, words, idle in ((True, True, True), (False, True, True), (False, False, True), (False, False, False)):
+            parts = self._facts(good, warn, dim, week=week, words=words, idle=idle)
+            if tabs.cell_len + sum(part.cell_len for part in parts) <= room:
+                return tabs, parts
         tabs = self._tabs(active, dim, names=False)
         while len(parts) > 1 and tabs.cell_len + sum(part.cell_len for part in parts) > room:
             parts.pop()
@@ -111,26 +111,26 @@ class TopLine(Widget):
             tabs.append_text(part)
         return tabs
 
-    def _facts(self, good: Style, warn: Style, dim: Style, *, is_long: bool, idle: bool) -> list[Text]:
-        """Return the counts and the costs, the most important first; the short form has signs instead of words."""
+    def _facts(self, good: Style, warn: Style, dim: Style, *, week: bool, words: bool, idle: bool) -> list[Text]:
+        """Return the counts and the costs, the most important first; without `words` the signs stand alone."""
         snapshot, symbols = self.snapshot, self.symbols
         if not snapshot.taken_at and snapshot.first_of is None:
             return []  # nothing was counted yet
         running, queued, need = snapshot.counts.running, snapshot.counts.waiting, snapshot.counts.troubled
         states = symbols.states
-        parts = [Text(f"{states['running']} {running}{' running' if is_long else ''}", good if running else dim)]
+        parts = [Text(f"{states['running']} {running}{' running' if words else ''}", good if running else dim)]
         if queued:
-            parts.append(Text(f"  {states['queued']} {queued}{' queued' if is_long else ''}", dim))
+            parts.append(Text(f"  {states['queued']} {queued}{' queued' if words else ''}", dim))
         if need:
             parts.append(Text(f"  {symbols.attention} {need} need{'s' if need == 1 else ''} you", warn))
         if (money := snapshot.money) is not None:
             burning = total([money.per_hour, money.idle_per_hour]).text() or "unknown"
             wasted = idle and any(money.idle_per_hour.by_currency.values())
             more = f" (idle {money.idle_per_hour.text()})" if wasted else ""
-            parts.append(Text.assemble("  ", ("burning " if is_long else "", dim), f"{burning}/h", (more, dim)))
+            parts.append(Text.assemble("  ", ("burning " if words else "", dim), f"{burning}/h", (more, dim)))
         if unread := getattr(self.app, "unread", 0):
-            parts.append(Text(f"  {unread} unread{' (8)' if is_long else ''}", "bold"))
-        if money is not None and money.week.is_known and is_long:
+            parts.append(Text(f"  {unread} unread{' (8)' if words else ''}", "bold"))
+        if money is not None and money.week.is_known and week:
             parts.append(Text(f"  {money.week.text(rough=True)} for runs this week", dim))
         return [Text(symbols.text(part.plain), part.style, spans=part.spans) for part in parts]
 
