@@ -475,7 +475,7 @@ class Dashboard(App[None]):
             go()
             return
         lines = [
-            f"{row.run.run_id} on {row.host}, {row.run.state}{'' if row.run.step is None else f', step {row.run.step}'}"
+            f"{row.run.run_id} on {row.host}, {row.run.state}{'' if row.run.step is None else f', step {row.run.step:,}'}"
             + (f", launched by {theirs[row.run.run_id]}" if row.run.run_id in theirs else "")
             for row in sorted(able, key=lambda row: row.run.run_id not in theirs)
         ]

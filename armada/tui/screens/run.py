@@ -181,7 +181,7 @@ class RunScreen(LogPage):
             self.difference.show_items(run_text.difference_items(detail, other, names))
         elif detail is not None and self.shown == "config" and self._config != detail.spec:
             self._config = detail.spec
-            self.config.update(Text(text(run_text.config(detail))))
+            self.config.update(run_text.config(detail, self.board.symbols))
 
     def _colour(self, name: str) -> Style:
         return self.checkpoints.get_component_rich_style(f"table--{name}")

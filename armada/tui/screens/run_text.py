@@ -175,17 +175,21 @@ def _short(path: Path) -> str:
     return f"~/{path.relative_to(own)}" if path.is_relative_to(own) else str(path)
 
 
-def config(detail: RunDetail) -> str:
+def config(detail: RunDetail, symbols: Symbols) -> Text:
     """Return the settings as resolved, then the rest of the spec."""
     chosen = settings(detail.spec)
     rest = flat({key: value for key, value in detail.spec.items() if key != "experiment"})
     resolved = list(rest) if detail.spec.get("experiment") else []
     width = min(50, max((len(name) for name in (*chosen, *(name for name, _ in resolved))), default=0))
-    lines = [f" {name:<{width}}  {_said(value)}" for name, value in chosen.items()]
+    lines = [("", f" {name:<{width}}  ", _said(value)) for name, value in chosen.items()]
     if resolved:
-        lines += ["", " the resolved settings", ""]
-        lines += [f" {name:<{width}}  {_said(value)}" for name, value in resolved]
-    return "\n".join(lines[:3000])
+        lines += [("", "", ""), (" the resolved settings", "", ""), ("", "", "")]
+        lines += [("", f" {name:<{width}}  ", _said(value)) for name, value in resolved]
+    shown = Text()
+    for heading, name, value in lines[:3000]:
+        shown.append(symbols.text(heading), "bold").append(symbols.text(name), "dim")
+        shown.append(f"{symbols.text(value)}\n", "dim" if value == UNSET else "")
+    return shown
 
 
 def _said(value: str) -> str:

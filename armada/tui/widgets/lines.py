@@ -91,6 +91,9 @@ class TopLine(Widget):
             parts = self._facts(good, warn, dim, week=week, words=words, idle=idle)
             if tabs.cell_len + sum(part.cell_len for part in parts) <= room:
                 return tabs, parts
+        is_told = parts and "unread" in parts[-1].plain
+        if is_told and tabs.cell_len + sum(part.cell_len for part in parts[:-1]) <= room:
+            return tabs, parts[:-1]
         tabs = self._tabs(active, dim, names=False)
         while len(parts) > 1 and tabs.cell_len + sum(part.cell_len for part in parts) > room:
             parts.pop()
