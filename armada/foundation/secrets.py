@@ -146,13 +146,13 @@ def without_secret_settings(value: Any, key: str = "") -> Any:
     last = key.rpartition(".")[2]
     if isinstance(value, dict):
         within = f"{key}." if key else ""
-        return {name: without_secret_settings(inner, f"{within}{name}") for name, inner in value.items()}
+        return {each: without_secret_settings(inner, f"{within}{each}") for each, inner in value.items()}
     if last in _NO_SECRETS or value is None or _ENVIRONMENT.fullmatch(key):
         return value
     words = _HARMLESS_NAME.sub("", last)
     if _SECRET_WORD.search(words) and (not isinstance(value, int | float) or _CERTAIN_WORD.search(words)):
         return HIDDEN  # a number under `num_key_value_heads` is none
     if isinstance(value, list):
-        words = all(isinstance(word, str) for word in value)
-        return without_secrets(value) if words else [without_secret_settings(item) for item in value]
+        is_text = all(isinstance(word, str) for word in value)
+        return without_secrets(value) if is_text else [without_secret_settings(item) for item in value]
     return without_secrets([value])[0] if isinstance(value, str) else value

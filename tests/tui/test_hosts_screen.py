@@ -132,6 +132,25 @@ def load(world: World, host: str, since_s: float, every_s: float) -> None:
     telemetry.record(world.database, host, points)
 
 
+def test_a_vast_terminal_says_what_all_gpus_do_beside_the_runs(world: World) -> None:
+    world.hosts(
+        box={"ssh": "root@192.0.2.1", "price_per_hour": 2.5}, spare={"ssh": "root@192.0.2.2", "price_per_hour": 7.0}
+    )
+    world.run("mine-aaaaaa")
+    for host, count in (("box", 4), ("spare", 1)):
+        hosts.record_facts(world.database, host, {"gpus": [gpu(index) for index in range(count)]})
+    load(world, "box", 600, 20)
+
+    async def use(pilot: Pilot[None]) -> None:
+        seen = await shows(pilot, "What do the GPUs do?", "$2.50/h", "$7.00/h idle", "140/320 G")
+        busy, idle = (next(line for line in seen.splitlines() if price in line) for price in ("$2.50/h", "$7.00/h"))
+        assert busy.index("%") == idle.index("%")
+        await pilot.resize_terminal(150, 60)
+        await lacks(pilot, "What do the GPUs do?")
+
+    drive(world.board(), use, (250, 60))
+
+
 def test_the_history_of_the_gpus_is_drawn_for_the_host_under_the_cursor_over_several_spans(world: World) -> None:
     world.hosts(box={"ssh": "root@192.0.2.1"}, far={"ssh": "root@192.0.2.2"})
     for host in ("box", "far"):

@@ -73,6 +73,8 @@ class RunsScreen(View):
     RunsScreen Answers { display: none; height: 7; }
     RunsScreen.-tall Answers { display: block; }
     RunsScreen.-grand Answers { display: block; height: 9; }
+    RunsScreen.-vast.-grand Answers { height: 22%; }
+    RunsScreen.-vast.-grand #loads { display: block; }
     RunsScreen.empty Answers, RunsScreen Answers.closed { display: none; }
     """
 
@@ -116,7 +118,8 @@ class RunsScreen(View):
         words = bool(self.arrangement.query) or bool(self._columns) or self.field.is_open
         visible = frozenset(map(self.table.mark_of, self.table.visible_keys)) | ({cursor} if cursor else frozenset())
         history = (self.preview.host, SPAN_S) if self.preview.host is not None else None
-        return Subscription(visible, sketches=curves, facts=facts, words=words, history=history)
+        loads = self.answers.wants_loads
+        return Subscription(visible, sketches=curves, facts=facts, words=words, history=history, telemetry=loads)
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         snapshot = self.snapshot

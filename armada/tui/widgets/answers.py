@@ -1,4 +1,4 @@
-"""Two panels of the first screen: is everything safe, and what happened?"""
+"""The panels at the foot of the first screen: is everything safe, what happened, and what do the GPUs do?"""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from textual.containers import Horizontal
 from armada.foundation.sanitize import sanitize_line
 from armada.sweeps.counts import word_of
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
+from armada.tui.widgets.host_loads import HostLoads
 from armada.tui.widgets.panel import Panel, Spans
 from armada.tui.widgets.run_table import clock, short
 from armada.units import amount, counted
@@ -140,19 +141,23 @@ class Tally:
 
 
 class Answers(Horizontal):
-    """Is everything safe? What happened? Both answer for all runs."""
+    """Is everything safe? What happened? What do the GPUs do? All of them answer for all runs and hosts."""
+
+    DEFAULT_CSS = "Answers #loads { display: none; }"
 
     def __init__(self, symbols: Symbols) -> None:
         super().__init__()
         self.symbols = symbols
         self.safe = Panel(symbols, "Is everything safe?", id="safe")
         self.happened = Panel(symbols, "What happened", id="happened")
+        self.loads = HostLoads(symbols, id="loads")
         self._snapshot: Snapshot = EMPTY
         self._tally = Tally()
 
     def compose(self) -> ComposeResult:
         yield self.safe
         yield self.happened
+        yield self.loads
 
     def take(self, snapshot: Snapshot) -> None:
         """Sum up a new snapshot, if this is visible: reading 10,000 runs takes milliseconds."""
@@ -164,6 +169,7 @@ class Answers(Horizontal):
         snapshot = self._snapshot
         if not self.display or not snapshot.taken_at or not self.size.height:
             return
+        self.loads.take(snapshot)
         self._tally.take(snapshot)
         now, moving = time.time(), moving_by_host(snapshot)
         shown = self._tally.safety[:NEWS]
@@ -176,6 +182,11 @@ class Answers(Horizontal):
 
     def on_resize(self) -> None:
         self.tick()
+
+    @property
+    def wants_loads(self) -> bool:
+        """Whether the load of all GPUs is in sight."""
+        return self.display and self.loads.display and self.size.height > 0
 
     def _news_line(self, moment: float, what: str, row: RunRow, now: float) -> Spans:
         when = f"{clock(moment, now):<9} " if now - moment >= 43_200 else f"{clock(moment, now)} "

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from armada.filters.cells import cell, is_number
 from armada.foundation.sanitize import sanitize_line
 from armada.sweeps.counts import word_of
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 BAR = 12
+GUIDE = 6
+"""Cells before a reason."""
 DEEPEST = 6
 """Runs that follow more are not indented further."""
 NONE_LIKE_THIS = "no run matches: esc clears the filter"
@@ -202,10 +206,20 @@ class RunTable(Table):
         assert isinstance(source, RunRow | Fold)  # noqa: S101  # show_runs adds nothing else
         if entry.kind == "more":
             failed = isinstance(source, RunRow) and source.run.state == "failed"
-            return (((self.symbols.text(source.trouble or ""), "bad" if failed else "warn"),),)
+            reason = self.symbols.text(source.trouble or "")
+            hints = self._hints(source, reason) if entry.key == self.cursor else ()
+            return (((reason, "bad" if failed else "warn"), *hints),)
         if isinstance(source, Fold):
             return self._folded(source, self.now())
         return self._chosen(source, self.now()) if self._keys else self._row(source, self.now())
+
+    def _hints(self, source: RunRow | Fold, reason: str) -> tuple[Span, ...]:
+        """The keys that help, if they fit behind the reason; they act on the row under the cursor."""
+        spans: list[Span] = []
+        for key, word in _helping(source):
+            spans += [("   " if not spans else "  ", "plain"), (self.symbols.text(key), "key"), (f" {word}", "dim")]
+        used = sum(cell_len(text) for text, _ in spans) + cell_len(reason) + GUIDE
+        return tuple(spans) if used <= self._room else ()
 
     def _closed_group(self, heading: Heading, kind: str) -> Cells:
         """A folded group: its name, how many runs, how many of them have ended, and the best loss."""
@@ -349,6 +363,17 @@ class RunTable(Table):
             return (("not yet", "dim"),)
         age = now - run.observed_at
         return ((f"{short(age)} ago", "dim" if age < 60 else "warn"),)
+
+
+def _helping(source: RunRow | Fold) -> tuple[tuple[str, str], ...]:
+    """Return the keys that help a run that needs you, with what they do."""
+    if isinstance(source, Fold):
+        return (("→", "lists its cells"),)
+    if source.run.state in ("failed", "cancelled"):
+        return (("u", "resume"), ("R", "relaunch"))
+    if source.run.unreachable_since is not None or source.run.state == "unknown":
+        return (("r", "check again"),)
+    return (("l", "log"), ("x", "stop"))
 
 
 def _tags(row: RunRow) -> str:

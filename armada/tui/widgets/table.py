@@ -308,9 +308,11 @@ class Table(ScrollView, can_focus=True):
 
     def _refresh_row(self, key: str | None) -> None:
         if key is not None and (line := self._lines.get(key)) is not None:
+            after = self.entries[line + 1 : line + 2]
+            high = 2 if after and after[0].kind == "more" else 1  # what hangs under it may differ, too
             y = line - self.scroll_offset.y + 1
             if 1 <= y < self.size.height:
-                self.refresh(Region(0, y, self._room, 1))
+                self.refresh(Region(0, y, self._room, min(high, self.size.height - y)))
 
     # Moving ---------------------------------------------------------------------------------------------------------
 
