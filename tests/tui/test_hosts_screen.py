@@ -142,7 +142,7 @@ def test_a_vast_terminal_says_what_all_gpus_do_beside_the_runs(world: World) -> 
     load(world, "box", 600, 20)
 
     async def use(pilot: Pilot[None]) -> None:
-        seen = await shows(pilot, "What do the GPUs do?", "$2.50/h", "$7.00/h idle", "140/320 G")
+        seen = await shows(pilot, "What do the GPUs do?", "$2.50/h", "$7.00/h idle", "220/320 G")
         busy, idle = (next(line for line in seen.splitlines() if price in line) for price in ("$2.50/h", "$7.00/h"))
         assert busy.index("%") == idle.index("%")
         await pilot.resize_terminal(150, 60)
