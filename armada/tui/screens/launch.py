@@ -69,7 +69,7 @@ class LaunchScreen(View):
     LaunchScreen .field { height: 1; }
     LaunchScreen .label { width: 14; padding: 0 1; color: $text-muted; }
     LaunchScreen Input { height: 1; border: none; padding: 0 1; background: $boost; width: 1fr; }
-    LaunchScreen Input:focus { border: none; background: $primary 40%; }
+    LaunchScreen Input:focus { border: none; background: $accent 20%; }
     LaunchScreen #frames { height: 1fr; }
     LaunchScreen #form { width: 1fr; }
     LaunchScreen #right { width: 1fr; }

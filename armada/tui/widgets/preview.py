@@ -93,7 +93,7 @@ class Preview(Horizontal):
         chart = self.chart
         row = self._row
         if row is None:
-            chart.show("", (), empty="no run under the cursor; → lists those of a group")
+            chart.show("", (), empty="no run under the cursor: → unfolds a group")
             return
         lines: tuple[Line, ...] = ()
         read = self._curve is not None and self._curve[0] == row.run.run_id
