@@ -145,7 +145,12 @@ def test_a_vast_terminal_says_what_all_gpus_do_beside_the_runs(world: World) -> 
         seen = await shows(pilot, "What do the GPUs do?", "$2.50/h", "$7.00/h idle", "220/320 G")
         busy, idle = (next(line for line in seen.splitlines() if price in line) for price in ("$2.50/h", "$7.00/h"))
         assert busy.index("%") == idle.index("%")
+        await pilot.press("3")
+        seen = await shows(pilot, "$7.00/h")
+        assert seen.count("40/80 G") == 3  # one line for each GPU: there is room
         await pilot.resize_terminal(150, 60)
+        await shows(pilot, "220/320 G")
+        await pilot.press("1")
         await lacks(pilot, "What do the GPUs do?")
 
     drive(world.board(), use, (250, 60))

@@ -54,8 +54,13 @@ def host_item(
     now: float,
     width: int,
     card: Iterable[tuple[Span, ...]] = (),
+    *,
+    lists: bool = False,
 ) -> Item:
-    """Return a host's row, with its problems, its queue and its GPUs below it: those in one line, unless it has a card."""
+    """Return a host's row, with its problems, its queue and its GPUs below it.
+
+    Its GPUs are one line, unless it has a card, or `lists` is true.
+    """
     history = (HISTORY_WIDE if width >= WIDE else HISTORY) if width >= NARROW else HISTORY_NARROW
     record = host.record
     is_known = record is not None and record.facts is not None
@@ -82,7 +87,7 @@ def host_item(
     more: list[Cells] = [(line,) for line in _troubles(host, record, now)]
     more += about or [(line,) for line in _idle(host, rows, now)]
     more += [(line,) for line in queue_lines(facts.queue, snapshot, now)]
-    if len(gpus) > 1 and not is_open:
+    if len(gpus) > 1 and not (is_open or lists):
         more.append((_gpus_line(gpus, host.telemetry, snapshot.index, symbols, history),))
         return Item(host.name, cells, tuple(more))
     more += [

@@ -49,7 +49,8 @@ class RunScreen(LogPage):
     BINDINGS = bindings("run")
     DEFAULT_CSS = """
     RunScreen #tabs { height: 1; }
-    RunScreen #age { display: none; height: 1; color: $text-warning; }
+    RunScreen #age { display: none; height: 1; color: $text-muted; }
+    RunScreen #age.needs-you { color: $text-warning; }
     RunScreen ContentSwitcher { height: 1fr; }
     RunScreen TextScroll { height: 1fr; }
     RunScreen #overview { layout: vertical; height: 1fr; }

@@ -173,6 +173,7 @@ class KeyLine(Widget):
         typing = isinstance(self.screen.focused, Input)
         page = getattr(self.screen, "page", "")
         shown = [key for place in self.places for key in of(place) if key.text and on_page(key, page)]
+        shown = [key for key in shown if key.action != f"tab('{page}')"]  # it is there already
         if typing:  # the field takes all other keys
             shown = [key for key in shown if key.always]
         here = sorted((key for key in shown if key.where != "everywhere"), key=lambda key: not key.page)
