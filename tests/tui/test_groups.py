@@ -214,7 +214,7 @@ def test_a_group_folds_into_one_row_and_says_what_needs_you_in_it(tagged: World)
         await shows(pilot, "box  4 runs", "other  1 run")
         by_tag(pilot).table.place("two-bbbbbb")
         await pilot.press("left")
-        seen = await shows(pilot, "▸ box", "1 of 4 ended", "5 of 5 runs")
+        seen = await shows(pilot, "▸ box", " 1/4", "5 of 5 runs")
         assert "two-bbbbbb" not in seen
         assert by_tag(pilot).cursor_run is None
         assert len(by_tag(pilot).concerned()) == 4
@@ -230,7 +230,7 @@ def test_a_group_folds_into_one_row_and_says_what_needs_you_in_it(tagged: World)
         await shows(pilot, "0.125", "▸ box")
         by_tag(pilot).table.place("dead-eeeeee")
         await pilot.press("left")
-        seen = await shows(pilot, "▸ other", "1 of 1 ended", "└ oom")
+        seen = await shows(pilot, "▸ other", " 1/1", "└ oom")
         await pilot.press("enter")
         await shows(pilot, "other  1 run", "dead-eeeeee")
         by_tag(pilot).table.place("host:box")

@@ -12,7 +12,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.sweeps.counts import word_of
 from armada.tui.arrangement import Again, Heading
 from armada.tui.filtering import subject_of
-from armada.tui.folds import Fold
+from armada.tui.folds import Fold, done
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.table import Cells, Column, Entry, Span, Table
 from armada.units import counted, span
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from armada.tui.arrangement import Line
     from armada.tui.symbols import Symbols
 
-BAR = 12
+PROGRESS = 17
+BAR = PROGRESS - 5
 GUIDE = 6
 """Cells before a reason."""
 DEEPEST = 6
@@ -36,7 +37,7 @@ COLUMNS = (
     Column("NAME", 14, grow=3, most=60, rank=-1),
     Column("HOST", 8, grow=4, most=20, rank=3),
     Column("GPUS", 5, rank=8),
-    Column("PROGRESS", 17),
+    Column("PROGRESS", PROGRESS),
     Column("LOSS", 7, right=True, rank=1),
     Column("", 10, rank=5),
     Column("TOK/S", 6, right=True, rank=7),
@@ -206,7 +207,7 @@ class RunTable(Table):
         assert isinstance(source, RunRow | Fold)  # noqa: S101  # show_runs adds nothing else
         if entry.kind == "more":
             failed = isinstance(source, RunRow) and source.run.state == "failed"
-            reason = self.symbols.text(source.trouble or "")
+            reason = self.symbols.text(_brief(source.trouble or ""))
             hints = self._hints(source, reason) if entry.key == self.cursor else ()
             return (((reason, "bad" if failed else "warn"), *hints),)
         if isinstance(source, Fold):
@@ -233,13 +234,18 @@ class RunTable(Table):
         best = f"{heading.best:.4g}" if heading.best is not None else ""
         told = {
             "NAME": title,
-            "PROGRESS": ((f"{ended} of {heading.count} ended", "dim"),),
+            "PROGRESS": self._counted(sum(map(done, heading.folded)) / max(1, heading.count), ended, heading.count),
             "LOSS": ((best, "plain"),),
         }
         columns = self.columns[1:]
         if self._keys:
             return ((sign,), title, *(((("", "plain")),),) * (len(columns) - 1))
         return ((sign,), *(told.get(column.title, (("", "plain"),)) for column in columns))
+
+    def _counted(self, share: float, ended: int, count: int) -> tuple[Span, ...]:
+        """How much of several runs is done, and how many have ended: the bar makes room for a long count."""
+        words = f" {ended}/{count}"
+        return (*meter(share, max(4, PROGRESS - len(words)), self.symbols), (words, "plain"))
 
     def _folded(self, fold: Fold, now: float) -> Cells:
         text, (home, there) = self.symbols.text, fold.kept
@@ -265,7 +271,7 @@ class RunTable(Table):
             title,
             ((text(fold.hosts), "plain"),),
             ((f"{fold.gpus}×" if fold.gpus else "", "dim"),),
-            (*meter(fold.share, BAR, self.symbols), (f" {fold.ended}/{len(fold.cells)}", "plain")),
+            self._counted(fold.share, fold.ended, len(fold.cells)),
             ((f"{best:.4g}" if best is not None else "", "plain"),),
             (blank,),
             ((figure(fold.tokens_per_s) if fold.tokens_per_s else "", "plain"),),
@@ -363,6 +369,11 @@ class RunTable(Table):
             return (("not yet", "dim"),)
         age = now - run.observed_at
         return ((f"{short(age)} ago", "dim" if age < 60 else "warn"),)
+
+
+def _brief(trouble: str) -> str:
+    """Leave the command out of a reason: the row is short, and its key hangs behind it."""
+    return trouble.partition("; `armada ")[0]
 
 
 def _helping(source: RunRow | Fold) -> tuple[tuple[str, str], ...]:
