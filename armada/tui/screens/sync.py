@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column("RUN", 16, grow=2, most=50),
     Column("HOST", 8, grow=4, most=20, rank=3),
-    Column("HOME", 17, grow=1, most=24, rank=1),
+    Column("HOME", 9, grow=1, most=24, rank=1),
     Column("WAITS", 5, right=True),
     Column("LAST SYNC", 15, rank=2),
     Column("NEXT", 12),
@@ -144,7 +144,7 @@ def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbol
 def _home(row: RunRow) -> tuple[Span, ...]:
     kept = row.kept
     if not (kept.home or kept.only_host or kept.damaged):
-        return (("no checkpoint yet", "dim"),)
+        return (("none yet", "dim"),)
     return (f"{kept.home} home", "plain"), (f" {kept.damaged} damaged" if kept.damaged else "", "bad")
 
 
