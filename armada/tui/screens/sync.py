@@ -145,7 +145,9 @@ def _home(row: RunRow) -> tuple[Span, ...]:
     kept = row.kept
     if not (kept.home or kept.only_host or kept.damaged):
         return (("none yet", "dim"),)
-    return (f"{kept.home} home", "plain"), (f" {kept.damaged} damaged" if kept.damaged else "", "bad")
+    if kept.damaged:  # in a narrow column, what is damaged stays
+        return (f"{kept.damaged} damaged", "bad"), (f" {kept.home} home", "plain")
+    return ((f"{kept.home} home", "plain"),)
 
 
 def _is_at_risk(row: RunRow, failing: bool) -> bool:
