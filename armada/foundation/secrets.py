@@ -50,6 +50,8 @@ _SHORTEST = 8
 _QUERY = re.compile(r"(?<=\S)[?#]\S*")
 _NO_SECRETS = frozenset({"secrets", "revision"})
 """Keys of an experiment: names of variables, whose values stand nowhere, and commits, which look like W&B's keys."""
+_ENVIRONMENT = re.compile(r"(.*\.)?environment\.key")
+"""The name that armada gives to a host's environment, such as `cu130-4f2a91c07d5e`."""
 
 
 def without_secrets(words: Sequence[str]) -> list[str]:
@@ -162,12 +164,14 @@ def without_secret_settings(value: Any, key: str = "") -> Any:
     """
     last = key.rpartition(".")[2]
     if isinstance(value, dict):
-        return {name: without_secret_settings(inner, str(name)) for name, inner in value.items()}
-    if last in _NO_SECRETS or value is None:
+        within = f"{key}." if key else ""
+        return {each: without_secret_settings(inner, f"{within}{each}") for each, inner in value.items()}
+    if last in _NO_SECRETS or value is None or _ENVIRONMENT.fullmatch(key):
         return value
-    if _SECRET_WORD.search(_HARMLESS_NAME.sub("", last)):
-        return HIDDEN
+    words = _HARMLESS_NAME.sub("", last)
+    if _SECRET_WORD.search(words) and (not isinstance(value, int | float) or _CERTAIN_WORD.search(words)):
+        return HIDDEN  # a number under `num_key_value_heads` is none
     if isinstance(value, list):
-        words = all(isinstance(word, str) for word in value)
-        return without_secrets(value) if words else [without_secret_settings(item) for item in value]
+        is_text = all(isinstance(word, str) for word in value)
+        return without_secrets(value) if is_text else [without_secret_settings(item) for item in value]
     return without_secrets([value])[0] if isinstance(value, str) else value

@@ -28,6 +28,8 @@ class Transfer:
     started_at: float | None
     updated_at: float | None
     ended_at: float | None
+    step: int | None = None
+    """Of the checkpoint; known for those that are under way."""
 
 
 def of_run(database: Database, run_id: str) -> dict[str, Transfer]:
@@ -37,7 +39,10 @@ def of_run(database: Database, run_id: str) -> dict[str, Transfer]:
 
 def under_way(database: Database) -> list[Transfer]:
     """Return every transfer that is not done, oldest first."""
-    rows = database.connection.execute("SELECT * FROM transfers WHERE state <> 'done' ORDER BY started_at")
+    rows = database.connection.execute(
+        """SELECT transfers.*, checkpoints.step FROM transfers LEFT JOIN checkpoints USING (run_id, digest)
+           WHERE state <> 'done' ORDER BY started_at"""
+    )
     return [Transfer(**dict(row)) for row in rows]
 
 

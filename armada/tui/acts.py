@@ -83,10 +83,14 @@ def new_log(home: HomePaths, word: str, *, kind: str = "operations", kept: int =
     """
     folder = home.state / "dashboard" / kind
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for old in sorted(folder.glob("*.log"))[: -kept + 1]:
+    logs = sorted(folder.glob("*.log"))
+    for old in logs[: -kept + 1]:
         old.unlink(missing_ok=True)
         old.with_suffix(".json").unlink(missing_ok=True)
-    stem = f"{time.time():.3f}-{re.sub('[^A-Za-z_-]', '_', word)[:40]}"
+    last = _NAME.fullmatch(logs[-1].stem) if logs else None
+    # Names are in the order of the acts, also after the clock was set back: the record has the time.
+    moment = max(time.time(), float(last[1]) + 0.001 if last is not None else 0.0)
+    stem = f"{moment:.3f}-{re.sub('[^A-Za-z_-]', '_', word)[:40]}"
     for number in range(1000):
         log = folder / (f"{stem}-{number}.log" if number else f"{stem}.log")
         with contextlib.suppress(FileExistsError):  # two commands may start in the same millisecond
@@ -173,13 +177,13 @@ def read(log: Path) -> Act | None:
     words = _words(told.get("words"))
     undo = told.get("undo")
     title, undoes = told.get("title"), told.get("undoes")
-    code, ended = told.get("exit_code"), told.get("ended_at")
+    code, ended, started = told.get("exit_code"), told.get("ended_at"), told.get("started_at")
     return Act(
         name=log.stem,
         log=log,
         title=title if isinstance(title, str) else name[2],
         words=words,
-        started_at=float(name[1]),
+        started_at=float(started if isinstance(started, int | float) else name[1]),
         ended_at=float(ended) if isinstance(ended, int | float) else None,
         exit_code=code if isinstance(code, int) else None,
         process=_process(told.get("process")),

@@ -10,7 +10,7 @@ from rich.style import Style
 from armada.foundation.sanitize import SEQUENCE, sanitize_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 TAB = 8
 _PLAIN = Style.null()
@@ -29,6 +29,18 @@ _SWITCHES: dict[int, Style] = {
     29: Style(strike=False),
 }
 """Blinking (5, 6) and hidden text (8) are left out."""
+
+_NAMED = (
+    "text-muted",
+    "text-error",
+    "text-success",
+    "text-warning",
+    "text-accent",
+    "text-secondary",
+    "curve-3",
+    "foreground",
+)
+"""The theme's colours for black, red, green, yellow, blue, magenta, cyan and white, and for the bright ones."""
 
 
 class Piece(NamedTuple):
@@ -103,3 +115,20 @@ def _extended(numbers: list[int]) -> Color | None:
     if not size or len(values) < size or not all(0 <= value < 256 for value in values):
         return None
     return Color.from_ansi(values[0]) if kind == 5 else Color.from_rgb(*values)
+
+
+def in_theme(style: Style, variables: Mapping[str, str]) -> Style:
+    """Return a style whose 16 named colours are those of the theme: a terminal's own may not be readable on its ground.
+
+    Args:
+        style: What the job asked for.
+        variables: The colours of the theme, by what they mean.
+    """
+    front, back = _themed(style.color, variables), _themed(style.bgcolor, variables)
+    return style if front is None and back is None else style + Style(color=front, bgcolor=back)
+
+
+def _themed(color: Color | None, variables: Mapping[str, str]) -> str | None:
+    if color is None or color.number is None or color.number >= 2 * len(_NAMED):
+        return None
+    return variables.get(_NAMED[color.number % len(_NAMED)])

@@ -49,8 +49,8 @@ LOOK_EVERY_S = 10.0
 
 MANY = 1000
 NOTES = {
-    "stop": "SIGTERM, then SIGKILL after the grace period. A training saves a checkpoint at SIGTERM; a script or command "
-    "loses what it has not saved since its last checkpoint.",
+    "stop": "It gets SIGTERM, and SIGKILL if it does not end in time. A training saves a checkpoint first; a script or "
+    "command loses what it has not saved.",
     "resume": "Each run continues on its own host from its last complete checkpoint there, or else from its beginning; "
     "a host paid by the hour costs money again.",
 }
@@ -475,7 +475,7 @@ class Dashboard(App[None]):
             go()
             return
         lines = [
-            f"{row.run.run_id} on {row.host}, {row.run.state}{'' if row.run.step is None else f', step {row.run.step}'}"
+            f"{row.run.run_id} on {row.host}, {row.run.state}{'' if row.run.step is None else f', step {row.run.step:,}'}"
             + (f", launched by {theirs[row.run.run_id]}" if row.run.run_id in theirs else "")
             for row in sorted(able, key=lambda row: row.run.run_id not in theirs)
         ]

@@ -60,7 +60,7 @@ class Fold:
     @property
     def share(self) -> float:
         """How much of it is done: an ended cell counts as one, a running one by its steps."""
-        return sum(map(_done, self.cells)) / max(1, len(self.cells))
+        return sum(map(done, self.cells)) / max(1, len(self.cells))
 
     @property
     def ended(self) -> int:
@@ -117,7 +117,8 @@ class Fold:
         return self.states, styles.get(self.state, "plain")
 
 
-def _done(row: RunRow) -> float:
+def done(row: RunRow) -> float:
+    """Return how much of a run is done: an ended one counts as one."""
     run = row.run
     if run.ended:
         return 1.0

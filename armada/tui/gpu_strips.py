@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 HOT_C = 88.0
 SPAN_S = 900.0
+MINUTES = " 15 min"
 GAP_S = 120.0
 """A measurement holds so long: a host may be asked less often than a strip has cells."""
 
@@ -72,9 +73,22 @@ def gpu_spans(gpu: RecordedGpu, history: Sequence[Point], symbols: Symbols, widt
 
 
 def together(
-    gpus: Sequence[RecordedGpu], telemetry: Mapping[int, Sequence[Point]], symbols: Symbols, width: int
+    gpus: Sequence[RecordedGpu],
+    telemetry: Mapping[int, Sequence[Point]],
+    symbols: Symbols,
+    width: int,
+    *,
+    places: int = 0,
 ) -> list[Span]:
-    """Return all GPUs in one line: the load of each now, their mean over time, memory, power, the hottest."""
+    """Return all GPUs in one line: the load of each now, their mean over time, memory, power, the hottest.
+
+    Args:
+        gpus: The GPUs of a host.
+        telemetry: The last minutes of each.
+        symbols: What the terminal can show.
+        width: Cells for the mean over time.
+        places: Cells for the loads now, at least; lines of several hosts stand below each other.
+    """
     newest = [(gpu, points[-1] if (points := points_of(telemetry, gpu)) else None) for gpu in gpus]
     loads = [_load(gpu, point) for gpu, point in newest]
     memory = sum(_memory(gpu, point) for gpu, point in newest)
@@ -82,9 +96,9 @@ def together(
     strips = [strip(points_of(telemetry, gpu), width) for gpu in gpus]
     mean = [_mean(column) for column in zip(*(each for each in strips if each), strict=False)]
     now = symbols.strip([load / 100 for load in loads])
-    spans: list[Span] = [(now, "accent"), (f" {sum(loads) / max(1, len(loads)):>3.0f}%", "plain")]
+    spans: list[Span] = [(f"{now:<{places}}", "accent"), (f" {sum(loads) / max(1, len(loads)):>3.0f}%", "plain")]
     if width > 0 and mean:
-        spans += [("  ", "plain"), (f"{symbols.strip(mean):<{width}}", "accent"), (" 15 min", "dim")]
+        spans += [("  ", "plain"), (f"{symbols.strip(mean):<{width}}", "accent"), (MINUTES, "dim")]
     spans.append((f"  {memory / 2**30:.0f}/{total / 2**30:.0f} G", "dim"))
     watts = [point.power_w for _, point in newest if point is not None and point.power_w is not None]
     if watts:

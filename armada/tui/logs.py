@@ -43,6 +43,12 @@ def at_home(home: HomePaths, run: Run, *, local: bool) -> Path | None:
     return max(found, key=lambda place: place.stat().st_mtime, default=None)
 
 
+def brief_age(home: HomePaths, run: Run, path: Path, sync: RunSync | None, now: float) -> str:
+    """Return how old a copy at home is in a few words; empty as `age_of_copy`."""
+    moment = _copied_at(home, run, path, sync)
+    return "" if moment is None else f"copy of {_clock(moment, now)}"
+
+
 def age_of_copy(home: HomePaths, run: Run, path: Path, sync: RunSync | None, trouble: str | None, now: float) -> str:
     """Return how old a copy at home is, and why there is no newer one. Empty if it is the run's own file, or complete.
 
@@ -54,17 +60,24 @@ def age_of_copy(home: HomePaths, run: Run, path: Path, sync: RunSync | None, tro
         trouble: Why following it failed, if it did.
         now: Unix time.
     """
+    moment = _copied_at(home, run, path, sync)
+    if moment is None:
+        return ""
+    words = f"copy at home as of {_clock(moment, now)}, {span(max(0.0, now - moment))} ago"
+    if run.unreachable_since is not None:
+        return f"{words}; {run.host} is unreachable since {_clock(run.unreachable_since, now)}"
+    return f"{words}; {sanitize_line(trouble, 200)}" if trouble else words
+
+
+def _copied_at(home: HomePaths, run: Run, path: Path, sync: RunSync | None) -> float | None:
+    """Return when a copy at home was made; None if it is the run's own file, or complete."""
     own = home.local_root / "runs" / run.run_id / "output.log"
     is_whole = sync is not None and sync.final_done and run.ended and not run.is_guess
     if is_whole or path == own:
-        return ""
+        return None
     with contextlib.suppress(OSError):  # it was replaced a moment ago: the next call returns the new one's age
-        moment = max(path.stat().st_mtime, (sync.last_at or 0.0) if sync is not None else 0.0)
-        words = f"copy at home as of {_clock(moment, now)}, {span(max(0.0, now - moment))} ago"
-        if run.unreachable_since is not None:
-            return f"{words}; {run.host} is unreachable since {_clock(run.unreachable_since, now)}"
-        return f"{words}; {sanitize_line(trouble, 200)}" if trouble else words
-    return ""
+        return max(path.stat().st_mtime, (sync.last_at or 0.0) if sync is not None else 0.0)
+    return None
 
 
 def _clock(moment: float, now: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -75,8 +76,10 @@ def _repositories(spec: Mapping[str, object] | None) -> list[tuple[str, str]]:
     if not isinstance(experiment, dict):
         return []
     model, data = experiment.get("model"), experiment.get("data")
-    parts = [part for part in data.values() if isinstance(part, dict)] if isinstance(data, dict) else []
-    named = [("model", "", model), *(("dataset", "datasets/", part.get("hub")) for part in parts)]
-    return [
+    lists = [part if isinstance(part, list) else [part] for part in data.values()] if isinstance(data, dict) else []
+    sources = [source.get("hub") for source in itertools.chain(*lists) if isinstance(source, dict)]
+    named = [("model", "", model), *(("dataset", "datasets/", name) for name in sources)]
+    found = [
         (what, f"{below}{name}") for what, below, name in named if isinstance(name, str) and _REPOSITORY.fullmatch(name)
     ]
+    return list(dict.fromkeys(found))  # train and eval may be parts of one dataset

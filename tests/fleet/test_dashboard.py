@@ -136,7 +136,7 @@ def test_an_experiment_is_launched_followed_and_stopped_from_the_screen(
         await pilot.press("ctrl+o")
         await shows(pilot, "On which host?", "2×GeForce RTX 3090 · idle")
         await pilot.press(*"work", "enter")
-        await sees(pilot, "one command on workstation", "ctrl+l launches this plan")
+        await sees(pilot, "one command on workstation", "^l launches this plan")
         await pilot.press("ctrl+l")
         await hears(pilot, "launch exp.yaml on workstation done", "launched")
         await sees(pilot, "talker", "● ", "1 running")

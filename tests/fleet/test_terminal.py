@@ -52,7 +52,7 @@ def test_launch_watch_chart_sync_stop_and_leave_on_an_ssh_host(
         terminal.keys("Enter")
         terminal.shows("experiment    exp.yaml", "its name; local is this machine")
         terminal.keys("workstation")
-        terminal.shows("one command on workstation", "ctrl+l launches this plan", within_s=120)
+        terminal.shows("one command on workstation", "^l launches this plan", within_s=120)
         terminal.keys("C-l")
         terminal.shows("curve", "1 running", "workstation", within_s=120)
         run_id = armada.json("ps", "--cached")[0]["run_id"]

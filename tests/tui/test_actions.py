@@ -139,7 +139,7 @@ def test_a_launch_from_the_dashboard_outlives_it(world: World) -> None:
         await pilot.press("n")
         await shows(pilot, "Type an experiment and a host")
         await pilot.press(*"exp", "full_stop", *"yaml", "tab", *"local")
-        await shows(pilot, "ctrl+l launches this plan")
+        await shows(pilot, "^l launches this plan")
         await pilot.press("ctrl+l", "ctrl+c")  # left before the launch can have ended
         await until(pilot, lambda: not pilot.app.is_running)
 

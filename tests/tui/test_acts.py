@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -65,6 +66,16 @@ def test_acts_of_one_millisecond_have_files_of_their_own(world: World) -> None:
         logs = list(pool.map(lambda _: acts.new_log(world.home, "stop"), range(64)))
     assert len(set(logs)) == 64
     assert all(acts.read(log) is not None for log in logs)
+
+
+def test_after_a_clock_was_set_back_the_newest_act_is_last_and_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 2_000_000_000.0)
+    before = [acts.new_log(world.home, "tag", kept=3) for _ in range(3)]
+    monkeypatch.setattr(time, "time", lambda: 1_900_000_000.0)
+    now = [acts.new_log(world.home, "stop", kept=3) for _ in range(2)]
+    assert sorted(path.name for path in now[0].parent.glob("*.log")) == [before[2].name, now[0].name, now[1].name]
 
 
 def test_only_the_newest_acts_are_kept_with_their_records(world: World) -> None:

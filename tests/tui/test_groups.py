@@ -6,6 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from armada.store import labels, runs
+from armada.tui.app import Dashboard
 from armada.tui.arrangement import GROUPS, Arrangement, Heading
 from armada.tui.chains import Chains
 from armada.tui.reading import RunReader
@@ -166,6 +167,44 @@ def test_the_run_that_a_launch_follows_is_restored_from_its_file_at_home(chained
     assert runs.find(chained.database, "again-dddddd").follows == "base-aaaaaa"
 
 
+@pytest.mark.parametrize(
+    ("key", "title"), [("x", "Stop 3 runs?"), ("asterisk", "Star 4 runs?"), ("z", "Archive 4 runs?")]
+)
+def test_an_act_on_a_folded_group_asks_with_the_count_of_its_runs(tagged: World, key: str, title: str) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "4 of 4 runs")
+        await pilot.press("b")
+        await shows(pilot, "box  4 runs")
+        by_tag(pilot).table.place("two-bbbbbb")
+        await pilot.press("left")
+        await shows(pilot, "▸ box")
+        await pilot.press(key)
+        await shows(pilot, title, "esc cancel")
+        await pilot.press("escape")
+        await lacks(pilot, title)
+
+    drive(tagged.board(), use, (150, 40))
+
+
+def test_a_yes_stars_all_runs_of_a_folded_group_in_one_command(tagged: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(Dashboard, "operate", lambda _, __, words, *___, **____: started.append(list(words)))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "4 of 4 runs")
+        await pilot.press("b")
+        await shows(pilot, "box  4 runs")
+        by_tag(pilot).table.place("two-bbbbbb")
+        await pilot.press("left", "asterisk")
+        await shows(pilot, "Star 4 runs?")
+        await pilot.press("y")
+        await until(pilot, lambda: bool(started))
+
+    drive(tagged.board(), use, (150, 40))
+    assert started[0][0] == "star"
+    assert len(started[0]) == 5
+
+
 def test_a_group_folds_into_one_row_and_says_what_needs_you_in_it(tagged: World) -> None:
     tagged.run("dead-eeeeee", state="failed", reason="oom", host="other")
 
@@ -175,12 +214,15 @@ def test_a_group_folds_into_one_row_and_says_what_needs_you_in_it(tagged: World)
         await shows(pilot, "box  4 runs", "other  1 run")
         by_tag(pilot).table.place("two-bbbbbb")
         await pilot.press("left")
-        seen = await shows(pilot, "▸ box", "1 of 4 ended", "5 of 5 runs")
+        seen = await shows(pilot, "▸ box", " 1/4", "5 of 5 runs")
         assert "two-bbbbbb" not in seen
         assert by_tag(pilot).cursor_run is None
-        assert by_tag(pilot).concerned() == []
-        await pilot.press("space", "a")
-        await shows(pilot, "1 marked")
+        assert len(by_tag(pilot).concerned()) == 4
+        await pilot.press("space")
+        await shows(pilot, "4 marked")
+        await pilot.press("k", "space", "a")
+        await shows(pilot, "5 marked")
+        by_tag(pilot).table.place("host:box")
         await pilot.press("l")
         assert pilot.app.screen is by_tag(pilot)  # there is no run under the cursor
         await pilot.press("escape")
@@ -188,7 +230,7 @@ def test_a_group_folds_into_one_row_and_says_what_needs_you_in_it(tagged: World)
         await shows(pilot, "0.125", "▸ box")
         by_tag(pilot).table.place("dead-eeeeee")
         await pilot.press("left")
-        seen = await shows(pilot, "▸ other", "1 of 1 ended", "└ oom")
+        seen = await shows(pilot, "▸ other", " 1/1", "└ oom")
         await pilot.press("enter")
         await shows(pilot, "other  1 run", "dead-eeeeee")
         by_tag(pilot).table.place("host:box")

@@ -13,6 +13,7 @@ from armada.protocol.facts import GpuKind, Hardware
 from armada.provision.environment_key import environment_key
 from armada.store import hosts, telemetry
 from armada.tui.operations import Answer
+from armada.tui.screens.host_text import time_limit
 from armada.tui.screens.verdict import show_verdict
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 
@@ -65,7 +66,7 @@ def test_what_a_batch_system_said_of_its_queue_is_told(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         await shows(pilot, "mine: 2 running, 1 pending · others: 212 pending · quota: 4.7 % of 5.2 %")
-        await shows(pilot, "boost  31 of 256 GPUs free · 64 nodes · up · at most 1-00:00:00", "set a `profile:`")
+        await shows(pilot, "boost  31 of 256 GPUs free · 64 nodes · up · at most 1 d", "set a `profile:`")
         hosts.record_facts(world.database, "box", {"gpus": [], "queue": {"error": "slurmctld is down"}})
         await shows(pilot, "its scheduler does not answer: slurmctld is down")
 
@@ -131,6 +132,30 @@ def load(world: World, host: str, since_s: float, every_s: float) -> None:
     telemetry.record(world.database, host, points)
 
 
+def test_a_vast_terminal_says_what_all_gpus_do_beside_the_runs(world: World) -> None:
+    world.hosts(
+        box={"ssh": "root@192.0.2.1", "price_per_hour": 2.5}, spare={"ssh": "root@192.0.2.2", "price_per_hour": 7.0}
+    )
+    world.run("mine-aaaaaa")
+    for host, count in (("box", 4), ("spare", 1)):
+        hosts.record_facts(world.database, host, {"gpus": [gpu(index) for index in range(count)]})
+    load(world, "box", 600, 20)
+
+    async def use(pilot: Pilot[None]) -> None:
+        seen = await shows(pilot, "What do the GPUs do?", "$2.50/h", "$7.00/h idle", "220/320 G")
+        busy, idle = (next(line for line in seen.splitlines() if price in line) for price in ("$2.50/h", "$7.00/h"))
+        assert busy.index("%") == idle.index("%")
+        await pilot.press("3")
+        seen = await shows(pilot, "$7.00/h")
+        assert seen.count("40/80 G") == 3  # one line for each GPU: there is room
+        await pilot.resize_terminal(150, 60)
+        await shows(pilot, "220/320 G")
+        await pilot.press("1")
+        await lacks(pilot, "What do the GPUs do?")
+
+    drive(world.board(), use, (250, 60))
+
+
 def test_the_history_of_the_gpus_is_drawn_for_the_host_under_the_cursor_over_several_spans(world: World) -> None:
     world.hosts(box={"ssh": "root@192.0.2.1"}, far={"ssh": "root@192.0.2.2"})
     for host in ("box", "far"):
@@ -141,10 +166,10 @@ def test_the_history_of_the_gpus_is_drawn_for_the_host_under_the_cursor_over_sev
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         measures = (
-            *("utilisation %, 15 m", "  0 0  1 10"),
-            *("memory GiB, 15 m", "  0 70  1 70"),
-            *("power W, 15 m", "  0 312  1 312"),
-            *("temperature °C, 15 m", "  0 71  1 71"),
+            *("utilisation %, 15 min", "  0 0  1 10"),
+            *("memory GiB, 15 min", "  0 70  1 70"),
+            *("power W, 15 min", "  0 312  1 312"),
+            *("temperature °C, 15 min", "  0 71  1 71"),
         )
         seen = await shows(pilot, *measures)
         assert any(0x2800 < ord(character) <= 0x28FF for character in seen)
@@ -154,7 +179,7 @@ def test_the_history_of_the_gpus_is_drawn_for_the_host_under_the_cursor_over_sev
         await pilot.press("minus", "minus", "minus", "minus", "minus")
         await shows(pilot, "box · power W, 7 d")
         await pilot.press("plus", "plus", "plus", "plus", "plus")
-        await shows(pilot, "box · power W, 15 m")
+        await shows(pilot, "box · power W, 15 min")
         await pilot.press("down")
         await shows(pilot, "far", "the daemon records this while it watches the host")
         await pilot.press("v")
@@ -189,7 +214,7 @@ def test_points_that_come_later_are_added_to_the_history(world: World) -> None:
         await pilot.press("3")
         await shows(pilot, "312 W")
         telemetry.record(world.database, "box", [telemetry.Point(0, time.time(), 99.0, 1 << 30, 123.0, 44.0)])
-        await shows(pilot, "123 W", "44 °C", "box · power W, 15 m", "  0 123")
+        await shows(pilot, "123 W", "44 °C", "box · power W, 15 min", "  0 123")
 
     drive(world.board(), use, (160, 48))
 
@@ -322,3 +347,17 @@ def test_a_host_that_holds_nothing_can_be_wiped_after_a_second_question(world: W
         await until(pilot, lambda: "wipe local done" in said(pilot))
 
     drive(board, use)
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("1-00:00:00", "1 d"),
+        ("00:30:00", "30 m"),
+        ("36:00:00", "1 d 12 h"),
+        ("90:00", "1 h 30 m"),
+        ("UNLIMITED", "UNLIMITED"),
+    ],
+)
+def test_a_limit_of_slurm_is_read_as_a_span(written: str, shown: str) -> None:
+    assert time_limit(written) == shown

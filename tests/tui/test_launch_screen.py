@@ -161,7 +161,7 @@ def test_hosts_stand_side_by_side_and_what_failed_is_on_top(world: World, file: 
         launch(pilot).fields["set"].value = "secrets=[]"
         await pilot.press("home", "enter")
         await until(pilot, lambda: launch(pilot).fields["host"].value == launch(pilot).hosts.cursor)
-        await shows(pilot, "ctrl+l launches the sweep")
+        await shows(pilot, "^l launches the sweep")
         await pilot.press("tab", "enter")
         await shows(pilot, "ARM007", "clocks agree")
         await pilot.press("shift+tab", "shift+tab")
@@ -247,7 +247,7 @@ def test_a_run_is_launched_again_with_its_settings(
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "renamed")
         await pilot.press(*(["enter"] if way == "run" else []), "R")
-        await shows(pilot, "retries=4", "ctrl+l launches this plan")
+        await shows(pilot, "retries=4", "^l launches this plan")
         await pilot.press("ctrl+l")
         await until(pilot, lambda: started)
         wanted = [

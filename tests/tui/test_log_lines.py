@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from armada.foundation.sanitize import OutputText
-from armada.tui.ansi import Piece, pieces
+from armada.tui.ansi import Piece, in_theme, pieces
 from armada.tui.log_file import LogFile
 from armada.tui.log_matches import Matches
 from armada.tui.log_places import find_place, parse_place
@@ -232,6 +232,14 @@ def styles(pilot: Pilot[None], words: str) -> dict[str, Style]:
     """The style of each piece of the line with these words."""
     line = next(strip for strip in strips(pilot.app) if words in strip.text)
     return {segment.text.strip(): segment.style or Style() for segment in line if isinstance(segment, Segment)}
+
+
+def test_a_named_colour_is_the_themes_and_every_other_stays_as_printed() -> None:
+    theme = {"text-error": "#f7768e", "text-success": "#9ece6a"}
+    assert in_theme(Style(color="red", bold=True), theme) == Style(color="#f7768e", bold=True)
+    assert in_theme(Style(color="bright_green"), theme) == Style(color="#9ece6a")
+    for style in (Style(color="color(200)"), Style(color="#010203"), Style(color="default"), Style(bold=True)):
+        assert in_theme(style, theme) == style
 
 
 def test_a_log_has_colours_ranks_matches_and_steps(world: World) -> None:

@@ -118,8 +118,8 @@ def test_the_first_screen_says_what_is_safe_and_what_happened(world: World) -> N
     world.run("fail-dddddd", host="near", state="failed", reason="oom", message="[bold]2.1 GiB[/]")
 
     async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "Is everything safe?", "not safe to destroy: 1 checkpoint only there, 1 run active")
-        await shows(pilot, "unreachable for", "1 checkpoint home · 3 r before you destroy it")
+        await shows(pilot, "Is everything safe?", "not safe: 1 checkpoint only there, 1 run active")
+        await shows(pilot, "unreachable 0s", "1 checkpoint home · 3 r before you destroy it")
         await shows(pilot, "What happened", "done-cccccc ckpt-7 home", "fail-dddddd failed: [bold]2.1 GiB[/]")
         verdict = Verdict("succeeded", attempt=1, seq=2)
         runs.record(world.database, "keep-aaaaaa", verdict, ended_at=time.time())  # only this run is summed up again
@@ -243,3 +243,26 @@ def test_all_words_of_a_theme_can_be_read_on_all_its_grounds(world: World, name:
     for pair, (colour, behind) in pairs.items():
         low, high = sorted((_luminance(colour), _luminance(behind)))
         assert (high + 0.05) / (low + 0.05) >= 3.0, (pair, colour.hex, behind.hex)
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (140, ("6 Compare", "● 2 running", "▲ 1 needs you", "burning $125.00/h (idle $122.50)")),
+        (120, ("6 Compare", "● 2 ", "▲ 1 needs you", "$125.00/h", "no daemon")),
+        (80, ("1 Runs 2 3 4 5 6 ", "● 2 ", "▲ 1 needs you", "no daemon")),
+        (40, ("1 Runs", "● 2")),
+    ],
+)
+def test_the_top_line_names_every_screen_before_it_says_a_sign_in_words(
+    world: World, width: int, shown: tuple[str, ...]
+) -> None:
+    world.hosts(box={"ssh": "root@box", "price_per_hour": 2.5}, spare={"ssh": "root@spare", "price_per_hour": 122.5})
+    world.run("demo-aaaaaa", host="box")
+    world.run("dead-bbbbbb", host="box")
+    runs.mark_unreachable(world.database, ["dead-bbbbbb"], "no route to host")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: all(word in screen(pilot).splitlines()[0] for word in shown))
+
+    drive(world.board(), use, (width, 30))

@@ -357,12 +357,13 @@ def test_money_says_what_all_priced_hosts_burn_and_what_of_it_is_idle(world: Wor
 
     async def use(pilot: Pilot[None]) -> None:
         top = (await shows(pilot, "burning $125.00/h (idle $122.50)", "for runs this week")).splitlines()[0]
-        assert re.search(r"running  burning \$125\.00/h \(idle \$122\.50\) · \$2\.\d\d for runs this week", top)
-        assert top.startswith(" armada  1 Runs  ")
-        facts = top.removeprefix(" armada  1 Runs  ").strip()
+        assert re.search(r"running  burning \$125\.00/h \(idle \$122\.50\)  \$2\.\d\d for runs this week", top)
+        tabs = " armada  1 Runs  2 Run  3 Hosts  4 Sync  5 Launch  6 Compare  "
+        assert top.startswith(tabs)
+        facts = top.removeprefix(tabs).strip()
         assert "   " not in facts.removesuffix("no daemon").rstrip()
 
-    drive(world.board(), use)
+    drive(world.board(), use, (170, 40))
 
 
 def test_events_are_words(world: World) -> None:
@@ -397,7 +398,7 @@ def test_the_step_of_a_checkpoint_event_comes_first_and_its_digest_last(world: W
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("2", "e")
-        await shows(pilot, f"step 40 · size 62 B · digest {'9' * 9}")
+        await shows(pilot, f"step 40 · size 62 B · digest {'9' * 8}")
 
     drive(world.board(), use, (80, 24))
 

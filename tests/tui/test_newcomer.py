@@ -83,7 +83,7 @@ def test_launch_the_quickstart(world: World, started: list[list[str]]) -> None:
         await newcomer.press()
         await shows(pilot, "Type an experiment and a host")
         await newcomer.press(2)
-        await shows(pilot, "ctrl+l launches this plan")
+        await shows(pilot, "^l launches this plan")
         await newcomer.press()
         await until(pilot, lambda: started == [["launch", "--host=local", "--", "quickstart"]])
         assert newcomer.is_done()

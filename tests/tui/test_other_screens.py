@@ -332,7 +332,7 @@ def test_the_launch_screen_plans_while_one_types_and_refuses_what_preflight_refu
         await pilot.press("5")
         await shows(pilot, "Type an experiment and a host")
         await pilot.press(*"exp", "full_stop", *"yaml", "tab", *"local")
-        await shows(pilot, "one command on local", "ctrl+l launches this plan", "echo hi")
+        await shows(pilot, "one command on local", "^l launches this plan", "echo hi")
         await pilot.press("tab", *"nonsense=1")
         await shows(pilot, "nonsense")
         await pilot.press("ctrl+l")
@@ -374,7 +374,7 @@ def test_sync_shows_how_safe_each_host_is(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("4")
-        seen = await shows(pilot, "Is everything safe?", "not safe to destroy: 1 checkpoint only there")
+        seen = await shows(pilot, "Is everything safe?", "not safe: 1 checkpoint only there")
         lines = seen.splitlines()
         bars = [line for line in lines if f"{UNICODE.full}  " in line]
         risky, safe = (next(line for line in bars if host in line) for host in ("box", "spare"))

@@ -388,3 +388,25 @@ def test_ten_thousand_runs_keep_the_keys_alive(world: World) -> None:
         assert "run 9999" in screen(pilot)
 
     drive(world.board(), use)
+
+
+def test_under_the_cursor_the_keys_that_help_hang_behind_the_reason(world: World) -> None:
+    world.run("dead-aaaaaa", state="failed", reason="oom", message="CUDA out of memory")
+    world.run("lost-bbbbbb")
+    runs.mark_unreachable(world.database, ["lost-bbbbbb"], "no route to host")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "no route to host", "CUDA out of memory")
+        first = pilot.app.screen
+        assert isinstance(first, RunsScreen)
+        table = first.table
+        table.place("dead-aaaaaa")
+        seen = await shows(pilot, "CUDA out of memory   u resume  R relaunch")
+        assert "r check again" not in seen
+        table.place("lost-bbbbbb")
+        await shows(pilot, "no route to host   r check again")
+        await lacks(pilot, "u resume  R relaunch")
+        await pilot.resize_terminal(50, 30)
+        await lacks(pilot, "r check again")
+
+    drive(world.board(), use)

@@ -55,6 +55,27 @@ def test_a_sweep_is_one_row_with_counts_best_and_what_needs_you(swept: World) ->
     drive(swept.board(), use, (170, 40))
 
 
+def test_a_sweep_of_many_cells_counts_them_in_its_row(world: World) -> None:
+    for cell in range(1, 105):
+        spec = {"job": {"argv": ["true"]}, "experiment": {}, "sweep": {"id": "lr-x7", "cell": cell}}
+        state = "succeeded" if cell <= 100 else "queued"
+        runs.insert(
+            world.database,
+            run_id=f"lr-{cell:06}",
+            name=f"lr-{cell}",
+            host="box",
+            task="sft",
+            experiment="e.yaml",
+            spec=spec,
+        )
+        runs.record(world.database, f"lr-{cell:06}", Verdict(state, attempt=1, seq=1))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "lr-x7 (104 cells)", " 100/104", "104 of 104 runs")
+
+    drive(world.board(), use, (170, 40))
+
+
 def test_its_cost_has_an_hour_of_the_box_once(swept: World) -> None:
     tariff = Tariff((Price(10.0, "EUR"),))
     found = [

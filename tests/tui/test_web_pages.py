@@ -47,6 +47,12 @@ def test_the_page_that_the_log_names_comes_first_then_the_hub(tmp_path: Path) ->
     ]
 
 
+def test_each_dataset_of_the_hub_is_linked_once() -> None:
+    train = [{"hub": "me/data"}, {"hub": "me/more"}, {"path": "own.jsonl"}, "not a source"]
+    found = pages("a-aaaaaa", None, {"experiment": {"data": {"train": train, "eval": [{"hub": "me/data"}]}}})
+    assert [page.url for page in found] == [f"https://huggingface.co/datasets/me/{name}" for name in ("data", "more")]
+
+
 def test_of_other_names_at_wandb_the_last_printed_is_taken(tmp_path: Path) -> None:
     log = tmp_path / "output.log"
     log.write_bytes(b"https://wandb.ai/me/arc/runs/first\nhttps://wandb.ai/me/arc/runs/last?x=1\n")

@@ -61,7 +61,7 @@ class AddHost(ModalScreen[str | None]):
     AddHost Horizontal { height: 1; }
     AddHost .label { width: 11; color: $text-muted; }
     AddHost Input { height: 1; border: none; padding: 0 1; background: $boost; width: 1fr; }
-    AddHost Input:focus { border: none; background: $primary 40%; }
+    AddHost Input:focus { border: none; background: $accent 20%; }
     AddHost VerticalScroll { height: auto; max-height: 40vh; margin: 1 0 0 0; }
     """
 

@@ -70,7 +70,7 @@ class Chooser(ModalScreen[str | None]):
     Chooser { align: center middle; }
     Chooser Vertical { width: 90%; max-width: 110; height: 80%; max-height: 30; }
     Chooser Input { height: 1; border: none; padding: 0 1; background: $boost; }
-    Chooser Input:focus { border: none; background: $primary 40%; }
+    Chooser Input:focus { border: none; background: $accent 20%; }
     Chooser ListTable { height: 1fr; background: $panel; }
     """
 

@@ -15,6 +15,7 @@ from armada.errors import UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import remembered
 from armada.tui.commands.completion import Candidate, complete, replaced
+from armada.tui.widgets import frame
 from armada.tui.widgets.candidates import candidate_lines
 from armada.tui.widgets.field import Field
 
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 
 SHOWN = 8
 """Candidates above the line."""
-KEYS = "Tab completes · ↑ ↓ history · ^r searches it · Enter starts · Esc closes"
+KEYS = (("tab", "completes"), ("↑ ↓", "history"), ("^r", "searches it"), ("enter", "starts"), ("esc", "closes"))
+HINT = "a command of armada; what is marked or under the cursor is filled in"
+LOW = 16
+"""Lines of a terminal below which the line has no frame."""
 
 
 class CommandLine(ModalScreen[None]):
@@ -49,10 +53,11 @@ class CommandLine(ModalScreen[None]):
     DEFAULT_CSS = """
     CommandLine { background: transparent; align: left bottom; }
     CommandLine Vertical { height: auto; background: $panel; }
+    CommandLine .dialog { padding: 0; }
     CommandLine Static { height: auto; padding: 0 1; }
     CommandLine #meant { height: 1; }
     CommandLine Input { height: 1; border: none; padding: 0 1; background: $boost; }
-    CommandLine Input:focus { border: none; background: $primary 40%; }
+    CommandLine Input:focus { border: none; background: $accent 20%; }
     """
 
     def __init__(self, commander: Commander, text: str = "") -> None:
@@ -81,7 +86,12 @@ class CommandLine(ModalScreen[None]):
         self.found = Static(id="found")
         self.meant = Static(id="meant")
         self.field = Field(self._text, placeholder="show, why, stop, tag --add=…", id="command", select_on_focus=False)
-        with Vertical():
+        if self.app.size.height < LOW:
+            box = Vertical()
+        else:
+            text = self.board.symbols.text
+            box = frame.dialog("Command", *((text(key), words) for key, words in KEYS))
+        with box:
             yield self.found
             yield self.meant
             yield self.field
@@ -122,7 +132,7 @@ class CommandLine(ModalScreen[None]):
         self._say_meant()
 
     def _draw_found(self) -> None:
-        room = max(1, min(SHOWN, self.size.height - 4))
+        room = max(1, min(SHOWN, self.size.height - 6))
         lines = candidate_lines(self._candidates, self._chosen, room, self.board.symbols)
         self.found.display = bool(lines)
         words = Text("\n").join(lines)
@@ -136,13 +146,13 @@ class CommandLine(ModalScreen[None]):
             typed, started = self._commander.understood(text)
         except UsageError as error:
             if self._candidates and not is_entered:
-                self._say(KEYS, "dim")
+                self._say(HINT, "dim")
                 return
             words = sanitize_line(f"{error.message}{f' ({error.hint})' if error.hint else ''}", 500)
             self._say(words, "dim" if self._commander.registry is None else "bold")
             return
         if typed is None:
-            self._say(KEYS, "dim")
+            self._say(HINT, "dim")
             return
         shown = shlex.join(["armada", *started[0]])
         more = f"   and {len(started) - 1} more" if len(started) > 1 else ""

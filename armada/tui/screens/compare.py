@@ -168,7 +168,8 @@ class CompareScreen(Exports, View):
             return ()
         specs = [self.snapshot.details[row.id].spec for row in self.rows]
         if specs != self._settings[0]:
-            self._settings = (specs, tuple(differences(specs)))
+            found = (each for each in differences(specs) if each.key != "name")  # each run's name is above its column
+            self._settings = (specs, tuple(found))
         return self._settings[1]
 
     @property

@@ -14,8 +14,8 @@ from armada.tui.bindings import bindings
 from armada.tui.screens.output import OutputWindow
 from armada.tui.screens.window import Window
 from armada.tui.widgets.list_table import Item, ListTable
+from armada.tui.widgets.run_table import short
 from armada.tui.widgets.table import Column
-from armada.units import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from armada.tui.app import Dashboard
     from armada.tui.widgets.table import Span
 
-COLUMNS = (Column("AGO", 8, right=True), Column("ENDED", 12), Column("COMMAND", 30, grow=1), Column("UNDO", 9, rank=1))
+COLUMNS = (Column("AGO", 6, right=True), Column("ENDED", 12), Column("COMMAND", 30, grow=1), Column("UNDO", 9, rank=1))
 LOOK_S = 1.0
 NOTHING = "there is nothing to undo: stars, tags, notes, groups, archiving, columns and views can be"
 NOT_UNDONE = "it cannot be undone: only stars, tags, notes, groups and archiving can"
@@ -134,7 +134,7 @@ def undo_last(board: Dashboard) -> None:
 
 
 def _ago(act: Act, now: float) -> str:
-    return span(max(0.0, now - act.started_at))
+    return short(now - act.started_at)
 
 
 def _end(act: Act) -> Span:

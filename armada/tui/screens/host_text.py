@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ HISTORY_WIDE, HISTORY, HISTORY_NARROW = 45, 16, 6
 WIDE = 150
 NARROW = 110
 FREE = "free"
+_LIMIT = re.compile(r"(?:(\d{1,4})-)?(?:(\d{1,4}):)?(\d{1,4}):(\d{2})")
 IDLE_S = 600.0
 """A host that is paid for and idle for so long is worth a line."""
 
@@ -52,8 +54,13 @@ def host_item(
     now: float,
     width: int,
     card: Iterable[tuple[Span, ...]] = (),
+    *,
+    lists: bool = False,
 ) -> Item:
-    """Return a host's row, with its problems, its queue and its GPUs below it: those in one line, unless it has a card."""
+    """Return a host's row, with its problems, its queue and its GPUs below it.
+
+    Its GPUs are one line, unless it has a card, or `lists` is true.
+    """
     history = (HISTORY_WIDE if width >= WIDE else HISTORY) if width >= NARROW else HISTORY_NARROW
     record = host.record
     is_known = record is not None and record.facts is not None
@@ -63,6 +70,7 @@ def host_item(
     active = [row for row in rows if not row.run.ended]
     unreachable = record is not None and record.unreachable_since is not None
     sign = symbols.unreachable if unreachable else symbols.states["running" if active else "cancelled"]
+    seen = _seen_at(host, record)
     unknown = " (not in hosts.yaml)" if snapshot.config_trouble is None else " (hosts.yaml cannot be used)"
     cells: Cells = (
         ((sign, "warn" if unreachable else "good"),),
@@ -72,14 +80,14 @@ def host_item(
         _environment(host, snapshot),
         ((price.text if price is not None else "", "plain" if active else "warn"),),
         ((_disk(facts), "plain"),),
-        ((age(_seen_at(host, record), now), "dim"),),
+        ((f"{short(now - seen)} ago" if seen is not None else "never", "dim"),),
     )
     about: list[Cells] = [(line,) for line in card]
     is_open = bool(about)
     more: list[Cells] = [(line,) for line in _troubles(host, record, now)]
     more += about or [(line,) for line in _idle(host, rows, now)]
     more += [(line,) for line in queue_lines(facts.queue, snapshot, now)]
-    if len(gpus) > 1 and not is_open:
+    if len(gpus) > 1 and not (is_open or lists):
         more.append((_gpus_line(gpus, host.telemetry, snapshot.index, symbols, history),))
         return Item(host.name, cells, tuple(more))
     more += [
@@ -160,11 +168,20 @@ def queue_lines(queue: RecordedQueue | None, snapshot: Snapshot, now: float) -> 
         yield (("queue  ", "accent"), (" · ".join(jobs), "plain"))
     for part in queue.partitions[:QUEUE_SHOWN]:
         state = f" · {sanitize_line(part.state, 30)}" if part.state else ""
-        limit = f" · at most {sanitize_line(part.time_limit, 30)}" if part.time_limit else ""
+        limit = f" · at most {time_limit(part.time_limit)}" if part.time_limit else ""
         room = f"  {part.gpus_free} of {counted(part.gpus, 'GPU')} free · {counted(part.nodes, 'node')}{state}{limit}"
         yield ((sanitize_line(part.name, 40), "strong"), (room, "plain"))
     if queue.error:
         yield ((f"its scheduler does not answer: {sanitize_line(queue.error, 300)}", "warn"),)
+
+
+def time_limit(written: str) -> str:
+    """Write a limit of Slurm's, `1-00:00:00` or `30:00`, as a span; what has another form stays."""
+    match = _LIMIT.fullmatch(written.strip())
+    if match is None:
+        return sanitize_line(written, 30)
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return span(((days * 24 + hours) * 60 + minutes) * 60 + seconds).removesuffix(" 0 h").removesuffix(" 00 m")
 
 
 def _counts(jobs: Mapping[str, int]) -> str:

@@ -19,7 +19,7 @@ from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.gpu_history import SPANS_S, GpuHistory
-from armada.tui.widgets.list_table import ListTable
+from armada.tui.widgets.list_table import Item, ListTable
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import HostView, RunRow
     from armada.tui.widgets.table import Span, Table
 
+VAST = 220
+"""Columns from which GPUs are listed one by one, if all of them fit."""
 HINT = " only this machine so far; press a to add a GPU box"
 
 
@@ -99,12 +101,26 @@ class HostsScreen(View):
         if not self.snapshot.taken_at:
             self.hint.display = True
             self.hint.update(" reading …")
-        self.table.show_items(
-            host_item(
-                host, rows.get(host.name, ()), self.snapshot, self.board.symbols, now, width, self._card(host, now)
-            )
-            for host in hosts
-        )
+        cards = {host.name: tuple(self._card(host, now)) for host in hosts}
+
+        def items(*, lists: bool) -> list[Item]:
+            return [
+                host_item(
+                    host,
+                    rows.get(host.name, ()),
+                    self.snapshot,
+                    self.board.symbols,
+                    now,
+                    width,
+                    cards[host.name],
+                    lists=lists,
+                )
+                for host in hosts
+            ]
+
+        shown = items(lists=True) if width >= VAST else []
+        fits = bool(shown) and sum(1 + len(item.more) for item in shown) < self.table.size.height
+        self.table.show_items(shown if fits else items(lists=False))
         if self._awaited is not None and any(host.name == self._awaited for host in hosts):
             self.table.place(self._awaited)
             self._awaited = None

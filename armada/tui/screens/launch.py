@@ -69,7 +69,7 @@ class LaunchScreen(View):
     LaunchScreen .field { height: 1; }
     LaunchScreen .label { width: 14; padding: 0 1; color: $text-muted; }
     LaunchScreen Input { height: 1; border: none; padding: 0 1; background: $boost; width: 1fr; }
-    LaunchScreen Input:focus { border: none; background: $primary 40%; }
+    LaunchScreen Input:focus { border: none; background: $accent 20%; }
     LaunchScreen #frames { height: 1fr; }
     LaunchScreen #form { width: 1fr; }
     LaunchScreen #right { width: 1fr; }
@@ -135,7 +135,7 @@ class LaunchScreen(View):
         self._draw_tabs()
         self.fields["experiment"].focus()
         self.plan.say(
-            "Type an experiment and a host; the plan appears by itself. ctrl+o opens a list, ctrl+l launches, esc goes back.\n"
+            "Type an experiment and a host; the plan appears by itself. ^o opens a list, ^l launches, esc goes back.\n"
             " Enter in an empty host field compares all hosts; the host `auto` is the one that ends first."
         )
         if self.again is not None:
@@ -306,7 +306,7 @@ class LaunchScreen(View):
 
     def _has_experiment(self) -> bool:
         if not self.experiment:
-            self._tell("choose an experiment first: ctrl+o")
+            self._tell("choose an experiment first: ^o")
         return bool(self.experiment)
 
     # The plan -------------------------------------------------------------------------------------------------------
@@ -429,7 +429,7 @@ class LaunchScreen(View):
         if not chosen:
             head = "choose a host: enter on its row" if plan.can_launch else "no host can run it"
         elif plan.can_launch:
-            head = "ctrl+l launches this plan" if not self._is_sweep else "ctrl+l launches the sweep; v shows its cells"
+            head = "^l launches this plan" if not self._is_sweep else "^l launches the sweep; v shows its cells"
         else:
             head = f"{plan.name} refuses it"
         self.plan.show_plan(plan, head)

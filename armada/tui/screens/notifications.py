@@ -11,8 +11,8 @@ from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.screens.window import Window
 from armada.tui.widgets.list_table import Item, ListTable
+from armada.tui.widgets.run_table import short
 from armada.tui.widgets.table import Column
-from armada.units import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from armada.store.notifications import Notification
 
-COLUMNS = (Column("AGO", 8, right=True), Column("WHAT", 30, grow=1), Column("SENT", 10, rank=1))
+COLUMNS = (Column("AGO", 6, right=True), Column("WHAT", 30, grow=1), Column("SENT", 10, rank=1))
 NONE = "nothing yet. notifications.yaml says what is sent, and to whom: docs/how-to/daemon.md"
 LOOK_S = 1.0
 LINES = 5
@@ -71,4 +71,4 @@ def _item(each: Notification, now: float, *, unread: bool) -> Item:
     if each.error is not None and each.delivered_at is None:
         lines.append(f"not sent: {sanitize_line(each.error, 300)}")
     more = tuple((((line, "dim"),),) for line in lines if line.strip())
-    return Item(str(each.id), (((span(max(0.0, now - each.created_at)), "dim"),), title, (sent,)), more)
+    return Item(str(each.id), (((short(now - each.created_at), "dim"),), title, (sent,)), more)

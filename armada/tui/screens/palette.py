@@ -31,7 +31,7 @@ class Palette(CommandPalette):
     }
     Palette #--input, Palette #--input.--list-visible { height: 1; border: none; background: $boost; }
     Palette SearchIcon { display: none; }
-    Palette CommandInput, Palette CommandInput:focus { height: 1; border: none; padding: 0 1; background: $primary 40%; }
+    Palette CommandInput, Palette CommandInput:focus { height: 1; border: none; padding: 0 1; background: $accent 20%; }
     Palette #--results { overlay: none; height: auto; }
     Palette CommandList { max-height: 22; border: none; background: $panel; scrollbar-size-vertical: 1; }
     Palette CommandList:focus { border: none; }

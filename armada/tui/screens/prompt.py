@@ -34,7 +34,7 @@ class Prompt(ModalScreen[str | None]):
     Prompt { align: center middle; }
     Prompt Vertical { width: 90%; max-width: 90; height: auto; }
     Prompt Input { height: 1; border: none; padding: 0 1; margin: 0 0 1 0; background: $boost; }
-    Prompt Input:focus { border: none; background: $primary 40%; }
+    Prompt Input:focus { border: none; background: $accent 20%; }
     """
 
     def __init__(self, title: str, note: str, value: str, symbols: Symbols) -> None:

@@ -63,13 +63,14 @@ class Question(ModalScreen[bool]):
         self._keys = frame.keys(("y", text(verb)), ("n, esc", "cancel"))
 
     def compose(self) -> ComposeResult:
-        with frame.dialog(self._title, kind=self._kind):
+        box = frame.dialog(self._title, kind=self._kind)
+        frame.facts(box, self._keys)
+        with box:
             if cell_len(self._title) > min(90, self.app.size.width * 9 // 10) - 6:  # longer than the edge
                 yield Static(Text(self._title, style="bold"))
             with VerticalScroll():
                 yield Static(self._lines)
             yield Static(self._note, classes="part")
-            yield Static(self._keys, classes="part")
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)

@@ -49,7 +49,8 @@ class RunScreen(LogPage):
     BINDINGS = bindings("run")
     DEFAULT_CSS = """
     RunScreen #tabs { height: 1; }
-    RunScreen #age { display: none; height: 1; color: $text-warning; }
+    RunScreen #age { display: none; height: 1; color: $text-muted; }
+    RunScreen #age.needs-you { color: $text-warning; }
     RunScreen ContentSwitcher { height: 1fr; }
     RunScreen TextScroll { height: 1fr; }
     RunScreen #overview { layout: vertical; height: 1fr; }
@@ -181,7 +182,7 @@ class RunScreen(LogPage):
             self.difference.show_items(run_text.difference_items(detail, other, names))
         elif detail is not None and self.shown == "config" and self._config != detail.spec:
             self._config = detail.spec
-            self.config.update(Text(text(run_text.config(detail))))
+            self.config.update(run_text.config(detail, self.board.symbols))
 
     def _colour(self, name: str) -> Style:
         return self.checkpoints.get_component_rich_style(f"table--{name}")

@@ -87,7 +87,8 @@ class LogPage(View):
             sync = self.snapshot.syncs.get(self.run_id)
             words = logs.age_of_copy(self.board.home, row.run, path, sync, reason, time.time())
         self.age.display = bool(words)  # an empty text would take a line
-        self.age.update(Text(f" {self.board.symbols.text(words)}", no_wrap=True), layout=False)
+        self.age.set_class(bool(trouble) or row.run.unreachable_since is not None, "needs-you")
+        self.age.update(Text(self.board.symbols.text(words), no_wrap=True), layout=False)
 
     def _fetch_log(self) -> None:
         row = self.row

@@ -175,17 +175,21 @@ def _short(path: Path) -> str:
     return f"~/{path.relative_to(own)}" if path.is_relative_to(own) else str(path)
 
 
-def config(detail: RunDetail) -> str:
+def config(detail: RunDetail, symbols: Symbols) -> Text:
     """Return the settings as resolved, then the rest of the spec."""
     chosen = settings(detail.spec)
     rest = flat({key: value for key, value in detail.spec.items() if key != "experiment"})
     resolved = list(rest) if detail.spec.get("experiment") else []
     width = min(50, max((len(name) for name in (*chosen, *(name for name, _ in resolved))), default=0))
-    lines = [f" {name:<{width}}  {_said(value)}" for name, value in chosen.items()]
+    lines = [("", f" {name:<{width}}  ", _said(value)) for name, value in chosen.items()]
     if resolved:
-        lines += ["", " the resolved settings", ""]
-        lines += [f" {name:<{width}}  {_said(value)}" for name, value in resolved]
-    return "\n".join(lines[:3000])
+        lines += [("", "", ""), (" the resolved settings", "", ""), ("", "", "")]
+        lines += [("", f" {name:<{width}}  ", _said(value)) for name, value in resolved]
+    shown = Text()
+    for heading, name, value in lines[:3000]:
+        shown.append(symbols.text(heading), "bold").append(symbols.text(name), "dim")
+        shown.append(f"{symbols.text(value)}\n", "dim" if value == UNSET else "")
+    return shown
 
 
 def _said(value: str) -> str:
@@ -272,14 +276,19 @@ def kept_lines(detail: RunDetail | None, snapshot: Snapshot, symbols: Symbols) -
 
 
 def _event_words(event: Mapping[str, Any]) -> str:
-    """Format an event, the most important first: `running · attempt 2 · gpus 0, 1`. A digest, which is long, comes last."""
+    """Format an event, the most important first: `running · attempt 2 · gpus 0, 1`.
+
+    A digest, of which nobody reads more than the beginning, comes last.
+    """
     said = [sanitize_line(event[key], 400) for key in FIRST_SAID if event.get(key) is not None]
     rest = sorted((key for key in event if key not in FIRST_SAID), key=lambda key: (key == "digest") - (key == "step"))
     for name, value in flat({key: event[key] for key in rest}):
         if value in ("null", "", "{}", "[]"):
             continue
         size = value.isdecimal() and name.endswith("_bytes")
-        said.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {amount(int(value)) if size else value}")
+        count = value.isdecimal() and name in ("step", "steps")
+        shown = amount(int(value)) if size else f"{int(value):,}" if count else value[:8] if name == "digest" else value
+        said.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {shown}")
     return sanitize_line(" · ".join(said), 1000)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -17,6 +18,8 @@ from armada.tui.arrangement import GROUPS, HEADS, SORTS, Arrangement
 from armada.tui.bindings import bindings
 from armada.tui.filtering import Query
 from armada.tui.gpu_strips import SPAN_S
+from armada.tui.screens.first_start import FIRST_START
+from armada.tui.screens.group_acts import about_group
 from armada.tui.screens.view import View
 from armada.tui.undo import Changes
 from armada.tui.views import SavedView
@@ -39,21 +42,6 @@ if TYPE_CHECKING:
     from armada.tui.folds import Fold
     from armada.tui.snapshot import RunRow, Snapshot
 
-FIRST_START = """
-  Nothing has been launched yet. To begin:
-
-    n          launch an experiment; `quickstart` on the host `local`
-               trains a tiny model here, in about a minute
-    3, then a  add a GPU box
-
-  The same in a terminal:
-
-    armada launch --host local quickstart --follow
-    armada hosts add NAME user@address:port
-
-  ? lists all keys, q leaves.
-"""
-
 
 class RunsScreen(View):
     """Table, running operations, preview."""
@@ -63,9 +51,10 @@ class RunsScreen(View):
     DEFAULT_CSS = """
     RunsScreen #said { display: none; height: 1; color: $text-muted; }
     RunsScreen.-tiny #said, RunsScreen.-slim #said { display: block; }
-    RunsScreen #filter { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
-    RunsScreen #filter.open { display: block; }
-    RunsScreen #offers { display: none; height: auto; max-height: 7; padding: 0 1; background: $panel; }
+    RunsScreen #finder { display: none; height: auto; }
+    RunsScreen #finder.open { display: block; }
+    RunsScreen #filter { height: 1; border: none; padding: 0 1; background: $accent 15%; }
+    RunsScreen #offers { display: none; height: auto; max-height: 7; padding: 0 1; }
     RunsScreen.-low #offers { max-height: 3; }
     RunsScreen.-tiny #offers { max-height: 1; }
     RunsScreen #first { display: none; height: 1fr; }
@@ -84,6 +73,8 @@ class RunsScreen(View):
     RunsScreen Answers { display: none; height: 7; }
     RunsScreen.-tall Answers { display: block; }
     RunsScreen.-grand Answers { display: block; height: 9; }
+    RunsScreen.-vast.-grand Answers { height: 22%; }
+    RunsScreen.-vast.-grand #loads { display: block; }
     RunsScreen.empty Answers, RunsScreen Answers.closed { display: none; }
     """
 
@@ -101,8 +92,7 @@ class RunsScreen(View):
         self.said = Static(id="said")
         yield self.said
         self.field = FilterField()
-        yield self.field
-        yield self.field.offers
+        yield self.field.box
         first = Static(FIRST_START, id="first", markup=False, classes=frame.FRAME)
         frame.title(first, "Welcome")
         yield first
@@ -128,7 +118,8 @@ class RunsScreen(View):
         words = bool(self.arrangement.query) or bool(self._columns) or self.field.is_open
         visible = frozenset(map(self.table.mark_of, self.table.visible_keys)) | ({cursor} if cursor else frozenset())
         history = (self.preview.host, SPAN_S) if self.preview.host is not None else None
-        return Subscription(visible, sketches=curves, facts=facts, words=words, history=history)
+        loads = self.answers.wants_loads
+        return Subscription(visible, sketches=curves, facts=facts, words=words, history=history, telemetry=loads)
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         snapshot = self.snapshot
@@ -262,8 +253,18 @@ class RunsScreen(View):
     def concerned(self) -> list[RunRow]:
         meant = self.table.marked or {self.table.cursor_mark or ""}
         folds = [fold for key, fold in self.table.folds.items() if key in meant]
+        groups = [group for key, group in self.table.closed.items() if key in meant]
         wanted = meant | {row.run.run_id for fold in folds for row in fold.cells}
+        wanted |= {row.run.run_id for group in groups for row in group.folded}
         return [row for row in self.snapshot.runs if row.run.run_id in wanted]
+
+    def action_sync(self) -> None:
+        about_group(self, "sync", "Sync", super().action_sync)
+
+    def action_label(self, what: str) -> None:
+        asks = {"star": "Star", "archive": "Archive"}  # the others ask for a text, and name the count there
+        act = partial(super().action_label, what)
+        about_group(self, what, asks[what], act) if what in asks else act()
 
     @property
     def cursor_run(self) -> str | None:
@@ -330,14 +331,15 @@ class RunsScreen(View):
         self.board.operate("check all hosts", ["ps"])
 
     def action_mark(self) -> None:
-        if self.table.cursor is not None and self.table.cursor not in self.table.closed:
+        if self.table.cursor is not None:
             self.table.toggle_mark(self.table.cursor)
             self.table.action_move(1)
             self.draw()
 
     def action_mark_all(self) -> None:
         shown = {self.table.mark_of(entry.key) for entry in self.table.entries if entry.kind == "row"}
-        shown -= set(self.table.closed)
+        for key, group in self.table.closed.items():
+            shown = shown - {key} | {row.run.run_id for row in group.folded}
         self.table.marked = set() if shown <= self.table.marked else shown
         self.table.refresh()
         self.draw()

@@ -42,7 +42,7 @@ class SettingEditor(ModalScreen[None]):
     SettingEditor { align: center middle; }
     SettingEditor Vertical { width: 90%; max-width: 100; height: auto; max-height: 95%; }
     SettingEditor Input { height: 1; border: none; padding: 0 1; margin: 1 0; background: $boost; }
-    SettingEditor Input:focus { border: none; background: $primary 40%; }
+    SettingEditor Input:focus { border: none; background: $accent 20%; }
     SettingEditor .said { height: auto; max-height: 8; }
     """
 

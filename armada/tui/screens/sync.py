@@ -14,7 +14,7 @@ from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.list_table import Item, ListTable
-from armada.tui.widgets.run_table import age, meter, short
+from armada.tui.widgets.run_table import meter, short
 from armada.tui.widgets.safety import SafetyPicture
 from armada.tui.widgets.table import Cells, Column, Span, Table
 from armada.units import amount, span
@@ -122,20 +122,37 @@ def items(snapshot: Snapshot, symbols: Symbols, now: float) -> list[Item]:
 
 def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbols: Symbols, now: float) -> Item:
     sync = snapshot.syncs.get(row.run.run_id)
+    last = sync.last_at if sync is not None else None
+    failing = sync is not None and sync.failing_since is not None
     cells: Cells = (
         ((row.name, "strong"), (f" {row.run.run_id[-6:]}", "dim")),
         ((row.host, "plain"),),
-        ((f"{row.kept.home} home", "plain"), (f" {row.kept.damaged} damaged" if row.kept.damaged else "", "bad")),
-        ((str(row.kept.only_host) if row.kept.only_host else "", "warn"),),
-        ((age(sync.last_at, now) if sync else "never", "dim"),),
+        _home(row),
+        ((str(row.kept.only_host) if row.kept.only_host else "", "warn" if _is_at_risk(row, failing) else "plain"),),
+        ((f"{short(now - last)} ago" if last is not None else "never", "dim"),),
         (_next(row, snapshot, now),),
     )
     more: list[Cells] = []
     if sync is not None and sync.failing_since is not None:
-        words = f"failing for {span(now - sync.failing_since)}, {sync.failures}×: {sanitize_line(sync.reason, 300)}"
+        tried = "tried once" if sync.failures == 1 else f"tried {sync.failures} times"
+        words = f"failing for {span(now - sync.failing_since)}, {tried}: {sanitize_line(sync.reason, 300)}"
         more.append((((words, "warn"),),))
     more += [(_transfer(each, symbols, now),) for each in transfers]
     return Item(row.run.run_id, cells, tuple(more))
+
+
+def _home(row: RunRow) -> tuple[Span, ...]:
+    kept = row.kept
+    if not (kept.home or kept.only_host or kept.damaged):
+        return (("none yet", "dim"),)
+    if kept.damaged:  # in a narrow column, what is damaged stays
+        return (f"{kept.damaged} damaged", "bad"), (f" {kept.home} home", "plain")
+    return ((f"{kept.home} home", "plain"),)
+
+
+def _is_at_risk(row: RunRow, failing: bool) -> bool:
+    """Whether what waits may not come home by itself."""
+    return failing or row.run.ended or row.run.unreachable_since is not None
 
 
 def _next(row: RunRow, snapshot: Snapshot, now: float) -> Span:
@@ -150,7 +167,7 @@ def _next(row: RunRow, snapshot: Snapshot, now: float) -> Span:
 def _transfer(each: Transfer, symbols: Symbols, now: float) -> tuple[Span, ...]:
     share = each.done_bytes / each.total_bytes if each.total_bytes else 0.0
     spans: list[Span] = [
-        (f"{each.digest[:8]} ", "dim"),
+        (f"{each.digest[:8] if each.step is None else f'checkpoint-{each.step}':<18} ", "dim"),
         *meter(share, 16, symbols),
         (f" {share:>4.0%}  ", "plain"),
     ]

@@ -82,13 +82,14 @@ class Verdict(ModalScreen[str | None]):
         self._keys = frame.keys(*keys, ("n, esc", "cancel"))
 
     def compose(self) -> ComposeResult:
-        with frame.dialog(self._title, kind="" if self.safe else "asks"):
+        box = frame.dialog(self._title, kind="" if self.safe else "asks")
+        frame.facts(box, self._keys)
+        with box:
             if cell_len(self._title) > min(110, self.app.size.width * 9 // 10) - 6:  # longer than the edge
                 yield Static(Text(self._title, style="bold"))
             with VerticalScroll():
                 yield Static(self._list)
             yield Static(self._note)
-            yield Static(self._keys, classes="part")
 
     def action_answer(self, verb: str) -> None:
         if verb in ("", *(("release", "wipe") if self.safe else ("drain",))):

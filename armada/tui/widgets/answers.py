@@ -1,4 +1,4 @@
-"""Two panels of the first screen: is everything safe, and what happened?"""
+"""The panels at the foot of the first screen: is everything safe, what happened, and what do the GPUs do?"""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual.containers import Horizontal
 
 from armada.foundation.sanitize import sanitize_line
 from armada.sweeps.counts import word_of
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
+from armada.tui.widgets.host_loads import HostLoads
 from armada.tui.widgets.panel import Panel, Spans
 from armada.tui.widgets.run_table import clock, short
 from armada.units import amount, counted
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from armada.tui.widgets.table import Span
 
 NEWS = 60
+NAMES = 14
+"""Characters of a host's name."""
 
 
 @dataclass(slots=True)
@@ -137,19 +141,23 @@ class Tally:
 
 
 class Answers(Horizontal):
-    """Is everything safe? What happened? Both answer for all runs."""
+    """Is everything safe? What happened? What do the GPUs do? All of them answer for all runs and hosts."""
+
+    DEFAULT_CSS = "Answers #loads { display: none; }"
 
     def __init__(self, symbols: Symbols) -> None:
         super().__init__()
         self.symbols = symbols
         self.safe = Panel(symbols, "Is everything safe?", id="safe")
         self.happened = Panel(symbols, "What happened", id="happened")
+        self.loads = HostLoads(symbols, id="loads")
         self._snapshot: Snapshot = EMPTY
         self._tally = Tally()
 
     def compose(self) -> ComposeResult:
         yield self.safe
         yield self.happened
+        yield self.loads
 
     def take(self, snapshot: Snapshot) -> None:
         """Sum up a new snapshot, if this is visible: reading 10,000 runs takes milliseconds."""
@@ -161,9 +169,12 @@ class Answers(Horizontal):
         snapshot = self._snapshot
         if not self.display or not snapshot.taken_at or not self.size.height:
             return
+        self.loads.take(snapshot)
         self._tally.take(snapshot)
         now, moving = time.time(), moving_by_host(snapshot)
-        lines = [safety_line(self.symbols, each, moving.get(each.host, []), now) for each in self._tally.safety[:NEWS]]
+        shown = self._tally.safety[:NEWS]
+        wide = widest(shown)
+        lines = [safety_line(self.symbols, each, moving.get(each.host, []), now, wide) for each in shown]
         self.safe.show(lines or nothing_yet())
         self.happened.show(
             [self._news_line(*each, now) for each in self._tally.news[: self.happened.size.height]] or nothing_yet()
@@ -171,6 +182,11 @@ class Answers(Horizontal):
 
     def on_resize(self) -> None:
         self.tick()
+
+    @property
+    def wants_loads(self) -> bool:
+        """Whether the load of all GPUs is in sight."""
+        return self.display and self.loads.display and self.size.height > 0
 
     def _news_line(self, moment: float, what: str, row: RunRow, now: float) -> Spans:
         when = f"{clock(moment, now):<9} " if now - moment >= 43_200 else f"{clock(moment, now)} "
@@ -195,19 +211,34 @@ def moving_by_host(snapshot: Snapshot) -> dict[str, list[Transfer]]:
     return moving
 
 
+def widest(found: Iterable[Safety]) -> int:
+    """Return the cells that the names of these hosts take."""
+    return max((cell_len(sanitize_line(each.host, NAMES)) for each in found), default=0)
+
+
 def safety_line(
-    symbols: Symbols, each: Safety, moving: Sequence[Transfer], now: float, picture: Sequence[Span] = ()
+    symbols: Symbols, each: Safety, moving: Sequence[Transfer], now: float, wide: int, picture: Sequence[Span] = ()
 ) -> Spans:
-    """Say how safe a host is: its sign, its name, a picture if there is one, and the worst that is known in words."""
+    """Say how safe a host is: its sign, its name, a picture if there is one, and the worst that is known in words.
+
+    Args:
+        symbols: What the terminal can show.
+        each: What of the host is at home.
+        moving: Its transfers that run now.
+        now: Unix time.
+        wide: Cells for the name.
+        picture: What stands between the name and the words.
+    """
     sign, said = _said(symbols, each, moving, now)
-    return [sign, (f"{sanitize_line(each.host, 14):<14} ", "strong"), *picture, *said]
+    name = sanitize_line(each.host, NAMES)
+    return [sign, (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"), *picture, *said]
 
 
 def _said(symbols: Symbols, each: Safety, moving: Sequence[Transfer], now: float) -> tuple[Span, Spans]:
     there = counted(each.only_host, "checkpoint") + " only there"
     if each.unreachable_since is not None:
-        lost = f"unreachable for {short(now - each.unreachable_since)}"
-        more = (f", {there}", "warn") if each.only_host else (f", {each.home} home", "dim")
+        lost = f"unreachable {short(now - each.unreachable_since)}"
+        more = (f", {there}", "warn") if each.only_host else (f", {each.home} home", "more")
         return (symbols.unreachable + " ", "warn"), [(lost, "warn"), more]
     if each.damaged:
         return (symbols.attention + " ", "warn"), [(f"{each.damaged} damaged at home", "bad")]
@@ -215,18 +246,19 @@ def _said(symbols: Symbols, each: Safety, moving: Sequence[Transfer], now: float
         done, whole = sum(one.done_bytes for one in moving), sum(one.total_bytes or 0 for one in moving)
         rate = sum(one.rate or 0.0 for one in moving)
         bar, rest = symbols.meter(done / whole if whole else 0.0, 10)
-        travels = f"{each.home} home, {len(moving)} on the way "
-        pace = f" {amount(rate)}/s" + (f", {short((whole - done) / rate)}" if whole > done else "") if rate else ""
+        pace = f" {amount(rate)}/s" if rate else ""
+        left = f", {short((whole - done) / rate)} left" if rate and whole > done else ""
         sign = (symbols.states["running"] + " ", "good")
-        return sign, [(travels, "dim"), (bar, "accent"), (rest, "faint"), (pace, "dim")]
+        travels: Spans = [(f"{len(moving)} on the way ", "dim"), (bar, "accent"), (rest, "faint")]
+        return sign, [*travels, (pace, "more"), (left, "more"), (f", {each.home} home", "more")]
     if each.only_host:
-        words = f"not safe to destroy: {there}" + (f", {counted(each.running, 'run')} active" if each.running else "")
-        return (symbols.attention + " ", "warn"), [(words, "warn")]
+        active = f", {counted(each.running, 'run')} active" if each.running else ""
+        return (symbols.attention + " ", "warn"), [(f"not safe: {there}", "warn"), (active, "more")]
     if each.running:
         kept = f"{each.home} home" if each.home else "no checkpoint yet"
         return (symbols.states["running"] + " ", "good"), [(f"{counted(each.running, 'run')} active, {kept}", "dim")]
     home = f"{counted(each.home, 'checkpoint')} home"
-    return (symbols.states["succeeded"] + " ", "good"), [(home, "good"), (" · 3 r before you destroy it", "dim")]
+    return (symbols.states["succeeded"] + " ", "good"), [(home, "good"), (" · 3 r before you destroy it", "more")]
 
 
 def nothing_yet() -> list[Spans]:

@@ -26,7 +26,8 @@ def candidate_lines(found: Sequence[tuple[str, str]], chosen: int, room: int, sy
     first = max(0, chosen - room + 1)
     lines = []
     for place, (word, about) in enumerate(found[first : first + room], first):
-        line = Text(f"{symbols.text(sanitize_line(word, 60)):<28} ", style="bold" if place == chosen else "")
+        sign = f"{symbols.cursor} " if place == chosen else "  "
+        line = Text(f"{sign}{symbols.text(sanitize_line(word, 60)):<28} ", style="bold" if place == chosen else "")
         line.append(symbols.text(sanitize_line(about, 100)), style="dim")
         line.no_wrap = True
         lines.append(line)

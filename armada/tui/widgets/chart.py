@@ -6,6 +6,7 @@ import math
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -61,6 +62,8 @@ class Chart(Plane):
         self.unit = "step"
         self.marks: tuple[Mark, ...] = ()
         self.legend = True
+        self.digits: int | None = None
+        """Digits after the point in the legend; None for as many as the value needs."""
         """Whether the first line has the values of several curves."""
         self._window: Window | None = None
         """The part of the plane that is drawn; None if no curve is."""
@@ -244,8 +247,15 @@ class Chart(Plane):
         if self._cross is not None and self.lines:
             place = f"at {axes.place_text(self._cross, self.unit, self.view)} "
             segments.append(Segment(self.symbols.text(place), self._style("title")))
-        for owner, line in enumerate(self.lines if self.legend or len(self.lines) == 1 else ()):
-            segments.append(Segment(self.symbols.text(self._said(owner, line, width)), self._curve_style(owner)))
+        used = sum(segment.cell_length for segment in segments)
+        shown = self.lines if self.legend or len(self.lines) == 1 else ()
+        for owner, line in enumerate(shown):
+            said = self.symbols.text(self._said(owner, line, width))
+            used += cell_len(said)
+            if owner and used > width - (3 if owner + 1 < len(shown) else 0):
+                segments.append(Segment(self.symbols.text(" …"), self._style("dim")))
+                break
+            segments.append(Segment(said, self._curve_style(owner)))
         if (
             len(self.lines) == 1
             and self._cross is None
@@ -282,7 +292,8 @@ class Chart(Plane):
         return f"  lowest {self._label(found[0])} · highest {self._label(found[1])}"
 
     def _label(self, value: float) -> str:
-        return ticks.figure(10**value if self.logarithmic else value)
+        shown = 10**value if self.logarithmic else value
+        return ticks.figure(shown) if self.digits is None else f"{shown:,.{self.digits}f}"
 
 
 def _sign(line: Line, owner: int) -> str:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.widgets import frame
 from armada.tui.widgets.candidates import candidate_lines
 from armada.tui.widgets.field import Field
 
@@ -28,7 +30,8 @@ class FilterField(Field):
     """A filter, completed with Tab.
 
     Attributes:
-        offers: The lines under the field; the screen places them.
+        offers: The lines under the field.
+        box: The frame around both; the screen places it.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -40,6 +43,9 @@ class FilterField(Field):
         hint = "words · -word · host:… state:… tag:… is:trouble · loss<0.4 lr>1e-5 age<2d starred"
         super().__init__(placeholder=hint, id="filter", disabled=True, select_on_focus=False)
         self.offers = Static(id="offers")
+        self.box = Vertical(self, self.offers, id="finder", classes=frame.FRAME)
+        frame.title(self.box, "Filter")
+        frame.facts(self.box, frame.keys(("tab", "completes"), ("enter", "keeps it"), ("esc", "leaves")))
         self._values: Values | None = None
         self._of: Snapshot | None = None
         self._error: FilterError | None = None
@@ -61,14 +67,18 @@ class FilterField(Field):
         self.value = text
         self.cursor_position = len(text)
         self.disabled = False
-        self.add_class("open")
+        self._show(True)
         self.focus()
 
     def close(self) -> None:
         """Hide the field and what is under it."""
-        self.remove_class("open")
+        self._show(False)
         self.disabled = True
         self.offers.display = False
+
+    def _show(self, is_open: bool) -> None:
+        for widget in (self, self.box):
+            widget.set_class(is_open, "open")
 
     def look(self, snapshot: Snapshot, error: FilterError | None) -> None:
         """Complete the text before the cursor.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from armada.tui.widgets.chart_plane import Crossed
 
 SPANS_S = (900.0, 3600.0, 6 * 3600.0, 86_400.0, 7 * 86_400.0)
-NAMES = ("15 m", "1 h", "6 h", "1 d", "7 d")
+NAMES = ("15 min", "1 h", "6 h", "1 d", "7 d")
 SIGNS = "0123456789abcdefghijklmnopqrstuvwxyz"
 GAP_S = 120.0
 """The daemon reads GPUs every ten seconds, and keeps one point a minute after an hour: a longer silence, in proportion, is a gap."""
@@ -73,6 +73,7 @@ class GpuHistory(Grid):
         for chart, (name, value) in zip(self.query(Chart), MEASURES, strict=True):
             lines = [_line(gpu, of_gpu, value, span_s) for gpu, of_gpu in sorted(points.items())[: len(SIGNS)]]
             title = f"{sanitize_line(host, 30)} · {name}, {NAMES[SPANS_S.index(span_s)]}"
+            chart.digits = 0  # of eight GPUs, each with its value
             chart.show(title, lines, unit="clock", empty="the daemon records this while it watches the host")
 
 

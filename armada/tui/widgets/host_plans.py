@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from armada.tui.widgets.table import Span
 
 COLUMNS = (
+    Column("", 1),
     Column("HOST", 9, grow=2, most=24),
     Column("LAUNCH", 13, most=30),
     Column("MEMORY", 9, grow=2, most=20, rank=2),
@@ -36,6 +37,7 @@ class HostPlans(ListTable):
 
     def __init__(self, symbols: Symbols, *, id: str) -> None:  # noqa: A002
         super().__init__(COLUMNS, symbols, id=id)
+        self._chosen = ""
         self.empty = "no hosts: 3 opens Hosts, a adds one"
 
     def show_hosts(self, snapshot: Snapshot, plans: Plans, chosen: str, asking: frozenset[str], now: float) -> None:
@@ -53,22 +55,25 @@ class HostPlans(ListTable):
             if not row.run.ended:
                 busy[row.run.host] = busy.get(row.run.host, 0) + 1
         configured = {host.name: host for host in snapshot.hosts if host.configured}
-        self.marked = {chosen} & configured.keys()
+        self._chosen = chosen
         self.show_items(
             self._item(host, plans.of(name), busy, name in asking, now) for name, host in configured.items()
         )
 
     def _item(self, host: HostView, plan: HostPlan | None, busy: Mapping[str, int], asking: bool, now: float) -> Item:
-        lit = "accent" if host.name in self.marked else "strong" if plan is not None else "plain"
+        is_chosen = host.name == self._chosen
+        mark: tuple[Span, ...] = ((self.symbols.marked if is_chosen else "", "accent"),)
+        lit = "accent" if is_chosen else "strong" if plan is not None else "plain"
         name: tuple[Span, ...] = ((sanitize_line(host.name, 80), lit),)
         if plan is None:
-            return Item(host.name, (name, *self._known(host, busy.get(host.name, 0), asking, now)))
+            return Item(host.name, (mark, name, *self._known(host, busy.get(host.name, 0), asking, now)))
         style = "good" if plan.can_launch and not plan.warned else "warn" if plan.can_launch else "bad"
         good = self.symbols.attention if plan.warned else self.symbols.states["succeeded"]
         sign = good if plan.can_launch else self.symbols.states["failed"]
         time = _middle(plan.time) or "not known"
         facts = (self._memory(host, plan), time, _middle(plan.cost), plan.queue, plan.disk, plan.gpus)
         cells = (
+            mark,
             name,
             ((f"{sign} {plan.outcome}", style),),
             *(_parted(words if not plan.error else "") for words in facts),

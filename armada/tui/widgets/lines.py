@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 
-WIDE = 100
-"""Below this width only the total cost is shown."""
 STEADY = 14
 """Cells that the daemon's age may take: the line must not change its form when 9 s become 10 s."""
 SCREENS_SHOWN = ("1-8", " screens  ")
@@ -73,54 +71,70 @@ class TopLine(Widget):
         badge = Text.assemble((" armada ", name), " ")
         if snapshot.trouble is not None:
             return Text.assemble(badge, " ", (symbols.text(snapshot.trouble), warn))
-        parts = self._facts(good, warn, dim)
         daemon = self._daemon(now, good, warn)
-        room = self.size.width - badge.cell_len - 2 - max(daemon.cell_len, STEADY)
-        tabs = self._tabs(active, dim, every=True)
-        if tabs.cell_len + sum(part.cell_len for part in parts) > room:
-            tabs = self._tabs(active, dim, every=False)
-        while len(parts) > 1 and tabs.cell_len + sum(part.cell_len for part in parts) > room:
-            parts.pop()
+        room = self.size.width - badge.cell_len - 3 - max(daemon.cell_len, STEADY)
+        tabs, parts = self._fitting(room, good, warn, dim, active)
         line = badge.append_text(tabs)
         facts = Text("").join([*parts, Text("  " if daemon else ""), daemon])
         line.append(" " * max(1, self.size.width - line.cell_len - facts.cell_len - 1)).append_text(facts)
         line.no_wrap = True
         return line
 
-    def _tabs(self, active: Style, dim: Style, *, every: bool) -> Text:
-        """Return all screens with their keys, or only this one."""
+    def _fitting(self, room: int, good: Style, warn: Style, dim: Style, active: Style) -> tuple[Text, list[Text]]:
+        """Return the screens and the facts in the longest form that fits.
+
+        The names of the screens stay longer than the words of the facts, whose signs say the same, and than what is idle;
+        their numbers stay longer than the last fact.
+        """
+        tabs = self._tabs(active, dim, names=True)
+        for week, words, idle in ((True, True, True), (False, True, True), (False, False, True), (False, False, False)):
+            parts = self._facts(good, warn, dim, week=week, words=words, idle=idle)
+            if tabs.cell_len + sum(part.cell_len for part in parts) <= room:
+                return tabs, parts
+        is_told = parts and "unread" in parts[-1].plain
+        if is_told and tabs.cell_len + sum(part.cell_len for part in parts[:-1]) <= room:
+            return tabs, parts[:-1]
+        tabs = self._tabs(active, dim, names=False)
+        while len(parts) > 1 and tabs.cell_len + sum(part.cell_len for part in parts) > room:
+            parts.pop()
+        if tabs.cell_len + sum(part.cell_len for part in parts) > room:
+            tabs = self._tabs(active, dim, names=False, others=False)
+        return tabs, parts
+
+    def _tabs(self, active: Style, dim: Style, *, names: bool, others: bool = True) -> Text:
+        """Return the screens with their keys; without `names` this one's name alone, without `others` this one alone."""
         tabs = Text("")
         for number, place in enumerate(TABS, 1):
             here = place == self.place
-            if not (every or here):
+            if not (others or here):
                 continue
-            part = Text.assemble((f"{number} {place.capitalize()}", active if here else dim), "  ")
+            words = f"{number} {place.capitalize()}" if here or names else f"{number}"
+            part = Text.assemble((words, active if here else dim), "  " if names else " ")
             part.apply_meta({"@click": f"app.go('{place}')"})
             tabs.append_text(part)
         return tabs
 
-    def _facts(self, good: Style, warn: Style, dim: Style) -> list[Text]:
-        """Return the counts and the costs, the most important first."""
+    def _facts(self, good: Style, warn: Style, dim: Style, *, week: bool, words: bool, idle: bool) -> list[Text]:
+        """Return the counts and the costs, the most important first; without `words` the signs stand alone."""
         snapshot, symbols = self.snapshot, self.symbols
         if not snapshot.taken_at and snapshot.first_of is None:
             return []  # nothing was counted yet
         running, queued, need = snapshot.counts.running, snapshot.counts.waiting, snapshot.counts.troubled
-        parts = [Text(f"{symbols.states['running']} {running} running", good if running else dim)]
+        states = symbols.states
+        parts = [Text(f"{states['running']} {running}{' running' if words else ''}", good if running else dim)]
         if queued:
-            parts.append(Text(f"  {symbols.states['queued']} {queued} queued", dim))
+            parts.append(Text(f"  {states['queued']} {queued}{' queued' if words else ''}", dim))
         if need:
             parts.append(Text(f"  {symbols.attention} {need} need{'s' if need == 1 else ''} you", warn))
-        if unread := getattr(self.app, "unread", 0):
-            parts.append(Text(f"  {unread} unread (8)", "bold"))
         if (money := snapshot.money) is not None:
             burning = total([money.per_hour, money.idle_per_hour]).text() or "unknown"
-            idle = f" (idle {money.idle_per_hour.text()})" if any(money.idle_per_hour.by_currency.values()) else ""
-            wide = self.size.width >= WIDE
-            parts.append(
-                Text.assemble("  ", ("burning " if wide else "", dim), f"{burning}/h", (idle if wide else "", dim))
-            )
-            if money.week.is_known:
-                parts.append(Text(f" · {money.week.text(rough=True)} for runs this week", dim))
+            wasted = idle and any(money.idle_per_hour.by_currency.values())
+            more = f" (idle {money.idle_per_hour.text()})" if wasted else ""
+            parts.append(Text.assemble("  ", ("burning " if words else "", dim), f"{burning}/h", (more, dim)))
+        if unread := getattr(self.app, "unread", 0):
+            parts.append(Text(f"  {unread} unread{' (8)' if words else ''}", "bold"))
+        if money is not None and money.week.is_known and week:
+            parts.append(Text(f"  {money.week.text(rough=True)} for runs this week", dim))
         return [Text(symbols.text(part.plain), part.style, spans=part.spans) for part in parts]
 
     def _daemon(self, now: float, good: Style, warn: Style) -> Text:
@@ -159,19 +173,21 @@ class KeyLine(Widget):
         typing = isinstance(self.screen.focused, Input)
         page = getattr(self.screen, "page", "")
         shown = [key for place in self.places for key in of(place) if key.text and on_page(key, page)]
+        shown = [key for key in shown if key.action != f"tab('{page}')"]  # it is there already
         if typing:  # the field takes all other keys
             shown = [key for key in shown if key.always]
         here = sorted((key for key in shown if key.where != "everywhere"), key=lambda key: not key.page)
         rest = Text("  ").join([self._part(key) for key in shown if key.where == "everywhere"])
-        back = " esc leaves the field " if typing else ""
-        line = Text(back or " ", no_wrap=True)
+        sign, word = self._styles()
+        line = Text(" ", no_wrap=True)
+        if typing:
+            line.append("esc", sign).append(" leaves the field  ", word)
         for key in here:  # keys of the visible page come first
             part = self._part(key)
             if line.cell_len + part.cell_len + 2 + rest.cell_len + 1 > self.size.width:
                 break
             line.append_text(part).append("  ")
         if not typing and line.cell_len + rest.cell_len + sum(map(len, SCREENS_SHOWN)) + 2 < self.size.width:
-            sign, word = self._styles()
             screens = Text.assemble((SCREENS_SHOWN[0], sign), (SCREENS_SHOWN[1], word))
             rest = screens.append_text(rest)
         line.append(" " * max(0, self.size.width - line.cell_len - rest.cell_len - 1)).append_text(rest)

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.worker import get_current_worker
 
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.ansi import pieces
+from armada.tui.ansi import in_theme, pieces
 from armada.tui.bindings import bindings
 from armada.tui.log_file import LINE_BYTES, LogFile, LogLine
 from armada.tui.log_matches import Matches
@@ -197,14 +197,14 @@ class LogView(Widget, can_focus=True):
 
     def _segments(self, line: LogLine, severities: Severities, coloured: Mapping[str, Style]) -> list[Segment]:
         """Return a line in its colours: the job's own if it has some, else by its severity; what was searched over both."""
-        style = self.rich_style
+        style, variables = self.rich_style, self.app.theme_variables
         parts = pieces(line.raw, LINE_BYTES)
         text = "".join(part.text for part in parts)
         mark = severities.mark(text)
         spans: list[tuple[int, int, Style]] = []
         at = 0
         for part in parts:
-            spans.append((at, at + len(part.text), style + part.style))
+            spans.append((at, at + len(part.text), style + in_theme(part.style, variables)))
             at += len(part.text)
         if mark is not None and not any(part.style for part in parts):
             spans.append((mark.start, mark.end, coloured[mark.severity]))

@@ -21,15 +21,19 @@ Spans = list["Span"]
 
 
 class Panel(Widget):
-    """Lines in a frame; one that does not fit is left out, and a long one is cut."""
+    """Lines in a frame; one that does not fit is left out, and a long one is cut.
+
+    A span in the style `more` is dim, and left out if it does not fit whole.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"panel--{name}" for name in ("plain", "strong", "dim", "good", "warn", "bad", "accent", "faint")
+        f"panel--{name}" for name in ("plain", "strong", "dim", "more", "good", "warn", "bad", "accent", "faint")
     }
     DEFAULT_CSS = """
     Panel { height: 1fr; width: 1fr; background: $background; color: $foreground; }
     Panel > .panel--strong { text-style: bold; }
     Panel > .panel--dim { color: $text-muted; }
+    Panel > .panel--more { color: $text-muted; }
     Panel > .panel--good { color: $text-success; }
     Panel > .panel--warn { color: $text-warning; }
     Panel > .panel--bad { color: $text-error; }
@@ -62,6 +66,8 @@ class Panel(Widget):
             room = width
             for words, name in [("  ", "plain"), *spans]:
                 shown = self.symbols.text(words)
+                if name == "more" and cell_len(shown) > room:
+                    break
                 if cell_len(shown) > room:
                     shown = set_cell_size(shown, max(0, room - 1)) + ("…" if self.symbols.utf8 else "~") if room else ""
                 if name not in styles:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from textual.widgets import Static
@@ -35,7 +36,7 @@ class PlanText(TextScroll):
         """Show a text instead of a plan; it may be any text."""
         self._plan = None
         colour = self.app.theme_variables.get("text-error", "") if style == "error" else "dim"
-        self._body.update(Text(f" {self._symbols.text(sanitize_text(words, 8000))}", style=colour))
+        self._body.update(Padding(Text(self._symbols.text(sanitize_text(words, 8000)), style=colour), (0, 1)))
         frame.facts(self, "")
 
     def show_plan(self, plan: HostPlan, head: str) -> None:
@@ -57,10 +58,14 @@ class PlanText(TextScroll):
         plan = self._plan
         if plan is None:
             return
-        head = Text.assemble((f" {self._symbols.text(self._head)}", "bold"))
+        head = Text.assemble((f"{self._symbols.text(self._head)}", "bold"))
         if plan.step:
             head.append(self._symbols.text(f" · {plan.step}"))
-        self._body.update(Group(head, self._checks(plan), Text(), self._facts(plan)))
+        above = Table.grid()
+        above.add_column(width=1)
+        above.add_column(ratio=1)
+        above.add_row("", head)
+        self._body.update(Group(above, self._checks(plan), Text(), self._facts(plan)))
         failed, warned = len(plan.failed), len(plan.warned)
         counts = [f"{failed} failed"] if failed else []
         counts += [f"{warned} to read"] if warned else []

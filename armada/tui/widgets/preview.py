@@ -93,7 +93,7 @@ class Preview(Horizontal):
         chart = self.chart
         row = self._row
         if row is None:
-            chart.show("", (), empty="no run under the cursor")
+            chart.show("", (), empty="no run under the cursor: → unfolds a group")
             return
         lines: tuple[Line, ...] = ()
         read = self._curve is not None and self._curve[0] == row.run.run_id
@@ -108,6 +108,7 @@ class Preview(Horizontal):
             self._draw_gpus()
         if self._row is None:
             self.tail.update("", layout=False)
+            frame.facts(self.tail, "")
         if not self.in_sight or self._row is None:
             return
         run = self._row.run
@@ -116,12 +117,13 @@ class Preview(Horizontal):
         size = self.tail.size
         board = cast("Dashboard", self.app)
         sync = board.snapshot.syncs.get(run.run_id)
-        old = logs.age_of_copy(board.home, run, path, sync, None, time.time()) if path is not None else ""
-        stamp = (run.run_id, path, stat.st_size if stat else 0, stat.st_mtime if stat else 0, size, old)
+        old = logs.brief_age(board.home, run, path, sync, time.time()) if path is not None else ""
+        frame.facts(self.tail, self.symbols.text(old))
+        stamp = (run.run_id, path, stat.st_size if stat else 0, stat.st_mtime if stat else 0, size)
         if stamp == self._tail:
             return
         self._tail = stamp
-        self.tail.update(self._read(path, max(1, size.height), max(10, size.width), old), layout=False)
+        self.tail.update(self._read(path, max(1, size.height), max(10, size.width)), layout=False)
 
     @property
     def host(self) -> str | None:
@@ -137,22 +139,21 @@ class Preview(Horizontal):
         self.gpus.show(panel_lines(host, row.run.gpus or (), self.symbols, self.gpus.size.width - 2))
         frame.title(self.gpus, self.symbols.text(row.host))
 
-    def _read(self, path: Path | None, height: int, width: int, old: str) -> Text:
+    def _read(self, path: Path | None, height: int, width: int) -> Text:
         if path is None:
             return Text(self.symbols.text(" log not synced yet; press l to follow"))
         with path.open("rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - TAIL_BYTES))
             read = file.read(TAIL_BYTES).decode("utf-8", "replace").removesuffix("\n")
-        height -= bool(old)
         lines = [last_state(line) for line in read.split("\n")][-height:] if read and height > 0 else []
-        shown = [_cut(self.symbols.text(sanitize_line(line.expandtabs(4), width)), width - 1) for line in lines]
-        head = Text(f" {_cut(self.symbols.text(old), width - 1)}\n" if old else "", no_wrap=True)
+        shown = [self._cut(sanitize_line(line.expandtabs(4), width), width - 1) for line in lines]
         if not shown:
-            return head.append(" nothing printed yet")
-        return head.append("\n".join(f" {line}" for line in shown))
+            return Text(" nothing printed yet")
+        return Text("\n".join(f" {line}" for line in shown), no_wrap=True)
 
-
-def _cut(text: str, cells: int) -> str:
-    """Cut a text to so many cells: a longer line would continue on the next one."""
-    return text if cell_len(text) <= cells else set_cell_size(text, cells)
+    def _cut(self, line: str, cells: int) -> str:
+        """Cut a text to so many cells: a longer line would continue on the next one."""
+        text = self.symbols.text(line)
+        end = "…" if self.symbols.utf8 else "~"
+        return text if cell_len(text) <= cells else f"{set_cell_size(text, cells - 1)}{end}"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from armada.filters.cells import cell, is_number
 from armada.foundation.sanitize import sanitize_line
 from armada.sweeps.counts import word_of
 from armada.tui.arrangement import Again, Heading
 from armada.tui.filtering import subject_of
-from armada.tui.folds import Fold
+from armada.tui.folds import Fold, done
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.table import Cells, Column, Entry, Span, Table
 from armada.units import counted, span
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
     from armada.tui.arrangement import Line
     from armada.tui.symbols import Symbols
 
-BAR = 12
+PROGRESS = 17
+BAR = PROGRESS - 5
+GUIDE = 6
+"""Cells before a reason."""
 DEEPEST = 6
 """Runs that follow more are not indented further."""
 NONE_LIKE_THIS = "no run matches: esc clears the filter"
@@ -32,7 +37,7 @@ COLUMNS = (
     Column("NAME", 14, grow=3, most=60, rank=-1),
     Column("HOST", 8, grow=4, most=20, rank=3),
     Column("GPUS", 5, rank=8),
-    Column("PROGRESS", 17),
+    Column("PROGRESS", PROGRESS),
     Column("LOSS", 7, right=True, rank=1),
     Column("", 10, rank=5),
     Column("TOK/S", 6, right=True, rank=7),
@@ -130,7 +135,7 @@ class RunTable(Table):
         self.folds = {line.key: line for line in lines if isinstance(line, Fold)}
         self.closed = {line.key: line for line in lines if isinstance(line, Heading) and line.folded}
         self._others = {}
-        self.marked &= set(snapshot.index) | set(self.folds)
+        self.marked &= set(snapshot.index) | set(self.folds)  # of a folded group its runs are marked
         entries: list[Entry] = []
         for line in lines:
             if isinstance(line, Heading):
@@ -153,6 +158,20 @@ class RunTable(Table):
 
     def mark_of(self, key: str) -> str:
         return key.partition("\t")[0]  # a run is marked in all of its lines
+
+    def is_marked(self, key: str) -> bool:
+        if key in self.closed:
+            return {row.id for row in self.closed[key].folded} <= self.marked
+        return super().is_marked(key)
+
+    def toggle_mark(self, key: str) -> None:
+        """Mark or unmark a run or a sweep; of a folded group, all its runs."""
+        if key not in self.closed:
+            super().toggle_mark(key)
+            return
+        runs = {row.id for row in self.closed[key].folded}
+        self.marked = self.marked - runs if runs <= self.marked else self.marked | runs
+        self.refresh()
 
     @property
     def cursor_mark(self) -> str | None:
@@ -188,10 +207,20 @@ class RunTable(Table):
         assert isinstance(source, RunRow | Fold)  # noqa: S101  # show_runs adds nothing else
         if entry.kind == "more":
             failed = isinstance(source, RunRow) and source.run.state == "failed"
-            return (((self.symbols.text(source.trouble or ""), "bad" if failed else "warn"),),)
+            reason = self.symbols.text(_brief(source.trouble or ""))
+            hints = self._hints(source, reason) if entry.key == self.cursor else ()
+            return (((reason, "bad" if failed else "warn"), *hints),)
         if isinstance(source, Fold):
             return self._folded(source, self.now())
         return self._chosen(source, self.now()) if self._keys else self._row(source, self.now())
+
+    def _hints(self, source: RunRow | Fold, reason: str) -> tuple[Span, ...]:
+        """The keys that help, if they fit behind the reason; they act on the row under the cursor."""
+        spans: list[Span] = []
+        for key, word in _helping(source):
+            spans += [("   " if not spans else "  ", "plain"), (self.symbols.text(key), "key"), (f" {word}", "dim")]
+        used = sum(cell_len(text) for text, _ in spans) + cell_len(reason) + GUIDE
+        return tuple(spans) if used <= self._room else ()
 
     def _closed_group(self, heading: Heading, kind: str) -> Cells:
         """A folded group: its name, how many runs, how many of them have ended, and the best loss."""
@@ -205,13 +234,18 @@ class RunTable(Table):
         best = f"{heading.best:.4g}" if heading.best is not None else ""
         told = {
             "NAME": title,
-            "PROGRESS": ((f"{ended} of {heading.count} ended", "dim"),),
+            "PROGRESS": self._counted(sum(map(done, heading.folded)) / max(1, heading.count), ended, heading.count),
             "LOSS": ((best, "plain"),),
         }
         columns = self.columns[1:]
         if self._keys:
             return ((sign,), title, *(((("", "plain")),),) * (len(columns) - 1))
         return ((sign,), *(told.get(column.title, (("", "plain"),)) for column in columns))
+
+    def _counted(self, share: float, ended: int, count: int) -> tuple[Span, ...]:
+        """How much of several runs is done, and how many have ended: the bar makes room for a long count."""
+        words = f" {ended}/{count}"
+        return (*meter(share, max(4, PROGRESS - len(words)), self.symbols), (words, "plain"))
 
     def _folded(self, fold: Fold, now: float) -> Cells:
         text, (home, there) = self.symbols.text, fold.kept
@@ -237,7 +271,7 @@ class RunTable(Table):
             title,
             ((text(fold.hosts), "plain"),),
             ((f"{fold.gpus}×" if fold.gpus else "", "dim"),),
-            (*meter(fold.share, BAR, self.symbols), (f" {fold.ended}/{len(fold.cells)}", "plain")),
+            self._counted(fold.share, fold.ended, len(fold.cells)),
             ((f"{best:.4g}" if best is not None else "", "plain"),),
             (blank,),
             ((figure(fold.tokens_per_s) if fold.tokens_per_s else "", "plain"),),
@@ -323,7 +357,7 @@ class RunTable(Table):
         if row.run.ended and not kept.only_host:
             return ((f"all {kept.home} home", "good"), (age, "dim"))
         waiting = f" +{kept.only_host}" if kept.only_host else ""
-        return ((f"ckpt-{kept.home_step}", "plain"), (age, "dim"), (waiting, "warn"))
+        return ((f"ckpt-{kept.home_step}", "plain"), (age, "dim"), (waiting, "warn" if row.run.ended else "dim"))
 
     def _seen(self, row: RunRow, now: float) -> tuple[Span, ...]:
         run = row.run
@@ -335,6 +369,22 @@ class RunTable(Table):
             return (("not yet", "dim"),)
         age = now - run.observed_at
         return ((f"{short(age)} ago", "dim" if age < 60 else "warn"),)
+
+
+def _brief(trouble: str) -> str:
+    """Leave the command out of a reason: the row is short, and its key hangs behind it."""
+    return trouble.partition("; `armada ")[0]
+
+
+def _helping(source: RunRow | Fold) -> tuple[tuple[str, str], ...]:
+    """Return the keys that help a run that needs you, with what they do."""
+    if isinstance(source, Fold):
+        return (("→", "lists its cells"),)
+    if source.run.state in ("failed", "cancelled"):
+        return (("u", "resume"), ("R", "relaunch"))
+    if source.run.unreachable_since is not None or source.run.state == "unknown":
+        return (("r", "check again"),)
+    return (("l", "log"), ("x", "stop"))
 
 
 def _tags(row: RunRow) -> str:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from armada.tui.widgets import frame
-from armada.tui.widgets.answers import Safety, Tally, moving_by_host, nothing_yet, safety_line
+from armada.tui.widgets.answers import Safety, Tally, moving_by_host, nothing_yet, safety_line, widest
 from armada.tui.widgets.panel import Panel
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ class SafetyPicture(Panel):
         self._tally.take(snapshot)
         now, moving = time.time(), moving_by_host(snapshot)
         width = 24 if self.screen.size.width >= WIDE else 10
-        lines = []
+        lines, wide = [], widest(self._tally.safety)
         for each in self._tally.safety:
             travels = moving.get(each.host, [])
             picture = [*bar(self.symbols, each, len(travels), width), ("  ", "plain")]
-            lines.append(safety_line(self.symbols, each, travels, now, picture))
+            lines.append(safety_line(self.symbols, each, travels, now, wide, picture))
         self.show(lines or nothing_yet())
         room = self.screen.size.height * 2 // 5 - 2
         frame.facts(self, f" {len(lines) - room} more hosts " if len(lines) > room else "")

@@ -188,6 +188,9 @@ class Table(ScrollView, can_focus=True):
         """Return what stands in `marked` for a row."""
         return key
 
+    def is_marked(self, key: str) -> bool:
+        return self.mark_of(key) in self.marked
+
     # Drawing --------------------------------------------------------------------------------------------------------
 
     def notify_style_update(self) -> None:
@@ -207,7 +210,7 @@ class Table(ScrollView, can_focus=True):
         return self.scrollable_content_region.width
 
     def _signature(self, entry: Entry) -> object:
-        return (self.cells(entry), self._room, entry.key == self.cursor, self.mark_of(entry.key) in self.marked)
+        return (self.cells(entry), self._room, entry.key == self.cursor, self.is_marked(entry.key))
 
     def render_line(self, y: int) -> Strip:
         width = self._room
@@ -236,7 +239,7 @@ class Table(ScrollView, can_focus=True):
         cells = self.cells(entry)
         under = entry.key == self.cursor and entry.kind == "row"
         if entry.kind == "row":
-            return self._strip(cells, width, under=under, marked=self.mark_of(entry.key) in self.marked)
+            return self._strip(cells, width, under=under, marked=self.is_marked(entry.key))
         spans = cells[0]
         indent = f"    {self.symbols.guide} " if entry.kind == "more" else ""
         segments, room = [Segment(indent, self.style_of("faint"))], width - len(indent)
@@ -305,9 +308,11 @@ class Table(ScrollView, can_focus=True):
 
     def _refresh_row(self, key: str | None) -> None:
         if key is not None and (line := self._lines.get(key)) is not None:
+            after = self.entries[line + 1 : line + 2]
+            high = 2 if after and after[0].kind == "more" else 1  # what hangs under it may differ, too
             y = line - self.scroll_offset.y + 1
             if 1 <= y < self.size.height:
-                self.refresh(Region(0, y, self._room, 1))
+                self.refresh(Region(0, y, self._room, min(high, self.size.height - y)))
 
     # Moving ---------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from armada.foundation.secrets import (
+    HIDDEN,
     may_be_secret,
     without_secret_arguments,
     without_secret_settings,
@@ -152,3 +153,17 @@ def test_recorded_commands_have_no_secrets() -> None:
     assert without_secret_arguments(short) == shown
     plain = ["--set", "train.learning_rate=1e-5", "--grid", "env.SORT_KEY=a,b", f"data.revision={'a' * 40}", "loss<0.4"]
     assert without_secret_arguments(plain) == plain
+
+
+def test_the_name_of_an_environment_and_a_number_are_no_secrets() -> None:
+    spec = {
+        "environment": {"key": "cu130-4f2a91c07d5e"},
+        "model": {"num_key_value_heads": 8},
+        "env": {"KEY": "abcdefgh"},
+    }
+    shown = without_secret_settings(spec)
+    assert shown["environment"] == {"key": "cu130-4f2a91c07d5e"}
+    assert shown["model"] == {"num_key_value_heads": 8}
+    assert shown["env"] == {"KEY": HIDDEN}
+    assert without_secret_settings("cu130-4f2a91c07d5e", "environment.key") == "cu130-4f2a91c07d5e"
+    assert without_secret_settings(1234, "env.PASSWORD") == HIDDEN

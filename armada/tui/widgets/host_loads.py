@@ -1,0 +1,72 @@
+"""The hosts in a frame, one line each: the load of their GPUs now and over time, and what they cost."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from armada.foundation.sanitize import sanitize_line
+from armada.protocol.recorded import recorded_facts
+from armada.tui.gpu_strips import MINUTES, together
+from armada.tui.widgets.panel import Panel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.protocol.recorded import RecordedGpu
+    from armada.tui.snapshot import HostView, Snapshot
+    from armada.tui.symbols import Symbols
+    from armada.tui.widgets.panel import Spans
+
+NAMES = 14
+BESIDES = 49
+"""Cells for everything but the name and the strip over time."""
+MOST = 40
+
+
+class HostLoads(Panel):
+    """Shows hosts that have GPUs, those with active runs first, then those that cost money."""
+
+    def __init__(self, symbols: Symbols, *, id: str) -> None:  # noqa: A002
+        super().__init__(symbols, "What do the GPUs do?  15 minutes", id=id)
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Draw a snapshot, if this is visible."""
+        if not self.display or not snapshot.taken_at or not self.size.height:
+            return
+        now = time.time()
+        busy: dict[str, int] = {}
+        for row in snapshot.runs:
+            if not row.run.ended:
+                busy[row.run.host] = busy.get(row.run.host, 0) + 1
+        found = [host for host in snapshot.hosts if _gpus(host)]
+        found.sort(key=lambda host: (host.name not in busy, host.tariff is None, host.name))
+        wide = max((cell_len(sanitize_line(host.name, NAMES)) for host in found), default=0)
+        most = max((len(_gpus(host)) for host in found), default=0)
+        lines = [self._line(host, busy.get(host.name, 0), wide, most, now) for host in found]
+        self.show(lines or [[("no host with GPUs was checked yet: 3 shows the hosts", "dim")]])
+
+    def _line(self, host: HostView, busy: int, wide: int, most: int, now: float) -> Spans:
+        name = sanitize_line(host.name, NAMES)
+        record = host.record
+        is_lost = record is not None and record.unreachable_since is not None
+        sign = self.symbols.unreachable if is_lost else self.symbols.states["running" if busy else "cancelled"]
+        spans: Spans = [
+            (f"{sign} ", "warn" if is_lost else "good" if busy else "dim"),
+            (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"),
+        ]
+        room = max(0, min(MOST, self.size.width - wide - most - BESIDES))
+        for words, style in together(_gpus(host), host.telemetry, self.symbols, room, places=most):
+            if words != MINUTES:  # the title says it
+                spans.append((words, "more" if style == "dim" else style))
+        price = host.tariff.price_at(now) if host.tariff is not None else None
+        if price is not None:
+            idle = not busy and bool(price.amount)
+            spans.append((f"  {price.text}{' idle' if idle else ''}", "warn" if idle else "more"))
+        return spans
+
+
+def _gpus(host: HostView) -> Sequence[RecordedGpu]:
+    return (recorded_facts(host.record.facts).gpus if host.record is not None else None) or ()
