@@ -191,6 +191,22 @@ class BatchTeller(Teller):
             running.child.die(-15)
             running.signal(15)
 
+    def do_signal_late(self, one: int, _two: int) -> None:
+        """The scheduler's signal ends the job, and reaches its supervisor a moment after that."""
+        if running := self._running(one):
+            running.job.goes_back = True
+            running.late_signal = 15
+            running.child.die(-15)
+
+    def do_warn_former(self, one: int, _two: int) -> None:
+        """A node that is cut off warns its job, which its batch system believes dead: its time is almost up."""
+        if former := any_of(self.cluster.given_up(), one):
+            former.signal(10)
+
+    def do_work_apart(self, _one: int, _two: int) -> None:
+        """From now on each job has a node of its own."""
+        self.cluster.works_apart = True
+
     def do_give_up(self, one: int, _two: int) -> None:
         """A job's node is cut off, and believed dead while the job goes on."""
         if running := self._running(one):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import time
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
@@ -37,6 +38,8 @@ class SimCluster(SimHost):
     """What the next supervisor is sent before it starts its job."""
     on_worker: bool = False
     """A supervisor computes: all work on the same node, where each could harm the others most."""
+    works_apart: bool = False
+    """Each supervisor works on a node of its own instead, and sees no process of another's."""
 
     def __post_init__(self) -> None:
         self.batch_system = SimSlurm(self) if self.scheduler == "slurm" else SimHtcondor(self)
@@ -60,7 +63,7 @@ class SimCluster(SimHost):
         self.start_anew()  # its disk is another machine's
 
     def processes(self) -> list[processes.Process]:
-        return super().processes() if self.on_worker else []
+        return super().processes() if self.on_worker and not self.works_apart else []
 
     def clear(self, paths: RunPaths, submission: int) -> None:
         from armada_agent.supervisor import cleanup
@@ -115,6 +118,27 @@ class SimCluster(SimHost):
                 one.lose()
 
 
+class WorkersTime:
+    """Stands in for `time` in the batch supervisor: it waits in no time, and while it does its own signal may come."""
+
+    def __init__(self) -> None:
+        self._waited_s = 0.0
+
+    def time(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return self._waited_s
+
+    def sleep(self, seconds: float) -> None:
+        self._waited_s += seconds
+        cluster = current()
+        assert isinstance(cluster, SimCluster)
+        for one in cluster.batch():
+            if one.late_signal and one.pid == cluster.world.supervisor_pid:
+                one.signal(one.late_signal)
+
+
 def controller() -> BatchSystem:
     """The batch system of the cluster whose agent or supervisor computes now."""
     cluster = current()
@@ -128,6 +152,8 @@ class BatchSupervision(Supervision):
     job: BatchJob
     given_up: bool = False
     was_killed: bool = False
+    late_signal: int = 0
+    """What reaches it only while it waits for it."""
 
     @classmethod
     def take_up(cls, real: Any) -> Self:

@@ -250,6 +250,12 @@ class SimHome:
             plan = apply_retention.plan_home(database, run_id, settings)
             return [each.candidate.step for each in plan if each.keep]
 
+    def lets_go(self, run_id: str) -> list[int]:
+        """Return the steps that a host need no longer keep, by the run's settings and what is proven here."""
+        with self.store() as database:
+            plan = apply_retention.plan_host(database, run_id, settings_of(runs.spec(database, run_id)))
+            return [each.candidate.step for each in plan if not each.keep]
+
     def stopped_spans(self, host: SimHost, now: float) -> tuple[tuple[float, float], ...]:
         """When a host was stopped, as what it costs is counted."""
         with self.store() as database:

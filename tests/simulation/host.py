@@ -347,7 +347,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
     from armada_agent.runs import leftover_processes, submissions, supervisor_liveness
     from armada_agent.supervisor import batch, cleanup, job
 
-    from tests.simulation.cluster import BatchSupervision, controller
+    from tests.simulation.cluster import BatchSupervision, WorkersTime, controller
 
     return [
         (detached, "start", lambda command, _agent, paths, number: current().start_detached(command, paths, number)),
@@ -377,7 +377,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (engine, "run_tool", lambda *words, **more: controller().run_tool(*words, **more)),
         (engine, "run_tool_aloud", lambda *words, **more: controller().run_tool_aloud(*words, **more)),
         (batch.BatchSupervisor, "run", lambda real: BatchSupervision.take_up(real)),  # noqa: PLW0108  # so that it is a method
-        (batch, "_SIGNALS_APART_S", 0.0),
+        (batch, "time", WorkersTime()),
         (signal, "signal", lambda *_: None),
         (submissions, "_TAKE_UP_S", 0.1),
     ]

@@ -34,7 +34,7 @@ _OLDER = (
 )
 """Fields that agents of earlier releases did not know."""
 
-_BROKEN = (b"{", b"[]", b"null")
+_BROKEN = (b"{", b"[]", b"null", b"{}")
 _WATCHES: tuple[dict[str, Any], ...] = (
     {"looks": "gone"}, {"since": "x", "still": "x"}, {"changed": "y"}, {"word": 7}, {"since": 1e12}, {"sign": "gone"},
 )  # fmt: skip
@@ -202,6 +202,11 @@ class Unusual:
         self.world.records_broken = True
         (self._folder(host) / "state.json").write_bytes(_BROKEN[one % len(_BROKEN)])
 
+    def do_lose_attempt(self, _one: int, two: int) -> None:
+        """Somebody deletes how the attempts of the first run began."""
+        for record in self._folder(self._host(two)).glob("attempts/*/run.json"):
+            record.unlink()
+
     def do_pause(self, one: int, two: int) -> None:
         """Nobody does anything for so many quarters of a minute, and so many days."""
         self.world.clock += 15.0 * one + 86_400.0 * two
@@ -307,6 +312,10 @@ class Unusual:
     def do_keeps(self, one: int, _two: int) -> None:
         """Which steps of the first run a home says that it keeps."""
         self.said = ",".join(map(str, self._home(one).keeps(self.world.run_ids[0]))) or "none"
+
+    def do_lets_go(self, one: int, _two: int) -> None:
+        """Which steps of the first run a home says that its host need not keep."""
+        self.said = ",".join(map(str, self._home(one).lets_go(self.world.run_ids[0]))) or "none"
 
     def do_over(self, one: int, two: int) -> None:
         """Whether a home has stopped waiting for better evidence about a run."""

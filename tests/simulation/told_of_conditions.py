@@ -1,0 +1,67 @@
+"""Stories for conditions of the core that no other story notices; each says what armada has to answer, as its world truly is.
+
+`look=failed/time_limit` is a run's state and the reason of it, `release=only_there+~dirty` the kinds of lines of a release
+(`tests/simulation/answers.py`), `home=1,2` which steps are at home, `why` and `because` a sentence as one word.
+"""
+
+from __future__ import annotations
+
+TOLD_OF_CONDITIONS = {
+    "it ends and its root goes away while a stop asks, and another program of the same home saw its end": (
+        "launch save tick look=running end:0:1 tick meanwhile_look&unmount stop=failed/exit_1 look=failed/exit_1"
+    ),
+    "its state says nothing, and no supervisor has started it": (
+        "break_off:1:3 launch look=submitted break_state:3 look=submitted "
+        "because=submission_1_is_claimed_no_supervisor_has_started_it begun=0"
+    ),
+    "its supervisor is killed before it began an attempt": (
+        "break_at:15 launch look=failed/never_started because=its_supervisor_is_dead_it_had_begun_no_attempt begun=0"
+    ),
+    "its records say no more than that a supervisor lives": (
+        "launch break_state:3 lose_attempt look=submitted because=its_supervisor_lives_and_wrote_submitted living=1"
+    ),
+    "a sync is killed before its host heard what is at home": (
+        "launch+remote_1 save save save tick look=running break_at:50 sync home=1,2,3 lets_go=none host=1,2,3 "
+        "sync=open lets_go=none host=3"
+    ),
+}
+
+TOLD_OF_CONDITIONS_OF_SLURM = {
+    "a guess, and Slurm lists its job again": (
+        "accounting:0:1 launch look=queued forget_job watch look=failed/gone recall_job pause:4 look=queued over=no "
+        "pause:4 look=queued"
+    ),
+    "Slurm answers with an error and without a row for an hour": (
+        "accounting:0:1 launch start_job tick look=running forget_job node_dies lie:0:3 pause:1 look=running pause:4 "
+        "look=running pause:4 look=running pause:4 look=running pause:4 look=running pause:240 look=failed/gone"
+    ),
+    "its resume is interrupted before it was claimed, and its former job begins": (
+        "accounting:0:1 launch look=queued forget_job watch look=failed/gone break_at:5 resume=OutcomeUnknown recall_job "
+        "start_job tick begun=1 living=1 end tick living=0"
+    ),
+    "the scheduler's signal ends the job, and comes to its supervisor a moment later": (
+        "launch start_job save tick signal_late tick look=queued waits=yes pause:4 look=queued/preempted begun=1"
+    ),
+    "given up, and its former node warns it that its time is almost up": (
+        "launch+sft start_job save tick give_up start_job warn_former tick look=running waits=no living=1 begun=2 end "
+        "tick look=succeeded"
+    ),
+    "given up, and the former and the next work on nodes of their own": (
+        "launch work_apart start_job save tick give_up start_job tick living=1 look=running begun=2"
+    ),
+}
+
+TOLD_OF_CONDITIONS_OF_HTCONDOR = {
+    "a job that its schedd forgot dies, its clock is set back, and its last dates come round again": (
+        "accounting:0:1 launch set_clock:2 start_job tick look=running forget_job node_dies set_clock look=running "
+        "because=htcondor_says_executing_and_its_supervisor_wrote_running pause:4 look=running pause:4 look=running "
+        "pause:4 look=failed/gone wait wait wait wait wait wait wait wait wait wait wait pause:38 look=failed/gone "
+        "pause:4 look=failed/gone"
+    ),
+    "its log is deleted after its first event was read, and its job writes": (
+        "launch look=queued start_job tick lie:1 look=running "
+        "why=its_event_log_is_not_there_runs_run_0_submissions_1_job.log tick look=running "
+        "why=HTCondor_says_submitted_,_but_its_job_wrote_0_s_ago"
+    ),
+    "its log is overwritten by one longer event": "launch look=queued lie:1:1 hold look=queued/held",
+}
