@@ -203,9 +203,12 @@ class BatchTeller(Teller):
         if former := any_of(self.cluster.given_up(), one):
             former.signal(10)
 
-    def do_work_apart(self, _one: int, _two: int) -> None:
-        """From now on each job has a node of its own."""
-        self.cluster.works_apart = True
+    def do_set_up(self, one: int, _two: int) -> None:
+        """From now on the setup of jobs takes its time; or (1) that of all has ended, and they begin."""
+        self.cluster.sets_up = not one
+        for running in self.cluster.batch() if one else ():
+            if running.child is None:
+                running.begin_after_setup()
 
     def do_give_up(self, one: int, _two: int) -> None:
         """A job's node is cut off, and believed dead while the job goes on."""

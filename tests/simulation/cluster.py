@@ -38,8 +38,8 @@ class SimCluster(SimHost):
     """What the next supervisor is sent before it starts its job."""
     on_worker: bool = False
     """A supervisor computes: all work on the same node, where each could harm the others most."""
-    works_apart: bool = False
-    """Each supervisor works on a node of its own instead, and sees no process of another's."""
+    sets_up: bool = False
+    """From now on what a job needs takes its time: its supervisor says so, and has yet to start it."""
 
     def __post_init__(self) -> None:
         self.batch_system = SimSlurm(self) if self.scheduler == "slurm" else SimHtcondor(self)
@@ -63,7 +63,7 @@ class SimCluster(SimHost):
         self.start_anew()  # its disk is another machine's
 
     def processes(self) -> list[processes.Process]:
-        return super().processes() if self.on_worker and not self.works_apart else []
+        return super().processes() if self.on_worker else []
 
     def clear(self, paths: RunPaths, submission: int) -> None:
         from armada_agent.supervisor import cleanup
@@ -168,12 +168,26 @@ class BatchSupervision(Supervision):
             made.job.goes_back |= host.early_signal == signal.SIGTERM  # its node is taken from it
             made.signal(host.early_signal)
             host.early_signal = 0
-        made._start()
+        if host.sets_up:
+            real._journal.update()  # noqa: SLF001
+            real._journal.update(message="running the setup of the experiment")  # noqa: SLF001
+        else:
+            made._start()
         return made
+
+    def begin_after_setup(self) -> None:
+        """Its job has what it needs."""
+        with self.host.computes():
+            self.host.world.supervisor_pid = self.pid
+            self._start()
 
     def step(self) -> None:
         assert isinstance(self.host, SimCluster)
         self._real._looked_at = float("-inf")  # noqa: SLF001  # there is time for it between any two of our steps
+        if self.child is None and self._real._stop_request() is not None:  # noqa: SLF001
+            self._real._conclude(self._real._stopped_ending())  # noqa: SLF001
+            self.leave()
+            return
         self.host.on_worker = True
         try:
             super().step()

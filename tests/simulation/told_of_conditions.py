@@ -46,9 +46,6 @@ TOLD_OF_CONDITIONS_OF_SLURM = {
         "launch+sft start_job save tick give_up start_job warn_former tick look=running waits=no living=1 begun=2 end "
         "tick look=succeeded"
     ),
-    "given up, and the former and the next work on nodes of their own": (
-        "launch work_apart start_job save tick give_up start_job tick living=1 look=running begun=2"
-    ),
 }
 
 TOLD_OF_CONDITIONS_OF_HTCONDOR = {
@@ -62,6 +59,10 @@ TOLD_OF_CONDITIONS_OF_HTCONDOR = {
         "launch look=queued start_job tick lie:1 look=running "
         "why=its_event_log_is_not_there_runs_run_0_submissions_1_job.log tick look=running "
         "why=HTCondor_says_submitted_,_but_its_job_wrote_0_s_ago"
+    ),
+    "its setup takes its time, and its events come late": (
+        "launch set_up lie:0:2 start_job look=queued why=running_the_setup_of_the_experiment truth look=running set_up:1 "
+        "tick look=running why=nothing living=1"
     ),
     "its log is overwritten by one longer event": "launch look=queued lie:1:1 hold look=queued/held",
 }
