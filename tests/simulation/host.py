@@ -27,7 +27,7 @@ from armada_agent.outbox import listing as agent_checkpoints
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
 from armada_agent.rpc.serve import METHODS
-from armada_agent.runs import observation, readable_files
+from armada_agent.runs import observation, outputs, readable_files
 from armada_agent.supervisor import progress, supervise
 
 from armada.errors import HostUnreachable
@@ -68,12 +68,16 @@ class SimHost:
     """For how many finished checkpoints its disk has room; None: for any number."""
     forgets: frozenset[str] = frozenset()
     """Fields that its agent, an older one, does not know."""
+    misfits: frozenset[str] = frozenset()
+    """Methods whose answers say of runs what no home understands."""
     hidden: set[str] = field(default_factory=set)
     """Runs that were put there while the file system was away: they lie below it."""
     asked_while_away: set[str] = field(default_factory=set)
     """Runs that a home asked for while the file system was away: it need not have heard whether they were put there."""
     hides_checkpoints: bool = False
     """Whether its disk gives an error where a supervisor or its agent asks which checkpoints there are."""
+    hides_outputs: bool = False
+    """Whether it gives an error where its agent lists what a run wrote."""
     finishes: bool = False
     """Whether processes that finish checkpoints without a supervisor get to run; nothing may rely on them."""
     jobs: list[Job] = field(default_factory=list)
@@ -148,7 +152,10 @@ class SimHost:
                 raise HostUnreachable(f"the agent on {self.name} was killed", host=self.name) from None
         self.world.step()
         self.require()
-        return cast("dict[str, Any]", _without(json.loads(json.dumps(answer)), self.forgets))
+        told = cast("dict[str, Any]", _without(json.loads(json.dumps(answer)), self.forgets))
+        for each in told["runs"] if method in self.misfits else ():
+            each["exists"] = "perhaps"
+        return told
 
     def read(self, run_id: str, path: str, offset: int, length: int) -> bytes:
         """A block of a file, by the agent's own rules of what may travel."""
@@ -310,11 +317,13 @@ class _Measuring:
 
 
 class _Hiding:
-    """Stands in for the listing of checkpoints where a supervisor measures progress and an agent observes."""
+    """Stands in for the listing of checkpoints where a supervisor measures progress and an agent observes, or lists outputs."""
 
-    @staticmethod
-    def list_finished(paths: RunPaths) -> Any:
-        if current().hides_checkpoints:
+    def __init__(self, flag: str) -> None:
+        self._flag = flag
+
+    def list_finished(self, paths: RunPaths) -> Any:
+        if getattr(current(), self._flag):
             raise OSError(errno.EIO, "Input/output error", paths.outbox)
         return agent_checkpoints.list_finished(paths)
 
@@ -367,8 +376,9 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (processes, "sweep", lambda find, *_: current().world.end_processes(find())),
         (cleanup, "_ask", lambda *_: 0.0),
         (thinning, "os", _Measuring()),
-        (progress, "listing", _Hiding()),
-        (observation, "listing", _Hiding()),
+        (progress, "listing", _Hiding("hides_checkpoints")),
+        (observation, "listing", _Hiding("hides_checkpoints")),
+        (outputs, "listing", _Hiding("hides_outputs")),
         (leftover_processes, "start_ending", lambda _agent, paths, _grace_s: current().end_leftovers(paths)),
         (os, "fork", lambda: 0),
         (os, "nice", lambda _by: 0),

@@ -24,6 +24,18 @@ TOLD_OF_CONDITIONS = {
         "launch+remote_1 save save save tick look=running break_at:50 sync home=1,2,3 lets_go=none host=1,2,3 "
         "sync=open lets_go=none host=3"
     ),
+    "its launch is interrupted, its host names no root, and it is stopped": (
+        "old_agent:9 break_at:5 launch release=yes look=unknown/not_on_host stop=cancelled/killed_by_user release=yes"
+    ),
+    "its files cannot be listed": (
+        "launch save end tick look=succeeded sync=final hide_outputs release=unlistable "
+        "lines=its_files_there_cannot_be_listed_OSError_Errno_5_Input_output_error_runs_run_0_outbox_→_None "
+        "sync=ArmadaError hide_outputs:1 release=yes"
+    ),
+    "what its host says of it is not understood": (
+        "launch save end tick look=succeeded sync=final misfit release=vanished look=succeeded misfit:1 release=vanished "
+        "look=succeeded sync=ArmadaError misfit:2 release=yes sync=final"
+    ),
 }
 
 TOLD_OF_CONDITIONS_OF_SLURM = {
@@ -41,6 +53,11 @@ TOLD_OF_CONDITIONS_OF_SLURM = {
     ),
     "the scheduler's signal ends the job, and comes to its supervisor a moment later": (
         "launch start_job save tick signal_late tick look=queued waits=yes pause:4 look=queued/preempted begun=1"
+    ),
+    "told to stop, and a release looks before it has ended; or after Slurm forgot it": (
+        "accounting:0:1 launch launch start_job start_job tick look=running look:0:1=running ask_stop settle=0 forget_job:1 "
+        "node_dies:1 ask_stop:0:1 look:0:1=running pause:30 look:0:1=running pause:30 look:0:1=running pause:30 settle=1 "
+        "look:0:1=cancelled/killed_by_user"
     ),
     "given up, and its former node warns it that its time is almost up": (
         "launch+sft start_job save tick give_up start_job warn_former tick look=running waits=no living=1 begun=2 end "

@@ -119,6 +119,11 @@ class Unusual:
         self._host(two).hides_checkpoints = not one
         self._host(two).oddities.add("unreadable")
 
+    def do_hide_outputs(self, one: int, two: int) -> None:
+        """The same where an agent lists what runs wrote."""
+        self._host(two).hides_outputs = not one
+        self._host(two).oddities.add("unlistable")
+
     def do_hide_run(self, _one: int, two: int) -> None:
         """Somebody removes the folder of the first run while its job goes on."""
         shutil.rmtree(self._folder(self._host(two)))
@@ -180,6 +185,11 @@ class Unusual:
     def do_old_agent(self, one: int, two: int) -> None:
         """A host has the agent of an earlier release, which does not say one of the fields."""
         self._host(two).forgets = frozenset({_OLDER[one % len(_OLDER)]})
+
+    def do_misfit(self, one: int, two: int) -> None:
+        """A host's agent says of runs what no home understands: of what they are (0), or of what they wrote (1); no more (2)."""
+        self.world.records_broken = True
+        self._host(two).misfits = frozenset((("run.observe",), ("sync.look",), ())[one % 3])
 
     def do_old_store(self, one: int, _two: int) -> None:
         """A home's store was written by an earlier release, which did not note when its host answered."""
