@@ -59,6 +59,12 @@ class BatchTeller(Teller):
         self.cluster = self.world.add_cluster("box", self._scheduler)
         return self.cluster
 
+    def do_sweep(self, one: int, _two: int) -> None:
+        """A home launches two runs as an array of its cluster's, which starts one after the other."""
+        home, run_ids = self._home(one), ["run-0", "run-1"]
+        self.world.run_ids += run_ids
+        self._act(home, lambda: home.launch_sweep(self.cluster, run_ids, at_once=1))
+
     # The batch system and its nodes.
 
     def do_start_job(self, one: int, _two: int) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import process_identity
@@ -349,11 +349,26 @@ def write_at_the_worlds_time(journal: Journal, path: str, value: dict[str, Any])
         os.utime(path, (now, now))
 
 
+class _InTurn:
+    """Stands in for a pool of threads: one thread does everything, because who computes is a matter of the thread."""
+
+    def __init__(self, max_workers: int) -> None:
+        """It has no workers."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is left to be done."""
+
+    map = staticmethod(map)
+
+
 def stand_ins() -> list[tuple[Any, str, Any]]:
     """(module, name, what takes its place) while a world exists."""
     from armada_agent.engines import engine
     from armada_agent.host import detached
-    from armada_agent.runs import leftover_processes, submissions, supervisor_liveness
+    from armada_agent.runs import arrays, leftover_processes, submissions, supervisor_liveness, sweeps
     from armada_agent.supervisor import batch, cleanup, job
 
     from tests.simulation.cluster import BatchSupervision, WorkersTime, controller
@@ -379,6 +394,8 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (progress, "listing", _Hiding("hides_checkpoints")),
         (observation, "listing", _Hiding("hides_checkpoints")),
         (outputs, "listing", _Hiding("hides_outputs")),
+        (sweeps, "ThreadPoolExecutor", _InTurn),
+        (arrays, "ThreadPoolExecutor", _InTurn),
         (leftover_processes, "start_ending", lambda _agent, paths, _grace_s: current().end_leftovers(paths)),
         (os, "fork", lambda: 0),
         (os, "nice", lambda _by: 0),

@@ -77,6 +77,12 @@ TOLD_OF_CONDITIONS_OF_HTCONDOR = {
         "why=its_event_log_is_not_there_runs_run_0_submissions_1_job.log tick look=running "
         "why=HTCondor_says_submitted_,_but_its_job_wrote_0_s_ago"
     ),
+    "two runs of an array, which starts one after the other, and the first is stopped": (
+        "sweep look=queued look:0:1=queued "
+        "why:0:1=it_waits_for_its_turn_in_its_array,_of_which_only_some_jobs_run_at_once start_job tick look=running "
+        "look:0:1=queued stop=cancelled/killed_by_user look:0:1=queued why:0:1=nothing start_job tick look:0:1=running end "
+        "tick look:0:1=succeeded sync:0:1=final waits=no"
+    ),
     "its setup takes its time, and its events come late": (
         "launch set_up lie:0:2 start_job look=queued why=running_the_setup_of_the_experiment truth look=running set_up:1 "
         "tick look=running why=nothing living=1"
