@@ -80,6 +80,9 @@ def stop_run(
         )
     asked = answer.submission  # agents of the first release do not send it
     if asked is not None and asked < run.submission:
+        observe(database, session, [run])  # what a host goes on showing is believed after a while
+        run = runs.find(database, run.run_id)
+    if asked is not None and asked < run.submission:
         raise OutcomeUnknown(
             f"{run.host} shows submission {asked} of {run.run_id}, and it showed {run.submission} before: its disk may have been"
             " restored from a snapshot, or its file system shows old files",

@@ -312,6 +312,9 @@ def _add_step_saved(database: Database, run: Run, seen: Observation, facts: _Fac
 def _order(database: Database, run: Run, look: Look, verdict: Verdict, facts: _Facts) -> Order:
     """Decide whether an observation is newer than what is known; add its time to `facts`."""
     if look.moment is None:
+        if (verdict.attempt, verdict.seq) > (run.attempt, run.seq):
+            facts.cleared += ("seen_boot", "seen_at_s")  # the time noted before is that of a lower place
+        facts.cleared += ("less_boot", "less_since_s")
         return Order.NEWER
     seen_at = Moment(look.moment.boot, look.moment.seconds)
     order = compare(

@@ -39,20 +39,20 @@ def compare(
     A record's place, (attempt, number of the record), only grows. An answer with a lower place was delayed on its way,
     unless the host gave it after the known one: then the host was reset to an older copy of its disk. One machine sees
     its own files in order. Another machine, or the same one after a reboot, is believed only if it keeps showing less
-    for longer than a shared file system lags.
+    for longer than a shared file system lags. So is any machine if nobody noted when the known answer was given.
 
     Args:
         seen: The place in this answer.
         known: The place known before.
         seen_at: When the host gave this answer.
-        known_at: When the host gave the known answer.
-        less_since: When a different boot was first seen to show less.
+        known_at: When the host gave the known answer; None if an older armada recorded it, or an older agent gave it.
+        less_since: When a boot, of which no order with the known answer is known, was first seen to show less.
     """
     if seen >= known:
         return Order.NEWER
-    if seen_at is None or known_at is None:
+    if seen_at is None:
         return Order.STALE
-    if seen_at.boot == known_at.boot:
+    if known_at is not None and seen_at.boot == known_at.boot:
         return Order.WENT_BACK if seen_at.seconds > known_at.seconds else Order.STALE
     if less_since is None or less_since.boot != seen_at.boot:
         return Order.DOUBTFUL

@@ -205,10 +205,12 @@ def life_of(evidence: Evidence | None) -> Life:
     """Decide from a run's part of a `run.observe` answer whether its job lives."""
     if evidence is None:
         return Life.UNREADABLE
+    # A value that is not a number proves nothing, so processes may live.
+    if evidence.processes != 0:
+        return Life.LIVES
     if evidence.scheduler is not None and evidence.scheduler.state == "gone":
         return Life.GUESSED_GONE
-    # A value that is not a number proves nothing, so processes may live.
-    if evidence.supervisor not in ("dead", "none") or evidence.processes != 0:
+    if evidence.supervisor not in ("dead", "none"):
         return Life.LIVES
     newest = of_newest_submission(evidence)
     # A resumed run that nothing has started yet may still start, although its previous submission has ended.
@@ -223,12 +225,7 @@ def was_stopped_and_forgotten(evidence: Evidence | None) -> bool:
 
     No process records the end of such a run; a second stop does.
     """
-    return (
-        evidence is not None
-        and life_of(evidence) is Life.GUESSED_GONE
-        and evidence.stop_wished
-        and evidence.processes == 0
-    )
+    return evidence is not None and life_of(evidence) is Life.GUESSED_GONE and evidence.stop_wished
 
 
 def unseen(run_id: str, host: str) -> Item:

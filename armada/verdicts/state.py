@@ -18,12 +18,15 @@ row decides (`because` of the verdict names the row, and `armada ps --why` shows
 | its batch system reported so before its supervisor started      | running    |                 |
 | its batch system: held                                          | queued     | held            |
 | its batch system: it runs, or is about to end                   | running    |                 |
+| its batch system: it ended, or there is no such job, and        | running    | supervisor_lost |
+| … processes of the run live on the machine that answers         |            |                 |
 | its batch system: it ended, and no end was written              | see below  | the engine's    |
 | its batch system, several times: there is no such job           | failed     | gone: a guess   |
+| … and a stop was requested                                      | cancelled  | killed_by_user  |
 | its batch system does not answer                                | as before  |                 |
 | liveness cannot be known from here                              | as written |                 |
-| the host was rebooted since                                     | failed     | host_rebooted   |
 | supervisor dead, processes of the run alive                     | running    | supervisor_lost |
+| the host was rebooted since                                     | failed     | host_rebooted   |
 | supervisor dead, none alive, a stop was requested               | cancelled  | killed_by_user  |
 | supervisor dead, none alive, no attempt begun                   | failed     | never_started   |
 | supervisor dead, none alive                                     | failed     | supervisor_lost |
@@ -49,6 +52,8 @@ if TYPE_CHECKING:
 
 NOT_ON_HOST = "not_on_host"
 FOLDER_REMOVED = "folder_removed"
+SUPERVISOR_LOST = "supervisor_lost"
+LIVES_ON = "its supervisor died; the job itself continues"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -197,12 +202,12 @@ def _decide(observed: Observation, newest: Newest) -> Verdict:
 
 def _without_supervisor(evidence: Evidence, attempt: Attempt | None, number: int) -> tuple[str, str, str, str]:
     """Decide (because, state, reason, message) of a run whose supervisor is dead and wrote no end."""
+    if evidence.processes:
+        because = f"its supervisor is dead; {evidence.processes} of the run's processes live"
+        return because, "running", SUPERVISOR_LOST, LIVES_ON
     if evidence.rebooted:
         because = "the host was restarted since its supervisor began; no exit was written"
         return because, "failed", "host_rebooted", "the host was restarted while the run was on it"
-    if evidence.processes:
-        because = f"its supervisor is dead; {evidence.processes} of the run's processes live"
-        return because, "running", "supervisor_lost", "its supervisor died; the job itself continues"
     if evidence.stop_wished:
         because = "its supervisor is dead, its end was asked for, none of its processes lives"
         return because, "cancelled", "killed_by_user", "stopped after its supervisor had died"
@@ -212,10 +217,10 @@ def _without_supervisor(evidence: Evidence, attempt: Attempt | None, number: int
     if attempt.run is None:
         because = f"its supervisor is dead; attempt {number} was begun, no process was recorded and none lives"
         said = "its supervisor died while it started the job; it is unknown whether the job began"
-        return because, "failed", "supervisor_lost", said
+        return because, "failed", SUPERVISOR_LOST, said
     message = "its supervisor and its processes are gone; no exit was recorded"
     because = f"its supervisor is dead, none of its processes lives, attempt {number} has no exit"
-    return because, "failed", "supervisor_lost", message
+    return because, "failed", SUPERVISOR_LOST, message
 
 
 def _by_scheduler(
@@ -243,6 +248,10 @@ def _by_scheduler(
             return because, written, None, message or own
         where = scheduler_status.node or "a worker"
         return f"{said}; its supervisor has not written yet", "running", None, f"starting on {where}"
+    if seen in ("ended", "gone") and evidence.processes:
+        word = said if seen == "ended" else f"{engine} no longer lists it"
+        because = f"{word}; {evidence.processes} of the run's processes live on the machine that was asked"
+        return because, "running", SUPERVISOR_LOST, LIVES_ON
     if seen == "ended":
         because = f"{said}; its supervisor wrote no end"
         ending = scheduler_status.reason or "ended_silently"

@@ -72,6 +72,18 @@ class RunPaths:
     def submissions(self) -> List[int]:
         return _numbers(self._file("submissions"))
 
+    def newest_submission(self) -> Optional[int]:
+        """Return the number of the newest submission that was claimed; without one, of the newest folder.
+
+        Whoever was ended between making a submission's folder and its claim submitted nothing: the former one counts.
+        """
+        numbers = self.submissions()
+        return next((number for number in reversed(numbers) if self.is_claimed(number)), newest(numbers))
+
+    def is_claimed(self, number: int) -> bool:
+        """Return whether a submission was claimed. Its job's record says so, too, where somebody deleted the claim."""
+        return any(os.path.exists(self.submission(number, name)) for name in ("claim.json", "job.json"))
+
     def attempts(self) -> List[int]:
         return _numbers(self._file("attempts"))
 
@@ -97,7 +109,7 @@ class RunPaths:
         return [folder for folder in found if not os.path.islink(folder)]  # hashing also changes the folder
 
     def require(self) -> None:
-        """Raise an error if the run is not on this host.
+        """Raise an error if the plan of the run is not on this host: for whatever starts something by it.
 
         Raises:
             AgentError: `not_found`.

@@ -412,6 +412,24 @@ def test_the_last_stopped_cell_takes_the_whole_array_from_htcondor(
     assert (tmp_path / "calls").read_text().split() == ["33.0", "33.1", "33"]
 
 
+def test_a_cell_whose_plan_is_gone_or_whose_resume_was_interrupted_still_needs_its_array(tmp_path: Path) -> None:
+    sweep, cells = SweepPaths(str(tmp_path), "grid-1"), names(3)
+    array_records.write(HandedArray(sweep, 1, cells, 1, None), {"job.sub": ""})
+    ended, lost, interrupted = (RunPaths(str(tmp_path), run_id) for run_id in cells)
+    for paths in (ended, lost, interrupted):
+        Path(paths.submission(1)).mkdir(parents=True)
+        Path(paths.submission(1, "claim.json")).write_text("{}")
+    Path(ended.spec).write_text("{}")
+    Path(ended.state).write_text('{"state": "succeeded"}')
+    Path(interrupted.spec).write_text("{}")
+    Path(interrupted.submission(2)).mkdir()
+    assert not array_records.is_all_stopped(sweep, 1)
+    Path(lost.state).write_text('{"state": "failed"}')
+    assert not array_records.is_all_stopped(sweep, 1)
+    Path(interrupted.submission(2, "claim.json")).write_text("{}")
+    assert array_records.is_all_stopped(sweep, 1)
+
+
 @pytest.mark.parametrize(
     "told", [3, [], {}, {"sweep": "../x", "number": 1, "index": 0}, {"sweep": "a", "number": True, "index": 0}]
 )

@@ -279,3 +279,46 @@ def test_a_script_that_outlived_its_supervisor_after_the_clock_was_set_back_may_
     evidence = observation.Evidence(run)
     with mock.patch.object(supervisor_liveness, "judge_supervisor", return_value=("dead", True)):
         assert evidence.as_json()["may_have_succeeded"] is may
+
+
+@pytest.mark.parametrize("plan", [None, "{"], ids=["lost", "damaged"])
+def test_a_job_whose_plan_nobody_can_read_may_have_succeeded(tmp_path: Path, plan: str | None) -> None:
+    """What cannot be read does not make it a training that lacks its final checkpoint, which a retry would run again."""
+    run = RunPaths(str(tmp_path), "a-1")
+    said = {
+        "submissions/1/job.json": {"submission": 1, "scheduler": "direct", "supervisor": {"boot_id": "former"}},
+        "state.json": {"state": "running", "submission": 1, "attempt": 1, "started_at": time.time()},
+        "attempts/1/run.json": {"attempt": 1, "submission": 1},
+    }
+    for name, value in said.items():
+        path = Path(run.folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value))
+    if plan is not None:
+        Path(run.spec).write_text(plan)
+    evidence = observation.Evidence(run)
+    with mock.patch.object(supervisor_liveness, "judge_supervisor", return_value=("dead", False)):
+        assert evidence.as_json()["may_have_succeeded"] is True
+
+
+@pytest.mark.parametrize(
+    ("files", "number", "claimed"),
+    [
+        ([], None, False),
+        (["1/x"], 1, False),
+        (["1/claim.json", "2/x"], 1, True),
+        (["1/claim.json", "2/claim.json"], 2, True),
+        (["1/claim.json", "2/x", "3/claim.json", "4/x"], 3, True),
+        (["1/job.json"], 1, True),  # somebody deleted its claim
+    ],
+)
+def test_the_newest_submission_is_the_newest_that_was_claimed(
+    tmp_path: Path, files: list[str], number: int | None, claimed: bool
+) -> None:
+    run = RunPaths(str(tmp_path), "a-1")
+    for name in files:
+        path = Path(run.folder) / "submissions" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    evidence = observation.Evidence(run)
+    assert (evidence.submission_number, evidence.claimed) == (number, claimed)

@@ -378,6 +378,60 @@ def test_what_cannot_be_known_is_never_handed_over_again(
     assert programs.calls("sbatch") == 1
 
 
+def test_a_job_is_asked_for_and_stopped_though_its_plan_is_gone(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    hand_over(host, programs)
+    programs.say("squeue", "11|PENDING|Priority||armada.a-1.1\n")
+    (host.root / "runs" / "a-1" / "spec.json").unlink()
+    becomes(host, "pending")
+    assert host.call("run.stop", run_id="a-1", grace_s=0.0)["outcome"] == "cancelled_before_start"
+    assert (programs.folder / "scancel.calls").read_text().split() == ["11"]
+    with pytest.raises(Refused, match=r"the plan of run a-1, spec\.json, is no longer on its host"):
+        host.call("run.submit", run_id="a-1", submission=2)
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["", "asked by an older agent"])
+def test_a_job_whose_answer_and_plan_are_lost_is_found_where_it_was_asked_for(
+    slurm_host: Callable[[], Conversation], programs: Programs, older: bool
+) -> None:
+    host = slurm_host()
+    programs.say("sbatch", "Socket timed out\n", code=1)
+    host.call("run.create", run_id="a-1", spec=SPEC, files={"launch/job.sbatch": "#!/bin/sh\n"}, secrets={})
+    with pytest.raises(Refused):
+        host.call("run.submit", run_id="a-1", submission=1)
+    run = host.root / "runs" / "a-1"
+    asked = run / "submissions" / "1" / "asked.json"
+    assert json.loads(asked.read_text())["scheduler"] == "slurm"
+    (run / "spec.json").unlink()
+    programs.say("squeue", "11|PENDING|Priority||armada.a-1.1\n")
+    if older:
+        asked.write_text('{"time": 1}')
+        with pytest.raises(Refused, match="unknown which batch system") as caught:
+            host.call("run.stop", run_id="a-1", grace_s=0.0)
+        assert (caught.value.kind, programs.calls("scancel")) == ("outcome_unknown", 0)
+        return
+    assert host.call("run.stop", run_id="a-1", grace_s=0.0)["outcome"] == "cancelled_before_start"
+    assert programs.calls("scancel") == 1
+
+
+def test_a_folder_of_a_submission_without_a_claim_hides_no_job(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    """Whoever was ended between the two submitted nothing; the same request, repeated, finds the job that lives."""
+    host = slurm_host()
+    hand_over(host, programs)
+    programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
+    (host.root / "runs" / "a-1" / "submissions" / "2").mkdir()
+    becomes(host, "running")
+    (listed,) = host.call("run.list")["runs"]
+    assert listed["submission"] == 1
+    with pytest.raises(Refused) as caught:
+        host.call("run.submit", run_id="a-1", submission=2)
+    assert (caught.value.kind, programs.calls("sbatch")) == ("conflict", 1)
+
+
 def test_a_refused_job_may_be_mended_and_handed_over_again(
     slurm_host: Callable[[], Conversation], programs: Programs
 ) -> None:

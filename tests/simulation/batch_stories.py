@@ -294,6 +294,15 @@ class BatchTeller(Teller):
         if running := self._running(one):
             running.die()
 
+    def do_one_machine(self, _one: int, _two: int) -> None:
+        """From now on the login node is the worker, too: an agent there sees the processes of jobs."""
+        self.cluster.is_one_machine = True
+
+    def do_orphan_job(self, one: int, _two: int) -> None:
+        """A supervisor is killed, and its batch system does not find the processes of the job."""
+        if running := self._running(one):
+            running.die_alone()
+
     # Helpers.
 
     @property

@@ -40,6 +40,8 @@ class SimCluster(SimHost):
     """A supervisor computes: all work on the same node, where each could harm the others most."""
     sets_up: bool = False
     """From now on what a job needs takes its time: its supervisor says so, and has yet to start it."""
+    is_one_machine: bool = False
+    """Its login node is its worker: the agent sees the processes of jobs."""
 
     def __post_init__(self) -> None:
         self.batch_system = SimSlurm(self) if self.scheduler == "slurm" else SimHtcondor(self)
@@ -63,7 +65,7 @@ class SimCluster(SimHost):
         self.start_anew()  # its disk is another machine's
 
     def processes(self) -> list[processes.Process]:
-        return super().processes() if self.on_worker else []
+        return super().processes() if self.on_worker or self.is_one_machine else []
 
     def clear(self, paths: RunPaths, submission: int) -> None:
         from armada_agent.supervisor import cleanup
@@ -230,6 +232,12 @@ class BatchSupervision(Supervision):
         self.lose()
         if not self.given_up:
             self._batch_system.left(self.job, 1)
+
+    def die_alone(self) -> None:
+        """kill -9 where the batch system does not find the job's processes: it says that the job failed, and the job goes on."""
+        self.was_killed = True
+        super().leave()
+        self._batch_system.left(self.job, 1)
 
     @property
     def _batch_system(self) -> BatchSystem:

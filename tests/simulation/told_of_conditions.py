@@ -47,10 +47,6 @@ TOLD_OF_CONDITIONS_OF_SLURM = {
         "accounting:0:1 launch start_job tick look=running forget_job node_dies lie:0:3 pause:1 look=running pause:4 "
         "look=running pause:4 look=running pause:4 look=running pause:4 look=running pause:240 look=failed/gone"
     ),
-    "its resume is interrupted before it was claimed, and its former job begins": (
-        "accounting:0:1 launch look=queued forget_job watch look=failed/gone break_at:5 resume=OutcomeUnknown recall_job "
-        "start_job tick begun=1 living=1 end tick living=0"
-    ),
     "the scheduler's signal ends the job, and comes to its supervisor a moment later": (
         "launch start_job save tick signal_late tick look=queued waits=yes pause:4 look=queued/preempted begun=1"
     ),

@@ -46,6 +46,15 @@ TOLD_RARELY = {
         "launch tick look=running snapshot_host end:0:1 tick look=failed/exit_1 old_store restore_host "
         "look=failed/exit_1 pause:20 look=failed/exit_1 readable=yes"
     ),
+    "a store of an earlier release, and its disk is put back while the machine runs on": (
+        "launch tick look=running snapshot_host stop=cancelled/killed_by_user resume=again tick look=running "
+        "kill_supervisor end:0:1 old_store put_back look=running stop=OutcomeUnknown resume=Conflict pause:9 "
+        "look=cancelled/killed_by_user resume=again begun=3"
+    ),
+    "a store of an earlier release, its disk is put back, and nobody but who stops it looks": (
+        "launch tick look=running snapshot_host stop=cancelled/killed_by_user resume=again tick look=running "
+        "kill_supervisor end:0:1 old_store put_back stop=OutcomeUnknown pause:9 stop=cancelled/killed_by_user"
+    ),
     "what was proven without reading keeps the time of its reading": (
         "launch+remote_9 save tick sync=open pause:40 release=lives verified=1/10"
     ),
@@ -272,7 +281,41 @@ TOLD_RARELY_OF_SLURM = {
     ),
     "its resume is interrupted before its submission was claimed, and a job of it begins": (
         "launch look=queued start_job end:0:1 tick look=failed/exit_1 break_at:5 resume=OutcomeUnknown "
-        "look=preparing submit_number:0:2 start_job begun=1 release=logs"
+        "look=failed/exit_1 submit_number:0:2 start_job begun=1 release=logs"
+    ),
+    "a guess, its resume is interrupted before its submission was claimed, and its first job comes back": (
+        "accounting:0:1 launch look=queued forget_job watch look=failed/gone break_at:5 resume=OutcomeUnknown "
+        "recall_job start_job tick look=running living=1 release=lives+logs demand_submission=Conflict begun=1 "
+        "look=running stop=cancelled/killed_by_user living=0"
+    ),
+    "a guess, its resume is interrupted before its submission was claimed, and is repeated": (
+        "accounting:0:1 launch forget_job watch look=failed/gone break_at:5 resume=OutcomeUnknown look=failed/gone "
+        "resume=again start_job tick look=running begun=1 living=1"
+    ),
+    "its plan is deleted while its job waits": (
+        "launch lose_plan look=queued because=slurm_says_PENDING_its_supervisor_waits_with_it release=lives+logs "
+        "stop=cancelled/killed_by_user waits=no begun=0"
+    ),
+    "its plan is deleted while its job runs, and its node fails": (
+        "launch start_job save tick look=running lose_plan look=running node_dies notice:0:1 watch "
+        "look=failed/node_failure resume=ArmadaError look=failed/node_failure sync=final home=1"
+    ),
+    "the answer to its submission is lost, and then its plan": (
+        "lose_answer launch=OutcomeUnknown lose_plan look=submitted stop=cancelled/killed_by_user waits=no begun=0"
+    ),
+    "Slurm says that it failed, and its job lives on": (
+        "one_machine launch start_job save tick orphan_job watch look=running/supervisor_lost "
+        "because=slurm_says_FAILED_1_of_the_run_s_processes_live_on_the_machine_that_was_asked "
+        "release=lives+logs+only_there secrets=there resume=Conflict stop=cancelled/killed_by_user living=0 secrets=gone"
+    ),
+    "told to stop, then Slurm forgets its job, which lives on": (
+        "one_machine accounting:0:1 launch start_job save tick forget_job orphan_job ask_stop watch "
+        "look=running/supervisor_lost because=slurm_no_longer_lists_it_1_of_the_run_s_processes_live_on_the_machine_"
+        "that_was_asked living=1 release=lives+logs+only_there stop=cancelled/killed_by_user living=0"
+    ),
+    "it waits again, what its supervisor left lives on, and it is stopped": (
+        "one_machine launch start_job save tick preempt orphan_job watch look=queued living=1 "
+        "stop=cancelled/killed_by_user living=0 waits=no"
     ),
     "told to stop while Slurm is down, and its job fails before its supervisor looks": (
         "launch+one_retry start_job save tick look=running lie ask_stop end:0:1 truth tick look=failed/exit_1 "
@@ -288,6 +331,14 @@ TOLD_RARELY_OF_SLURM_WITH_SCRIPTS = {
 }
 
 TOLD_RARELY_OF_HTCONDOR = {
+    "its plan is deleted while its job waits on HTCondor": (
+        "launch lose_plan look=queued because=htcondor_says_submitted_its_supervisor_waits_with_it "
+        "stop=cancelled/killed_by_user waits=no begun=0"
+    ),
+    "HTCondor says that it ended, and its job lives on": (
+        "one_machine launch start_job save tick orphan_job watch look=running/supervisor_lost "
+        "release=lives+logs+only_there secrets=there stop=cancelled/killed_by_user living=0 secrets=gone"
+    ),
     "preempted between time limits on HTCondor": (
         "launch+sft start_job preempt tick look=queued/preempted start_job tick time_limit look=queued/time_limit "
         "waits=yes "

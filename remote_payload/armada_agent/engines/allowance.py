@@ -8,7 +8,8 @@ from armada_agent.engines import engine
 from armada_agent.engines.engine import EngineError
 from armada_agent.foundation import files, parameters
 from armada_agent.foundation.session import Call
-from armada_agent.paths import RunPaths, newest
+from armada_agent.paths import RunPaths
+from armada_agent.records.place import require_there
 
 _LIMIT = 2000
 _PATIENCE_S = 20.0  # a launch waits for the answer
@@ -75,8 +76,8 @@ def describe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `not_found`.
     """
     paths = RunPaths(call.root, params.get("run_id"))
-    paths.require()
-    number = newest(paths.submissions())
+    require_there(paths)
+    number = paths.newest_submission()
     kept = (_read(paths, number) if number is not None else None) or {}
     return {"submission": number, "before": kept.get("before"), "after": kept.get("after")}
 

@@ -12,8 +12,9 @@ from armada_agent.engines import engine
 from armada_agent.engines.engine import EngineError, HandedArray
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files
-from armada_agent.paths import RunPaths, SweepPaths, checked_run_id, newest
+from armada_agent.paths import RunPaths, SweepPaths, checked_run_id
 from armada_agent.records.ending import ENDED
+from armada_agent.records.place import is_gone
 from armada_agent.records.stop_request import concerns, read_stop_request
 
 _LIMIT = 1024 * 1024
@@ -72,7 +73,7 @@ def is_all_stopped(sweep: SweepPaths, number: int) -> bool:
 
 
 def _is_stopped(paths: RunPaths) -> bool:
-    if not os.path.isfile(paths.spec) or (newest(paths.submissions()) or 0) > 1:
+    if is_gone(paths) or (paths.newest_submission() or 0) > 1:
         return True
     stop_request = read_stop_request(paths)
     if stop_request is not None and concerns(stop_request, 1):

@@ -12,7 +12,8 @@ from typing import Any, Dict, FrozenSet, List, Optional, Set, Tuple
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files, parameters
 from armada_agent.foundation.session import Call
-from armada_agent.paths import RunPaths, checked_digest, list_folder, list_run_ids, newest, require_own
+from armada_agent.paths import RunPaths, checked_digest, list_folder, list_run_ids, require_own
+from armada_agent.records.place import require_there
 from armada_agent.verdicts.letting_go import Words
 
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -122,7 +123,7 @@ def describe(paths: RunPaths) -> List[Dict[str, Any]]:
     if not ids:
         return []
     there = paths.checkpoints()
-    number = newest(paths.submissions())
+    number = paths.newest_submission()
     found = []
     for home in sorted(ids):
         held, unwanted = _said(paths, home)
@@ -188,13 +189,13 @@ def settle(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """
     home = read_asker(params)
     paths = RunPaths(call.root, params.get("run_id"))
-    paths.require()
+    require_there(paths)
     if home is None:
         raise AgentError("bad_request", "`home` is missing")
     register(paths, home)
     digests = [checked_digest(digest) for digest in parameters.sequence(params, "digests")]
     asked = "submission" in params
-    number = parameters.integer(params, "submission") if asked else newest(paths.submissions()) or 0
+    number = parameters.integer(params, "submission") if asked else paths.newest_submission() or 0
     word = {"time": time.time(), "submission": number, "digests": digests}
     files.write_json(os.path.join(_own_folder(paths, home["id"]), _SETTLED), word)
     return {}

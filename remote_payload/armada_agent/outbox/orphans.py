@@ -49,7 +49,7 @@ def finish(root: str, run_id: str, submission: int) -> int:
     if lock is None:
         return 0
     try:
-        if newest(paths.submissions()) in (None, submission):
+        if paths.newest_submission() in (None, submission):
             _finish(paths, submission)
     finally:
         os.close(lock)

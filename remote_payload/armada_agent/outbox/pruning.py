@@ -9,6 +9,7 @@ from armada_agent.foundation import files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.outbox import homes, listing
 from armada_agent.paths import RunPaths, checked_digest, list_folder
+from armada_agent.records.place import require_there
 from armada_agent.verdicts.letting_go import may_go
 
 TRASH = ".trash-"
@@ -21,7 +22,7 @@ def prune(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `not_found`: the run is not on this host.
     """
     paths = RunPaths(call.root, params.get("run_id"))
-    paths.require()
+    require_there(paths)
     asker = (homes.read_asker(params) or {}).get("id")
     wanted = [checked_digest(digest) for digest in parameters.sequence(params, "digests")]
     for name in list_folder(paths.outbox):

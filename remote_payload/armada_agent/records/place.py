@@ -4,6 +4,7 @@ import os
 import time
 from typing import Callable, Optional, Tuple
 
+from armada_agent.errors import AgentError
 from armada_agent.foundation import files, process_identity
 from armada_agent.paths import RunPaths
 
@@ -55,6 +56,16 @@ def is_gone(paths: RunPaths) -> bool:
     if not os.path.isdir(paths.folder):
         return True
     return not os.path.lexists(paths.spec) and not paths.submissions() and not paths.checkpoints()
+
+
+def require_there(paths: RunPaths) -> None:
+    """Raise an error if nothing of a run is left. What somebody deleted of its records does not make its job go away.
+
+    Raises:
+        AgentError: `not_found`.
+    """
+    if is_gone(paths):
+        raise AgentError("not_found", "no run %s under %s" % (paths.run_id, paths.root))
 
 
 def _number(folder: str) -> Optional[Tuple[int, int]]:

@@ -19,9 +19,9 @@ from armada_agent.foundation.log import say
 from armada_agent.host import job_variables, setup_lines
 from armada_agent.paths import RunPaths, SweepPaths, newest
 from armada_agent.runs import submissions
+from armada_agent.runs.scheduler import SAFE, read_scheduler
 
 _THREADS = 8
-_SAFE = "it is safe to run the command again; nothing is submitted twice"
 Asked = Tuple[List[str], Dict[str, str]]
 """The runs of one array, and its files."""
 
@@ -79,7 +79,7 @@ def _refuse_open(sweep: SweepPaths, run_id: str, open_ones: Dict[int, AgentError
     try:
         place = engines.Handed(paths, 1).place
     except files.UnreadableError as error:
-        raise AgentError("outcome_unknown", "run %s: %s" % (run_id, error), _SAFE)
+        raise AgentError("outcome_unknown", "run %s: %s" % (run_id, error), SAFE)
     if place is not None and place.number in open_ones:
         raise open_ones[place.number]
 
@@ -100,9 +100,9 @@ def _submit_all(
             if not made:
                 raise engines.as_agent_error(refused.error)
             message = "%d jobs of the sweep are submitted, and the other ones are refused: %s"
-            raise AgentError("outcome_unknown", message % (sum(each["cells"] for each in made), refused), _SAFE)
+            raise AgentError("outcome_unknown", message % (sum(each["cells"] for each in made), refused), SAFE)
         except OSError as error:
-            raise AgentError("outcome_unknown", "the array %s cannot be recorded: %s" % (array.name, error), _SAFE)
+            raise AgentError("outcome_unknown", "the array %s cannot be recorded: %s" % (array.name, error), SAFE)
         outcomes.update(words)
         made.append({"job_id": array_id, "cells": len(run_ids), "limit": limit})
     return made
@@ -173,7 +173,7 @@ def _complete(sweep: SweepPaths, number: int, lock: int, nobody_waits: bool = Fa
         array = array_records.read(sweep, number)
         is_done = files.read_json(sweep.array(number, "done.json")) is not None
     except files.UnreadableError as error:
-        raise AgentError("outcome_unknown", "array %d of %s: %s" % (number, sweep.sweep, error), _SAFE)
+        raise AgentError("outcome_unknown", "array %d of %s: %s" % (number, sweep.sweep, error), SAFE)
     if array is None or is_done:
         return
     try:
@@ -203,7 +203,7 @@ def _divide(sweep: SweepPaths, run_ids: List[str], job_files: Dict[str, str]) ->
 
 
 def _engine_of(sweep: SweepPaths, run_id: str) -> Tuple[str, Any, Dict[str, Any]]:
-    settings = submissions.read_scheduler(RunPaths(sweep.root, run_id))
+    settings = read_scheduler(RunPaths(sweep.root, run_id))
     if settings is None:
         raise AgentError("bad_request", "run %s has no batch system" % run_id)
     kind = str(settings.get("kind"))
@@ -251,7 +251,7 @@ def _submit(array: HandedArray, lock: int) -> Tuple[str, Dict[str, str]]:
         files.write_json(array.file("done.json"), {"time": time.time()})
     except (OSError, files.UnreadableError) as error:
         message = "the array %s could not be recorded: %s" % (array.name, error)
-        raise AgentError("outcome_unknown", message, _SAFE)
+        raise AgentError("outcome_unknown", message, SAFE)
     return array_id, words
 
 
@@ -270,15 +270,15 @@ def _look_up_or_submit(
         known = array_records.find_id(array.paths, array.number, kind)
     except EngineError as error:
         message = "it is unknown whether %s already has %s: %s" % (kind, array.name, error.message)
-        raise AgentError("outcome_unknown", message, _SAFE)
+        raise AgentError("outcome_unknown", message, SAFE)
     if known is not None:
         return known
     allowance.note_before_all([RunPaths(array.paths.root, each) for each in present], settings)
     # From here until job.json exists, only the batch system knows whether there is an array.
-    files.write_json(array.file("asked.json"), {"time": time.time()})
+    files.write_json(array.file("asked.json"), {"time": time.time(), "scheduler": kind})
     try:
         return str(engine.submit_many(array, lock))
     except EngineError as error:
         if error.refused or error.missing:
             raise RefusedError(error)
-        raise AgentError("outcome_unknown", error.message, _SAFE)
+        raise AgentError("outcome_unknown", error.message, SAFE)

@@ -16,6 +16,7 @@ from armada_agent.foundation import files
 from armada_agent.foundation.log import say
 from armada_agent.host import detached, processes
 from armada_agent.paths import RunPaths, SweepPaths, list_folder
+from armada_agent.records.place import is_gone
 from armada_agent.records.stop_request import concerns, read_stop_request
 from armada_agent.runs import submissions
 from armada_agent.runs.observation import Evidence
@@ -68,7 +69,7 @@ def read_plan(sweep: SweepPaths) -> Optional[Plan]:
 
 def standing(paths: RunPaths) -> str:
     """Return whether a cell waits for its start, is active, unattended, not claimed yet, or needs nothing from a dispatcher."""
-    if not os.path.isfile(paths.spec):
+    if is_gone(paths):
         return OVER  # it was removed
     evidence = Evidence(paths, [])
     number = evidence.submission_number

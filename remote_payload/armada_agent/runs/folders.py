@@ -12,7 +12,7 @@ from armada_agent.foundation import files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import job_variables
 from armada_agent.outbox import homes
-from armada_agent.paths import RunPaths, list_run_ids, newest
+from armada_agent.paths import RunPaths, list_run_ids
 from armada_agent.provision import content
 from armada_agent.records.place import is_gone
 from armada_agent.runs import leftover_processes, submissions, work_data
@@ -245,7 +245,7 @@ def _summarise(paths: RunPaths) -> Dict[str, Any]:
     try:
         spec = files.read_json(paths.spec) or {}
         state = files.read_json(paths.state)
-        submission = newest(paths.submissions())
+        submission = paths.newest_submission()
         word = state.get("state") if state else "submitted" if submission is not None else "preparing"
     except (files.UnreadableError, OSError):
         return summary  # one damaged folder must not hide the other runs

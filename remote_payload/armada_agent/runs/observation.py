@@ -14,7 +14,7 @@ from armada_agent.host import detached, processes, roots
 from armada_agent.outbox import listing
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import ENDED, exit_of
-from armada_agent.records.place import is_gone
+from armada_agent.records.place import is_gone, require_there
 from armada_agent.runs import leftover_processes, supervisor_liveness
 from armada_agent.verdicts import doubt, following
 
@@ -31,7 +31,7 @@ class Evidence:
     """One observation of one run.
 
     Attributes:
-        submission_number: The number of the newest submission, or None.
+        submission_number: The number of the newest submission that was claimed, or None without any.
         job: Its job.json.
         state: state.json.
         attempt: `{"number", "run", "exit"}` of the newest attempt, or None.
@@ -42,9 +42,9 @@ class Evidence:
         self.findings: List[str] = []
         self._paths = paths
         self._table = table
-        self.submission_number = newest(paths.submissions())
+        self.submission_number = paths.newest_submission()
         number = self.submission_number or 0
-        self.claimed = os.path.exists(paths.submission(number, "claim.json"))
+        self.claimed = paths.is_claimed(number)
         self.job = self._read(paths.submission(number, "job.json"))
         self._job_damaged = self.job is None and bool(self.findings)
         self.state = self._read(paths.state)
@@ -147,7 +147,10 @@ class Evidence:
         exit_ = exit_of((self.attempt or {}).get("exit"), self.submission_number or 0)
         if self.settings is not None or self.attempt is None or exit_ or self.has_ended or self.supervisor != "dead":
             return None
-        announces = not (self._read(self._paths.spec, _PLAN_LIMIT) or {}).get("watch")
+        plan = self._read(self._paths.spec, _PLAN_LIMIT)
+        if plan is None:
+            return True  # whether it announces its final checkpoint is unknown
+        announces = not plan.get("watch")
         has_final = announces and listing.has_final(self._paths)
         # A living supervisor dates its telemetry again and again, and so by the same clock as the job its log.
         supervisor_s = _changed_at(self._paths.telemetry) or max(
@@ -173,10 +176,16 @@ class Evidence:
         return scheduler_status
 
     def _scheduler(self) -> Optional[Dict[str, Any]]:
-        if self.job is None or self.job.get("scheduler") == "direct":
+        """Return the settings of the batch system that has the newest submission; None if none has it.
+
+        Its job's own record names the batch system. The plan, which may be lost or damaged, adds how to ask it.
+        """
+        kind = self.job.get("scheduler") if self.job is not None else "direct"
+        if kind == "direct":
             return None
         settings = (self._read(self._paths.spec, _PLAN_LIMIT) or {}).get("scheduler")
-        return settings if isinstance(settings, dict) else None
+        planned = settings if isinstance(settings, dict) else None
+        return dict(planned or {}, kind=kind) if isinstance(kind, str) else planned
 
     def _supervisor_of_job(self) -> str:
         """Return the supervisor's state on a worker. It lives as long as its job; its pid means nothing on this machine."""
@@ -281,7 +290,8 @@ def _observe_run(
     metrics = _lines(
         paths.metrics, offsets["metrics"], limit
     )  # after the evidence: an ended run has then written everything
-    if evidence.scheduler_status is not None and following.may_forget_secrets(evidence.scheduler_status["state"]):
+    status = evidence.scheduler_status
+    if status is not None and following.may_forget_secrets(status["state"], len(evidence.processes())):
         files.remove(paths.secrets)  # the supervisor died before it deleted them
     if evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):
         detached.start("quota", call.session.agent_path, paths, evidence.submission_number or 0)
@@ -327,7 +337,7 @@ def read_log(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `not_found`.
     """
     paths = RunPaths(call.root, params.get("run_id"))
-    paths.require()
+    require_there(paths)
     limit = min(_TEXT_LIMIT, parameters.integer(params, "limit_bytes", default=_TEXT_LIMIT, least=4))
     lines = params.get("tail_lines")
     size = _size(paths.output)

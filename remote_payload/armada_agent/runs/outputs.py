@@ -15,7 +15,7 @@ from armada_agent.foundation import parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import roots
 from armada_agent.outbox import checkpoint_watch, homes, listing
-from armada_agent.paths import RunPaths, newest
+from armada_agent.paths import RunPaths
 from armada_agent.runs import orphaned_checkpoints, readable_files
 
 _ALWAYS = ("output.log", "metrics.jsonl", "telemetry.jsonl", "events.jsonl", "state.json", "spec.json", "samples.jsonl")
@@ -148,7 +148,7 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
                 answer["truncated"] = True
         elif is_own:
             _count(answer["others"], path, found.st_size)
-    answer["submission"] = newest(paths.submissions()) or 0  # last: a home that knows it has seen all of the former
+    answer["submission"] = paths.newest_submission() or 0  # last: a home that knows it has seen all of the former
 
 
 def _count(others: Dict[str, Any], path: str, size_bytes: int) -> None:

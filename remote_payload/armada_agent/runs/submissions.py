@@ -14,15 +14,15 @@ from armada_agent.foundation import files, parameters, process_identity
 from armada_agent.foundation.session import Call
 from armada_agent.host import detached, job_variables, roots, setup_lines
 from armada_agent.paths import RunPaths, SweepPaths, newest
-from armada_agent.records.place import is_gone
+from armada_agent.records.place import is_gone, require_there
 from armada_agent.records.spent import Spent
 from armada_agent.records.stop_request import BY_SWEEP, concerns, ending_of, read_stop_request
 from armada_agent.runs import leftover_processes, work_data
 from armada_agent.runs.observation import Evidence
+from armada_agent.runs.scheduler import SAFE, asked_scheduler, place_of, read_scheduler
 from armada_agent.verdicts import following
 
 _TAKE_UP_S = 15.0
-_SAFE = "it is safe to run the command again; nothing is submitted twice"
 
 
 def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -36,15 +36,16 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Raises:
         AgentError: `not_found`; `conflict`: another submission is active, the run was cancelled before it started, or
-            secrets to keep are gone; `environment`: files of the run are gone or have changed; `scheduler`: the batch
-            system refuses; `outcome_unknown`: it is impossible to know whether the batch system has the job.
+            secrets to keep are gone; `environment`: files of the run are gone or have changed; `io`: its plan is lost;
+            `scheduler`: the batch system refuses; `outcome_unknown`: it is impossible to know whether the batch system
+            has the job.
     """
     paths = RunPaths(call.root, params.get("run_id"))
     number = parameters.integer(params, "submission", least=1)
     secrets = parameters.texts(params, "secrets") if number > 1 else {}
     job_variables.check_names(secrets)
     require_linux()
-    paths.require()
+    require_there(paths)
     with files.locked(paths.submit_lock) as lock:
         job = _job(paths, number)
         if job is not None:
@@ -177,7 +178,7 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     if is_mounted and is_gone(paths) and leftover_processes.find(paths):
         leftover_processes.start_ending(call.session.agent_path, paths, grace_s)
         return {"outcome": "stopping"}
-    paths.require()
+    require_there(paths)
     evidence = Evidence(paths)
     number = evidence.submission_number
     if evidence.has_ended and (evidence.supervisor == "alive" or not evidence.processes()):
@@ -218,7 +219,8 @@ def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> 
         return _cancel_unstarted(paths, number or 0)
     if evidence.settings is not None and evidence.supervisor != "dead":
         answer = _cancel_job(paths, number, evidence, grace_s)
-        if evidence.is_gone:  # the batch system does not know the job: no other process writes its end
+        if evidence.is_gone or (_waits(evidence) and evidence.processes() and "problem" not in answer):
+            # No other process writes the end of a job that is gone, or ends what a dead supervisor left here.
             detached.start("clear", call.session.agent_path, paths, number)
         return answer
     if evidence.supervisor == "dead":
@@ -240,11 +242,16 @@ def _cancel_job(paths: RunPaths, number: int, evidence: Evidence, grace_s: float
         if error.refused or error.missing:
             raise engines.as_agent_error(error)
         return {"outcome": "stopping", "problem": error.message[:500]}
-    if status["state"] in (engines.PENDING, engines.HELD):
+    if _waits(evidence):
         if not evidence.attempt:
             return _cancel_unstarted(paths, number)
-        _conclude_waiting(paths, number, evidence.state or {})
+        if not evidence.processes():
+            _conclude_waiting(paths, number, evidence.state or {})
     return {"outcome": "stopping"}
+
+
+def _waits(evidence: Evidence) -> bool:
+    return (evidence.scheduler_status or {}).get("state") in (engines.PENDING, engines.HELD)
 
 
 def _conclude_waiting(paths: RunPaths, number: int, state: Dict[str, Any]) -> None:
@@ -264,14 +271,14 @@ def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> D
     kind = settings.get("kind")
     engine = engines.find(kind)
     job_id = _look_up(handed, str(kind))
-    place = _place_of(handed)
+    place = place_of(handed)
     if job_id is None and place is not None:
         message = "%s is part of the array %s, which is being handed over" % (handed.paths.run_id, place.name)
         raise AgentError("outcome_unknown", message, "armada sweep show %s completes it" % place.sweep)
     if job_id is None:
         allowance.note_before(handed.paths, handed.number, settings)
         # From here until job.json exists, only the batch system knows whether there is a job.
-        files.write_json(handed.file("asked.json"), {"time": time.time()})
+        files.write_json(handed.file("asked.json"), {"time": time.time(), "scheduler": kind})
         try:
             job_id = engine.submit(handed, lock)
         except EngineError as error:
@@ -282,21 +289,8 @@ def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> D
                 with contextlib.suppress(OSError):  # it contains something that the user may want to read
                     os.rmdir(os.path.dirname(handed.file("claim.json")))
                 raise engines.as_agent_error(error)
-            raise AgentError("outcome_unknown", error.message, _SAFE)
+            raise AgentError("outcome_unknown", error.message, SAFE)
     return record_job(handed, str(kind), str(job_id), place)
-
-
-def _place_of(handed: engines.Handed) -> Optional[engines.Place]:
-    """Return a submission's place in an array.
-
-    Raises:
-        AgentError: `outcome_unknown`: the record is damaged.
-    """
-    try:
-        return handed.place
-    except files.UnreadableError as error:
-        message = "it is unknown which job of an array runs %s: %s" % (handed.paths.run_id, error)
-        raise AgentError("outcome_unknown", message, _SAFE)
 
 
 def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
@@ -305,10 +299,10 @@ def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
         taken = files.read_json(handed.file("taken.json"))
     except files.UnreadableError as error:
         message = "it is unknown which job of %s runs it: %s"
-        raise AgentError("outcome_unknown", message % (handed.paths.run_id, error), _SAFE)
+        raise AgentError("outcome_unknown", message % (handed.paths.run_id, error), SAFE)
     if taken is not None:
         return str(taken.get("job_id"))
-    place = _place_of(handed)
+    place = place_of(handed)
     if place is None and not os.path.exists(handed.file("asked.json")):
         return None
     try:
@@ -318,19 +312,18 @@ def _look_up(handed: engines.Handed, kind: str) -> Optional[str]:
         found: Optional[str] = engines.find(kind).look_up(handed)
     except (EngineError, files.UnreadableError) as error:
         message = "it is unknown whether %s already has %s: %s"
-        raise AgentError("outcome_unknown", message % (kind, handed.paths.run_id, error), _SAFE)
+        raise AgentError("outcome_unknown", message % (kind, handed.paths.run_id, error), SAFE)
     return found
 
 
 def _find_lost_job(handed: engines.Handed) -> None:
     """Find the job of a submission whose answer was lost, so that it can be stopped."""
-    settings = read_scheduler(handed.paths)
-    if settings is None:
+    kind = asked_scheduler(handed)
+    if kind is None:
         return
-    kind = str(settings.get("kind"))
     job_id = _look_up(handed, kind)
     if job_id is not None:
-        record_job(handed, kind, job_id, _place_of(handed))
+        record_job(handed, kind, job_id, place_of(handed))
 
 
 def explain(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -340,7 +333,7 @@ def explain(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `not_found`; `unsupported`: the run has no batch system; `scheduler`: it does not answer.
     """
     paths = RunPaths(call.root, params.get("run_id"))
-    paths.require()
+    require_there(paths)
     evidence = Evidence(paths)
     if evidence.settings is None:
         raise AgentError("unsupported", "run %s was not submitted to a batch system" % paths.run_id)
@@ -370,19 +363,6 @@ def check(_call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         return {"refusal": error.message[:2000], "wait": None, "starts_in_s": None}
     wait = answer["wait"]
     return {"refusal": None, "wait": wait and wait[:2000], "starts_in_s": answer["starts_in_s"]}
-
-
-def read_scheduler(paths: RunPaths) -> Optional[Dict[str, Any]]:
-    """Return the settings of a run's batch system; None for `direct`.
-
-    Raises:
-        AgentError: `io`: the spec is damaged.
-    """
-    try:
-        settings = (files.read_json(paths.spec) or {}).get("scheduler")
-    except files.UnreadableError as error:
-        raise AgentError("io", str(error))
-    return settings if isinstance(settings, dict) else None
 
 
 def _require_secrets(paths: RunPaths) -> None:
@@ -418,7 +398,7 @@ def _job(paths: RunPaths, number: int) -> Optional[Dict[str, Any]]:
 
 
 def _refuse_second(paths: RunPaths, number: int) -> None:
-    before = newest(paths.submissions())
+    before = paths.newest_submission()
     if before is None or before == number:
         return
     evidence = Evidence(paths)

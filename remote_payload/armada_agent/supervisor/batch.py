@@ -251,10 +251,10 @@ def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:
     if state.get("state") in ENDED and state.get("submission") == submission:
         say("%s has ended already (%s)" % (run_id, state["state"]))
         return 0
-    later = [number for number in paths.submissions() if os.path.exists(paths.submission(number, "claim.json"))]
-    if max(later) > submission:
+    newest_one = paths.newest_submission() or submission
+    if newest_one > submission:
         # Its end was written, so that another submission could follow, while this job was back in the queue.
-        say("submission %d of %s follows this one, number %d; job %s ends" % (max(later), run_id, submission, job_id))
+        say("submission %d of %s follows this one, number %d; job %s ends" % (newest_one, run_id, submission, job_id))
         return 0
     for name, value in job_variables.login_variables(paths.folder).items():
         os.environ.setdefault(name, value)  # HTCondor starts jobs without these

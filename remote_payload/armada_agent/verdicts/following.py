@@ -31,6 +31,11 @@ def may_follow(number: int, before: int, has_ended: bool, was_taken: bool, is_de
     return has_ended or (was_taken and is_dead and not processes)
 
 
-def may_forget_secrets(scheduler_status: str) -> bool:
-    """Judge by the believed scheduler status. A job that is only gone from the queue may come back and need its secrets."""
-    return scheduler_status == liveness.ENDED
+def may_forget_secrets(scheduler_status: str, processes: int) -> bool:
+    """Judge whether a submission without a recorded end needs its secrets no more.
+
+    Args:
+        scheduler_status: What is believed of its batch system. A job that is only gone from the queue may come back.
+        processes: Number of its processes that live here.
+    """
+    return scheduler_status == liveness.ENDED and not processes

@@ -14,7 +14,7 @@ from armada.config.hosts import Host as HostConfig
 from armada.monitor.look import Folder, Look
 from armada.monitor.observe import observe, observe_all, record_look
 from armada.paths import HomePaths
-from armada.protocol.observation import Observation
+from armada.protocol.observation import Moment, Observation
 from armada.store import metrics, run_sync, runs, transitions
 from armada.store.database import Database
 from armada.store.queries.uses import read_use
@@ -261,3 +261,27 @@ def test_what_a_host_lies_about_the_last_file_makes_no_run_longer(database: Data
     seen_at = time.time()
     (span,) = read_use(database, found, seen_at + 2e6).spans
     assert span[1] <= seen_at
+
+
+def looked(database: Database, seen: dict[str, Any], moment: Moment | None) -> runs.Run:
+    """Record a look that the host gave at a moment, or did not say when."""
+    look = Look(Observation.model_validate(seen), Folder(exists=True), moment)
+    record_look(database, runs.find(database, "q-aaaaaa"), look)
+    return runs.find(database, "q-aaaaaa")
+
+
+def test_a_time_counts_for_the_answer_that_it_came_with_and_for_no_later_one(database: Database) -> None:
+    """An agent that says no time told more since; what another one gives between the two is no older disk."""
+    assert looked(database, entry(), Moment(boot="a", seconds=10.0)).seen_at_s == 10.0
+    assert looked(database, entry(), None).seen_at_s == 10.0
+    assert looked(database, entry(state={"seq": 9}), None).seen_at_s is None
+    late = looked(database, entry(state={"seq": 5}), Moment(boot="a", seconds=20.0))
+    assert (late.seq, late.less_since_s) == (9, 20.0)
+
+
+def test_a_host_that_showed_more_again_has_to_show_less_for_as_long_once_more(database: Database) -> None:
+    looked(database, entry(state={"seq": 9}), None)
+    assert looked(database, entry(), Moment(boot="a", seconds=10.0)).less_since_s == 10.0
+    assert looked(database, entry(state={"seq": 9}), None).less_since_s is None
+    assert looked(database, entry(), Moment(boot="a", seconds=500.0)).seq == 9
+    assert looked(database, entry(), Moment(boot="a", seconds=700.0)).seq == 4

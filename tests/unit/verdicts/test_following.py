@@ -33,4 +33,8 @@ def test_a_second_submission_begins_only_after_the_first(change: dict[str, Any],
 
 @pytest.mark.parametrize("word", liveness.WORDS)
 def test_secrets_go_with_an_end_and_with_nothing_less(word: str) -> None:
-    assert may_forget_secrets(word) is (word == "ended")
+    assert may_forget_secrets(word, 0) is (word == "ended")
+
+
+def test_secrets_stay_while_a_process_of_the_job_lives() -> None:
+    assert not may_forget_secrets("ended", 1)

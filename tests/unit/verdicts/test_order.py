@@ -21,7 +21,8 @@ EARLY, LATE, NEXT_BOOT = Moment("a", 5.0), Moment("a", 6.0), Moment("b", 1.0)
         ((1, 9), (2, 0), LATE, EARLY, Order.WENT_BACK),
         ((1, 4), (1, 5), NEXT_BOOT, LATE, Order.DOUBTFUL),
         ((1, 4), (1, 5), None, EARLY, Order.STALE),
-        ((1, 4), (1, 5), LATE, None, Order.STALE),
+        ((1, 4), (1, 5), LATE, None, Order.DOUBTFUL),
+        ((1, 4), (1, 5), None, None, Order.STALE),
     ],
 )
 def test_a_lower_place_is_an_old_answer_unless_it_was_given_later(
@@ -41,8 +42,9 @@ def test_a_lower_place_is_an_old_answer_unless_it_was_given_later(
         (Moment("b", 1.0), Moment("b", 5.0), Order.STALE),
     ],
 )
-def test_another_machine_that_shows_less_is_believed_when_it_goes_on_to(
-    seen_at: Moment, less_since: Moment | None, is_: Order
+@pytest.mark.parametrize("known_at", [LATE, None])
+def test_who_has_no_order_with_what_is_known_is_believed_when_it_goes_on_to_show_less(
+    seen_at: Moment, less_since: Moment | None, is_: Order, known_at: Moment | None
 ) -> None:
-    found = compare(seen=(1, 4), known=(1, 5), seen_at=seen_at, known_at=LATE, less_since=less_since)
+    found = compare(seen=(1, 4), known=(1, 5), seen_at=seen_at, known_at=known_at, less_since=less_since)
     assert found is is_

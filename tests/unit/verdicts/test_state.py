@@ -98,6 +98,11 @@ CASES = [
         ("failed", "host_rebooted"),
     ),
     (
+        "another name of the machine, or a reboot, and processes that live all the same",
+        observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="dead", rebooted=True, processes=1),
+        ("running", "supervisor_lost"),
+    ),
+    (
         "a killed supervisor whose job lives",
         observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="dead", processes=3),
         ("running", "supervisor_lost"),
@@ -204,6 +209,21 @@ CASES += [
         "a job that nobody knows any more, and whose end was asked for",
         batch({"state": "gone"}, attempt=ATTEMPT, state=RUNNING, stop_wished=True),
         ("cancelled", "killed_by_user"),
+    ),
+    (
+        "a job that nobody knows any more, whose end was asked for, and that lives where its host was asked",
+        batch({"state": "gone"}, attempt=ATTEMPT, state=RUNNING, stop_wished=True, processes=1),
+        ("running", "supervisor_lost"),
+    ),
+    (
+        "a job that nobody knows any more and that lives where its host was asked",
+        batch({"state": "gone"}, attempt=ATTEMPT, state=RUNNING, processes=2),
+        ("running", "supervisor_lost"),
+    ),
+    (
+        "a job that ended without a word, and processes of it where its host was asked",
+        batch(ENDED_SILENTLY, attempt=ATTEMPT, state=RUNNING, processes=2),
+        ("running", "supervisor_lost"),
     ),
     (
         "a job that ended, though it was seen before it began",
