@@ -26,20 +26,21 @@ _SEED = 77
 def tell_stories(stories: Sequence[int]) -> str | None:
     """Run stories until one fails; return its message, or None. Random stories are numbered after those that were found."""
     for number in stories:
+        name, told = _story(number)
         try:
-            words = _story(number).outcome()
+            words = told.outcome()
         except Exception as error:
             words = f"{type(error).__name__}: {error}"
         if words:
-            return f"story {number}: {words}"
+            return f"“{name}”: {words}"
     return None
 
 
-def _story(number: int) -> Telling:
+def _story(number: int) -> tuple[str, Telling]:
     from tests.simulation.catalogue import found_once, numbered
 
-    found = list(found_once().values())
-    return found[number] if number < len(found) else numbered(_SEED, number - len(found))
+    found = list(found_once().items())
+    return found[number] if number < len(found) else (f"story {number}", numbered(_SEED, number - len(found)))
 
 
 def map_stories(count: int) -> dict[str, Any]:
