@@ -221,12 +221,9 @@ class SimHtcondor(BatchSystem):
 
     def _condor_rm(self, words: list[str]) -> str:
         if "." not in words[-1]:  # a whole array
-            for job in self.to_come:
-                job.state = "REMOVED"
             self.to_come = []
-            return "".join(
-                self._condor_rm([job.id]) for job in self.jobs if job.lives and _cluster_of(job.id) == words[-1]
-            )
+            living = [each.id for each in self.jobs if each.lives and _cluster_of(each.id) == words[-1]]
+            return "".join(self._condor_rm([each]) for each in living)
         job = self.find(words[-1])
         if job is None or job.forgotten or not job.lives or self.lie == "empty":
             raise EngineError(f"Couldn't find/remove all jobs matching {words[-1]}: job not found")

@@ -27,6 +27,10 @@ TOLD_OF_CONDITIONS = {
     "its launch is interrupted, its host names no root, and it is stopped": (
         "old_agent:9 break_at:5 launch release=yes look=unknown/not_on_host stop=cancelled/killed_by_user release=yes"
     ),
+    "it wrote a copy of a checkpoint's file, and then notes": (
+        "launch save tick end tick write:8 sync=final release=yes release_anyway=~unnamed write release=unnamed "
+        "release_anyway=~unnamed"
+    ),
     "its files cannot be listed": (
         "launch save end tick look=succeeded sync=final hide_outputs release=unlistable "
         "lines=its_files_there_cannot_be_listed_OSError_Errno_5_Input_output_error_runs_run_0_outbox_→_None "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from armada.errors import ArmadaError
 from armada.verdicts.release import may_go, must_stay
 from tests.simulation import folders
+from tests.simulation.answers import of_release
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,11 +150,15 @@ class Unusual:
         """The first job writes something of its own: notes, a result, a result whose name is not valid, much into its log, …"""
         host = self._host(two)
         work = self._folder(host) / "work"
-        kind = ("unnamed", "result", "unnameable", "middle", "too_many", "outside", "link", "other result")[one % 8]
-        host.oddities.add(kind)
+        kind = ("unnamed", "result", "unnameable", "middle", "too_many", "outside", "link", "other result", "copy")[
+            one % 9
+        ]
+        host.oddities.add("unnamed" if kind == "copy" else kind)
         (work / "results").mkdir(parents=True, exist_ok=True)
         if kind == "unnamed":
             (work / "notes.txt").write_text("mine")
+        elif kind == "copy":
+            shutil.copy(next(self._folder(host).glob("outbox/*/model.bin")), work / "copy.bin")
         elif kind == "result":
             (work / "results" / "a.csv").write_text("1,2")
         elif kind == "other result":
@@ -304,6 +309,15 @@ class Unusual:
         def ask() -> None:
             items = home.judge(host)
             self.said = "+".join(_slug(f"{item.what} → {item.hint}") for item in items) or "none"
+
+        self._act(home, ask)
+
+    def do_release_anyway(self, one: int, two: int) -> None:
+        """The kinds of lines of a release where a person says that files outside and the middle of long logs do not count."""
+        home, host = self._home(one), self._host(two)
+
+        def ask() -> None:
+            self.said = of_release(home.judge(host, ignore_work=True))
 
         self._act(home, ask)
 

@@ -120,6 +120,14 @@ def change(path: str, source: bytes) -> None:
     assert changed, f"{path}: the mutant changed nothing in it"
 
 
+def _answer(order: dict[str, Any]) -> dict[str, Any]:
+    if "names" in order:
+        from tests.simulation.catalogue import found_once
+
+        return {"names": list(found_once())}
+    return map_stories(order["map"]) if "map" in order else try_out(order["stories"], order["tests"])
+
+
 def serve() -> int:
     """Fork for every order, which is one line, and answer with its result in one line."""
     import hypothesis  # noqa: F401  # imported once for all forks
@@ -143,7 +151,7 @@ def serve() -> int:
             order = json.loads(line)
             if "path" in order:
                 change(order["path"], (Path.cwd() / order["path"]).read_bytes())
-            result = map_stories(order["map"]) if "map" in order else try_out(order["stories"], order["tests"])
+            result = _answer(order)
             answer.write_text(json.dumps(result), encoding="utf-8")
             os._exit(0)
         _, status = os.waitpid(child, 0)

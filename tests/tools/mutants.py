@@ -98,9 +98,7 @@ def _tell_first(
     copy: Copy, mutants: Sequence[Mutant], noticed: dict[tuple[str, str], set[str]], say: Callable[[str], None]
 ) -> dict[Mutant, str]:
     """Tell each mutant the stories that noticed it before; return those that are noticed again."""
-    from tests.simulation.catalogue import found_once
-
-    numbers = {name: number for number, name in enumerate(found_once())}
+    numbers = {name: number for number, name in enumerate(copy.ask({"names": True})["names"])}
     known = {each: noticed.get((each.module.path, each.change), set()) for each in mutants}
     chosen = {each: sorted(numbers[name] for name in names if name in numbers) for each, names in known.items()}
     if broken := copy.ask({"stories": sorted({number for each in chosen.values() for number in each}), "tests": []}):
