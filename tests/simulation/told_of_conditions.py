@@ -14,6 +14,9 @@ TOLD_OF_CONDITIONS = {
         "break_off:1:3 launch look=submitted break_state:3 look=submitted "
         "because=submission_1_is_claimed_no_supervisor_has_started_it begun=0"
     ),
+    "its launch is interrupted between the folder of its submission and the claim": (
+        "break_at:12 launch look=preparing because=its_folder_is_on_the_host_no_submission_was_claimed release=logs"
+    ),
     "its supervisor is killed before it began an attempt": (
         "break_at:15 launch look=failed/never_started because=its_supervisor_is_dead_it_had_begun_no_attempt begun=0"
     ),
@@ -53,6 +56,10 @@ TOLD_OF_CONDITIONS_OF_SLURM = {
     ),
     "the scheduler's signal ends the job, and comes to its supervisor a moment later": (
         "launch start_job save tick signal_late tick look=queued waits=yes pause:4 look=queued/preempted begun=1"
+    ),
+    "Slurm's answers lack its job, whose processes its login node sees": (
+        "one_machine launch start_job tick look=running lie:0:1 pause:1 look=running "
+        "because=slurm_does_not_say_not_in_the_queue_s_last_answer_its_supervisor_wrote_running truth look=running"
     ),
     "told to stop, and a release looks before it has ended; or after Slurm forgot it": (
         "accounting:0:1 launch launch start_job start_job tick look=running look:0:1=running ask_stop settle=0 forget_job:1 "
