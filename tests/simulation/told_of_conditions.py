@@ -79,6 +79,10 @@ TOLD_OF_CONDITIONS_OF_HTCONDOR = {
         "pause:4 look=failed/gone wait wait wait wait wait wait wait wait wait wait wait pause:38 look=failed/gone "
         "pause:4 look=failed/gone"
     ),
+    "its log is deleted before anybody read of it": (
+        "launch start_job tick lie:1 look=running why=its_event_log_is_not_there_runs_run_0_submissions_1_job.log tick "
+        "look=running"
+    ),
     "its log is deleted after its first event was read, and its job writes": (
         "launch look=queued start_job tick lie:1 look=running "
         "why=its_event_log_is_not_there_runs_run_0_submissions_1_job.log tick look=running "
