@@ -59,6 +59,12 @@ class BatchTeller(Teller):
         self.cluster = self.world.add_cluster("box", self._scheduler)
         return self.cluster
 
+    def do_sweep(self, one: int, _two: int) -> None:
+        """A home launches two runs as an array of its cluster's, which starts one after the other."""
+        home, run_ids = self._home(one), ["run-0", "run-1"]
+        self.world.run_ids += run_ids
+        self._act(home, lambda: home.launch_sweep(self.cluster, run_ids, at_once=1))
+
     # The batch system and its nodes.
 
     def do_start_job(self, one: int, _two: int) -> None:
@@ -190,6 +196,25 @@ class BatchTeller(Teller):
                 return
             running.child.die(-15)
             running.signal(15)
+
+    def do_signal_late(self, one: int, _two: int) -> None:
+        """The scheduler's signal ends the job, and reaches its supervisor a moment after that."""
+        if running := self._running(one):
+            running.job.goes_back = True
+            running.late_signal = 15
+            running.child.die(-15)
+
+    def do_warn_former(self, one: int, _two: int) -> None:
+        """A node that is cut off warns its job, which its batch system believes dead: its time is almost up."""
+        if former := any_of(self.cluster.given_up(), one):
+            former.signal(10)
+
+    def do_set_up(self, one: int, _two: int) -> None:
+        """From now on the setup of jobs takes its time; or (1) that of all has ended, and they begin."""
+        self.cluster.sets_up = not one
+        for running in self.cluster.batch() if one else ():
+            if running.child is None:
+                running.begin_after_setup()
 
     def do_give_up(self, one: int, _two: int) -> None:
         """A job's node is cut off, and believed dead while the job goes on."""

@@ -32,7 +32,8 @@ def be_calm(world: World) -> None:
     home = next(iter(world.homes.values()))
     for host in world.hosts.values():
         host.reachable = host.finishes = True
-        host.hides_checkpoints = False
+        host.hides_checkpoints = host.hides_outputs = False
+        host.misfits = frozenset()
         if not host.mounted:
             host.mount()
         if isinstance(host, SimCluster):

@@ -7,7 +7,15 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.simulation import told, told_for_conditions, told_of_htcondor, told_of_idle, told_of_slurm, told_rarely
+from tests.simulation import (
+    told,
+    told_for_conditions,
+    told_of_conditions,
+    told_of_htcondor,
+    told_of_idle,
+    told_of_slurm,
+    told_rarely,
+)
 from tests.simulation.batch_stories import WEIGHTS as BATCH_WEIGHTS
 from tests.simulation.batch_stories import BatchTeller
 from tests.simulation.host import Scheduler
@@ -255,6 +263,9 @@ def found_once() -> dict[str, Telling]:
         (told_for_conditions.TOLD_FOR_CONDITIONS_WITH_SCRIPTS, True, "direct"),
         (told_for_conditions.TOLD_FOR_CONDITIONS_OF_SLURM, False, "slurm"),
         (told_for_conditions.TOLD_FOR_CONDITIONS_OF_HTCONDOR, False, "htcondor"),
+        (told_of_conditions.TOLD_OF_CONDITIONS, False, "direct"),
+        (told_of_conditions.TOLD_OF_CONDITIONS_OF_SLURM, False, "slurm"),
+        (told_of_conditions.TOLD_OF_CONDITIONS_OF_HTCONDOR, False, "htcondor"),
         (told_rarely.TOLD_RARELY, False, "direct"),
         (told_rarely.TOLD_RARELY_WITH_SCRIPTS, True, "direct"),
         (told_rarely.TOLD_RARELY_OF_SLURM, False, "slurm"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import time
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
@@ -37,6 +38,8 @@ class SimCluster(SimHost):
     """What the next supervisor is sent before it starts its job."""
     on_worker: bool = False
     """A supervisor computes: all work on the same node, where each could harm the others most."""
+    sets_up: bool = False
+    """From now on what a job needs takes its time: its supervisor says so, and has yet to start it."""
     is_one_machine: bool = False
     """Its login node is its worker: the agent sees the processes of jobs."""
 
@@ -119,6 +122,27 @@ class SimCluster(SimHost):
                 one.lose()
 
 
+class WorkersTime:
+    """Stands in for `time` in the batch supervisor: it waits in no time, and while it does its own signal may come."""
+
+    def __init__(self) -> None:
+        self._waited_s = 0.0
+
+    def time(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return self._waited_s
+
+    def sleep(self, seconds: float) -> None:
+        self._waited_s += seconds
+        cluster = current()
+        assert isinstance(cluster, SimCluster)
+        for one in cluster.batch():
+            if one.late_signal and one.pid == cluster.world.supervisor_pid:
+                one.signal(one.late_signal)
+
+
 def controller() -> BatchSystem:
     """The batch system of the cluster whose agent or supervisor computes now."""
     cluster = current()
@@ -132,6 +156,8 @@ class BatchSupervision(Supervision):
     job: BatchJob
     given_up: bool = False
     was_killed: bool = False
+    late_signal: int = 0
+    """What reaches it only while it waits for it."""
 
     @classmethod
     def take_up(cls, real: Any) -> Self:
@@ -146,12 +172,26 @@ class BatchSupervision(Supervision):
             made.job.goes_back |= host.early_signal == signal.SIGTERM  # its node is taken from it
             made.signal(host.early_signal)
             host.early_signal = 0
-        made._start()
+        if host.sets_up:
+            real._journal.update()  # noqa: SLF001
+            real._journal.update(message="running the setup of the experiment")  # noqa: SLF001
+        else:
+            made._start()
         return made
+
+    def begin_after_setup(self) -> None:
+        """Its job has what it needs."""
+        with self.host.computes():
+            self.host.world.supervisor_pid = self.pid
+            self._start()
 
     def step(self) -> None:
         assert isinstance(self.host, SimCluster)
         self._real._looked_at = float("-inf")  # noqa: SLF001  # there is time for it between any two of our steps
+        if self.child is None and self._real._stop_request() is not None:  # noqa: SLF001
+            self._real._conclude(self._real._stopped_ending())  # noqa: SLF001
+            self.leave()
+            return
         self.host.on_worker = True
         try:
             super().step()

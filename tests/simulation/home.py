@@ -120,6 +120,24 @@ class SimHome:
             self.session(host).call("run.create", {**question, "home": own(self.paths).as_json()})
             runs.set_state(database, run_id, "submitted")
 
+    def launch_sweep(self, host: SimHost, run_ids: Sequence[str], *, at_once: int) -> None:
+        """Launch runs as one array of a batch system, of which so many may run at once."""
+        specs = {each: _spec(each, host, script=False, retries=0, sync={"keep_remote": 1}) for each in run_ids}
+        with self.store() as database:
+            root = host.ask("run.observe", {"runs": []}).get("root")
+            for run_id, spec in specs.items():
+                runs.insert(
+                    database, run_id=run_id, name=run_id, host=host.name, task="command", experiment=None, spec=spec
+                )
+                runs.set_root(database, run_id, root)
+            cells = [{"run_id": each, "spec": spec} for each, spec in specs.items()]
+            arrays = [{"cells": list(run_ids), "files": {"job.sub": "queue\n"}}]
+            question = {"sweep": "sweep-0", "cells": cells, "arrays": arrays, "parallel": at_once}
+            shared = {"secrets": {"KEY": "canary"}, "home": own(self.paths).as_json()}
+            self.session(host).call("sweep.start", {**question, **shared})
+            for run_id in run_ids:
+                runs.set_state(database, run_id, "submitted")
+
     def look(self, run_id: str) -> runs.Run:
         with self.store() as database:
             run = runs.find(database, run_id)
@@ -249,6 +267,12 @@ class SimHome:
             settings = settings_of(runs.spec(database, run_id))
             plan = apply_retention.plan_home(database, run_id, settings)
             return [each.candidate.step for each in plan if each.keep]
+
+    def lets_go(self, run_id: str) -> list[int]:
+        """Return the steps that a host need no longer keep, by the run's settings and what is proven here."""
+        with self.store() as database:
+            plan = apply_retention.plan_host(database, run_id, settings_of(runs.spec(database, run_id)))
+            return [each.candidate.step for each in plan if not each.keep]
 
     def stopped_spans(self, host: SimHost, now: float) -> tuple[tuple[float, float], ...]:
         """When a host was stopped, as what it costs is counted."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import process_identity
@@ -27,7 +27,7 @@ from armada_agent.outbox import listing as agent_checkpoints
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
 from armada_agent.rpc.serve import METHODS
-from armada_agent.runs import observation, readable_files
+from armada_agent.runs import observation, outputs, readable_files
 from armada_agent.supervisor import progress, supervise
 
 from armada.errors import HostUnreachable
@@ -68,12 +68,16 @@ class SimHost:
     """For how many finished checkpoints its disk has room; None: for any number."""
     forgets: frozenset[str] = frozenset()
     """Fields that its agent, an older one, does not know."""
+    misfits: frozenset[str] = frozenset()
+    """Methods whose answers say of runs what no home understands."""
     hidden: set[str] = field(default_factory=set)
     """Runs that were put there while the file system was away: they lie below it."""
     asked_while_away: set[str] = field(default_factory=set)
     """Runs that a home asked for while the file system was away: it need not have heard whether they were put there."""
     hides_checkpoints: bool = False
     """Whether its disk gives an error where a supervisor or its agent asks which checkpoints there are."""
+    hides_outputs: bool = False
+    """Whether it gives an error where its agent lists what a run wrote."""
     finishes: bool = False
     """Whether processes that finish checkpoints without a supervisor get to run; nothing may rely on them."""
     jobs: list[Job] = field(default_factory=list)
@@ -148,7 +152,10 @@ class SimHost:
                 raise HostUnreachable(f"the agent on {self.name} was killed", host=self.name) from None
         self.world.step()
         self.require()
-        return cast("dict[str, Any]", _without(json.loads(json.dumps(answer)), self.forgets))
+        told = cast("dict[str, Any]", _without(json.loads(json.dumps(answer)), self.forgets))
+        for each in told["runs"] if method in self.misfits else ():
+            each["exists"] = "perhaps"
+        return told
 
     def read(self, run_id: str, path: str, offset: int, length: int) -> bytes:
         """A block of a file, by the agent's own rules of what may travel."""
@@ -310,11 +317,13 @@ class _Measuring:
 
 
 class _Hiding:
-    """Stands in for the listing of checkpoints where a supervisor measures progress and an agent observes."""
+    """Stands in for the listing of checkpoints where a supervisor measures progress and an agent observes, or lists outputs."""
 
-    @staticmethod
-    def list_finished(paths: RunPaths) -> Any:
-        if current().hides_checkpoints:
+    def __init__(self, flag: str) -> None:
+        self._flag = flag
+
+    def list_finished(self, paths: RunPaths) -> Any:
+        if getattr(current(), self._flag):
             raise OSError(errno.EIO, "Input/output error", paths.outbox)
         return agent_checkpoints.list_finished(paths)
 
@@ -340,14 +349,29 @@ def write_at_the_worlds_time(journal: Journal, path: str, value: dict[str, Any])
         os.utime(path, (now, now))
 
 
+class _InTurn:
+    """Stands in for a pool of threads: one thread does everything, because who computes is a matter of the thread."""
+
+    def __init__(self, max_workers: int) -> None:
+        """It has no workers."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is left to be done."""
+
+    map = staticmethod(map)
+
+
 def stand_ins() -> list[tuple[Any, str, Any]]:
     """(module, name, what takes its place) while a world exists."""
     from armada_agent.engines import engine
     from armada_agent.host import detached
-    from armada_agent.runs import leftover_processes, submissions, supervisor_liveness
+    from armada_agent.runs import arrays, leftover_processes, submissions, supervisor_liveness, sweeps
     from armada_agent.supervisor import batch, cleanup, job
 
-    from tests.simulation.cluster import BatchSupervision, controller
+    from tests.simulation.cluster import BatchSupervision, WorkersTime, controller
 
     return [
         (detached, "start", lambda command, _agent, paths, number: current().start_detached(command, paths, number)),
@@ -367,8 +391,11 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (processes, "sweep", lambda find, *_: current().world.end_processes(find())),
         (cleanup, "_ask", lambda *_: 0.0),
         (thinning, "os", _Measuring()),
-        (progress, "listing", _Hiding()),
-        (observation, "listing", _Hiding()),
+        (progress, "listing", _Hiding("hides_checkpoints")),
+        (observation, "listing", _Hiding("hides_checkpoints")),
+        (outputs, "listing", _Hiding("hides_outputs")),
+        (sweeps, "ThreadPoolExecutor", _InTurn),
+        (arrays, "ThreadPoolExecutor", _InTurn),
         (leftover_processes, "start_ending", lambda _agent, paths, _grace_s: current().end_leftovers(paths)),
         (os, "fork", lambda: 0),
         (os, "nice", lambda _by: 0),
@@ -377,7 +404,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (engine, "run_tool", lambda *words, **more: controller().run_tool(*words, **more)),
         (engine, "run_tool_aloud", lambda *words, **more: controller().run_tool_aloud(*words, **more)),
         (batch.BatchSupervisor, "run", lambda real: BatchSupervision.take_up(real)),  # noqa: PLW0108  # so that it is a method
-        (batch, "_SIGNALS_APART_S", 0.0),
+        (batch, "time", WorkersTime()),
         (signal, "signal", lambda *_: None),
         (submissions, "_TAKE_UP_S", 0.1),
     ]

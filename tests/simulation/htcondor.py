@@ -43,8 +43,22 @@ class SimHtcondor(BatchSystem):
     old: dict[str, str] = field(default_factory=dict)
     unwritten: dict[str, str] = field(default_factory=dict)
     has_lied: bool = False
+    to_come: list[BatchJob] = field(default_factory=list)
+    """Jobs of an array that it puts into the queue when others of it have ended."""
 
     # What is true.
+
+    def end(self, job: BatchJob, state: str) -> None:
+        super().end(job, state)
+        if self.to_come and not job.forgotten and _cluster_of(job.id) == _cluster_of(self.to_come[0].id):
+            self._materialize(self.to_come.pop(0))
+
+    def _materialize(self, job: BatchJob) -> None:
+        self.jobs.append(job)
+        self._tell(job, _SUBMITTED, "DAG Node: none")
+
+    def of_run(self, run_id: str) -> list[BatchJob]:
+        return super().of_run(run_id) + [job for job in self.to_come if job.run_id == run_id]
 
     def start(self, job: BatchJob) -> None:
         if job.state == "HELD":
@@ -164,6 +178,8 @@ class SimHtcondor(BatchSystem):
         os.utime(path, (now, now))
 
     def _condor_submit(self, words: list[str]) -> str:
+        if any(word.startswith("armada_array=") for word in words):
+            return self._submit_array(words)
         number = next(word.partition("=")[2] for word in words if word.startswith("armada_submission="))
         run_id = Path(words[-1]).parents[1].name
         job = self.submit(f"{100 + len(self.jobs)}.0", f"armada.{run_id}.{number}")
@@ -173,11 +189,23 @@ class SimHtcondor(BatchSystem):
             raise EngineError("ERROR: Failed to commit transaction: connection to the schedd was lost")
         return f"{job.id} - {job.id}\n"
 
+    def _submit_array(self, words: list[str]) -> str:
+        cluster, run_ids = 100 + len(self.jobs), (Path(words[-1]).parent / "cells.txt").read_text().split()
+        self.to_come = [
+            BatchJob(f"{cluster}.{index}", f"armada.{each}.1", each, 1) for index, each in enumerate(run_ids)
+        ]
+        limits = [int(word.partition("=")[2]) for word in words if word.startswith("max_materialize=")]
+        for _ in range(limits[0] if limits else len(run_ids)):
+            self._materialize(self.to_come.pop(0))
+        return f"{cluster}.0 - {cluster}.{len(run_ids) - 1}\n"
+
     def _wanted(self, words: list[str]) -> list[BatchJob]:
         name = next(word for word in words if "ArmadaSubmission" in word).split('"')[1]
         return [job for job in self.jobs if job.name == name and not job.forgotten]
 
     def _condor_q(self, words: list[str]) -> str:
+        if words[-1] == "JobMaterializeNextProcId":
+            return "".join(f"{job.id.partition('.')[2]}\n" for job in self.to_come[:1])
         shown = [job for job in self._wanted(words) if job.lives]
         if self.lie == "empty":
             return ""
@@ -192,6 +220,10 @@ class SimHtcondor(BatchSystem):
         return "".join({"REMOVED": "3\n", "COMPLETED": "4\n"}[job.state] for job in ended[-1:])
 
     def _condor_rm(self, words: list[str]) -> str:
+        if "." not in words[-1]:  # a whole array
+            self.to_come = []
+            living = [each.id for each in self.jobs if each.lives and _cluster_of(each.id) == words[-1]]
+            return "".join(self._condor_rm([each]) for each in living)
         job = self.find(words[-1])
         if job is None or job.forgotten or not job.lives or self.lie == "empty":
             raise EngineError(f"Couldn't find/remove all jobs matching {words[-1]}: job not found")
@@ -202,3 +234,7 @@ class SimHtcondor(BatchSystem):
             job.cancelled = True
             self.cluster.signal_batch(job, 15)
         return ""
+
+
+def _cluster_of(job_id: str) -> str:
+    return job_id.partition(".")[0]

@@ -30,7 +30,7 @@ ANYTHING = "?"
 """An expected answer that may be any."""
 
 MEANWHILE = "meanwhile_"
-"""Before what happens: it does so while a home waits for an answer of the next act's."""
+"""Before what happens: it does so while a home waits for an answer of the next act's. `&`: one after the other."""
 
 _MOST_HOMES = 3
 _AT_ONCE = 2  # programs of one home
@@ -68,8 +68,8 @@ class Teller(Unusual):
 
     def _happen(self, what: str, one: int, two: int) -> None:
         if what.startswith(MEANWHILE):
-            then = what.removeprefix(MEANWHILE)
-            self.world.interrupt_with(1 + two, lambda: self._happen(then, one, two))
+            then = [(each, one, two) for each in what.removeprefix(MEANWHILE).split("&")]
+            self.world.interrupt_with(1 + two, lambda: self.tell(then))
             return
         told, _, expected = what.partition("=")
         verb, *self.plan = told.split("+")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from armada.errors import ArmadaError
 from armada.verdicts.release import may_go, must_stay
 from tests.simulation import folders
+from tests.simulation.answers import of_release
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ _OLDER = (
 )
 """Fields that agents of earlier releases did not know."""
 
-_BROKEN = (b"{", b"[]", b"null")
+_BROKEN = (b"{", b"[]", b"null", b"{}")
 _WATCHES: tuple[dict[str, Any], ...] = (
     {"looks": "gone"}, {"since": "x", "still": "x"}, {"changed": "y"}, {"word": 7}, {"since": 1e12}, {"sign": "gone"},
 )  # fmt: skip
@@ -119,6 +120,11 @@ class Unusual:
         self._host(two).hides_checkpoints = not one
         self._host(two).oddities.add("unreadable")
 
+    def do_hide_outputs(self, one: int, two: int) -> None:
+        """The same where an agent lists what runs wrote."""
+        self._host(two).hides_outputs = not one
+        self._host(two).oddities.add("unlistable")
+
     def do_hide_run(self, _one: int, two: int) -> None:
         """Somebody removes the folder of the first run while its job goes on."""
         shutil.rmtree(self._folder(self._host(two)))
@@ -144,11 +150,15 @@ class Unusual:
         """The first job writes something of its own: notes, a result, a result whose name is not valid, much into its log, …"""
         host = self._host(two)
         work = self._folder(host) / "work"
-        kind = ("unnamed", "result", "unnameable", "middle", "too_many", "outside", "link", "other result")[one % 8]
-        host.oddities.add(kind)
+        kind = ("unnamed", "result", "unnameable", "middle", "too_many", "outside", "link", "other result", "copy")[
+            one % 9
+        ]
+        host.oddities.add("unnamed" if kind == "copy" else kind)
         (work / "results").mkdir(parents=True, exist_ok=True)
         if kind == "unnamed":
             (work / "notes.txt").write_text("mine")
+        elif kind == "copy":
+            shutil.copy(next(self._folder(host).glob("outbox/*/model.bin")), work / "copy.bin")
         elif kind == "result":
             (work / "results" / "a.csv").write_text("1,2")
         elif kind == "other result":
@@ -181,6 +191,11 @@ class Unusual:
         """A host has the agent of an earlier release, which does not say one of the fields."""
         self._host(two).forgets = frozenset({_OLDER[one % len(_OLDER)]})
 
+    def do_misfit(self, one: int, two: int) -> None:
+        """A host's agent says of runs what no home understands: of what they are (0), or of what they wrote (1); no more (2)."""
+        self.world.records_broken = True
+        self._host(two).misfits = frozenset((("run.observe",), ("sync.look",), ())[one % 3])
+
     def do_old_store(self, one: int, _two: int) -> None:
         """A home's store was written by an earlier release, which did not note when its host answered."""
         self._home(one).forget_times()
@@ -201,6 +216,11 @@ class Unusual:
         host.oddities.add("unreadable")
         self.world.records_broken = True
         (self._folder(host) / "state.json").write_bytes(_BROKEN[one % len(_BROKEN)])
+
+    def do_lose_attempt(self, _one: int, two: int) -> None:
+        """Somebody deletes how the attempts of the first run began."""
+        for record in self._folder(self._host(two)).glob("attempts/*/run.json"):
+            record.unlink()
 
     def do_pause(self, one: int, two: int) -> None:
         """Nobody does anything for so many quarters of a minute, and so many days."""
@@ -292,6 +312,15 @@ class Unusual:
 
         self._act(home, ask)
 
+    def do_release_anyway(self, one: int, two: int) -> None:
+        """The kinds of lines of a release where a person says that files outside and the middle of long logs do not count."""
+        home, host = self._home(one), self._host(two)
+
+        def ask() -> None:
+            self.said = of_release(home.judge(host, ignore_work=True))
+
+        self._act(home, ask)
+
     def do_sizes_only(self, one: int, _two: int) -> None:
         """A home without its store recognises what it has of the first run by names and sizes."""
         self._home(one).recognise_by_sizes(self.world.run_ids[0])
@@ -307,6 +336,10 @@ class Unusual:
     def do_keeps(self, one: int, _two: int) -> None:
         """Which steps of the first run a home says that it keeps."""
         self.said = ",".join(map(str, self._home(one).keeps(self.world.run_ids[0]))) or "none"
+
+    def do_lets_go(self, one: int, _two: int) -> None:
+        """Which steps of the first run a home says that its host need not keep."""
+        self.said = ",".join(map(str, self._home(one).lets_go(self.world.run_ids[0]))) or "none"
 
     def do_over(self, one: int, two: int) -> None:
         """Whether a home has stopped waiting for better evidence about a run."""

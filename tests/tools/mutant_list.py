@@ -81,6 +81,7 @@ EQUIVALENT = {
     ),
     "guesses.py is_waited_for: is_guess(state, reason) → True": "the store says since when only of a guess",
     "guesses.py is_waited_for: since is not None → True": "the store says of each guess since when",
+    "idle.py seen: self.seen_at is not None → True": "only `seen` says since when, and it says with it when it was seen",
     "order.py compare: seen_at is None → False": "an answer without a time is not compared",
     "thinning.py choose: not is_scarce → False": "thin asks only on a nearly full disk",
     "thinning.py find_best: math.isfinite(loss) → True": "an announcement with such a number is refused",
@@ -88,6 +89,9 @@ EQUIVALENT = {
     "htcondor_log.py read: seen → False": "of a job of whose log something was read, the id is known",
     "htcondor_log.py read: self._job_id → False": "look says the same of a log of which nothing was read",
     "proof.py prove: read → True": "of no file nothing is recorded",
+    "proof.py doubt: checkpoint.home_path is not None → True": (
+        "`prove`, `copy_checkpoint` and the export, whose callees doubt, refuse a checkpoint without a folder at home first"
+    ),
     "retention.py decide_host: best := _best(_ordered(candidates), 1) → (best := _best(_ordered(candidates), 1)) and False": (
         "the best of all, where the host has it, is the best of what the host has, and that stays anyway"
     ),

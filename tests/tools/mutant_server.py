@@ -20,26 +20,28 @@ if TYPE_CHECKING:
 from tests.tools.mutant_list import MODULES
 
 _LONGEST_S = 600
+_LONGEST_MAP_S = 6000
 _SEED = 77
 
 
 def tell_stories(stories: Sequence[int]) -> str | None:
     """Run stories until one fails; return its message, or None. Random stories are numbered after those that were found."""
     for number in stories:
+        name, told = _story(number)
         try:
-            words = _story(number).outcome()
+            words = told.outcome()
         except Exception as error:
             words = f"{type(error).__name__}: {error}"
         if words:
-            return f"story {number}: {words}"
+            return f"“{name}”: {words}"
     return None
 
 
-def _story(number: int) -> Telling:
+def _story(number: int) -> tuple[str, Telling]:
     from tests.simulation.catalogue import found_once, numbered
 
-    found = list(found_once().values())
-    return found[number] if number < len(found) else numbered(_SEED, number - len(found))
+    found = list(found_once().items())
+    return found[number] if number < len(found) else (f"story {number}", numbered(_SEED, number - len(found)))
 
 
 def map_stories(count: int) -> dict[str, Any]:
@@ -119,6 +121,14 @@ def change(path: str, source: bytes) -> None:
     assert changed, f"{path}: the mutant changed nothing in it"
 
 
+def _answer(order: dict[str, Any]) -> dict[str, Any]:
+    if "names" in order:
+        from tests.simulation.catalogue import found_once
+
+        return {"names": list(found_once())}
+    return map_stories(order["map"]) if "map" in order else try_out(order["stories"], order["tests"])
+
+
 def serve() -> int:
     """Fork for every order, which is one line, and answer with its result in one line."""
     import hypothesis  # noqa: F401  # imported once for all forks
@@ -135,14 +145,14 @@ def serve() -> int:
         answer.unlink(missing_ok=True)
         child = os.fork()
         if child == 0:
-            signal.alarm(_LONGEST_S)
+            signal.alarm(_LONGEST_MAP_S if '"map"' in line else _LONGEST_S)
             silence = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(silence, stream)
             order = json.loads(line)
             if "path" in order:
                 change(order["path"], (Path.cwd() / order["path"]).read_bytes())
-            result = map_stories(order["map"]) if "map" in order else try_out(order["stories"], order["tests"])
+            result = _answer(order)
             answer.write_text(json.dumps(result), encoding="utf-8")
             os._exit(0)
         _, status = os.waitpid(child, 0)

@@ -1,6 +1,7 @@
 """Change one condition of armada's decisions at a time and report which tests detect it.
 
-    python -m tests.tools.mutants [--stories N] [--jobs N] [--list] [--simulator-only] [--sample N] [--draw N] [WORD …]
+    python -m tests.tools.mutants [--stories N] [--jobs N] [--list] [--simulator-only] [--sample N] [--draw N]
+                                  [--first FILE] [WORD …]
 
 Each mutant gets a copy of the tree in a temporary folder. First, the stories of tests/simulation that reach its line
 are run: all that were found once, then N random ones. Then its module's unit tests run. The first failure ends the run.
@@ -9,6 +10,9 @@ in `EQUIVALENT` was not detected.
 
 With `--simulator-only`, no unit tests run: it measures what the simulation alone detects. `--sample N` takes at least N
 mutants that remove a condition, of each module alike, the same ones each time; `--draw N` makes another choice.
+
+`--first FILE`: what an earlier run printed. The story that noticed a mutant then is told to it first; only for mutants
+that it no longer notices, all stories are run. Then a census of all mutants takes minutes.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import functools
 import json
 import os
 import queue
+import re
 import shutil
 import subprocess
 import sys
@@ -77,14 +82,54 @@ def _choose(mutant: Mutant, mapped: dict[str, Any]) -> list[int]:
     return [number for number, reached in enumerate(mapped["reached"]) if lines & set(reached)]
 
 
+_NOTICED = re.compile(r"\| (\S+):\d+ \| `(.*)` \| [^|]* \| simulation \| “(.*?)”: ")
+
+
+def read_noticed(text: str) -> dict[tuple[str, str], set[str]]:
+    """Return the stories that noticed mutants according to an earlier run's table, by the module's path and the change."""
+    noticed: dict[tuple[str, str], set[str]] = {}
+    for line in text.splitlines():
+        if found := _NOTICED.match(line):
+            noticed.setdefault((found[1], found[2]), set()).add(found[3])
+    return noticed
+
+
+def _tell_first(
+    copy: Copy, mutants: Sequence[Mutant], noticed: dict[tuple[str, str], set[str]], say: Callable[[str], None]
+) -> dict[Mutant, str]:
+    """Tell each mutant the stories that noticed it before; return those that are noticed again."""
+    numbers = {name: number for number, name in enumerate(copy.ask({"names": True})["names"])}
+    known = {each: noticed.get((each.module.path, each.change), set()) for each in mutants}
+    chosen = {each: sorted(numbers[name] for name in names if name in numbers) for each, names in known.items()}
+    if broken := copy.ask({"stories": sorted({number for each in chosen.values() for number in each}), "tests": []}):
+        say(f"a story breaks without any change: {broken}")
+        return {}
+    again: dict[Mutant, str] = {}
+    for mutant, stories in chosen.items():
+        result = copy.try_out(mutant, stories, ()) if stories else {}
+        if result.get("by") == "simulation":
+            again[mutant] = result["by"]
+            say(f"| {mutant.name} | `{mutant.change}` | told first | simulation | {result['how'][:160]} |")
+    return again
+
+
 def run(
-    mutants: Sequence[Mutant], stories: int, jobs: int, say: Callable[[str], None], *, simulator_only: bool = False
+    mutants: Sequence[Mutant],
+    stories: int,
+    jobs: int,
+    say: Callable[[str], None],
+    *,
+    simulator_only: bool = False,
+    noticed: dict[tuple[str, str], set[str]] | None = None,
 ) -> int:
     """Test all mutants; print the outcome of each and the totals."""
     tests_of: dict[str, tuple[str, ...]] = {m.module.path: () if simulator_only else m.module.tests for m in mutants}
     with tempfile.TemporaryDirectory(prefix="armada-mutants-") as folder:
         copies: queue.Queue[Copy] = queue.Queue()
         first = Copy(Path(folder) / "copy-0")
+        tried = [mutant for mutant in mutants if mutant.key not in EQUIVALENT]
+        say("| mutant | change | stories | noticed by | how |\n|---|---|---|---|---|")
+        again = _tell_first(first, tried, noticed, say) if noticed else {}
         mapped = first.ask({"map": stories})
         if "reached" not in mapped:
             say(f"the stories break, or do not run, without any change: {mapped}")
@@ -109,9 +154,8 @@ def run(
             say(f"| {mutant.name} | `{mutant.change}` | {reach} | {by} | {result.get('how', '')[:160]} |")
             return mutant, by
 
-        say("| mutant | change | stories | noticed by | how |\n|---|---|---|---|---|")
         with ThreadPoolExecutor(jobs) as pool:
-            results = list(pool.map(one, [mutant for mutant in mutants if mutant.key not in EQUIVALENT]))
+            results = [*again.items(), *pool.map(one, [mutant for mutant in tried if mutant not in again])]
         for each in every:
             each.close()
     _sum_up(mutants, results, say)
@@ -144,6 +188,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--simulator-only", action="store_true", help="run no unit tests; survivors are no failure")
     parser.add_argument("--sample", type=int, metavar="N", help="about N that remove a condition, of each module alike")
     parser.add_argument("--draw", type=int, default=0, metavar="N", help="which choice of a sample (0)")
+    parser.add_argument(
+        "--first",
+        type=Path,
+        metavar="FILE",
+        help="what an earlier run printed: what noticed a mutant then is told first",
+    )
     parser.add_argument("--list", action="store_true", help="name the mutants and end")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -157,7 +207,8 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{mutant.name} {mutant.key}" + (" (equivalent)" if mutant.key in EQUIVALENT else ""))
         return 0
     say = functools.partial(print, flush=True)
-    return run(mutants, given.stories, given.jobs, say, simulator_only=given.simulator_only)
+    noticed = read_noticed(given.first.read_text(encoding="utf-8")) if given.first else None
+    return run(mutants, given.stories, given.jobs, say, simulator_only=given.simulator_only, noticed=noticed)
 
 
 if __name__ == "__main__":
