@@ -153,6 +153,8 @@ class Dashboard(App[None]):
         else:  # it would take half of the time of the first paint
             self.call_after_refresh(self._watcher.start)
         self.set_interval(1.0, self._tick)
+        if not (self.is_headless or self.is_web):
+            hung_up.watch(asyncio.get_running_loop(), lambda: self.exit(return_code=1))
         if self._watch and not self.read_only:
             self.set_timer(3.0, self._keep_watch)
         if threading.current_thread() is threading.main_thread():
@@ -194,8 +196,6 @@ class Dashboard(App[None]):
             gc.enable()
 
     def _tick(self) -> None:
-        if not (self.is_headless or self.is_web) and hung_up.is_gone():
-            self.exit(return_code=1)
         if (view := self._view) is not None:
             view.tick()
 
