@@ -67,7 +67,7 @@ def test_a_job_that_ended_unseen_without_a_word_is_told_by_accounting_or_said_to
     cluster.says(run_id, "ready")
     begun = json.loads(cluster.shell(f"cat {ROOT}/runs/{run_id}/attempts/1/run.json"))
     # Its session, too: this Slurm follows process groups, and would leave the job alive where the agent sees it.
-    cluster.root_shell(f"kill -9 {begun['supervisor']['pid']}; kill -9 -- -{begun['process']['pid']}")
+    cluster.root_shell(f"kill -9 {begun['supervisor']['pid']}; kill -9 -{begun['process']['pid']}")
     forgotten(cluster, run_id)
     assert cluster.look(run_id)["state"] == "running"  # an answer without the job is not believed at once
     run = cluster.becomes(
