@@ -80,12 +80,13 @@ if [ -n "$FRESH" ]; then
   case $GPUS in none:*) ;; *) install -m 755 "$HERE/nvidia-smi" "$R/usr/local/bin/nvidia-smi" ;; esac
 fi
 
-# Folders on this machine that pip's configuration names.
+# Folders and files on this machine that pip's configuration names.
 if [ "$LOWER" != / ]; then
   for folder in $(grep -oE '(file://)?/[^ ]+' "$R/etc/pip.conf" | sed 's#^file://##'); do
     # An index's pages point to files beside it.
     case $folder in */simple|*/simple/) folder=$(dirname "$folder") ;; esac
     [ -d "$folder" ] && { mkdir -p "$R$folder"; mount --bind "$folder" "$R$folder"; }
+    [ -f "$folder" ] && install -D -m 644 "$folder" "$R$folder"
   done
 fi
 

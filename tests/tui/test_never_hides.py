@@ -251,7 +251,7 @@ def test_a_checkpoint_known_to_be_damaged_is_counted_as_home_nowhere(
         await pilot.press("h")
         await shows(pilot, "damaged at home: model.safetensors")
         await pilot.press("4")
-        await shows(pilot, "1 home 1 damaged")
+        await shows(pilot, "1 damaged 1 home")
 
     drive(world.board(), use)
 

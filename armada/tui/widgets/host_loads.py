@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from armada.foundation.sanitize import sanitize_line
-from armada.protocol.recorded import recorded_facts
 from armada.tui.gpu_strips import MINUTES, together
 from armada.tui.widgets.panel import Panel
 
@@ -69,4 +68,8 @@ class HostLoads(Panel):
 
 
 def _gpus(host: HostView) -> Sequence[RecordedGpu]:
-    return (recorded_facts(host.record.facts).gpus if host.record is not None else None) or ()
+    if host.record is None:
+        return ()
+    from armada.protocol.recorded import recorded_facts  # pydantic's models take half of the time of the first paint
+
+    return recorded_facts(host.record.facts).gpus or ()
