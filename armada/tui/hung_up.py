@@ -34,10 +34,11 @@ def _wait(loop: asyncio.AbstractEventLoop, leave: Callable[[], None]) -> None:
     try:
         polled = select.poll()
         polled.register(sys.__stdin__.fileno() if sys.__stdin__ is not None else 0, 0)
-        while not any(found & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, found in polled.poll()):
-            continue
+        found = [events for _, events in polled.poll()]
     except (OSError, ValueError):
         return
+    if not any(events & (select.POLLHUP | select.POLLERR) for events in found):
+        return  # POLLNVAL: old releases of macOS cannot poll a terminal
     with contextlib.suppress(RuntimeError):  # the loop is closed: the dashboard ends by itself
         loop.call_soon_threadsafe(leave)
     time.sleep(_PATIENCE_S)
