@@ -180,6 +180,11 @@ class Snapshot:
     first_of: int | None = None
     """How many runs there are, while `runs` are only those that the first screen shows; None: they are all."""
 
+    @property
+    def are_hosts_read(self) -> bool:
+        """Whether a host that is not among `hosts` is unknown; before the first reading no host is."""
+        return bool(self.hosts or self.config_trouble)
+
     def row(self, run_id: str | None) -> RunRow | None:
         return self.index.get(run_id or "")
 

@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 
 from armada.tui import planned
 from armada.tui.asking import Asking
+from armada.tui.host_reading import HostReader
 from armada.tui.operations import Answer
 from armada.tui.screens.launch import LaunchScreen
 from armada.tui.screens.runs import RunsScreen
@@ -261,6 +262,28 @@ def test_a_run_is_launched_again_with_its_settings(
             file.name,
         ]
         assert sorted(started[0]) == sorted(wanted)
+
+    drive(world.board(), use)
+
+
+def test_a_run_is_launched_again_before_the_hosts_were_read(
+    world: World, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its host is filled in once it is known, and is not said to be gone before."""
+    record(world)
+    read, are_read = HostReader.read, False
+    monkeypatch.setattr(HostReader, "read", lambda *args, **options: read(*args, **options) if are_read else ())
+
+    async def use(pilot: Pilot[None]) -> None:
+        nonlocal are_read
+        await shows(pilot, "renamed")
+        await pilot.press("R")
+        await shows(pilot, "name=renamed")
+        assert launch(pilot).fields["host"].value == ""
+        are_read = True
+        await shows(pilot, "^l launches this plan")
+        assert launch(pilot).fields["host"].value == "local"
+        assert "is not in hosts.yaml any more" not in said(pilot)
 
     drive(world.board(), use)
 

@@ -96,6 +96,7 @@ class LaunchScreen(View):
         self._timer: Timer | None = None
         self._is_new = True
         """The hosts were not read yet."""
+        self._former_host: str | None = None  # of `again`, until the hosts are read
         self._asking = Asking(self._answered)
         self.asked: tuple[str, ...] | None = None
         self.fields: dict[str, Input] = {}
@@ -107,16 +108,14 @@ class LaunchScreen(View):
 
     def body(self) -> Iterable[Widget]:
         symbols = self.board.symbols
-        files = experiments()
-        hosts = [host.name for host in self.snapshot.hosts]
-        for name, label, more, hints in (
-            ("experiment", "experiment", "a YAML file, or quickstart (→ takes the suggestion)", files),
-            ("host", "host", "its name; local is this machine", hosts),
-            ("set", "changes", "train.learning_rate=5e-5 lora.r=128", []),
+        for name, label, more in (
+            ("experiment", "experiment", "a YAML file, or quickstart (→ takes the suggestion)"),
+            ("host", "host", "its name; local is this machine"),
+            ("set", "changes", "train.learning_rate=5e-5 lora.r=128"),
         ):
-            field = Field(placeholder=more, id=name, suggester=SuggestFromList(hints) if hints else None)
-            self.fields[name] = field
+            self.fields[name] = field = Field(placeholder=more, id=name)
             yield Horizontal(Static(label, classes="label", markup=False), field, classes="field")
+        self.fields["experiment"].suggester = SuggestFromList(experiments())
         self.tabs = Static(id="tabs")
         self.tabs.auto_links = False
         yield self.tabs
@@ -149,11 +148,14 @@ class LaunchScreen(View):
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         del updates
-        if self._is_new and self.snapshot.hosts:
+        if self._is_new and self.snapshot.are_hosts_read:
             self._is_new = False
+            self.fields["host"].suggester = SuggestFromList([host.name for host in self.snapshot.hosts])
             only_here = [host.name for host in self.snapshot.hosts] == ["local"]
             if only_here and not self.fields["host"].value and self.again is None:
                 self.fields["host"].value = "local"  # the only one; typing replaces it
+            if self._former_host is not None:
+                self._fill_host(self._former_host)
         self._draw_hosts()
 
     def renew(self) -> None:
@@ -241,17 +243,28 @@ class LaunchScreen(View):
     def _fill(self, found: Form) -> None:
         """Fill the fields from the run that is launched again."""
         path, here = Path(found.path), Path.cwd()
-        known = {host.name for host in self.snapshot.hosts if host.configured}
         self.fields["set"].value = changes.line(found.changes)
         self._again_from = str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
         self.fields["experiment"].value = self._again_from
-        if found.host in known:
-            self.fields["host"].value = found.host or ""
+        if self.snapshot.are_hosts_read:
+            self._fill_host(found.host or "")
         else:
-            self._tell(f"{found.host}, its host, is not in hosts.yaml any more; choose another")
+            self._former_host = found.host or ""
         for note in found.notes:
             self._tell(note, good=True)
         self.action_show_part("form")
+
+    def _fill_host(self, name: str) -> None:
+        """Fill in the host of the run that is launched again, unless another one was typed meanwhile."""
+        self._former_host = None
+        if self.fields["host"].value:
+            return
+        if any(host.name == name and host.configured for host in self.snapshot.hosts):
+            self.fields["host"].value = name
+        elif self.snapshot.config_trouble:
+            self._tell(f"{name}, its host, is not among the hosts known now: {self.snapshot.config_trouble}")
+        else:
+            self._tell(f"{name}, its host, is not in hosts.yaml any more; choose another")
 
     def action_open(self) -> None:
         """Edit the setting, unfold the section, take the host, or list what passed."""
