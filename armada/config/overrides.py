@@ -8,7 +8,7 @@ from typing import Any
 from ruamel.yaml.nodes import CollectionNode, Node
 
 from armada.config.documents import Document, Location, Place, build, compose
-from armada.foundation.secrets import LEFT_OUT, may_be_secret
+from armada.foundation.secrets import LEFT_OUT, may_be_given_secret
 
 ANY_WORDS = ("env", "arguments", "command")
 """Settings whose values may be anything."""
@@ -92,7 +92,7 @@ def put_value(document: Document, key: str, value: Any, place: Place) -> None:
 
 def _refuse_secret(key: str, value: Any, place: Place) -> None:
     """Refuse what may be a secret, or stands for one in a recorded command: overrides are in the plan and on the host."""
-    if key.partition(".")[0] in ANY_WORDS and (value == LEFT_OUT or may_be_secret(key, value)):
+    if key.partition(".")[0] in ANY_WORDS and (value == LEFT_OUT or may_be_given_secret(key, value)):
         name = key.removeprefix("env.")
         named = name if key.startswith("env.") and name.isidentifier() else "HF_TOKEN"
         raise replace(place, override=f"{key}={LEFT_OUT}").error(

@@ -102,15 +102,15 @@ def is_secret_name(name: str) -> bool:
     return bool(_CERTAIN_WORD.search(_HARMLESS_NAME.sub("", name)))
 
 
-def may_be_swept_secret(key: str, value: Any) -> bool:
-    """Whether a value that cells differ by may be a secret. Under a variable's name that means one, a short text is, too.
+def may_be_given_secret(key: str, value: Any) -> bool:
+    """Whether a value on a command line may be a secret. Under a variable's name that means one, a short text is, too.
 
     Args:
         key: The way to the setting: `env.HF_TOKEN`, or `env` with all variables.
-        value: Its value in one cell.
+        value: Its value.
     """
     if key == "env" and isinstance(value, dict):
-        return any(may_be_swept_secret(f"env.{name}", inner) for name, inner in value.items())
+        return any(may_be_given_secret(f"env.{name}", inner) for name, inner in value.items())
     return may_be_secret(key, value) or (isinstance(value, str) and bool(value) and is_secret_variable(key))
 
 

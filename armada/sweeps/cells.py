@@ -19,8 +19,8 @@ from armada.errors import ConfigError, UsageError
 from armada.foundation.secrets import (
     HIDDEN,
     is_secret_name,
+    may_be_given_secret,
     may_be_secret,
-    may_be_swept_secret,
     without_secret_settings,
 )
 from armada.sweeps.equal_cells import DistinctCells, identity, loose
@@ -140,7 +140,7 @@ def _refuse_secrets(draft: Draft) -> None:
     for above, settings in found:
         for key, told in settings.items():
             values = told if isinstance(told, tuple) else (told,)
-            if key.partition(".")[0] in ANY_WORDS and any(may_be_swept_secret(key, value) for value in values):
+            if key.partition(".")[0] in ANY_WORDS and any(may_be_given_secret(key, value) for value in values):
                 place = document.value_place((*above, key))
                 place = place if place.override is None else replace(place, override=f"{key}={HIDDEN}")
                 raise place.error(

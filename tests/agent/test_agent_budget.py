@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,24 @@ def test_nobody_goes_on_by_itself_once_the_budget_is_spent(
     left = Spent(RunPaths(str(tmp_path), "b-1"), spec)
     assert left.is_over is is_over
     assert (left.granted_s(submission), left.granted_s(submission + 1)) == (HOUR, 2 * HOUR if is_over else HOUR)
+
+
+@pytest.mark.parametrize("each_s", [HOUR, 0.3, 1e6 / 7, 86399.9])
+@pytest.mark.parametrize("times", [1, 2, 3, 7])
+@pytest.mark.parametrize("moved_s", [-1e-3, -1e-9, -math.ulp(1e6), 0.0, math.ulp(1e6), 1e-9])
+def test_a_grant_is_doubled_where_the_budget_is_spent_and_nowhere_else(
+    tmp_path: Path, each_s: float, times: int, moved_s: float
+) -> None:
+    paths = RunPaths(str(tmp_path), "b-1")
+    Path(paths.spent).parent.mkdir(parents=True)
+    spec = {"budget": {"seconds": each_s}, "stop_grace_s": each_s / 10}
+    used_s = times * each_s - each_s / 10 + moved_s
+    record = {"spent_s": used_s, "submission": 1, "allowed_s": times * each_s}
+    Path(paths.spent).write_text(json.dumps(record))
+    left = Spent(paths, spec)
+    granted_s = left.granted_s(2)
+    assert granted_s == pytest.approx((times + left.is_over) * each_s)
+    assert used_s < granted_s - left.reserve_s  # it can run
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,7 +172,12 @@ def test_a_removed_cell_holds_up_no_other(this_host: Host) -> None:
     )
     hand_over(this_host, cells, script, parallel=1)
     eventually(lambda: starts(this_host) == cells[:1])
-    this_host.call("run.remove", run_id=cells[1])
+    for verb, words in (("run.remove", {"run_id": cells[1]}), ("host.wipe", {})):
+        with pytest.raises(
+            Refused, match=f"{cells[1]} may still start|{cells[0]} is still alive|grid-1 is still alive"
+        ):
+            this_host.call(verb, **words)
+    shutil.rmtree(this_host.folder(cells[1]))
     (this_host.root / "go").touch()
     assert this_host.await_end(cells[2])["state"] == "succeeded"
 

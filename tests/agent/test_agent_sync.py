@@ -176,6 +176,19 @@ def test_a_host_with_a_living_run_keeps_everything(some_host: Host) -> None:
     assert some_host.folder("r-1").is_dir()
 
 
+def test_a_run_that_was_claimed_and_not_seen_since_is_kept_until_it_is_stopped(some_host: Host) -> None:
+    """Whoever claimed it was killed: a batch system may have its job all the same."""
+    some_host.create("r-1", "true")
+    claim = some_host.folder("r-1") / "submissions/1/claim.json"
+    claim.parent.mkdir(parents=True)
+    claim.write_text("{}")
+    for verb, words in (("run.remove", {"run_id": "r-1"}), ("host.wipe", {})):
+        with pytest.raises(Refused, match="r-1 may still start"):
+            some_host.call(verb, **words)
+    assert some_host.call("run.stop", run_id="r-1", grace_s=1)["outcome"] == "cancelled_before_start"
+    assert "runs" in some_host.call("host.wipe")["removed"]
+
+
 def test_pruning_takes_a_left_over_trash_with_it(some_host: Host) -> None:
     some_host.create("r-1", "true")
     first, second = save(some_host, "r-1", 1), save(some_host, "r-1", 2)

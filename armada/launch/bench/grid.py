@@ -18,7 +18,7 @@ from armada.config.tasks.registry import TRAININGS
 from armada.config.tasks.sft import Sft
 from armada.config.validation import validate
 from armada.errors import PreflightRefused, UsageError
-from armada.foundation.secrets import HIDDEN, may_be_swept_secret
+from armada.foundation.secrets import HIDDEN, may_be_given_secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,7 +113,7 @@ def read_grid(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Gri
         if key in choices:
             raise place.error(f"`{key}` has values already", "give all of them in one --grid")
         _refuse_key(key, place)
-        if key.partition(".")[0] in ANY_WORDS and any(may_be_swept_secret(key, value) for value in values):
+        if key.partition(".")[0] in ANY_WORDS and any(may_be_given_secret(key, value) for value in values):
             raise dataclasses.replace(place, override=f"{key}={HIDDEN}").error(
                 f"`{key}` may be a secret, and what cells differ by is in their rows and in recorded commands",
                 "name it under `secrets`, and run a bench for each value",

@@ -35,8 +35,9 @@ class Spent:
         One that follows after the budget was spent has the same once more: somebody resumed the run. A later attempt of
         the same submission has what that had.
         """
-        times = int((self.used_s + self.reserve_s) / self.each_s + 1e-6) + 1
-        anew_s = times * self.each_s
+        anew_s = max(1, int((self.used_s + self.reserve_s) / self.each_s)) * self.each_s
+        for _ in range(2):  # the division is rounded, up or down
+            anew_s += self.each_s if self._is_used_up(anew_s) else 0.0
         is_known = self.submission == submission and self.each_s <= self.allowed_s <= anew_s
         return self.allowed_s if is_known else anew_s
 
@@ -45,7 +46,9 @@ class Spent:
         """Whether the newest submission has used what it was granted."""
         if not self.each_s:
             return False
-        allowed_s = self.allowed_s if self.allowed_s >= self.each_s else self.each_s
+        return self._is_used_up(max(self.allowed_s, self.each_s))
+
+    def _is_used_up(self, allowed_s: float) -> bool:
         return self.used_s >= allowed_s - self.reserve_s
 
 

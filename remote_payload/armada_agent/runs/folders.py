@@ -98,7 +98,7 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Delete a run's folder.
 
     Raises:
-        AgentError: `conflict`: a process of the run lives, or another home would lose something and `despite_homes`
+        AgentError: `conflict`: the run lives or may still start, or another home would lose something and `despite_homes`
             does not say that the user accepts that; `not_found`.
     """
     asker = homes.read_asker(params)
@@ -114,6 +114,8 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         evidence = Evidence(paths)
         if evidence.supervisor in ("alive", "unknown") or evidence.processes():
             raise AgentError("conflict", "run %s is still alive" % paths.run_id, "stop it first")
+        if evidence.may_still_start:
+            raise AgentError("conflict", "run %s may still start" % paths.run_id, "stop it first")
         lacking = homes.find_lacking(paths, asker)
         if lacking and params.get("despite_homes") is not True:
             raise AgentError("conflict", "; ".join(sorted(lacking.values())), "sync there first, or --other-home")

@@ -102,6 +102,11 @@ class Evidence:
         return is_later and exit_.get("submission") == self.submission_number and exit_.get("state") in ENDED
 
     @property
+    def may_still_start(self) -> bool:
+        """Whether the newest submission was claimed and nothing says what became of it: it starts, or waits somewhere."""
+        return self.claimed and self.job is None and not self.has_ended
+
+    @property
     def is_over(self) -> bool:
         """Whether a batch system has finished with the newest submission, even if no end is recorded."""
         return self.settings is not None and (

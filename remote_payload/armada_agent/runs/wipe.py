@@ -47,14 +47,18 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         In `removed` what was deleted, in `left` what remains, in `root` the id of the deleted root.
 
     Raises:
-        AgentError: `conflict`: a run lives, or another home would lose something.
+        AgentError: `conflict`: a run lives or may still start, or another home would lose something.
     """
     asker = homes.read_asker(params)
     table = scan()
-    alive = [paths.run_id for paths in _all_runs(call) if _is_alive(Evidence(paths, table))]
+    found = {paths.run_id: Evidence(paths, table) for paths in _all_runs(call)}
+    alive = [run_id for run_id, evidence in found.items() if _is_alive(evidence)]
     alive += dispatcher.find_alive(call.root)
     if alive:
         raise AgentError("conflict", "%s is still alive" % ", ".join(alive[:5]), "stop it first")
+    waiting = [run_id for run_id, evidence in found.items() if evidence.may_still_start]
+    if waiting:
+        raise AgentError("conflict", "%s may still start" % ", ".join(waiting[:5]), "stop it first")
     lacking = [words for paths in _all_runs(call) for words in homes.find_lacking(paths, asker).values()]
     if lacking:
         hint = "sync there first; or, if that home is gone, armada hosts forget-home"
@@ -90,8 +94,7 @@ def _may_live(paths: RunPaths, table: List[Process]) -> bool:
     """Return whether a run may need its secrets. A run with unreadable records may; that does not protect other runs' secrets."""
     try:
         evidence = Evidence(paths, table)
-        waits = evidence.claimed and evidence.job is None and not evidence.has_ended
-        return waits or _is_alive(evidence)
+        return evidence.may_still_start or _is_alive(evidence)
     except (OSError, AgentError):
         return True
 

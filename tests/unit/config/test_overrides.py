@@ -70,7 +70,16 @@ def test_a_wrong_override_is_named(project: Path, override: str, words: str, hin
     assert hint is None or error.hint == hint
 
 
-@pytest.mark.parametrize("override", ["env.TOKEN=canary-9912", "env={A: b, API_KEY: canary-9912}", "env.TOKEN=…"])
+@pytest.mark.parametrize(
+    "override",
+    [
+        "env.TOKEN=canary-9912",
+        "env={A: b, API_KEY: canary-9912}",
+        "env.TOKEN=…",
+        "env.DB_PASSWORD=canary",
+        "env={A: b, DB_PASSWORD: canary}",
+    ],
+)
 def test_a_secret_is_refused_and_not_repeated(project: Path, override: str) -> None:
     error = refused(project, SFT, override)
     assert "may be a secret" in str(error)
