@@ -122,7 +122,8 @@ _BENCH_CELL: Fields = {
     "step_time_s": NUM_, "step_time_median_s": NUM_, "step_time_p05_s": NUM_, "step_time_p95_s": NUM_, "spread": NUM_,
     "tokens_per_s": NUM_, "samples_per_s": NUM_, "data_wait_s": NUM_, "peak_memory_bytes": NUM_, "mfu": NUM_, "gpus": NUM_,
     "processes": NUM_, "micro_batch_size": NUM_, "accumulation": NUM_, "global_batch_size": NUM_, "products_per_s": NUM_,
-    "turns": NUM_, "turns_asked": NUM_, "machine_varied": NUM_, "scaling": NUM_, "cost_per_million_tokens": NUM_, "currency": STR,
+    "turns": NUM_, "turns_asked": NUM_, "machine_varied": NUM_, "spread_beside": NUM_, "scaling": NUM_,
+    "cost_per_million_tokens": NUM_, "currency": STR,
 }  # fmt: skip
 _HOST_COST: Fields = {
     "host": STR, "since": NUM_, "until": NUM, "costs": OBJ_, "runs": OBJ_, "unused": OBJ_, "idle": OBJ_, "idle_s": NUM,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
-from armada_train.bench.spread import spreads
+from armada_train.bench.spread import NONE, spreads
 from armada_train.bench.turns import Turn, Turns
 from armada_train.specification.values import Measurement
 from armada_train.training.step_times import describe_steps, t_95
@@ -87,10 +87,27 @@ def test_a_second_bench_repeats_the_first_within_its_spread(
     assert median(widths) < widest
 
 
-def test_more_turns_make_the_spread_of_a_shared_machine_smaller() -> None:
+def test_a_bench_at_another_time_meets_a_slower_machine() -> None:
+    """Its speed is steady for minutes: a bench sees of that only what its own turns differ by."""
+    kept, order = [], []
+    for seed in range(60):
+        machine = Machine(seed, 0.08, 120, jitter=0.02)
+        first = machine.bench(4)
+        machine.takes(600)
+        second = machine.bench(4)
+        stated = spreads(first, dict.fromkeys(first, "cpu"))
+        kept += [abs(speed(second[cell]) / speed(first[cell]) - 1) <= stated[cell].whole for cell in first]
+        order += [
+            abs(speed(first[cell]) / speed(first[0]) - 1) <= stated[cell].beside + stated[0].beside for cell in first
+        ]
+    assert sum(kept) / len(kept) >= 0.9
+    assert sum(order) / len(order) >= 0.95  # of equal cells, none is called faster
+
+
+def test_more_turns_tell_cells_of_a_shared_machine_apart() -> None:
     once, often = (
         median(
-            spreads(Machine(seed, 0.05, 30, 0.02).bench(turns), dict.fromkeys(range(CELLS)))[0].whole
+            spreads(Machine(seed, 0.05, 30, 0.02).bench(turns), dict.fromkeys(range(CELLS)))[0].beside
             for seed in range(60)
         )
         for turns in (1, 5)
@@ -102,19 +119,20 @@ def test_machines_that_differ_are_not_compared() -> None:
     """Two processes share the threads of a machine: its own product takes longer beside them, and nothing has changed."""
     cells = {1: [turn(1.0), turn(3.0)], 2: [turn(2.0, products_s=(0.03, 0.03)), turn(4.0, products_s=(0.03,))]}
     apart = spreads(cells, {1: 1, 2: 2})
-    assert (apart[1].machine, apart[2].varied) == (0.0, 0.0)
+    assert (apart[1].machine.later, apart[2].varied) == (0.0, 0.0)
     together = spreads(cells, {1: 1, 2: 1})
-    assert together[1].machine > 0.5
+    assert together[1].machine.now > 0.5
     assert together[2].varied == pytest.approx(2.0)
 
 
 def test_few_turns_say_nothing_and_a_cell_without_products_has_a_spread_all_the_same() -> None:
     slow = turn(2.0, steps_s=(0.2,) * 10, products_s=())
     two = spreads({1: [turn(1.0, products_s=()), slow]}, {1: 1})[1]
-    assert (two.turns, two.machine) == (0.0, 0.0)
-    assert two.whole == two.steps > 0.2
+    assert (two.turns, two.machine) == (NONE, NONE)
+    assert two.whole == two.beside == two.steps > 0.2
     four = spreads({1: [turn(1.0), slow], 2: [turn(1.0), slow], 3: [turn(1.0), slow]}, dict.fromkeys((1, 2, 3), 1))[1]
-    assert four.turns == pytest.approx(math.sqrt(2) * 3.18 * math.log(2) / math.sqrt(2) / math.sqrt(2), rel=0.01)
+    assert four.turns.later == pytest.approx(math.sqrt(2) * 3.18 * math.log(2) / math.sqrt(2), rel=0.01)
+    assert four.turns.now == pytest.approx(four.turns.later / math.sqrt(2))
 
 
 def test_starts_take_less_than_a_fifth_of_the_time() -> None:

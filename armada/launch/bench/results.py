@@ -35,6 +35,7 @@ FIGURES = (
     "steps", "measured_s", "cell_s", "step_time_s", "step_time_median_s", "step_time_p05_s", "step_time_p95_s", "spread",
     "tokens_per_s", "samples_per_s", "data_wait_s", "peak_memory_bytes", "mfu", "gpus", "processes", "micro_batch_size",
     "accumulation", "global_batch_size", "products_per_s", "turns", "turns_asked", "machine_varied",
+    "spread_beside",
 )  # fmt: skip
 """What the payload measures, in the order in which it is written into tables."""
 
@@ -136,7 +137,10 @@ def best_of(results: Sequence[Result]) -> Result | None:
 
 
 def as_fast_as(best: Result, results: Sequence[Result]) -> list[Result]:
-    """Return the other cells whose interval of speeds overlaps the fastest one's: they are not called slower."""
+    """Return the other cells whose interval of speeds overlaps the fastest one's: they are not called slower.
+
+    What made the machine slower for all cells alike is not in these intervals.
+    """
     low, _ = _interval(best)
     return [each for each in results if each is not best and each.speed is not None and _interval(each)[1] >= low]
 
@@ -153,8 +157,11 @@ def machine_varied(results: Sequence[Result]) -> float:
 
 
 def _interval(result: Result) -> tuple[float, float]:
-    """Return the least and the greatest speed that a second bench may find; a spread that is not known is none."""
-    speed, spread = result.speed or 0.0, max(0.0, result.figure("spread") or 0.0)
+    """Return the least and the greatest speed beside the other cells; a spread that is not known is none."""
+    beside = result.figure("spread_beside")
+    if beside is None:
+        beside = result.figure("spread")  # of an older payload
+    speed, spread = result.speed or 0.0, max(0.0, beside or 0.0)
     return speed * (1 - spread), speed * (1 + spread)
 
 

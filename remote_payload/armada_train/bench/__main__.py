@@ -84,9 +84,8 @@ class _Driver:
         found = self._spreads()
         for cell in self._bench.cells:
             if cell.number in found and rows[cell.number].status == MEASURED:
-                told = {"spread": found[cell.number].whole, "machine_varied": found[cell.number].varied}
                 row = rows[cell.number]
-                self._rows.append(replace(row, values={**row.values, **told}))
+                self._rows.append(replace(row, values={**row.values, **found[cell.number].told()}))
 
     def _take_up(self, cell: Cell, rows: dict[int, Row]) -> None:
         """Read the turns of the attempts before; a row with turns left and without them is none."""

@@ -109,8 +109,7 @@ def measured_row(cell: Cell, turns: Turns, spread: Spread) -> Row:
     """Make the row of a cell that was measured in at least one turn."""
     steps = describe_steps([step for turn in turns.done for step in turn.steps_s])
     values = {**steps, **figures_of(turns.done), **_shape(cell), "turns_asked": turns.asked}
-    told = {"spread": spread.whole, "machine_varied": spread.varied}
-    return Row(cell.number, MEASURED, values={**values, **told}, is_final=len(turns.done) >= turns.asked)
+    return Row(cell.number, MEASURED, values={**values, **spread.told()}, is_final=len(turns.done) >= turns.asked)
 
 
 def failed_row(cell: Cell, folder: Path, code: int, seconds: float, timeout_s: float) -> Row:

@@ -1,7 +1,7 @@
 """By how much a second bench on this machine differs, in 19 of 20 cases: the spread that a bench states.
 
 Each part is the 95 % interval of the difference of two means, as a share of a mean. The factor sqrt(2) is there because
-both benches err, Student's t because the deviation itself is estimated from few values:
+both err, Student's t because the deviation itself is estimated from few values:
 
     sqrt(2) * t(0.975, values - means) * deviation / sqrt(values of one mean)
 
@@ -13,8 +13,10 @@ has one turn. Turns follow each other, so n of them, whose correlation from each
 `n * (1 - r) / (1 + r)` for the degrees of freedom, which are at least 2; and the turns of a cell, which are `cells`
 places apart, as `turns * (1 - r**cells) / (1 + r**cells)`.
 
-The whole is the root of `steps**2 + max(turns, machine)**2`. What no bench can know is the speed of a machine that it
-never met: one that is slower the whole day than in the three minutes of the first bench.
+Two questions are answered, each with the root of `steps**2 + max(turns, machine)**2`. Beside the other cells, which had
+the machine at the same time, the mean of a cell is that of all its turns. A bench at another time meets another machine:
+in it, all turns of all cells may be as slow as any one was here, so the mean counts as one turn. What no bench can know
+is the speed of a machine that it never met: one that is slower the whole day than in any turn of the first bench.
 """
 
 from __future__ import annotations
@@ -36,24 +38,60 @@ _LEAST_DRIFT = 2.0
 
 
 @dataclass(frozen=True)
+class Pair:
+    """The interval of a mean of values beside other means of the same time, and beside one of another time.
+
+    Attributes:
+        deviation: Of the values, as a share.
+        freedom: The degrees of freedom of that estimate.
+        values: As how many independent ones those of the mean count.
+    """
+
+    deviation: float
+    freedom: float
+    values: float
+
+    @property
+    def now(self) -> float:
+        return interval(self.deviation, self.freedom, self.values)
+
+    @property
+    def later(self) -> float:
+        return interval(self.deviation, self.freedom, 1)
+
+
+NONE = Pair(0.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
 class Spread:
     """A cell's spread, as a share of its speed.
 
     Attributes:
         steps: Of blocks of steps.
-        turns: Of the turns of all cells; 0 if there are too few.
+        turns: Of the turns of all cells; `NONE` if there are too few.
         machine: Of the machine's own product.
         varied: By how much the machine's own speed varied between turns: the fastest over the slowest, less 1.
     """
 
     steps: float
-    turns: float
-    machine: float
+    turns: Pair
+    machine: Pair
     varied: float
 
     @property
     def whole(self) -> float:
-        return math.hypot(self.steps, max(self.turns, self.machine))
+        """For a second bench, at another time."""
+        return math.hypot(self.steps, max(self.turns.later, self.machine.later))
+
+    @property
+    def beside(self) -> float:
+        """For the other cells of this bench, which had the same machine at the same time."""
+        return math.hypot(self.steps, max(self.turns.now, self.machine.now))
+
+    def told(self) -> dict[str, float]:
+        """Return the figures of a row."""
+        return {"spread": self.whole, "spread_beside": self.beside, "machine_varied": self.varied}
 
 
 def spreads(cells: Mapping[int, Sequence[Turn]], machines: Mapping[int, object]) -> dict[int, Spread]:
@@ -70,7 +108,7 @@ def spreads(cells: Mapping[int, Sequence[Turn]], machines: Mapping[int, object])
         machine = machines[number]
         together = [each for other, each in cells.items() if machines[other] == machine]
         steps = describe_steps([step for turn in done for step in turn.steps_s])["spread"]
-        turns = interval(deviation, freedom, len(done)) if freedom >= _LEAST_FREEDOM else 0.0
+        turns = Pair(deviation, freedom, len(done)) if freedom >= _LEAST_FREEDOM else NONE
         found[number] = Spread(steps, turns, *_machine_part(together, len(done)))
     return found
 
@@ -87,21 +125,21 @@ def _pooled(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
     return (math.sqrt(squares / freedom), freedom) if freedom else (0.0, 0)
 
 
-def _machine_part(cells: Sequence[Sequence[Turn]], turns: int) -> tuple[float, float]:
-    """Return the interval from the machine's own product, for a cell with so many turns, and by how much it varied."""
+def _machine_part(cells: Sequence[Sequence[Turn]], turns: int) -> tuple[Pair, float]:
+    """Return the intervals from the machine's own product, for a cell with so many turns, and by how much it varied."""
     timed = sorted((turn.at, -math.log(turn.product_s)) for done in cells for turn in done if turn.product_s)
     logs = [value for _, value in timed]
     if len(logs) < 2:
-        return 0.0, 0.0
+        return NONE, 0.0
     mean = statistics.fmean(logs)
     square = math.fsum((each - mean) ** 2 for each in logs)
     if square <= 0:
-        return 0.0, 0.0
+        return NONE, 0.0
     follows = max(0.0, math.fsum((one - mean) * (two - mean) for one, two in itertools.pairwise(logs)) / square)
     deviation = math.sqrt(square / (len(logs) - 1))
     freedom = max(_LEAST_DRIFT, _independent(len(logs), follows) - 1)
     own = max(1.0, _independent(turns, follows ** len(cells)))
-    return interval(deviation, freedom, own), math.exp(max(logs) - min(logs)) - 1
+    return Pair(deviation, freedom, own), math.exp(max(logs) - min(logs)) - 1
 
 
 def _independent(values: int, follows: float) -> float:

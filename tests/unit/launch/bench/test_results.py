@@ -147,6 +147,15 @@ def test_cells_within_the_spread_are_as_fast(database: Database, tmp_path: Path)
     assert [each.number for each in as_fast_as(results[2], [results[2]])] == []
 
 
+def test_what_all_cells_had_alike_does_not_hide_which_is_faster() -> None:
+    """A machine that is slower at another time is slower for all of them."""
+    cells = [measured(1, 100, 0.5, spread_beside=0.05), measured(2, 120, 0.5, spread_beside=0.05)]
+    assert as_fast_as(cells[1], cells) == []
+    assert can_tell_apart(cells)
+    older = [measured(1, 100, 0.5), measured(2, 120, 0.5)]
+    assert as_fast_as(older[1], older) == older[:1]
+
+
 def measured(number: int, speed: float, spread: float, memory: int = 1, **more: float) -> Result:
     figures = {"tokens_per_s": speed, "spread": spread, "peak_memory_bytes": memory, "micro_batch_size": number, **more}
     return Result(number, {}, f"micro_batch_size={number}", "measured", figures=figures)
