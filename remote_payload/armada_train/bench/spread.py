@@ -33,6 +33,9 @@ from armada_train.training.step_times import describe_steps, t_95
 _LEAST_FREEDOM = 3
 """Of turns: with less, t is above 4 and says nothing; the machine's own product then says it alone."""
 
+_ENOUGH = 8
+"""Of turns, to say alone how cells compare: the product's tenth of a second is less steady than seconds of steps."""
+
 _LEAST_DRIFT = 2.0
 """The same of the product, whose correlation is only estimated: with 1, t is 12.7. In simulations 2 covers as much."""
 
@@ -87,7 +90,8 @@ class Spread:
     @property
     def beside(self) -> float:
         """For the other cells of this bench, which had the same machine at the same time."""
-        return math.hypot(self.steps, max(self.turns.now, self.machine.now))
+        few = self.turns.freedom < _ENOUGH
+        return math.hypot(self.steps, max(self.turns.now, self.machine.now) if few else self.turns.now)
 
     def told(self) -> dict[str, float]:
         """Return the figures of a row."""
