@@ -278,9 +278,11 @@ def test_a_run_is_launched_again_before_the_hosts_were_read(
         nonlocal are_read
         await shows(pilot, "renamed")
         await pilot.press("R")
-        await shows(pilot, "name=renamed")
+        await shows(pilot, "name=renamed", "reading …")
         assert launch(pilot).fields["host"].value == ""
+        assert "no hosts" not in screen(pilot)
         are_read = True
+        world.run("demo-bbbbbb", host="local")  # what changes is read again
         await shows(pilot, "^l launches this plan")
         assert launch(pilot).fields["host"].value == "local"
         assert "is not in hosts.yaml any more" not in said(pilot)

@@ -38,7 +38,6 @@ class HostPlans(ListTable):
     def __init__(self, symbols: Symbols, *, id: str) -> None:  # noqa: A002
         super().__init__(COLUMNS, symbols, id=id)
         self._chosen = ""
-        self.empty = "no hosts: 3 opens Hosts, a adds one"
 
     def show_hosts(self, snapshot: Snapshot, plans: Plans, chosen: str, asking: frozenset[str], now: float) -> None:
         """Show the hosts that are configured.
@@ -56,6 +55,7 @@ class HostPlans(ListTable):
                 busy[row.run.host] = busy.get(row.run.host, 0) + 1
         configured = {host.name: host for host in snapshot.hosts if host.configured}
         self._chosen = chosen
+        self.empty = "no hosts: 3 opens Hosts, a adds one" if snapshot.are_hosts_read else "reading …"
         self.show_items(
             self._item(host, plans.of(name), busy, name in asking, now) for name, host in configured.items()
         )
