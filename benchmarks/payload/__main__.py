@@ -2,7 +2,7 @@
 
     python benchmarks/payload --python VENV/bin/python pairs [--rounds 7]
     python benchmarks/payload --python VENV/bin/python lengths [--seeds 3]
-    python benchmarks/payload --python VENV/bin/python tasks [--tasks dpo,kto,grpo] [--rounds 3]
+    python benchmarks/payload --python VENV/bin/python tasks [--tasks dpo,kto,grpo] [--rounds 3] [--calls]
 
 `pairs`: both train the same model on the same rows in the same order; a round runs each once, one after the other and in
 turn first, so that a busy machine slows both. Time is when a line arrives: the first step's, and from there to the last
@@ -14,7 +14,8 @@ unasked), once grouped by length, once packed with as many tokens a step. One ep
 tokens; the loss is that of 64 other samples, token by token. Aim: ≥ 1.5× tokens/s, at a loss within the spread of seeds.
 
 `tasks`: the same pairs against `trl dpo`, `trl kto` and `trl grpo`, with every weight trained. The largest difference of the
-losses that both logged is shown beside; TRL prints four digits. Aims: equal losses, steps/s ≥ 0.95×.
+losses that both logged is shown beside; TRL prints four digits. `--calls` counts the Python calls of a step instead, which a
+busy machine does not change. Aims: equal losses, steps/s ≥ 0.95×.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import argparse
 import ast
 import json
 import os
+import pstats
 import random
 import shutil
 import statistics
@@ -326,7 +328,8 @@ def logged_losses(place: Path, log: Path) -> dict[int, float]:
     return dict(enumerate(float(line["loss"]) for line in found))
 
 
-def run_task(python: str, folder: Path, task: str, rounds: int) -> None:
+def lay_out_task(python: str, folder: Path, task: str) -> tuple[Path, Path, dict[str, Any]]:
+    """Make the model and the rows of a task, and return them (the rows as TRL takes them) with our specification."""
     folder.mkdir()
     data = folder / "data"
     data.mkdir()
@@ -335,17 +338,42 @@ def run_task(python: str, folder: Path, task: str, rounds: int) -> None:
         subprocess.run([python, "-c", ORDER, str(rows), str(data / "train.jsonl")], check=True, capture_output=True)
     else:
         shutil.copy(rows, data / "train.jsonl")
-    steps = TASK_STEPS[task]
-    schedule = {"max_steps": steps, "log_every_steps": steps // 4}
-    section = training_section({"tiny": PAIR_TINY}, rows, lora=None, train=schedule)
-    section["objective"] = OBJECTIVES[task]
-    if task == "grpo":  # it counts completions
-        section["batch"] = {"global": 8, "micro": 4, "accumulation": 2, "processes": 1}
     chats = write_rows(folder / "chats.jsonl", random.Random(1), 512, 10, 40)
     made = training_section({"tiny": PAIR_TINY}, chats, train={"max_steps": 1})
     train(python, make_spec(folder / "making", made), folder, folder / "making.log", lines=1)
     model = shutil.copytree(folder / "making" / "model", folder / "model")
-    section["model"] = {"path": str(model)}
+    section = training_section({"path": str(model)}, rows, lora=None)
+    section["objective"] = OBJECTIVES[task]
+    return model, data, section
+
+
+def count_calls(python: str, folder: Path, task: str) -> None:
+    """Count the Python calls of a step, as the difference between a training of 12 steps and one of 4."""
+    model, data, section = lay_out_task(python, folder, task)
+    counted: dict[tuple[bool, int], int] = {}
+    for is_ours, steps in ((True, 4), (True, 12), (False, 4), (False, 12)):
+        place = folder / f"{'armada' if is_ours else 'trl'}-{steps}"
+        section["train"] |= {"max_steps": steps, "log_every_steps": 4, "lr_scheduler": "constant"}
+        if is_ours:
+            make_spec(place, section)
+            argv, cwd = ["-m", "armada_train", "--spec", str(place / "spec.json")], place / "work"
+        else:
+            place.mkdir()
+            argv, cwd = ["-m", f"trl.scripts.{task}", *task_arguments(task, model, data, place / "out")], place
+            for key, value in (("max_steps", steps), ("logging_steps", 4), ("lr_scheduler_type", "constant")):
+                argv[argv.index(f"--{key}") + 1] = str(value)
+        (cwd / "judges.py").write_text(JUDGE)
+        profile = folder / f"{place.name}.prof"
+        train(python, ["-m", "cProfile", "-o", str(profile), *argv], cwd, folder / f"{place.name}.log")
+        counted[is_ours, steps] = getattr(pstats.Stats(str(profile)), "total_calls")  # noqa: B009  # its stubs lack it
+    ours, theirs = (counted[is_ours, 12] - counted[is_ours, 4] for is_ours in (True, False))
+    print(f"{task:5} Python calls a step {ours / theirs:.3f}× ({ours / 8:,.0f}, TRL {theirs / 8:,.0f})", flush=True)
+
+
+def run_task(python: str, folder: Path, task: str, rounds: int) -> None:
+    model, data, section = lay_out_task(python, folder, task)
+    steps = TASK_STEPS[task]
+    section["train"] |= {"max_steps": steps, "log_every_steps": steps // 4}
     pairs: list[dict[bool, Outcome]] = []
     apart = 0.0
     for number in range(rounds):
@@ -429,6 +457,7 @@ def main() -> None:
     parser.add_argument("what", choices=["pairs", "lengths", "tasks"])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--calls", action="store_true", help="of `tasks`: count calls instead of time")
     parser.add_argument("--tasks", default=",".join(OBJECTIVES), help="of `tasks`")
     given = parser.parse_args()
     python = str(Path(given.python).absolute())
@@ -437,7 +466,10 @@ def main() -> None:
             run_pairs(python, Path(name), given.rounds)
         elif given.what == "tasks":
             for task in given.tasks.split(","):
-                run_task(python, Path(name) / task, task, given.rounds)
+                if given.calls:
+                    count_calls(python, Path(name) / task, task)
+                else:
+                    run_task(python, Path(name) / task, task, given.rounds)
         else:
             run_lengths(python, Path(name), given.seeds)
 
