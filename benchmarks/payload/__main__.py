@@ -2,6 +2,7 @@
 
     python benchmarks/payload --python VENV/bin/python pairs [--rounds 7]
     python benchmarks/payload --python VENV/bin/python lengths [--seeds 3]
+    python benchmarks/payload --python VENV/bin/python tasks [--tasks dpo,kto,grpo] [--rounds 3] [--calls]
 
 `pairs`: both train the same model on the same rows in the same order; a round runs each once, one after the other and in
 turn first, so that a busy machine slows both. Time is when a line arrives: the first step's, and from there to the last
@@ -11,13 +12,19 @@ any one process of either held. Aims: tokens/s ≥ 0.97×, time to the first ste
 `lengths`: samples whose lengths lie 1 : 10 apart, once as they come (what `trl sft` does, and what the payload does
 unasked), once grouped by length, once packed with as many tokens a step. One epoch, so that all train on equally many
 tokens; the loss is that of 64 other samples, token by token. Aim: ≥ 1.5× tokens/s, at a loss within the spread of seeds.
+
+`tasks`: the same pairs against `trl dpo`, `trl kto` and `trl grpo`, with every weight trained. The largest difference of the
+losses that both logged is shown beside; TRL prints four digits. `--calls` counts the Python calls of a step instead, which a
+busy machine does not change. Aims: equal losses, steps/s ≥ 0.95×.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
+import pstats
 import random
 import shutil
 import statistics
@@ -245,6 +252,152 @@ def run_pairs(python: str, folder: Path, rounds: int) -> None:
     print(f"peak memory         {middle([a.peak_bytes / b.peak_bytes for a, b in pairs])}   aim ≤ 1.05×")
 
 
+JUDGE = """
+def letters(completions, **_):
+    return [text.count("a") / 4 - abs(len(text) - 40) / 40 for text in completions]
+"""
+# KTOTrainer takes rows in the order of the file: this writes them in the order in which any other trainer draws them.
+ORDER = """
+import sys, torch, transformers
+rows = open(sys.argv[1]).read().splitlines()
+one = transformers.LlamaConfig(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, vocab_size=8)
+arguments = transformers.TrainingArguments(
+    output_dir=sys.argv[2] + ".out", per_device_train_batch_size=4, seed=5, data_seed=5, use_cpu=True
+)
+trainer = transformers.Trainer(
+    model=transformers.LlamaForCausalLM(one), args=arguments, train_dataset=[{"input_ids": [at]} for at in range(len(rows))],
+    data_collator=lambda batch: {"input_ids": torch.tensor([row["input_ids"] for row in batch])},
+)
+drawn = [int(at) for batch in trainer.get_train_dataloader() for at in batch["input_ids"].flatten()]
+open(sys.argv[2], "w").write("".join(rows[at] + "\\n" for at in drawn))
+"""
+TASK_STEPS = {"dpo": 40, "kto": 40, "grpo": 20}
+OBJECTIVES: dict[str, dict[str, Any]] = {
+    "dpo": {"name": "dpo", "beta": 0.1},
+    "kto": {"name": "kto", "beta": 0.1},
+    "grpo": {
+        "name": "grpo",
+        "rewards": [{"function": "judges:letters"}],
+        "num_generations": 4,
+        "max_completion_length": 24,
+        "beta": 0.04,
+    },
+}
+
+
+def write_task(path: Path, task: str, rng: random.Random, count: int) -> Path:
+    """Pairs, answers judged one by one, or prompts alone."""
+    with path.open("w") as file:
+        for at in range(count):
+            row: dict[str, Any] = {"prompt": sentence(rng, 4) + " "}
+            if task == "dpo":
+                row |= {"chosen": sentence(rng, rng.randint(8, 24)), "rejected": sentence(rng, rng.randint(8, 24))}
+            elif task == "kto":
+                row |= {"completion": sentence(rng, rng.randint(8, 24)), "label": at % 3 != 0}
+            file.write(json.dumps(row) + "\n")
+    return path
+
+
+def task_arguments(task: str, model: Path, data: Path, out: Path) -> list[str]:
+    """The same training of a task in the words of TRL's own script."""
+    own: dict[str, Any] = {"max_length": 256, "beta": OBJECTIVES[task]["beta"]}
+    if task == "grpo":
+        own = {
+            "reward_funcs": "judges.letters",
+            "num_generations": 4,
+            "max_completion_length": 24,
+            "beta": OBJECTIVES[task]["beta"],
+        }
+    plain = trl_arguments(model, data, out)
+    words = dict(zip(plain[::2], plain[1::2], strict=True))
+    dropped = ("--max_length", "--assistant_only_loss", "--use_peft", "--use_rslora")
+    words = {key: value for key, value in words.items() if key not in dropped and not key.startswith("--lora_")}
+    steps = TASK_STEPS[task]
+    more = {"max_steps": steps, "save_steps": steps, "logging_steps": steps // 4, **own}
+    words |= {f"--{key}": str(value) for key, value in more.items()}
+    return [text for pair in words.items() for text in pair]
+
+
+def logged_losses(place: Path, log: Path) -> dict[int, float]:
+    """The losses that a training of ours or of TRL's logged, by their order."""
+    metrics = place / "metrics.jsonl"
+    if metrics.exists():
+        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+        return dict(enumerate(line["loss"] for line in lines if line["kind"] == "train"))
+    found = [ast.literal_eval(line) for line in log.read_text().splitlines() if line.startswith("{'loss'")]
+    return dict(enumerate(float(line["loss"]) for line in found))
+
+
+def lay_out_task(python: str, folder: Path, task: str) -> tuple[Path, Path, dict[str, Any]]:
+    """Make the model and the rows of a task, and return them (the rows as TRL takes them) with our specification."""
+    folder.mkdir()
+    data = folder / "data"
+    data.mkdir()
+    rows = write_task(folder / "rows.jsonl", task, random.Random(1), 8 * TASK_STEPS[task])
+    if task == "kto":
+        subprocess.run([python, "-c", ORDER, str(rows), str(data / "train.jsonl")], check=True, capture_output=True)
+    else:
+        shutil.copy(rows, data / "train.jsonl")
+    chats = write_rows(folder / "chats.jsonl", random.Random(1), 512, 10, 40)
+    made = training_section({"tiny": PAIR_TINY}, chats, train={"max_steps": 1})
+    train(python, make_spec(folder / "making", made), folder, folder / "making.log", lines=1)
+    model = shutil.copytree(folder / "making" / "model", folder / "model")
+    section = training_section({"path": str(model)}, rows, lora=None)
+    section["objective"] = OBJECTIVES[task]
+    return model, data, section
+
+
+def count_calls(python: str, folder: Path, task: str) -> None:
+    """Count the Python calls of a step, as the difference between a training of 12 steps and one of 4."""
+    model, data, section = lay_out_task(python, folder, task)
+    counted: dict[tuple[bool, int], int] = {}
+    for is_ours, steps in ((True, 4), (True, 12), (False, 4), (False, 12)):
+        place = folder / f"{'armada' if is_ours else 'trl'}-{steps}"
+        section["train"] |= {"max_steps": steps, "log_every_steps": 4, "lr_scheduler": "constant"}
+        if is_ours:
+            make_spec(place, section)
+            argv, cwd = ["-m", "armada_train", "--spec", str(place / "spec.json")], place / "work"
+        else:
+            place.mkdir()
+            argv, cwd = ["-m", f"trl.scripts.{task}", *task_arguments(task, model, data, place / "out")], place
+            for key, value in (("max_steps", steps), ("logging_steps", 4), ("lr_scheduler_type", "constant")):
+                argv[argv.index(f"--{key}") + 1] = str(value)
+        (cwd / "judges.py").write_text(JUDGE)
+        profile = folder / f"{place.name}.prof"
+        train(python, ["-m", "cProfile", "-o", str(profile), *argv], cwd, folder / f"{place.name}.log")
+        counted[is_ours, steps] = getattr(pstats.Stats(str(profile)), "total_calls")  # noqa: B009  # its stubs lack it
+    ours, theirs = (counted[is_ours, 12] - counted[is_ours, 4] for is_ours in (True, False))
+    print(f"{task:5} Python calls a step {ours / theirs:.3f}× ({ours / 8:,.0f}, TRL {theirs / 8:,.0f})", flush=True)
+
+
+def run_task(python: str, folder: Path, task: str, rounds: int) -> None:
+    model, data, section = lay_out_task(python, folder, task)
+    steps = TASK_STEPS[task]
+    section["train"] |= {"max_steps": steps, "log_every_steps": steps // 4}
+    pairs: list[dict[bool, Outcome]] = []
+    apart = 0.0
+    for number in range(rounds):
+        found: dict[bool, Outcome] = {}
+        losses: dict[bool, dict[int, float]] = {}
+        for is_ours in (True, False) if number % 2 else (False, True):
+            place = folder / f"{number}-{'armada' if is_ours else 'trl'}"
+            log = folder / f"{place.name}.log"
+            argv = make_spec(place, section) if is_ours else [str(Path(python).with_name("trl")), task]
+            if not is_ours:
+                place.mkdir()
+                argv += task_arguments(task, model, data, place / "out")
+            cwd = place / "work" if is_ours else place
+            (cwd / "judges.py").write_text(JUDGE)
+            found[is_ours] = train(python, argv, cwd, log, lines=5)
+            losses[is_ours] = logged_losses(place, log)
+        apart = max(apart, *(abs(losses[True][at] - loss) for at, loss in losses[False].items()))
+        pairs.append(found)
+    rates = [each[False].rest_s / each[True].rest_s for each in pairs]
+    cpu = [each[False].rest_cpu_s / each[True].rest_cpu_s for each in pairs]
+    print(f"{task:5} steps/s {middle(rates)}, of processor time {middle(cpu)}   aim ≥ 0.95×")
+    print(f"      losses at most {apart:.1e} apart (TRL prints 4 digits)", flush=True)
+
+
 def run_lengths(python: str, folder: Path, seeds: int) -> None:
     rows = write_rows(folder / "train.jsonl", random.Random(1), 768, 12, 120)
     others = write_rows(folder / "eval.jsonl", random.Random(2), 64, 12, 120)
@@ -301,14 +454,22 @@ def run_lengths(python: str, folder: Path, seeds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", required=True, help="of an environment with the payload's packages")
-    parser.add_argument("what", choices=["pairs", "lengths"])
+    parser.add_argument("what", choices=["pairs", "lengths", "tasks"])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--calls", action="store_true", help="of `tasks`: count calls instead of time")
+    parser.add_argument("--tasks", default=",".join(OBJECTIVES), help="of `tasks`")
     given = parser.parse_args()
     python = str(Path(given.python).absolute())
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         if given.what == "pairs":
             run_pairs(python, Path(name), given.rounds)
+        elif given.what == "tasks":
+            for task in given.tasks.split(","):
+                if given.calls:
+                    count_calls(python, Path(name) / task, task)
+                else:
+                    run_task(python, Path(name) / task, task, given.rounds)
         else:
             run_lengths(python, Path(name), given.seeds)
 

@@ -233,6 +233,11 @@ def test_the_joined_shards_of_a_reward_model_score_as_it_did(trained: Made, tmp_
             {"train": {"sharding": "zero3"}},
             "zero3 does not go with `task: dpo`, which fsdp and fsdp-hybrid alone",
         ),
+        (
+            "dpo",
+            {"train": {"sharding": "zero2"}, "checkpoint": {"in_background": True}},
+            "`training.checkpoint.in_background` does not go with `train.sharding: zero2`: DeepSpeed writes",
+        ),
         ("dpo", {"objective": {"precompute_reference": True}}, "`training.dpo.precompute_reference` does not go with"),
         (
             "kto",

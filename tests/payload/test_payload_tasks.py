@@ -359,6 +359,30 @@ def test_prompts_that_leave_no_room_are_counted_and_the_first_is_named(tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("long", "said"),
+    [
+        (
+            {"prompt": "word " * 200, "chosen": "yes", "rejected": "no"},
+            "so no completion is left (the first is row {}:3); raise train.max_length, or leave such rows out",
+        ),
+        (
+            {"prompt": "Why? ", "chosen": "because " * 90, "rejected": "so it is " * 90},
+            "tokens); raise train.max_length, or set train.long_samples to truncate",
+        ),
+    ],
+)
+def test_pairs_that_are_too_long_are_refused_with_what_would_help(
+    tmp_path: Path, make_run: Any, long: dict[str, str], said: str
+) -> None:
+    training = make_task("dpo", tmp_path)
+    file = write_jsonl(tmp_path / "dpo.jsonl", [*pairs(2), *[long] * 3])
+    run = make_run(training)
+    assert run.finish_python("-m", "armada_train", "prepare", str(run.spec_file)).code == 2
+    assert run.failure["reason"] == "data_error"
+    assert run.failure["message"].endswith(said.format(file))
+
+
+@pytest.mark.parametrize(
     ("task", "changes", "message"),
     [
         ("dpo", {"objective": {"beta": 0}}, "`training.dpo.beta` must be a number above 0, not 0"),

@@ -288,7 +288,6 @@ class BundledTraining(Experiment):
             and self.accelerate is None
             and self.train.optimizer.name == "adamw"
             and self.train.logits != "whole"
-            and not self.checkpoint.in_background
             and (lora is None or (lora.quantize == "none" and not lora.modules_to_save))
             and (start is None or not start.optimizer)
         )
@@ -298,10 +297,10 @@ class BundledTraining(Experiment):
         if not self.checkpoint.in_background:
             return self
         key, word, optimizer = "checkpoint.in_background", self.train.sharding, self.train.optimizer.name
-        if self.deepspeed is not None or word != "none":
+        if self.deepspeed is not None or word not in ("none", *FSDP_WORDS):
             by = "`deepspeed`" if word == "none" else f"`train.sharding: {word}`"
-            said = f"does not go with {by}, whose processes write checkpoints together"
-            raise problem(said, key=key, hint="leave it out")
+            said = f"does not go with {by}: DeepSpeed writes its checkpoints itself"
+            raise problem(said, key=key, hint="leave it out, or `train: {sharding: fsdp}`")
         if optimizer not in PLAIN:
             said = f"does not go with `train.optimizer: {optimizer}`, whose state is no plain tensors"
             raise problem(said, key=key, hint=f"leave it out, or use {' or '.join(PLAIN[:2])}")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from armada.launch.checks.subject import Subject
     from armada.provision.environment import Environment
 
+_KEY = re.compile(r"`([a-z_]+(?:\.[a-z_]+)*)")
+"""A key of an experiment file in a message, perhaps with its value behind it."""
 _PINNED = re.compile(r"[A-Za-z0-9][\w.\[\],-]*\s*[=<>!~].*|[A-Za-z0-9][\w.\[\],-]*")
 
 
@@ -28,7 +30,9 @@ def check_payload(subject: Subject) -> Answer | None:
         return None
     section, environment = trained.section.as_json(), trained.environment
     answer = ask_payload(section, environment, model=trained.model, kind=trained.kind, tools=trained.tools)
-    if answer.outcome != "ok" or not trained.looks:
+    if answer.outcome != "ok":
+        return _placed(answer, subject.experiment.places)
+    if not trained.looks:
         return answer
     return ok(f"{answer.message}; rows look like {' and '.join(trained.looks)}")
 
@@ -66,6 +70,12 @@ def ask_payload(
     if findings:
         return warn(_sentence("; ".join(findings)), "the run would start and print this warning")
     return ok("the payload takes these settings" + (" and this model" if model is not None else ""))
+
+
+def _placed(answer: Answer, places: Mapping[str, str]) -> Answer:
+    """Put the line of the first key that an answer names in front of it; a value of a profile has none."""
+    lines = [places[key] for key in _KEY.findall(answer.message) if key in places]
+    return dataclasses.replace(answer, message=f"{lines[0]}: {answer.message}") if lines else answer
 
 
 def _is_here(training: Any, model: Path | None) -> bool:

@@ -298,13 +298,19 @@ def _teacher(training: TrainingShape) -> dict[str, float]:
 
 
 def staged_bytes(shape: ModelShape, training: TrainingShape) -> int:
-    """Return what a checkpoint takes of the host's memory while it is written, in its first process alone."""
-    return int(_staged(_states(shape, training), training))
+    """Return what a checkpoint takes of the host's memory while it is written.
+
+    The first process copies it alone, or each process its part of what is divided.
+    """
+    copies = training.processes if "weights" in training.sharded else 1
+    return int(copies * _staged(_states(shape, training), training))
 
 
 def _staged(states: _States, training: TrainingShape) -> float:
-    """Count a copy of the trained weights, in 32 bits, and of the optimizer."""
-    return 4.0 * states.trained + states.optimizer if training.stages_checkpoints else 0.0
+    """Count a process's copy of the trained weights, in 32 bits, and of the optimizer."""
+    if not training.stages_checkpoints:
+        return 0.0
+    return 4.0 * states.trained * _share(training, "weights") + states.optimizer
 
 
 def _base(training: TrainingShape) -> int:

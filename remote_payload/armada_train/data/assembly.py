@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -101,9 +102,10 @@ def assemble(
     must_change = bool(is_long.any()) and schedule.long_samples != "drop" and packing != WRAPPED
     long_prompts = _describe_long_prompts(made, encoding, name, schedule)
     lost_prompts = sum(prepared.facts["lost_prompts"] for _, prepared in made)
+    refuse = partial(refuse_many_dropped, fitted, schedule, long_prompts, splits="prompt" not in encoding.numbers)
     if not (must_change or packing):
         _count_dropped(fitted, is_long, trained)
-        refuse_many_dropped(fitted, schedule)
+        refuse()
         rows = chosen[keep]
         dataset = whole if np.array_equal(rows, np.arange(len(whole))) else whole.select(rows)
         tokens, learnt = int(counted[keep].sum()), int(trained[keep].sum())
@@ -124,11 +126,11 @@ def assemble(
         not must_change and packing != WRAPPED
     ):  # packing is the only change: refuse too many dropped rows before packing
         _count_dropped(fitted, is_long, trained)
-        refuse_many_dropped(fitted, schedule)
+        refuse()
     rewritten = cache.obtain(ingredients, make)
     for key in ("too_long", "truncated", "split", "untrainable", "cut_tokens", "kept"):
         setattr(fitted, key, rewritten.facts[key])
-    refuse_many_dropped(fitted, schedule)
+    refuse()
     dataset = open_rows(rewritten.rows)
     return Part(
         dataset,

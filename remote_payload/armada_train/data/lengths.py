@@ -62,8 +62,16 @@ def describe_lengths(lengths: Sequence[int]) -> str:
     return f"{', '.join(shares)}, longest {ordered[-1]} tokens"
 
 
-def refuse_many_dropped(fitted: Fitted, schedule: Schedule) -> None:
+def refuse_many_dropped(
+    fitted: Fitted, schedule: Schedule, long_prompts: str | None = None, *, splits: bool = True
+) -> None:
     """Refuse to train if too many rows were dropped.
+
+    Args:
+        fitted: What was done to the rows.
+        schedule: Defines how many may be dropped.
+        long_prompts: A sentence about prompts that leave no room for an answer, which cutting does not help.
+        splits: Whether a row may be split.
 
     Raises:
         PayloadFailure: `data_error`, with the lengths that help to choose another max_length.
@@ -76,12 +84,10 @@ def refuse_many_dropped(fitted: Fitted, schedule: Schedule) -> None:
         if not fitted.kept
         else f"more than train.drop_limit, {schedule.drop_limit:.0%}, would be dropped"
     )
-    raise PayloadFailure(
-        "data_error",
-        f"{share}: {fitted.describe()} ({describe_lengths(fitted.lengths)}); "
-        + (
-            "raise train.max_length"
-            if fitted.room
-            else "raise train.max_length, or set train.long_samples to truncate or split"
-        ),
-    )
+    found = [f"{fitted.describe()} ({describe_lengths(fitted.lengths)})", *([long_prompts] if long_prompts else [])]
+    advice = "raise train.max_length"
+    if long_prompts:
+        advice += ", or leave such rows out"
+    elif not fitted.room and schedule.long_samples == "drop":
+        advice += f", or set train.long_samples to truncate{' or split' if splits else ''}"
+    raise PayloadFailure("data_error", f"{share}: {'; '.join([*found, advice])}")

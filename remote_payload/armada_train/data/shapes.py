@@ -53,6 +53,12 @@ def normalise(content: Any, where: object, ignored: Counter[str], kinds: Sequenc
     words = describe_kinds(kinds)
     if not isinstance(content, dict):
         raise DataFailure(where, f"a row must be a JSON object, not {show(content)}", f"with {words}")
+    if (images := next((key for key in ("images", "image") if content.get(key)), None)) is not None:
+        raise DataFailure(
+            where,
+            f"`{images}` holds images, and the bundled trainer trains on text alone",
+            "leave the column out, or state the rows' `format`, which takes their text",
+        )
     for shape in shapes_of(kinds):
         if shape.matches(content):
             return shape.read(content, where, ignored)

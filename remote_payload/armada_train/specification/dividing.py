@@ -78,8 +78,8 @@ def check_background(training: Training) -> None:
     if not training.saves_in_background:
         return
     key, word = "`training.checkpoint.in_background`", training.schedule.sharding
-    if training.is_sharded or training.deepspeed is not None:
-        by = "`training.deepspeed`" if training.deepspeed is not None else f"`train.sharding: {word}`"
-        raise bad_spec(f"{key} does not go with {by}, whose processes write checkpoints together")
+    if word in ZERO or training.deepspeed is not None:
+        by = f"`train.sharding: {word}`" if word in ZERO else "`training.deepspeed`"
+        raise bad_spec(f"{key} does not go with {by}: DeepSpeed writes its checkpoints itself")
     if training.schedule.optimizer.kind.package is not None:
         raise bad_spec(f"{key} does not go with `train.optimizer: {training.schedule.optimizer.name}`: use adamw")

@@ -43,6 +43,7 @@ from armada_train.training.preemption import Preemption
 from armada_train.training.rank_order import as_main_first
 from armada_train.training.scorer import load_scorer
 from armada_train.training.scoring import Scoring
+from armada_train.training.shard_errors import CheckpointException, of_its_rank
 from armada_train.training.sharding import let_cpus_shard
 from armada_train.training.trainer import Trainer
 from armada_train.training.vllm_server import await_vllm_server
@@ -59,6 +60,8 @@ def train(training: Training, *given: Any, **options: Any) -> None:
     """
     try:
         _train(training, *given, **options)
+    except CheckpointException as error:
+        raise of_its_rank(error) from error
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):
             raise out_of_memory(training.batch, error, trains_on_gpu=training.device != "cpu") from error

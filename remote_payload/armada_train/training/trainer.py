@@ -35,6 +35,7 @@ from armada_train.training.gauges import flops_per_token, peak_memory_bytes
 from armada_train.training.loss_watch import LossWatch, nan_loss
 from armada_train.training.measurement import Measured, MeasuringCallback
 from armada_train.training.optimizer_state import load_moments
+from armada_train.training.shard_errors import CheckpointException, of_its_rank
 from armada_train.training.sharding import (
     describe_parts,
     divide_frozen,
@@ -97,7 +98,7 @@ class Trainer(Evaluating):
         self._base_name = training.model_name
         self._has_adapter = training.lora is not None
         self._moments_from: Path | None = None
-        self.writer = BackgroundWriter(run) if training.saves_in_background else None
+        self.writer = BackgroundWriter(run, divided=self._sharded) if training.saves_in_background else None
         self.stopped_early: str | None = None
         self._losses = LossWatch(rest["args"].device)
         ending: SavingCallback | MeasuringCallback
@@ -335,7 +336,8 @@ class Trainer(Evaluating):
         checkpoint = self._run.checkpoints / f"checkpoint-{self.state.global_step}"
         try:
             self._save_and_announce(checkpoint, model, trial)
-        except Exception as error:
+        except (Exception, CheckpointException) as caught:
+            error = of_its_rank(caught) if isinstance(caught, CheckpointException) else caught
             if isinstance(error, PayloadFailure) or not is_disk_full(error, self._run.checkpoints):
                 raise
             others = [found.name for found in newest_first(self._run.checkpoints) if found != checkpoint]
@@ -343,9 +345,9 @@ class Trainer(Evaluating):
 
     def _save_and_announce(self, checkpoint: Path, model: Any, trial: Any) -> None:
         writer = self.writer
+        if writer is not None:
+            writer.wait()
         if self._run.is_main:
-            if writer is not None:
-                writer.wait()
             outbox.forget(self._run, checkpoint)
             write_manifest(checkpoint, self._settings)
         self.accelerator.wait_for_everyone()
@@ -358,9 +360,13 @@ class Trainer(Evaluating):
         whole = gather_trained(self.model) if self._sharded and self._has_adapter else None
         self.accelerator.wait_for_everyone()  # each rank has written its random state, and its shards
         if not self._run.is_main:
+            if writer is not None and writer.has_part:
+                writer.start(lambda: None)
             return
         if self._sharded:
             self._complete_shards(checkpoint, whole)
+            listing = partial(write_listing, checkpoint, self._run.world_size)
+            listing() if writer is None else writer.also(listing)
         if self._base_name is not None:
             name_base_model(checkpoint, self._base_name)
         is_final = self.state.global_step >= self.state.max_steps or self.stopped_early is not None
@@ -372,7 +378,7 @@ class Trainer(Evaluating):
             writer.start(partial(finish, rotate=partial(rotate, checkpoint, keep, self.state.best_model_checkpoint)))
 
     def _complete_shards(self, checkpoint: Path, adapter: dict[str, Any] | None) -> None:
-        """Put beside the shards what the Trainer leaves out: configuration, tokenizer, the whole adapter, their list."""
+        """Put beside the shards what the Trainer leaves out: configuration, tokenizer, the whole adapter."""
         if adapter is None:
             model = self.accelerator.unwrap_model(self.model)
             model.config.architectures = [type(model).__name__.removeprefix("FSDP")]  # which tells its head
@@ -382,7 +388,6 @@ class Trainer(Evaluating):
             if len(saved := read_shapes(checkpoint)) != len(adapter):
                 raise PayloadFailure("exception", f"PEFT saved {len(saved)} of the adapter's {len(adapter)} weights")
         self.processing_class.save_pretrained(checkpoint)
-        write_listing(checkpoint, self._run.world_size)
 
     def announce(self, checkpoint: Path, *, is_final: bool) -> None:
         """Put a complete checkpoint into the outbox, unless it is there."""

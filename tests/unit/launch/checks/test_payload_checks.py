@@ -3,11 +3,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from armada.launch.checks.payload import ask_payload
+from armada.config.experiments import load_experiment
+from armada.launch.checks.payload import ask_payload, check_payload
 from armada.launch.training.bundled_payload import payload_module
 from armada.provision.environment import Environment
 from tests.payload.payload_run import make_training
@@ -44,6 +46,23 @@ def test_what_the_payload_would_refuse_fails_with_its_sentence(changes: dict[str
     outcome, message = check(changes)
     assert outcome == "fail"
     assert message.startswith(said)
+
+
+def test_the_line_of_the_key_stands_before_it(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"text": "x"}\n')
+    (tmp_path / "e.yaml").write_text(
+        "name: e\ntask: sft\nmodel: {tiny: {}}\ndata: {train: [{path: t.jsonl}]}\ntrain: {global_batch_size: 8, epochs: 1}\n"
+        "lora:\n  target_modules: [q_porj]\n"
+    )
+    experiment = load_experiment(tmp_path / "e.yaml")
+    asked = make_training(Path("/nowhere"), lora={"target_modules": ["q_porj"]})
+    section = SimpleNamespace(as_json=lambda: asked)
+    trained = SimpleNamespace(
+        section=section, environment=environment(), model=None, kind="messages", tools=(False, False)
+    )
+    found = check_payload(SimpleNamespace(trained=trained, experiment=experiment))  # type: ignore[arg-type]
+    assert found is not None
+    assert f"{tmp_path / 'e.yaml'}:7: `lora.target_modules`: the tiny model has no module named q_porj" in found.message
 
 
 @pytest.mark.parametrize("requirements", ["-r more.txt\n", "./peft.whl\n", "peft @ https://example.org/peft.whl\n"])

@@ -84,6 +84,10 @@ def test_kinds_mixed_between_files_are_refused(tmp_path: Path) -> None:
             "`messages[0].content` is a list of parts, as for images",
         ),
         (
+            '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "images": ["cat.png"]}',
+            "`images` holds images, and the bundled trainer trains on text alone",
+        ),
+        (
             '{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"function": {}}]}]}',
             "`messages[0].tool_calls` must hold a function's name and arguments",
         ),
@@ -111,6 +115,13 @@ def test_a_bad_line_is_named(tmp_path: Path, row: str, words: str) -> None:
         check_dataset(file)
     assert words in refused.value.message
     assert (refused.value.path, refused.value.line) == (file, 17)
+
+
+def test_a_column_of_images_that_is_empty_or_left_out_by_the_format_is_no_matter(tmp_path: Path) -> None:
+    check_dataset(write(tmp_path, CHAT.replace("{", '{"images": [], ', 1) + "\n"))
+    with_images = write(tmp_path, CHAT.replace("{", '{"images": ["cat.png"], ', 1) + "\n")
+    stated = {"train": [{"path": str(with_images)}], "format": "messages"}
+    check_data(Data.model_validate(stated, context={"folder": tmp_path}))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from armada.launch.estimates.memory import TrainingShape, estimate_memory, staged_bytes
+from armada.launch.estimates.memory import Sharded, TrainingShape, estimate_memory, staged_bytes
 from armada.launch.estimates.shape import ModelShape, read_shape
 from armada.launch.training.output_head import choose_logits
 from tests.unit.launch.estimates.test_shapes import COUNTED
@@ -70,6 +70,13 @@ def test_the_estimate_counts_the_copy_of_a_checkpoint_that_is_written_in_the_bac
     assert estimates[1].total_bytes - estimates[0].total_bytes == 12 * estimates[0].parameters
     assert staged_bytes(QWEN, staged) == 12 * estimates[0].parameters
     assert staged_bytes(QWEN, plain) == 0
+    every: frozenset[Sharded] = frozenset({"weights", "gradients", "optimizer"})
+    divided = dataclasses.replace(staged, processes=4, sharded=every)
+    each = {term.name: term.size_bytes for term in estimate_memory(QWEN, divided).terms}["checkpoint being written"]
+    assert each == 3 * estimates[0].parameters
+    assert staged_bytes(QWEN, divided) == staged_bytes(QWEN, staged)
+    two_replicas = dataclasses.replace(divided, divided_by=2)
+    assert staged_bytes(QWEN, two_replicas) == 2 * staged_bytes(QWEN, staged)
 
 
 def test_the_estimate_of_memory_counts_all_logits() -> None:

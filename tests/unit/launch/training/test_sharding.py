@@ -131,7 +131,7 @@ def test_what_goes_together_is_taken(tmp_path: Path, task: str, word: str, more:
         ("sft", "lora: {modules_to_save: [lm_head]}\n", False),
         ("sft", "  optimizer: sgd\n", False),
         ("sft", "  logits: whole\n", False),
-        ("sft", "checkpoint: {in_background: true}\n", False),
+        ("sft", "checkpoint: {in_background: true}\n", True),
         ("sft", "start_from: {run: sft-abc, optimizer: moments}\n", False),
         ("grpo", "grpo: {rewards: [a.b:c]}\n", False),
     ],

@@ -151,7 +151,7 @@ def test_keys_that_nothing_uses_are_no_reason_to_refuse(tmp_path: Path) -> None:
         ({"prompt": "a", "answer": 5, "of": {"x": [1]}}, "prompt", {"answer": 5, "of": {"x": [1]}}),
         ({"messages": [ASKED], "answer": "b"}, "chat prompt", {"answer": "b"}),
         ({"conversations": [{"from": "human", "value": "a"}], "system": "s"}, "chat prompt", {}),
-        ({"prompt": [ASKED], "completion": "b", "completions": 1, "image": "x.png"}, "chat prompt", {}),
+        ({"prompt": [ASKED], "completion": "b", "completions": 1, "environment": "x"}, "chat prompt", {}),
     ],
     ids=["text", "chat", "ShareGPT", "names that mean something else"],
 )
@@ -163,4 +163,4 @@ def test_a_prompt_keeps_its_columns_for_who_judges(
     _, read = normalise(row, Place(Path("/host/data/p.jsonl"), 3), ignored, KINDS["grpo"])
     assert read["columns"] == columns
     assert read["at"] == "p.jsonl:3"
-    assert set(ignored) == row.keys() & {"completion", "completions", "image"}
+    assert set(ignored) == row.keys() & {"completion", "completions", "environment"}
