@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict
 from armada.foundation.sanitize import sanitize_line
-from armada.foundation.secrets import without_secrets
+from armada.foundation.secrets import without_secret_arguments, without_secrets_in_command
 from armada.protocol.facts import AskFacts
 from armada.protocol.recorded import recorded_facts
 from armada.provision.admission import begin_clearing, putting
@@ -130,7 +130,9 @@ class IdleStop:
                 operations.advance(
                     database,
                     recorded.id,
-                    message=sanitize_line(f"stop command: {shlex.join(without_secrets(words))}", 300),
+                    message=sanitize_line(
+                        f"stop command: {without_secrets_in_command(self._host.stop_command or '')}", 300
+                    ),
                 )
                 there = putting(database, name)
                 items = losses(judge_host(HostContext(database, session, self._home)))
@@ -203,7 +205,8 @@ def run_command(
                 os.killpg(started.pid, signal.SIGKILL)
             started.wait()
         output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        return code, sanitize_line(output.read().decode("utf-8", "replace").strip(), 300)
+        said = sanitize_line(output.read().decode("utf-8", "replace").strip(), _TAIL_BYTES)
+        return code, sanitize_line(without_secret_arguments([said])[0], 300)
 
 
 def _environment(host: Host, since: float, now: float) -> dict[str, str]:
