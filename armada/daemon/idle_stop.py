@@ -31,7 +31,7 @@ from armada.units import counted, duration_s, span
 from armada.verdicts.idle import BELIEVED_S, Idleness, Stopping, stopping_of, why_wait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from armada.config.hosts import Host
     from armada.paths import HomePaths
@@ -197,16 +197,29 @@ def run_command(
             )
         except OSError as error:
             return 127, sanitize_line(f"{words[0] if words else ''}: {error.strerror}", 300)
-        try:
-            code: int | None = started.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            code = None
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(started.pid, signal.SIGKILL)
-            started.wait()
+        with _tied(started.pid):
+            try:
+                code: int | None = started.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                code = None
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(started.pid, signal.SIGKILL)
+                started.wait()
         output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL_BYTES))
         said = sanitize_line(output.read().decode("utf-8", "replace").strip(), _TAIL_BYTES)
         return code, sanitize_line(without_secret_arguments([said])[0], 300)
+
+
+@contextlib.contextmanager
+def _tied(group: int) -> Iterator[None]:
+    """Have a group of processes end if this program is killed meanwhile: nothing would keep launches from the host."""
+    watch = ["sh", "-c", 'read -r _ || kill -KILL "-$1"', "sh", str(group)]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(watch, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True) as watcher:
+        try:
+            yield
+        finally:
+            watcher.communicate(b"\n")  # what a command left in the background stays
 
 
 def _environment(host: Host, since: float, now: float) -> dict[str, str]:

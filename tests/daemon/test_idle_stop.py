@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -213,6 +214,20 @@ def test_a_command_is_no_shells_and_one_that_hangs_is_ended(tmp_path: Path) -> N
     assert run_command(["/no/such/program"], {}) == (127, "/no/such/program: No such file or directory")
     assert run_command([str(tmp_path)], {})[0] == 127
     assert run_command(["sleep", "1000"], {"PATH": "/usr/bin:/bin"}, limit_s=0.01) == (None, "")
+
+
+def test_a_command_ends_with_the_daemon_and_leaves_in_the_background_what_it_wants(tmp_path: Path) -> None:
+    mark, script = tmp_path / "pid", f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 600"
+    program = f"from armada.daemon.idle_stop import run_command; run_command(['sh', '-c', {script!r}], {{}})"
+    with subprocess.Popen([sys.executable, "-c", program]) as daemon:
+        eventually(mark.exists)
+        daemon.kill()
+    running = Path("/proc") / mark.read_text().strip()
+    eventually(lambda: not running.exists() or "State:\tZ" in (running / "status").read_text())
+    left = f"(until [ -e {tmp_path}/go ]; do sleep 0.05; done; touch {tmp_path}/later) &"
+    assert run_command(["sh", "-c", left], {"PATH": "/usr/bin:/bin"}) == (0, "")
+    (tmp_path / "go").touch()
+    eventually((tmp_path / "later").exists)
 
 
 @pytest.mark.parametrize(
