@@ -124,8 +124,8 @@ class IdleStop:
             with (
                 exclusive_lock(self._home.lock(f"release-{name}"), f"release of {name}", log.info),
                 HostSession(self._host, self._home, patience_s=0.0) as session,
-                # As a release, so that no launch begins there meanwhile.
-                operation(database, kind="release", host=name, argv=["armada", "hosts", "release", name]) as recorded,
+                # As a release, so that no launch begins there meanwhile. What continues it is the daemon, and no release.
+                operation(database, kind="release", host=name, argv=["armada", "daemon", "start"]) as recorded,
             ):
                 operations.advance(
                     database,

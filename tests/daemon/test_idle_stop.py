@@ -102,6 +102,7 @@ def test_the_command_is_run_once_the_host_was_idle_and_a_host_that_goes_is_gone(
     assert kept.message is not None
     assert kept.message.startswith("stop command: sh ")
     assert kept.message.endswith(" --api-key '***'")
+    assert kept.argv == ("armada", "daemon", "start"), "if it is interrupted, nobody is told to release the host"
     box.stop.silent(database)
     assert box.record.state == "gone"
     assert len(ran(armada)) == 1

@@ -184,11 +184,13 @@ _OBJECTIONS: dict[Rule, Callable[[Candidate, Wish], str | None]] = {
 
 def _behind(winner: Candidate, other: Candidate, *, by_cost: bool) -> str:
     if by_cost and other.cost is not None and winner.cost is not None and other.cost.middle > winner.cost.middle:
-        return f"it costs {money(other.cost.middle, other.currency)}, not {money(winner.cost.middle, winner.currency)}"
+        more, less = money(other.cost.middle, other.currency), money(winner.cost.middle, winner.currency)
+        return f"it costs {more}, not {less}" if more != less else "it costs a little more"
     if other.until_end_s is None:
         return other.why_no_end
     if winner.until_end_s is not None and other.until_end_s.middle > winner.until_end_s.middle:
-        return f"it ends in {span(other.until_end_s.middle)}, not {span(winner.until_end_s.middle)}"
+        later, sooner = span(other.until_end_s.middle), span(winner.until_end_s.middle)
+        return f"it ends in {later}, not {sooner}" if later != sooner else "it ends a little later"
     return f"it is no better than {winner.name}"
 
 
