@@ -181,7 +181,7 @@ def main() -> int:
         if case.name != "nothing" and only and not any(word in case.name for word in only):
             continue
         with tempfile.TemporaryDirectory() as name:
-            peak = measure(case, options.python, Path(name))
+            peak = measure(case, str(Path(options.python).absolute()), Path(name))
         facts = tiny_model(TinyModel.model_validate(case.tiny))
         assert facts.shape is not None
         estimate = estimate_memory(facts.shape, shape_of(case))

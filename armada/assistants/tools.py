@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from armada.assistants.commands import ACTING_S, READING_S, run_command
 from armada.assistants.confinement import confine
 from armada.errors import UsageError
+from armada.foundation.secrets import without_secret_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,12 +29,18 @@ def runs(where: str = "", limit: int = 20) -> object:
 
 
 def show(run: str) -> object:
-    """Show one run: its state, its settings (spec), its checkpoints.
+    """Show one run: its state, its settings (spec, without what may be secrets), its checkpoints.
 
     Args:
         run: The run's id, or the first characters of it.
     """
-    return run_command("show", [], [run], timeout_s=READING_S)
+    answer = run_command("show", [], [run], timeout_s=READING_S)
+    result = answer["result"]
+    if (
+        isinstance(result, dict) and "spec" in result
+    ):  # the experiment may stand in a folder that is not the assistant's
+        result["spec"] = without_secret_settings(result["spec"])
+    return answer
 
 
 def logs(run: str, lines: int = 100) -> object:

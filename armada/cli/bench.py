@@ -39,9 +39,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         epilog="example: armada bench exp.yaml --host a100-1 --grid train.micro_batch_size=1,2,4,8 "
         "--grid train.attention=sdpa,flash_attention_2",
     )
-    what = (
-        "Experiment file (YAML) of `task: sft`, or `quickstart`; or, without --host, a host whose machine is measured"
-    )
+    what = "Experiment file (YAML) of a training, or `quickstart`; or, without --host, a host whose machine is measured"
     parser.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help=what)
     parser.add_argument("--host", metavar="NAME", help="Host to measure on; `local` is this machine")
     add_profile(parser)
@@ -147,7 +145,7 @@ def _bench(options: argparse.Namespace) -> int:
             hint="armada bench exp.yaml --host NAME --grid train.micro_batch_size=1,2,4",
         )
     if options.host is None:
-        if Path(options.experiment).exists() or options.experiment == "quickstart":
+        if Path(options.experiment).is_file() or options.experiment == "quickstart":
             raise UsageError("name the host to measure on", hint=f"armada bench {options.experiment} --host NAME")
         if options.experiment.endswith((".yaml", ".yml")):
             raise UsageError(f"there is no file {options.experiment}", hint="armada bench exp.yaml --host NAME")

@@ -74,6 +74,11 @@ class Rows:
     profile: str | None
     results: Sequence[Result]
 
+    @property
+    def waiting(self) -> int:
+        """How many cells have no row."""
+        return sum(each.status == "waiting" for each in self.results)
+
 
 def show_results(context: Context, run: Run, options: argparse.Namespace) -> int:
     """Print and write the rows of a bench. Return the exit code."""
@@ -157,13 +162,17 @@ def _apply(context: Context, rows: Rows, best: Result | None, name: str) -> dict
 
     if best is None:
         raise UsageError(f"no cell of {rows.name} was measured, so there is nothing to apply")
-    if (chosen := choose(best, rows.results)) is None:
+    if (rows.waiting and not rows.is_over) or (chosen := choose(best, rows.results)) is None:
         return None
     path, settings = apply_best(chosen, name, rows.profile, context.home)
     return {"profile": name, "file": str(path), "cell": chosen.number, "settings": settings}
 
 
 def _refusal(rows: Rows, profile: str) -> Conflict:
+    if rows.waiting and not rows.is_over:
+        missing = f"{rows.waiting} of {len(rows.results)} cells of {rows.name} are still to be measured"
+        hint = "give the command again after its end, or stop it"
+        return Conflict(f"nothing was written into profile {profile}: {missing}", hint=hint)
     return Conflict(
         f"nothing was written into profile {profile}: no two cells of {rows.name} can be told apart",
         hint="measure longer (--seconds 120), or when the machine has no other work",
@@ -218,15 +227,14 @@ def _print(rows: Rows, best: Result | None) -> None:
             print(sanitize_line(line, 200))
         print()
         for line in _verdict(best, results):
-            print(line)
+            print(f"so far: {line}" if rows.waiting else line)
     for each, by in machine_changes(results):
         print(
             f"cell {each.number}: the machine itself was {abs(by):.0%} {'faster' if by > 0 else 'slower'} than for the other "
             "cells (other work, heat, another node)"
         )
-    waiting = sum(each.status == "waiting" for each in results)
-    if waiting and rows.is_over:
-        print(f"{waiting} of {len(results)} cells have no row: {rows.again} measures them")
+    if rows.waiting and rows.is_over:
+        print(f"{rows.waiting} of {len(results)} cells have no row: {rows.again} measures them")
 
 
 def _verdict(best: Result, results: Sequence[Result]) -> Iterator[str]:

@@ -75,7 +75,7 @@ def _cells(found: Compared) -> dict[str, str]:
         cells["memory"] = _memory(plan)
     if estimate.speed is not None:
         cells["speed"] = speed_text(estimate)
-    cells |= {"time": time_text(estimate.seconds), "cost": cost_text(estimate)}
+    cells |= {"time": time_text(estimate.seconds), "cost": cost_text(estimate, found.host)}
     cells |= {"queue": _queue(found), "disk": disk_text(estimate, plan.facts.disk.free_bytes)}
     cells["to send"] = _to_send(plan)
     return cells
@@ -84,7 +84,7 @@ def _cells(found: Compared) -> dict[str, str]:
 def _verdict(found: Compared) -> str:
     if found.outcome == "unreachable":
         return "unreachable"
-    if found.plan is None:
+    if found.plan is None or found.error is not None:
         return "refused"
     failed = [check.code for check in found.plan.checks if check.outcome == "fail"]
     warnings = sum(check.outcome == "warn" for check in found.plan.checks)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.printing import print_json
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.spreadsheet import plain_cell
 from armada.units import span
 
 if TYPE_CHECKING:
@@ -111,13 +112,19 @@ def _as_csv(report: CostReport, view: str) -> str:
     if view == "run":
         rows.append(("run", "host", "state", "seconds", "gpu_hours", "currency", "cost", "forecast"))
         for run in report.runs:
-            first = (_cell(run.run_id), _cell(run.host), run.state, round(run.lasted_s, 3), round(run.gpu_hours, 4))
+            first = (
+                plain_cell(run.run_id),
+                plain_cell(run.host),
+                run.state,
+                round(run.lasted_s, 3),
+                round(run.gpu_hours, 4),
+            )
             found = _currencies(run.cost, run.forecast)
             rows += [(*first, each, _amount(run.cost, each), _amount(run.forecast, each)) for each in found]
     elif view == "sweep":
         rows.append(("sweep", "runs", "gpu_hours", "currency", "cost"))
         for sweep in report.sweeps:
-            named = (_cell(sweep.name), sweep.runs, round(sweep.gpu_hours, 4))
+            named = (plain_cell(sweep.name), sweep.runs, round(sweep.gpu_hours, 4))
             rows += [(*named, each, _amount(sweep.cost, each)) for each in _currencies(sweep.cost)]
     else:
         figures = ("gpu_hours", "run_hours", "idle_s", "currency", "cost", "runs", "unused", "idle")
@@ -126,7 +133,7 @@ def _as_csv(report: CostReport, view: str) -> str:
             hours = (round(host.gpu_hours, 4), round(host.node_hours, 4), round(host.idle_s, 3))
             for each in _currencies(host.whole):
                 parts = [_amount(part, each) for part in (host.whole, host.runs, host.unused, host.idle)]
-                rows.append((_cell(host.host), _moment(host.since), _moment(host.until), *hours, each, *parts))
+                rows.append((plain_cell(host.host), _moment(host.since), _moment(host.until), *hours, each, *parts))
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
@@ -138,11 +145,6 @@ def _currencies(*found: Amounts | None) -> Sequence[str]:
 
 def _amount(found: Amounts | None, currency: str) -> str:
     return f"{found.by_currency[currency]:.4f}" if found is not None and currency in found.by_currency else ""
-
-
-def _cell(text: str) -> str:
-    """Text that a table program takes for a formula stays text."""
-    return f"'{text}" if text[:1] in "=+-@" else text
 
 
 def _shown(found: Amounts | None) -> str:

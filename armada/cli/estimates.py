@@ -9,6 +9,7 @@ from armada.units import amount, span
 
 if TYPE_CHECKING:
     from armada.cli.progress import Reporter
+    from armada.config.hosts import Host
     from armada.launch.comparison.estimate import RunEstimate
     from armada.launch.estimates.ranges import Range
     from armada.launch.plans.plan import Plan
@@ -21,10 +22,10 @@ def time_text(seconds: Range | None) -> str:
     return f"{span(seconds.middle)} ({span(seconds.low)} to {span(seconds.high)})"
 
 
-def cost_text(estimate: RunEstimate) -> str:
+def cost_text(estimate: RunEstimate, host: Host) -> str:
     """`$48.00 ($38.40 to $60.00)`, or why it is not known."""
     if estimate.rate is None:
-        return "no price"
+        return "a price per GPU" if host.prices else "no price"
     cost, (rate, currency) = estimate.cost, estimate.rate
     if cost is None:
         return f"{money(rate, currency)} an hour"
@@ -51,7 +52,7 @@ def say_estimate(reporter: Reporter, plan: Plan, estimate: RunEstimate) -> None:
     if estimate.seconds is None and plan.subject is not None and plan.subject.trained is not None:
         reporter.stage("time", f"not known: {estimate.said}")
     elif estimate.seconds is not None:
-        cost = f" · {cost_text(estimate)}" if estimate.rate is not None else ""
+        cost = f" · {cost_text(estimate, plan.host)}" if estimate.rate is not None else ""
         reporter.stage("time", f"about {time_text(estimate.seconds)}{cost}; from {estimate.said}")
     _say_budget(reporter, plan, estimate)
     if plan.gpus:

@@ -14,6 +14,7 @@ from armada.cli.options import add_host_name
 from armada.cli.printing import print_json
 from armada.errors import NotFound
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.secrets import without_secrets_in_command
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ def _ls(options: argparse.Namespace) -> int:
         for host in found.values():
             record = records.find(context.database, host.name)
             plain = json.loads(host.model_dump_json()) | (dataclasses.asdict(record) if record else {})
+            if host.stop_command is not None:  # a provider's command may have a key in it, and assistants read this
+                plain["stop_command"] = without_secrets_in_command(host.stop_command)
             plain["prices"] = [dataclasses.asdict(price) for price in host.prices]
             cost = costs.get(host.name)
             plain["costs"] = cost.whole.as_json() if cost is not None else None

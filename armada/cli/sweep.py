@@ -369,7 +369,8 @@ def _confirmed(
             confirm(f"{words} Launch it?", nothing="nothing was launched")
     cells = expand(draft, known) if search is None else first_cells(draft, search)
     if not cells:
-        raise UsageError("all of these cells are in the sweep already", hint="--seed N draws others")
+        hint = "--seed N draws others" if options.random else "give other values"
+        raise UsageError("all of these cells are in the sweep already", hint=hint)
     return cells
 
 

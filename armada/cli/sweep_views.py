@@ -179,6 +179,10 @@ def retry(context: Context, options: argparse.Namespace) -> int:
         )
     done = Retried()
     errors: list[ArmadaError] = []
+    if not failed and not options.json:
+        reporter.stage(
+            "retry", f"no cell of {record.name} has failed; armada resume RUN continues one that was stopped"
+        )
     for host in sorted({run.host for run in failed}):
         theirs = [run for run in failed if run.host == host]
         try:

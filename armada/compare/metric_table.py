@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from armada.errors import UsageError
 from armada.foundation.extras import install_command
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.spreadsheet import plain_cell
 from armada.foundation.validation import YEAR_10000
 from armada.store import metrics
 from armada.store.queries.curves import read_curve
@@ -27,8 +28,6 @@ Row = tuple[str, int, float, str, float]
 """Run id, step, unix time, metric, value; NaN and infinities are values, too."""
 
 _ROWS_AT_ONCE = 50_000
-_FORMULA = ("=", "+", "-", "@")
-"""A spreadsheet takes a text that begins so for a formula; names of metrics come from hosts."""
 
 
 def rows_of(database: Database, run_ids: Iterable[str], names: Sequence[str] = ()) -> Iterator[Row]:
@@ -56,8 +55,7 @@ def write_csv(rows: Iterable[Row], stream: IO[str]) -> int:
     writer.writerow(COLUMNS)
     count = 0
     for run_id, step, moment, name, value in rows:
-        safe = f"'{name}" if name.startswith(_FORMULA) else name
-        writer.writerow((run_id, step, _stamp(moment), safe, repr(float(value))))
+        writer.writerow((run_id, step, _stamp(moment), plain_cell(name), repr(float(value))))
         count += 1
     return count
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 WEEK_S = 7 * 86_400.0
+_LONGEST_S = 10 * 366 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,11 @@ def forecast(tariff: Tariff | None, use: Use, eta_s: float | None, now: float) -
         The cost; None if the time or the price is not known.
     """
     rate = tariff.run_rate(use.held, now) if tariff is not None else None
-    if tariff is None or rate is None or eta_s is None or not 0 <= eta_s < 10 * 366 * 86_400:
+    return cost_at_end(use.cost(tariff), rate, eta_s)
+
+
+def cost_at_end(spent: Amounts, rate: tuple[float, str] | None, eta_s: float | None) -> Amounts | None:
+    """Add to what a run cost what is left of it: the price of an hour with its currency, and the seconds to its last step."""
+    if rate is None or eta_s is None or not 0 <= eta_s < _LONGEST_S:
         return None
-    return total([use.cost(tariff), Amounts({rate[1]: rate[0] * eta_s / 3600})])
+    return total([spent, Amounts({rate[1]: rate[0] * eta_s / 3600})])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict
 from armada.foundation.sanitize import sanitize_line
-from armada.foundation.secrets import without_secrets
+from armada.foundation.secrets import without_secret_arguments, without_secrets_in_command
 from armada.protocol.facts import AskFacts
 from armada.protocol.recorded import recorded_facts
 from armada.provision.admission import begin_clearing, putting
@@ -31,7 +31,7 @@ from armada.units import counted, duration_s, span
 from armada.verdicts.idle import BELIEVED_S, Idleness, Stopping, stopping_of, why_wait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from armada.config.hosts import Host
     from armada.paths import HomePaths
@@ -124,13 +124,15 @@ class IdleStop:
             with (
                 exclusive_lock(self._home.lock(f"release-{name}"), f"release of {name}", log.info),
                 HostSession(self._host, self._home, patience_s=0.0) as session,
-                # As a release, so that no launch begins there meanwhile.
-                operation(database, kind="release", host=name, argv=["armada", "hosts", "release", name]) as recorded,
+                # As a release, so that no launch begins there meanwhile. What continues it is the daemon, and no release.
+                operation(database, kind="release", host=name, argv=["armada", "daemon", "start"]) as recorded,
             ):
                 operations.advance(
                     database,
                     recorded.id,
-                    message=sanitize_line(f"stop command: {shlex.join(without_secrets(words))}", 300),
+                    message=sanitize_line(
+                        f"stop command: {without_secrets_in_command(self._host.stop_command or '')}", 300
+                    ),
                 )
                 there = putting(database, name)
                 items = losses(judge_host(HostContext(database, session, self._home)))
@@ -195,15 +197,29 @@ def run_command(
             )
         except OSError as error:
             return 127, sanitize_line(f"{words[0] if words else ''}: {error.strerror}", 300)
-        try:
-            code: int | None = started.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            code = None
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(started.pid, signal.SIGKILL)
-            started.wait()
+        with _tied(started.pid):
+            try:
+                code: int | None = started.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                code = None
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(started.pid, signal.SIGKILL)
+                started.wait()
         output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        return code, sanitize_line(output.read().decode("utf-8", "replace").strip(), 300)
+        said = sanitize_line(output.read().decode("utf-8", "replace").strip(), _TAIL_BYTES)
+        return code, sanitize_line(without_secret_arguments([said])[0], 300)
+
+
+@contextlib.contextmanager
+def _tied(group: int) -> Iterator[None]:
+    """Have a group of processes end if this program is killed meanwhile: nothing would keep launches from the host."""
+    watch = ["sh", "-c", 'read -r _ || kill -KILL "-$1"', "sh", str(group)]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(watch, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True) as watcher:
+        try:
+            yield
+        finally:
+            watcher.communicate(b"\n")  # what a command left in the background stays
 
 
 def _environment(host: Host, since: float, now: float) -> dict[str, str]:

@@ -24,8 +24,9 @@ def is_number(key: Key) -> bool:
 
 def cell(key: Key, subject: Subject) -> str:
     """Return the value of a key for a run, in one line; empty if it is not known."""
-    if key.name == "cost":
-        return subject.costs.text() if subject.costs is not None else ""
+    if key.name in ("cost", "forecast"):
+        found = subject.costs if key.name == "cost" else subject.forecast
+        return found.text() if found is not None else ""
     value = key.read(subject)
     if value in (None, (), ""):
         return ""

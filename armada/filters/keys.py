@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from armada.costs.report import cost_at_end
 from armada.costs.tariff import ran
 from armada.store.queries.uses import ran_until
 from armada.verdicts.states import STATES
@@ -62,13 +63,22 @@ class Subject:
     @property
     def cost(self) -> float | None:
         """The same where it is in one currency."""
-        found = self.costs
-        return found.single[0] if found is not None and found.single is not None else None
+        return _single(self.costs)
+
+    @property
+    def forecast(self) -> Amounts | None:
+        """What it will have cost at its last step, by currency; None if that is not known, or it has ended."""
+        spent = self.costs if not self.run.ended else None
+        return None if spent is None else cost_at_end(spent, self.rate, self.run.eta_s)
 
     @property
     def rate(self) -> tuple[float, str] | None:
         """What it costs an hour, and the currency."""
         return self.tariff.run_rate(len(self.run.gpus), self.now) if self.tariff is not None else None
+
+
+def _single(found: Amounts | None) -> float | None:
+    return found.single[0] if found is not None and found.single is not None else None
 
 
 Source = Literal["run", "setting", "metric"]
@@ -156,6 +166,7 @@ _RUN: dict[str, tuple[Kind, Callable[[Subject], Value]]] = {
     "exit_code": ("number", lambda s: s.run.exit_code),
     "checkpoints": ("number", lambda s: s.run.checkpoints_home),
     "cost": ("number", lambda s: s.cost),
+    "forecast": ("number", lambda s: _single(s.forecast)),
     "price": ("number", lambda s: s.rate[0] if s.rate is not None else None),
     "age": ("duration", lambda s: _since(s.run.created_at, s.now)),
     "lasted": ("duration", lambda s: s.lasted_s),
@@ -178,8 +189,8 @@ CHOICES = {"is": tuple(_CONDITIONS), "state": STATES}
 WRITTEN = frozenset({"tag", "group", "note"})
 """Keys that the user alone sets: a run that has none is known to have none."""
 
-PRICED = frozenset({"cost", "price"})
-TIMED = frozenset({"age", "lasted", "eta", "seen", "cost"})
+PRICED = frozenset({"cost", "forecast", "price"})
+TIMED = frozenset({"age", "lasted", "eta", "seen", "cost", "forecast"})
 """Keys whose values change while the store does not."""
 
 ALIASES = {

@@ -7,6 +7,7 @@ plainly none; what is shown to others by `without_secrets`, which rather hides t
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ HIDDEN = "***"
 LEFT_OUT = "…"
 """In place of a secret in a recorded command."""
 
-_SECRET_WORD = re.compile(r"(?i)token(?![a-z])|secret|passw|credential|(?<![a-z])(key|auth|pwd|pass|apikey)(?![a-z])")
+_SECRET_WORD = re.compile(
+    r"(?i)token(?![a-z])|authorization|bearer(?![a-z])|secret|passw|credential|(?<![a-z])(key|auth|pwd|pass|apikey)(?![a-z])"
+)
 _FORMS = (
     r"\b(hf|sk|ghp|gho|ghs|wandb|github_pat)[_-][\w-]{16,}|\bglpat-[\w-]{16,}|\bxox.-[\w-]{10,}|\bAKIA[0-9A-Z]{12,}"
     r"|\b[0-9a-f]{40}\b"
@@ -74,6 +77,11 @@ def without_secrets(words: Sequence[str]) -> list[str]:
             shown.append(_SECRET_VALUE.sub("***", word))
         follows = is_plain_name and not equals
     return shown
+
+
+def without_secrets_in_command(text: str) -> str:
+    """Replace what may be a secret in a command line of the user's."""
+    return shlex.join(without_secrets(shlex.split(text)))
 
 
 def may_be_secret(key: str, value: Any) -> bool:

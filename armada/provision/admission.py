@@ -104,12 +104,16 @@ def refuse_over_budget(database: Database, host: Host) -> None:
     Raises:
         Conflict: It is spent.
     """
-    if why := why_over_budget(database, host, time.time()):
-        raise Conflict(
-            f"{why}; nothing was started",
-            hint=f"armada hosts set {host.name} --budget MONEY, or --unset budget",
-            host=host.name,
-        )
+    if (refusal := over_budget(database, host)) is not None:
+        refusal.message += "; nothing was started"
+        raise refusal
+
+
+def over_budget(database: Database, host: Host) -> Conflict | None:
+    """Return why nothing may start on a host: its budget is spent. None if it is not."""
+    why = why_over_budget(database, host, time.time())
+    hint = f"armada hosts set {host.name} --budget MONEY, or --unset budget"
+    return Conflict(why, hint=hint, host=host.name) if why is not None else None
 
 
 def refuse_while_clearing(database: Database, host: str) -> None:

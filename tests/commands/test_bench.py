@@ -55,6 +55,29 @@ def test_a_plan_has_a_measurement_for_each_cell_and_nothing_else(armada: Armada,
     assert {f"launch/cell-{number}-accelerate.yaml" for number in (1, 2, 3, 4)} <= set(plan["files"])
 
 
+def test_cells_wait_for_no_metric_of_an_evaluation_and_each_has_its_own_teacher(
+    armada: Armada, experiment: str
+) -> None:
+    named = "eval: {arc: [{path: train.jsonl}]}"
+    text = Path(experiment).read_text().replace("eval: [{path: train.jsonl}]", named)
+    Path(experiment).write_text(text.replace("stop_early: {}", "best_metric: eval_arc_loss"))
+    plan = armada.json("bench", experiment, "--host", "local", "--dry-run")
+    (cell,) = plan["spec"]["training"]["bench"]["cells"]
+    assert cell["training"]["train"].get("best_metric") is None, "its evaluation is left out"
+    Path(experiment).write_text(f"{text.replace('task: sft', 'task: distill')}distill: {{teacher: teachers/a}}\n")
+    for name in ("a", "b"):
+        folder = armada.folder / "teachers" / name
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps({"model_type": "qwen2", "vocab_size": 560, "hidden_size": 64}))
+        (folder / "model.safetensors").write_bytes(name.encode())
+    grid = ("--grid", f"distill.teacher={armada.folder}/teachers/a,{armada.folder}/teachers/b")
+    done = armada.run("bench", experiment, "--host", "local", "--dry-run", "--json", *grid)
+    cells = json.loads(done.stdout)["spec"]["training"]["bench"]["cells"]
+    teachers = [cell["training"]["objective"]["teacher"]["path"] for cell in cells]
+    assert len({Path(path).parent for path in teachers}) == 1, "both are sent"
+    assert len(set(teachers)) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -95,6 +118,8 @@ def test_a_run_that_is_no_bench_has_no_rows(armada: Armada) -> None:
 
 
 def test_a_host_alone_is_measured_in_one_process(armada: Armada) -> None:
+    armada.write("speed.yaml", EXPERIMENT)
+    (armada.folder / "local").mkdir()  # a folder of that name is no experiment
     plan = armada.json("bench", "local", "--dry-run")
     jsonschema.validate(plan, schema_of(SHAPES["bench --dry-run"]))
     assert (plan["spec"]["task"], plan["spec"]["experiment"]) == ("bench", {"health": {}})
@@ -103,6 +128,7 @@ def test_a_host_alone_is_measured_in_one_process(armada: Armada) -> None:
         (("bench", "nowhere"), "no host is called 'nowhere'"),
         (("bench", "nowhere.yaml"), "there is no file nowhere.yaml"),
         (("bench", "quickstart"), "name the host to measure on"),
+        (("bench", "speed.yaml"), "name the host to measure on"),
         (("bench",), "name an experiment and a host"),
         (("bench", "local", "--grid", "train.seed=1"), "--grid belongs to the bench of an experiment"),
     ):

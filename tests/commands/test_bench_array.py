@@ -98,9 +98,16 @@ def test_cells_are_jobs_of_one_array_and_their_rows_one_table(
     assert [cell["status"] for cell in shown["cells"]] == ["measured", "measured", "waiting", "measured"]
     printed = armada.run("bench", "--show", name).stdout
     assert (
-        "as fast as each other, within their spreads: cell 2 (micro_batch_size=1 attention=eager), cell 4\n" in printed
+        "so far: as fast as each other, within their spreads: cell 2 (micro_batch_size=1 attention=eager), cell 4\n"
+        in printed
     )
     assert f"1 of 4 cells have no row: armada sweep retry {name} measures them" in printed
+    with Database(armada.folder / "home" / "state" / "armada.db") as database:
+        runs.set_state(database, f"{name}-003", "running")
+    early = armada.run("bench", "--show", name, "--apply", "mine")
+    assert (early.returncode, f"1 of 4 cells of {name} are still to be measured" in early.stderr) == (8, True), early
+    with Database(armada.folder / "home" / "state" / "armada.db") as database:
+        runs.set_state(database, f"{name}-003", "failed")
     applied = armada.json("bench", "--show", name, "--apply", "mine")["applied"]
     assert applied["settings"]["attention"] == "eager"
     assert armada.json("bench", "--show", f"{name}-002")["best"] == 2

@@ -135,6 +135,30 @@ def test_the_host_that_was_fastest_before_is_taken_and_the_others_are_told_why(f
     assert (launched["host"], launched["state"]) == ("dear", "succeeded")
 
 
+def test_a_host_whose_budget_is_spent_is_compared_and_not_chosen(fleet: Armada) -> None:
+    ran(fleet, "cheap", 3600)
+    ran(fleet, "dear", 7200)
+    assert fleet.run("hosts", "set", "cheap", "--budget", "1 USD").returncode == 0
+    told = fleet.json("plan", fleet.command("true"), "--host", "cheap", "--host", "dear")
+    jsonschema.validate(told, schema_of(SHAPES["plan"]))
+    assert [each["outcome"] for each in told["hosts"]] == ["refused", "possible"]
+    assert told["hosts"][0]["estimate"]["seconds"] is not None
+    assert (told["cheapest"], told["fastest"]) == ("dear", "dear")
+    dry = fleet.run("launch", "--host", "auto", fleet.command("true"), "--cheapest", "--dry-run")
+    assert "chosen     dear, " in dry.stdout, dry.stdout + dry.stderr
+    assert "cheap: cheap has cost $" in dry.stdout
+    assert "and its budget is $1.00" in dry.stdout
+    assert "launch   refused  " in fleet.run("plan", fleet.command("true"), "--host", "cheap", "--host", "dear").stdout
+
+
+def test_a_price_per_gpu_says_nothing_of_a_run_without(fleet: Armada) -> None:
+    ran(fleet, "cheap", 3600)
+    assert fleet.run("hosts", "set", "cheap", "--price", "2 USD per gpu").returncode == 0
+    refused = fleet.run("launch", "--host", "auto", fleet.command("true"), "--max-cost", "50", "--dry-run")
+    assert "cheap: its price is per GPU, and the run holds none" in refused.stdout, refused.stdout
+    assert "cost     a price per GPU" in fleet.run("plan", fleet.command("true"), "--host", "cheap").stdout
+
+
 def test_where_all_lose_nothing_is_started(fleet: Armada) -> None:
     ran(fleet, "cheap", 7200)
     before = known(fleet)

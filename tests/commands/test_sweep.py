@@ -144,7 +144,7 @@ def test_more_cells_are_added_and_those_that_are_there_are_not_repeated(armada: 
     assert sorted(starts(armada)) == ["1", "2", "3", "4"]
     nothing = armada.run("sweep", "extend", sweep, "--grid", "env.X=1")
     assert nothing.returncode == 2
-    assert "all of these cells are in the sweep already" in nothing.stderr
+    assert "all of these cells are in the sweep already\n  → give other values" in nothing.stderr
 
 
 def test_the_best_cell_is_the_one_with_the_best_value_at_any_step(armada: Armada) -> None:

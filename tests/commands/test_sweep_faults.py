@@ -296,7 +296,9 @@ def test_only_cells_that_were_lost_are_retried_and_others_when_their_reason_is_n
     assert "reasons there are: exit_1" in strange.stderr
     assert armada.json("sweep", "retry", sweep, "--reason", "exit_1")["resumed"] == [f"{sweep}-002"]
     assert {cell["state"] for cell in await_ends(armada, sweep)} == {"succeeded"}
-    assert "0 cells resumed" in armada.run("sweep", "retry", sweep).stdout
+    said = armada.run("sweep", "retry", sweep).stdout
+    assert "0 cells resumed" in said
+    assert f"no cell of {sweep} has failed; armada resume RUN continues one that was stopped" in said
 
 
 def test_more_cells_than_one_request_holds_are_handed_over_in_several(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,7 @@ def test_the_command_is_run_once_the_host_was_idle_and_a_host_that_goes_is_gone(
     assert kept.message is not None
     assert kept.message.startswith("stop command: sh ")
     assert kept.message.endswith(" --api-key '***'")
+    assert kept.argv == ("armada", "daemon", "start"), "if it is interrupted, nobody is told to release the host"
     box.stop.silent(database)
     assert box.record.state == "gone"
     assert len(ran(armada)) == 1
@@ -206,9 +208,27 @@ def test_nothing_is_stopped_that_release_would_lose(
 def test_a_command_is_no_shells_and_one_that_hangs_is_ended(tmp_path: Path) -> None:
     assert run_command(["echo", "$HOME", ";", "\x1b]0;owned\x07"], {"PATH": "/usr/bin:/bin"})[0] == 0
     assert "\x1b" not in run_command(["echo", "\x1b]0;owned\x07"], {"PATH": "/usr/bin:/bin"})[1]
+    token = f"hf_{'a' * 30}"
+    assert run_command(["echo", "denied:", token], {"PATH": "/usr/bin:/bin"}) == (0, "denied: …"), (
+        "others may read this"
+    )
     assert run_command(["/no/such/program"], {}) == (127, "/no/such/program: No such file or directory")
     assert run_command([str(tmp_path)], {})[0] == 127
     assert run_command(["sleep", "1000"], {"PATH": "/usr/bin:/bin"}, limit_s=0.01) == (None, "")
+
+
+def test_a_command_ends_with_the_daemon_and_leaves_in_the_background_what_it_wants(tmp_path: Path) -> None:
+    mark, script = tmp_path / "pid", f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 600"
+    program = f"from armada.daemon.idle_stop import run_command; run_command(['sh', '-c', {script!r}], {{}})"
+    with subprocess.Popen([sys.executable, "-c", program]) as daemon:
+        eventually(mark.exists)
+        daemon.kill()
+    running = Path("/proc") / mark.read_text().strip()
+    eventually(lambda: not running.exists() or "State:\tZ" in (running / "status").read_text())
+    left = f"(until [ -e {tmp_path}/go ]; do sleep 0.05; done; touch {tmp_path}/later) &"
+    assert run_command(["sh", "-c", left], {"PATH": "/usr/bin:/bin"}) == (0, "")
+    (tmp_path / "go").touch()
+    eventually((tmp_path / "later").exists)
 
 
 @pytest.mark.parametrize(
@@ -238,6 +258,10 @@ def test_it_is_set_by_a_person_and_never_by_a_project(armada: Armada, home: Home
     assert armada.run(*words).returncode == 0
     (box,) = [each for each in armada.json("hosts", "ls") if each["name"] == "box"]
     assert (box["stop_when_idle"], box["stop_command"]) == ("30m", "sh -c 'vastai stop 1'")
+    keyed = [*words[:-1], "curl -H 'Authorization: Bearer CANARY' https://cloud/stop"]
+    assert armada.run(*keyed).returncode == 0
+    assert "CANARY" in home.hosts_file.read_text()
+    assert "CANARY" not in armada.run("hosts", "ls", "--json").stdout, "assistants are shown this"
     done = armada.run("hosts", "set", "box", "--unset", "stop-command", "--unset", "stop-when-idle")
     assert done.returncode == 0, done.stderr
     project = {"hosts": {"evil": {"ssh": "me@127.0.0.1:1", "stop_when_idle": "30m", "stop_command": "touch owned"}}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from tests.payload.conftest import StartedRun
 from tests.payload.interpreter import Process
 from tests.payload.payload_run import ACCELERATE, PayloadRun, make_training
+from tests.payload.test_payload_distill import answers, make_distill
+from tests.payload.test_payload_tasks import make_task
 
 FAKE = """
 import sys, time, torch
@@ -42,16 +45,35 @@ def bench_run(
     run: PayloadRun, micros: list[int], *, seconds: float = 0, timeout_s: float = 300, processes: int = 1
 ) -> PayloadRun:
     """Make a run's spec that of a bench over micro batch sizes."""
+    trainings = {}
+    for micro in micros:
+        batch = {"global": micro * processes, "micro": micro, "accumulation": 1, "processes": processes}
+        trainings[f"micro_batch_size={micro}"] = {**run.training, "batch": batch}
+    return bench_of(run, trainings, seconds=seconds, timeout_s=timeout_s, processes=processes)
+
+
+def bench_of(
+    run: PayloadRun,
+    trainings: Mapping[str, dict[str, Any]],
+    *,
+    seconds: float = 0,
+    timeout_s: float = 300,
+    processes: int = 1,
+) -> PayloadRun:
+    """Make a run's spec that of a bench over trainings, by their labels."""
     run.write_accelerate()
     kind = "MULTI_GPU" if processes > 1 else "NO"
     run.accelerate_file.write_text(ACCELERATE.format(distributed_type=kind, processes=processes))
-    cells = []
-    for number, micro in enumerate(micros, start=1):
-        batch = {"global": micro * processes, "micro": micro, "accumulation": 1, "processes": processes}
-        measurement = {"warmup_steps": 2, "steps": 4, "seconds": seconds}
-        training = {**run.training, "batch": batch, "measurement": measurement}
-        label = f"micro_batch_size={micro}"
-        cells.append({"number": number, "label": label, "training": training, "accelerate": str(run.accelerate_file)})
+    measurement = {"warmup_steps": 2, "steps": 4, "seconds": seconds}
+    cells = [
+        {
+            "number": number,
+            "label": label,
+            "training": {**training, "measurement": measurement},
+            "accelerate": str(run.accelerate_file),
+        }
+        for number, (label, training) in enumerate(trainings.items(), start=1)
+    ]
     content = {"bench": {"timeout_s": timeout_s, "cells": cells}}
     run.spec_file.write_text(json.dumps({"format": 1, "run_id": "a-bench-1", "training": content}))
     return run
@@ -98,6 +120,22 @@ def test_each_cell_gets_a_row_and_saves_nothing(bench: PayloadRun) -> None:
         assert 1 < row["products_per_s"] < 1e6, "134 million multiplications each"
     assert not list(bench.path.glob("**/checkpoint-*")), "nothing is saved"
     assert "cell 2/2 micro_batch_size=16: " in output
+
+
+def test_each_task_is_measured_and_a_pair_is_one_sample(bench: PayloadRun, tmp_path: Path) -> None:
+    never = {"eval_every_steps": None}
+    made = {task: make_task(task, tmp_path, train=never) for task in ("pretrain", "dpo", "reward", "kto")}
+    made["distill"] = make_distill(tmp_path, train=never, rows=answers(64))
+    for training in made.values():
+        training["data"]["eval"] = []
+    code, output = ended(start(bench_of(bench, made)))
+    assert code == 0, output
+    found = dict(zip(made, rows(bench), strict=True))
+    assert {task: row["status"] for task, row in found.items()} == dict.fromkeys(made, "measured"), output
+    for task in ("dpo", "reward", "kto", "distill"):
+        assert found[task]["samples_per_s"] * found[task]["measured_s"] == pytest.approx(
+            4 * made[task]["batch"]["global"]
+        )
 
 
 def test_running_out_of_memory_is_a_result_and_so_is_a_failure(bench: PayloadRun) -> None:

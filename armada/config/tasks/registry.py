@@ -41,6 +41,9 @@ TASKS: dict[str, TaskKind] = {
 TRAININGS = tuple(task for task, kind in TASKS.items() if kind.plan == _BUNDLED)
 """The tasks of the bundled trainer."""
 
+MEASURED = tuple(task for task in TRAININGS if task != "grpo")
+"""The tasks whose steps `armada bench` measures. What grpo samples gets longer or shorter while it trains."""
+
 
 def load(place: str) -> Any:
     """Load a class by its `module:class`."""

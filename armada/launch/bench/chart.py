@@ -7,15 +7,13 @@ from html import escape
 from typing import IO, TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.spreadsheet import plain_cell
 from armada.launch.bench.results import FIGURES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from armada.launch.bench.results import Result
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A spreadsheet takes a text that begins so for a formula."""
 
 _BAR, _ROW, _LEFT, _RIGHT, _TOP = 420, 24, 300, 200, 56
 _COLOURS = {"measured": "#2a78b8", "oom": "#c0392b"}
@@ -90,5 +88,4 @@ def write_csv(results: Sequence[Result], stream: IO[str]) -> None:
 
 
 def _cell(text: str) -> str:
-    text = sanitize_line(text, 500)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return plain_cell(sanitize_line(text, 500))

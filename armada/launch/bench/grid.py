@@ -14,8 +14,8 @@ from armada.config.documents import Document, Place, read_document, shown
 from armada.config.experiments import experiment_of
 from armada.config.overrides import ANY_WORDS, apply_choices, apply_override, put_value
 from armada.config.profiles import TrainSettings
-from armada.config.tasks.registry import TRAININGS
-from armada.config.tasks.sft import Sft
+from armada.config.tasks.bundled import BundledTraining
+from armada.config.tasks.registry import MEASURED, TRAININGS
 from armada.config.validation import validate
 from armada.errors import PreflightRefused, UsageError
 from armada.foundation.secrets import HIDDEN, may_be_given_secret
@@ -62,7 +62,7 @@ class GridCell:
     number: int
     values: Mapping[str, Any]
     label: str
-    experiment: Sft
+    experiment: BundledTraining
     machine: Mapping[str, Any]
 
 
@@ -85,21 +85,21 @@ def read_grid(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Gri
 
     Raises:
         ConfigError: The file, an override or a value is wrong.
-        PreflightRefused: Its task is not `sft`.
+        PreflightRefused: A step of its task is not measured.
     """
     document = read_document(path.expanduser())
     for text in overrides:
         apply_override(document, text)
     base = experiment_of(document)
-    if not isinstance(base, Sft):
+    if base.task not in MEASURED:
         why = (
-            "is not measured yet"
+            "samples its rows meanwhile, which takes longer the longer they get: its steps are not measured yet"
             if base.task in TRAININGS
             else "does not say what a step is, so nothing can be measured"
         )
         raise PreflightRefused(
             f"`task: {base.task}` {why}",
-            hint="`armada bench` is for `task: sft`",
+            hint=f"`armada bench` is for `task: {'`, `'.join(MEASURED)}`",
         )
     choices: dict[str, list[Any]] = {}
     places: dict[str, Place] = {}
@@ -170,7 +170,7 @@ def _check_machine(grid: Grid, key: str, value: Any) -> None:
     validate(document, TrainSettings, at=("train",))
 
 
-def _experiment(grid: Grid, values: Mapping[str, Any]) -> Sft:
+def _experiment(grid: Grid, values: Mapping[str, Any]) -> BundledTraining:
     document = grid.document
     own = dataclasses.replace(
         document, data=copy.deepcopy(document.data), keys=dict(document.keys), values=dict(document.values)
@@ -179,6 +179,6 @@ def _experiment(grid: Grid, values: Mapping[str, Any]) -> Sft:
         if key not in OF_PROFILES:
             put_value(own, key, copy.deepcopy(value), grid.places[key])
     experiment = experiment_of(own)
-    if not isinstance(experiment, Sft):  # `task` cannot be in a grid
+    if not isinstance(experiment, BundledTraining):  # `task` cannot be in a grid
         raise TypeError(type(experiment))
     return experiment

@@ -48,7 +48,13 @@ def budget_of(settings: Experiment, host: Host, gpus: int, box_gpus: int) -> Bud
         tariff = host.tariff(box_gpus or None)
         rate = tariff.run_rate(gpus, time.time()) if tariff is not None else None
         if rate is None:
-            why = f"`budget.cost` cannot be kept: no price of {host.name} is known"
+            known = tariff is not None and tariff.price_at(time.time()) is not None
+            of = (
+                f"the price of {host.name} is per GPU, and this run holds none"
+                if known
+                else f"no price of {host.name} is known"
+            )
+            why = f"`budget.cost` cannot be kept: {of}"
             return Unpayable(why, f"armada hosts set {host.name} --price '12.40 EUR'; or budget: {{hours: 5}}")
         (amount, currency), (per_hour, paid) = budget.most, rate
         if currency not in (None, paid):

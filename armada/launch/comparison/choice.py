@@ -47,6 +47,7 @@ class Candidate:
         has_gpus: Whether the run would have GPUs there.
         is_away: It did not answer.
         currency: Of the cost.
+        why_no_cost: Why the cost is not known although the hours are; empty if it is for another reason.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Candidate:
     has_gpus: bool = False
     is_away: bool = False
     currency: str = DOLLARS
+    why_no_cost: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,11 @@ def candidate_of(found: Compared) -> Candidate:
     if estimate.seconds is not None:
         why = f"when it starts is not known: {estimate.wait.said}"
     currency = estimate.rate[1] if estimate.rate is not None else DOLLARS
+    per_gpu = has_price and estimate.rate is None and estimate.seconds is not None
     return Candidate(
         found.host.name, refusal, estimate.until_end_s, why, estimate.cost,
         has_price=has_price, has_gpus=has_gpus, currency=currency,
+        why_no_cost="its price is per GPU, and the run holds none" if per_gpu else "",
     )  # fmt: skip
 
 
@@ -153,7 +157,7 @@ def _object_to_end(each: Candidate, _: Wish) -> str | None:
 def _object_to_cost(each: Candidate, _: Wish) -> str | None:
     if not each.has_price:
         return "it has no `price_per_hour`"
-    return each.why_no_end if each.cost is None else None
+    return (each.why_no_cost or each.why_no_end) if each.cost is None else None
 
 
 def _object_to_late(each: Candidate, wish: Wish) -> str | None:
@@ -180,11 +184,13 @@ _OBJECTIONS: dict[Rule, Callable[[Candidate, Wish], str | None]] = {
 
 def _behind(winner: Candidate, other: Candidate, *, by_cost: bool) -> str:
     if by_cost and other.cost is not None and winner.cost is not None and other.cost.middle > winner.cost.middle:
-        return f"it costs {money(other.cost.middle, other.currency)}, not {money(winner.cost.middle, winner.currency)}"
+        more, less = money(other.cost.middle, other.currency), money(winner.cost.middle, winner.currency)
+        return f"it costs {more}, not {less}" if more != less else "it costs a little more"
     if other.until_end_s is None:
         return other.why_no_end
     if winner.until_end_s is not None and other.until_end_s.middle > winner.until_end_s.middle:
-        return f"it ends in {span(other.until_end_s.middle)}, not {span(winner.until_end_s.middle)}"
+        later, sooner = span(other.until_end_s.middle), span(winner.until_end_s.middle)
+        return f"it ends in {later}, not {sooner}" if later != sooner else "it ends a little later"
     return f"it is no better than {winner.name}"
 
 

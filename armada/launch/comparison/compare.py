@@ -14,6 +14,7 @@ from armada.launch.comparison.estimate import estimate_plan
 from armada.launch.plans.task import Order
 from armada.launch.service import launch_of
 from armada.protocol.scheduler import AskQueue
+from armada.provision.admission import over_budget
 from armada.rpc.session import HostSession
 from armada.store.database import Database
 
@@ -57,6 +58,7 @@ class Compared:
     """What the experiment would be on one host: a plan with its estimate, or why there is none.
 
     Attributes:
+        error: Why it cannot be launched there, beside what its checks say; with a plan, its budget is spent.
         queue: What its batch system says of free resources and waiting jobs; None without one, or without an answer.
     """
 
@@ -198,7 +200,8 @@ class _Look:
             launch.task.take_over(self._found)
             plan = launch.plan()
             estimate = estimate_plan(plan, database, question.home)
-            return Compared(self.host, plan, estimate, queue=_ask_queue(session))
+            spent = over_budget(database, self.host)
+            return Compared(self.host, plan, estimate, spent, _ask_queue(session))
 
 
 def _ask_queue(session: HostSession) -> ClusterQueue | None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from armada.config.profiles import Profile
     from armada.config.tasks.bundled import BundledTraining
-    from armada.config.tasks.sft import Sft
     from armada.launch.bench.grid import GridCell
     from armada.launch.checks.subject import Trained
     from armada.launch.plans.task import Order, Parts, Place
@@ -77,7 +76,7 @@ class BenchTask(BundledTask):
         once = _Once()
         tasks = [_CellTask(_only_measured(cell.experiment), self.order, once) for cell in self.cells]
         for task in tasks:
-            same = task.settings.data == self.settings.data and task.settings.model == self.settings.model
+            same = _files_of(task.settings) == _files_of(self.settings)
             task.take_over(self.read_for_all() if same else {"snapshot": self.snapshot})
         return tasks
 
@@ -169,7 +168,7 @@ class BenchTask(BundledTask):
 class _CellTask(BundledTask):
     """A cell, planned as a training. What is the same for all cells is asked for once."""
 
-    def __init__(self, settings: Sft, order: Order, once: _Once) -> None:
+    def __init__(self, settings: BundledTraining, order: Order, once: _Once) -> None:
         super().__init__(settings, order)
         self._once = once
 
@@ -200,7 +199,12 @@ class _Once:
         return self._known[name]
 
 
-def _only_measured(experiment: Sft) -> Sft:
+def _files_of(experiment: BundledTraining) -> tuple[object, ...]:
+    """What a cell reads at home: its data, its model, and the models beside it."""
+    return experiment.data, experiment.model, experiment.companions
+
+
+def _only_measured(experiment: BundledTraining) -> BundledTraining:
     """Leave out what is not measured: evaluation, W&B, the start from another training."""
     train = experiment.train.model_copy(
         update={
@@ -208,6 +212,7 @@ def _only_measured(experiment: Sft) -> Sft:
             "epochs": None,
             "eval_every_steps": None,
             "stop_early": None,
+            "best_metric": None,
             "log_every_steps": 1,
         }
     )
@@ -237,7 +242,7 @@ def _with(profile: Profile, machine: Mapping[str, Any]) -> Profile:
     return profile.model_copy(update={"train": profile.train.model_copy(update=dict(machine))})
 
 
-def _appetite(experiment: Sft) -> float:
+def _appetite(experiment: BundledTraining) -> float:
     """How many GPUs or processes a cell takes; by default all."""
     resources = experiment.resources
     if isinstance(resources.gpus, int) and resources.gpus:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from armada.compare.settings import differing, flat, settings
 from armada.costs.price import money
+from armada.costs.report import cost_at_end
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.form import UNSET
 from armada.tui.widgets.list_table import Item
@@ -105,7 +106,12 @@ def _facts(row: RunRow, detail: RunDetail | None, sync: RunSync | None, now: flo
         yield "started", f"{stamp(run.started_at)} · {'lasted' if run.ended else 'for'} {span(row.lasted_s(now))}"
     costs, rate = row.costs(now), row.rate(now)
     if costs is not None:
-        yield "cost", costs.text() + (f" at {money(*rate)}/h" if rate is not None else "")
+        later = cost_at_end(costs, rate, run.eta_s) if not run.ended else None
+        hourly = f" at {money(*rate)}/h" if rate is not None else ""
+        yield (
+            "cost",
+            f"{costs.text()}{hourly}{f' · about {later.text()} at its last step' if later is not None else ''}",
+        )
     kept = row.kept
     parts = [f"{kept.home} home", f"{kept.damaged} damaged at home" if kept.damaged else ""]
     parts += [f"{kept.only_host} only on the host" if kept.only_host else ""]

@@ -345,11 +345,20 @@ def test_and_or_and_brackets_mean_what_python_means(tree: Any) -> None:
         ("id", "qwen-lora-aaaaaa"), ("tag", "arc, Größe"), ("loss", "0.31"), ("lr", "2e-05"), ("cost", "$4.00"), ("age", "2 d 0 h"),
         ("log", "12.0 MB"), ("progress", "50%"), ("starred", "yes"), ("archived", ""), ("eval_loss", "0.41"),
         ("data.train.path", "a.jsonl, b.jsonl"),
-        ("exit_code", ""), ("step", "50"), ("max(eval_loss)", ""),
+        ("exit_code", ""), ("step", "50"), ("forecast", ""), ("max(eval_loss)", ""),
     ],
 )  # fmt: skip
 def test_a_cell_shows_a_value(word: str, shown: str) -> None:
     assert cell(resolve(word, lambda: VOCABULARY), subject()) == shown
+
+
+def test_the_forecast_of_a_run_is_its_cost_at_its_last_step() -> None:
+    running = subject(
+        state="running", ended_at=None, started_at=NOW - 7200, created_at=NOW - 7200, step_time_s=72.0, observed_at=NOW
+    )
+    assert cell(resolve("forecast", lambda: VOCABULARY), running) == "$6.00"
+    assert matches("forecast>5 forecast<=6", running)
+    assert not matches("forecast>0"), "it has ended"
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), 1e308, -0.0, 10**18, "\x1b[31m" + "x" * 500, ("a\nb",)])

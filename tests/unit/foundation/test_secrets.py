@@ -36,6 +36,8 @@ TOKEN = "hf_" + "a" * 30
         ["--hf-token=CANARY"],
         ["--token", "-CANARY"],
         ["token", "CANARY"],
+        ["-H", "Authorization: Bearer CANARY"],
+        ["--bearer", "CANARY"],
         ["sh", "-c", "export HF_TOKEN=CANARY; train"],
     ],
 )

@@ -86,7 +86,16 @@ def test_a_million_cells_are_counted_and_not_made(file: Path) -> None:
         expand(grid)
 
 
-def test_other_tasks_of_the_bundled_trainer_are_not_measured_yet(file: Path) -> None:
-    file.write_text(EXPERIMENT.replace("task: sft", "task: dpo"))
-    with pytest.raises(PreflightRefused, match="`task: dpo` is not measured yet"):
+@pytest.mark.parametrize("task", ["pretrain", "dpo", "reward", "kto"])
+def test_each_training_on_rows_is_measured(file: Path, task: str) -> None:
+    file.write_text(EXPERIMENT.replace("task: sft", f"task: {task}"))
+    (cell,) = expand(read_grid(file, [], ["train.micro_batch_size=2"]))
+    assert (cell.experiment.task, cell.experiment.train.micro_batch_size) == (task, 2)
+
+
+def test_a_training_that_samples_its_rows_is_not_measured(file: Path) -> None:
+    file.write_text(
+        EXPERIMENT.replace("task: sft", "task: grpo") + "grpo: {rewards: [judge:score], num_generations: 2}\ncode: .\n"
+    )
+    with pytest.raises(PreflightRefused, match="`task: grpo` samples its rows meanwhile"):
         read_grid(file, [], [])

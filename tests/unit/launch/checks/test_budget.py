@@ -46,6 +46,9 @@ def test_a_budget_that_cannot_be_kept_is_refused_in_a_sentence() -> None:
     unknown = budget_of(experiment({"cost": "20 EUR"}), host(), 1, 8)
     assert isinstance(unknown, Unpayable)
     assert "no price of box is known" in unknown.why
+    per_gpu = budget_of(experiment({"cost": "20 EUR"}), host(price="2 EUR per gpu"), 0, 0)
+    assert isinstance(per_gpu, Unpayable)
+    assert "the price of box is per GPU, and this run holds none" in per_gpu.why
     other = budget_of(experiment({"cost": "20 EUR"}), host(price_per_hour=2.0), 1, 8)
     assert isinstance(other, Unpayable)
     assert other.why == "`budget.cost` is in EUR, and the price of box is in USD: they are not compared"

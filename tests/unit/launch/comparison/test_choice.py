@@ -52,6 +52,12 @@ def test_of_those_done_in_time_the_cheapest_is_taken_if_each_has_a_price() -> No
     assert choice.why == "done by 08:00: it ends in about 10 h 00 m and costs about $12.00"
 
 
+def test_figures_that_look_alike_are_not_named() -> None:
+    short, longer = candidate("short", 0.001, 0.001), candidate("longer", 0.0011, 0.0011)
+    assert choose((short, longer), Wish("fastest")).losers == {"longer": "it ends a little later"}
+    assert choose((short, longer), Wish("cheapest")).losers == {"longer": "it costs a little more"}
+
+
 @pytest.mark.parametrize("rule", ["fastest", "cheapest", "by", "max-cost"])
 def test_with_no_fitting_host_nothing_is_chosen(rule: Rule) -> None:
     choice = choose((AWAY, FULL), Wish(rule, 1.0, "it"))
