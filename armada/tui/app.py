@@ -11,9 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
+from textual import events
 from textual.app import App
 from textual.filter import LineFilter
 from textual.message import Message
+from textual.widgets import Input
 
 from armada.foundation.ascii_text import in_ascii
 from armada.foundation.sanitize import sanitize_line
@@ -28,7 +30,6 @@ from armada.tui.snapshot import EMPTY, Snapshot
 from armada.tui.symbols import of_terminal
 from armada.tui.watcher import Subscription, Watcher
 from armada.tui.widgets import frame
-from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -46,14 +47,7 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 10.0
 """How often a child process checks the hosts of active runs if there is no daemon, in seconds."""
 
-
 MANY = 1000
-NOTES = {
-    "stop": "It gets SIGTERM, and SIGKILL if it does not end in time. A training saves a checkpoint first; a script or "
-    "command loses what it has not saved.",
-    "resume": "Each run continues on its own host from its last complete checkpoint there, or else from its beginning; "
-    "a host paid by the hour costs money again.",
-}
 LOOK = "check hosts"
 OF_VIEWS = frozenset({"go", "help", "command", "history", "notifications", "undo"})
 """Actions that wait while a window is open."""
@@ -158,7 +152,20 @@ class Dashboard(App[None]):
         if self._watch and not self.read_only:
             self.set_timer(3.0, self._keep_watch)
         if threading.current_thread() is threading.main_thread():
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
+            for each, code in ((signal.SIGTERM, 0), (signal.SIGHUP, 1)):  # screens then end the commands that only read
+                asyncio.get_running_loop().add_signal_handler(each, self.exit, None, code)
+
+    def on_resize(self) -> None:
+        if (view := self._view) is not None and not view.is_active:
+            view.fit()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Open the command line at once: the keys behind `:` may have come already, and are meant for it."""
+        typed = isinstance(event, events.Key) and event.character == ":" and not event.is_forwarded
+        if typed and isinstance(self.screen, View) and not isinstance(self.focused, Input):
+            await self.action_command()
+        else:
+            await super().on_event(event)
 
     def on_unmount(self) -> None:
         gc.enable()
@@ -172,14 +179,19 @@ class Dashboard(App[None]):
             self.post_message(message)
 
     @property
+    def _uppermost(self) -> View | None:
+        """The visible screen; windows may be open over it."""
+        return next((each for each in reversed(self.screen_stack) if isinstance(each, View)), None)
+
+    @property
     def _view(self) -> View | None:
         """The visible screen, if it can draw: it cannot before it has its widgets (it then draws itself), nor at the very end."""
-        top = next(reversed(self.screen_stack), None)
+        view = self._uppermost
         # Textual removes the widgets before the screen when it ends, and a timer may come between.
-        return top if isinstance(top, View) and top.is_mounted and self.is_running else None
+        return view if view is not None and view.is_mounted and self.is_running else None
 
     def want(self, wants: Subscription) -> None:
-        self._watcher.want(wants, next(reversed(self.screen_stack), None))
+        self._watcher.want(wants, self._uppermost)
 
     def on_seen(self, message: Seen) -> None:
         first, changed = not self.snapshot.taken_at, message.snapshot.changed
@@ -187,7 +199,7 @@ class Dashboard(App[None]):
         if (view := self._view) is not None:
             with self.batch_update():
                 view.take(message.updates)
-        if self._is_new and message.snapshot.taken_at and self._view is not None:
+        if self._is_new and message.snapshot.taken_at and isinstance(self.screen, View):
             self._is_new = False
             self._welcome()
         if first or changed is None or len(changed) > MANY:
@@ -250,10 +262,8 @@ class Dashboard(App[None]):
             from armada.tui.screens.run import RunScreen
 
             made = RunScreen(run_id, tab)
-            stays = isinstance(self.screen, View) and self.screen.PLACE in (
-                "runs",
-                "compare",
-            )  # Escape comes back to it
+            # Escape comes back to these:
+            stays = isinstance(self.screen, View) and self.screen.PLACE in ("runs", "compare")
             self.push_screen(made) if stays else self.switch_screen(made)
 
     def open_launch(self, again: str) -> None:
@@ -308,10 +318,10 @@ class Dashboard(App[None]):
 
         return Commander(self)
 
-    def action_command(self) -> None:
+    async def action_command(self) -> None:
         from armada.tui.screens.command_line import CommandLine
 
-        self.push_screen(CommandLine(self.commander))
+        await self.push_screen(CommandLine(self.commander))  # what is typed at once is meant for it
 
     def action_history(self) -> None:
         from armada.tui.screens.history import HistoryWindow
@@ -436,54 +446,9 @@ class Dashboard(App[None]):
 
         return operations.start(self.home, shown, words, tell, undo=undo, undoes=undoes)
 
-    def ask(self, title: str, words: Sequence[str], then: Callable[[operations.Answer], None]) -> None:
-        """Run an armada command that only reads, and call `then` with its answer."""
-        if self.refuses(title):
-            return
-        self.notify(self.symbols.text(f"{sanitize_line(title, 200)} …"), markup=False, timeout=2)
-        self.read(words, then)
-
-    def read(self, words: Sequence[str], then: Callable[[operations.Answer], None]) -> None:
-        """Run an armada command that reads only this machine's files, without a message; call `then` with its answer."""
-        operations.ask(words, lambda answer: self._tell(Answered(answer, then)))
-
-    def act_on_runs(self, verb: str, rows: Sequence[RunRow]) -> None:
-        """Stop or resume runs after asking, or sync them."""
-        from armada.tui.screens.question import Question
-        from armada.verdicts.states import ENDED, STATES
-
-        states = {"sync": STATES, "stop": set(STATES) - ENDED, "resume": {"failed", "cancelled"}}[verb]
-        able = [row for row in rows if row.run.state in states]
-        if self.refuses(verb):
-            return
-        if not able:
-            going = bool(rows) and not rows[0].run.ended
-            why_not = f"is {rows[0].run.state}" if going else "has ended already" if verb == "stop" else "has succeeded"
-            words = f"{verb}: no run under the cursor" if not rows else f"{verb}: {rows[0].name} {why_not}"
-            self.notify(self.symbols.text(words), severity="warning", markup=False)
-            return
-
-        theirs = {} if verb == "sync" else operations.launchers(self.home, [row.run.run_id for row in able])
-
-        def go() -> None:
-            for row in able:
-                words = ["sync", "now"] if verb == "sync" else [verb]
-                words += ["--other-home"] if row.run.run_id in theirs else []
-                self.operate(f"{verb} {row.run.run_id}", [*words, row.run.run_id])
-
-        if verb == "sync":
-            go()
-            return
-        lines = [
-            f"{row.run.run_id} on {row.host}, {row.run.state}{'' if row.run.step is None else f', step {row.run.step:,}'}"
-            + (f", launched by {theirs[row.run.run_id]}" if row.run.run_id in theirs else "")
-            for row in sorted(able, key=lambda row: row.run.run_id not in theirs)
-        ]
-        title = f"{verb.capitalize()} {counted(len(able), 'run')}?"
-        note = NOTES[verb]
-        if theirs:
-            note = f"{counted(len(theirs), 'run')} of another home, not of this one. {note}"
-        self.push_screen(Question(title, lines, note, verb, self.symbols), lambda yes: go() if yes else None)
+    def read(self, words: Sequence[str], then: Callable[[operations.Answer], None]) -> Callable[[], None]:
+        """Run an armada command that only reads, and call `then` with its answer; return what ends it earlier."""
+        return operations.ask(words, lambda answer: self._tell(Answered(answer, then)))
 
     def _keep_watch(self) -> None:
         """Keep the hosts checked: by the daemon, or by a child process now and then if no daemon is wanted."""

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
+from armada.filters.cells import cell
 from armada.sweeps.counts import count_states
 from armada.tui.chains import Chains
 from armada.tui.filtering import Query, subject_of
@@ -64,6 +65,7 @@ HEADS = {
 }
 """The sort order for a click on a column's title."""
 NO_CHAIN = "no chain"
+NO_VALUE = "not set"
 GROUPS = ("nothing", "host", "state", "group", "tag", "chain")
 
 
@@ -118,6 +120,9 @@ class Arrangement:
     """What a column of the user's choice sorts by."""
     reverse: bool = False
     group: str = "nothing"
+    """One of `GROUPS`, or the name of `group_key`."""
+    group_key: Key | None = None
+    """The setting that runs are grouped by."""
     opened: set[str] = field(default_factory=set)
     """Keys of the sweeps whose cells are listed."""
     closed: set[str] = field(default_factory=set)
@@ -138,6 +143,11 @@ class Arrangement:
         return (self.query.text, self.query.words, self.query.moment, self.facts_version, self.sort, self.sort_key)
 
     @property
+    def grouping(self) -> str:
+        """By what runs are grouped now: a setting of which nothing is known groups nothing."""
+        return self.group if self.group in GROUPS or self.group_key is not None else "nothing"
+
+    @property
     def _key_of(self) -> Callable[[RunRow], Any]:
         key = self.sort_key
         if self.sort in SORTS or key is None:
@@ -148,7 +158,7 @@ class Arrangement:
     @property
     def is_usual(self) -> bool:
         """Whether the list begins with the runs that are read first."""
-        return not self.query and self.sort == "urgency" and not self.reverse and self.group == "nothing"
+        return not self.query and self.sort == "urgency" and not self.reverse and self.grouping == "nothing"
 
     def stays(self, rows: Sequence[RunRow]) -> bool:
         """Whether the lines and their order stay the same with the new versions of these rows."""
@@ -160,7 +170,7 @@ class Arrangement:
                 return False  # the row of its sweep changes, too
             if known is None or (known[0].trouble is None) != (row.trouble is None):
                 return False
-            if self.group != "nothing" and self._moves_heading(known[0], row):
+            if self.grouping != "nothing" and self._moves_heading(known[0], row):
                 return False
             made = (row, self.query.matches(row), self._key_of(row))
             if made[1:] != known[1:]:
@@ -200,7 +210,7 @@ class Arrangement:
         found.sort(key=lambda pair: pair[0], reverse=self.reverse)
         ordered = [row for _, row in found]
         self.depths = {}
-        return self._grouped(ordered) if self.group != "nothing" else self._folded(ordered)
+        return self._grouped(ordered) if self.grouping != "nothing" else self._folded(ordered)
 
     def _folded(self, rows: list[RunRow], within: str = "") -> list[Line]:
         if self.query:
@@ -218,6 +228,8 @@ class Arrangement:
             return (row.run.group or "no group",)
         if self.group == "chain":
             return (self._chains.root(row.id) or NO_CHAIN,)
+        if (key := self.group_key) is not None and key.name == self.group:
+            return (f"{key.name} {cell(key, subject_of(row, self.query.facts, time.time())) or NO_VALUE}",)
         return (row.host if self.group == "host" else row.run.state,)
 
     def _in_chain(self, rows: list[RunRow]) -> list[RunRow]:

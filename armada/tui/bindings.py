@@ -122,7 +122,14 @@ KEYS: tuple[Key, ...] = (
     Key("runs", "c", "c", "compare", "compare", "Overlay the curves of the marked runs"),
     Key("runs", "s", "s", "sort", "sort", "Sort by the next column"),
     Key("runs", "S,shift+s", "S", "reverse", "", "Reverse the order"),
-    Key("runs", "b", "b", "group", "group", "Group by host, state, group, tag or chain, or not at all"),
+    Key(
+        "runs",
+        "b",
+        "b",
+        "group",
+        "group",
+        "Group by host, state, group, tag, chain or a setting among the columns, or not at all",
+    ),
     Key(
         "runs",
         "d,delete",

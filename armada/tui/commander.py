@@ -169,7 +169,9 @@ class Commander:
 
             Removal(self._board, rows).begin()
         else:
-            self._board.act_on_runs(name, rows)
+            from armada.tui.screens.run_acts import act_on_runs
+
+            act_on_runs(self._board, name, rows)
         return True
 
     def _rows(self, names: Sequence[str]) -> list[RunRow] | None:

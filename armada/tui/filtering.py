@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
@@ -29,6 +31,7 @@ FIELDS: dict[str, Callable[[RunRow], str]] = {
     "is": lambda row: "trouble" if row.trouble else "ended" if row.run.ended else "active",
 }
 NO_FACTS: Facts = {}
+_PATTERN = re.compile(r"[$^|*]")
 AGAIN_S = 30.0
 """How often a filter about ages is applied again although no run changed, in seconds."""
 
@@ -120,6 +123,14 @@ def _exact(word: str) -> Callable[[RunRow], bool]:
         read = FIELDS[key]
         return lambda row: value in read(row).casefold()
     return lambda row: any(word in read(row).casefold() for read in FIELDS.values())
+
+
+def holds(word: str) -> Callable[[str], object]:
+    """Return a test whether a text has a word in it, or matches it if it is a regular expression: `^eval_`, `loss$`, `q|k`."""
+    if _PATTERN.search(word):
+        with contextlib.suppress(re.error, OverflowError):
+            return re.compile(word).search
+    return lambda text: word in text
 
 
 def fuzzy(word: str, text: str) -> bool:

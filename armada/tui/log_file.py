@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ CHUNK = 65_536
 SEARCHED = 1 << 20
 """How much a search reads at once before it checks whether it was cancelled."""
 BEFORE = 8192
+COUNTED_BYTES = 64 << 20
+"""How much is read at once for the number of a line: 30 ms, once; later, only what is between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class LogFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._counted = (0, 0, 1)
+        """The file's inode, the start of a line in it, and the line's number."""
 
     @property
     def size(self) -> int:
@@ -98,6 +103,26 @@ class LogFile:
     def tail(self, count: int) -> int:
         """Return the start of the last `count` lines."""
         return self.backward(self.size, count)
+
+    def number_of(self, offset: int) -> int | None:
+        """Return the number of the line at an offset, from 1; None if that is too far to count, or only one rank is read."""
+        if self.rank is not None or not self.path.is_file():
+            return None
+        with self.path.open("rb") as file:
+            stat = os.fstat(file.fileno())
+            inode, known, number = self._counted
+            if inode != stat.st_ino or known > stat.st_size or offset < known - offset:
+                known, number = 0, 1  # another file, one that was started again, or a line near the beginning
+            first, end = sorted((known, offset))
+            if end - first > COUNTED_BYTES:
+                return None
+            file.seek(first)
+            left, found = end - first, 0
+            while left > 0 and (data := file.read(min(SEARCHED, left))):
+                found += data.count(b"\n")
+                left -= len(data)
+        self._counted = (stat.st_ino, offset, number + (found if offset >= known else -found))
+        return self._counted[2]
 
     def line_start(self, offset: int) -> int:
         """Return the start of the line that contains a byte."""

@@ -117,8 +117,20 @@ class Answer:
             return None
 
 
-def ask(words: Sequence[str], tell: Callable[[Answer], None]) -> None:
-    """Start an armada command that only reads, and pass its answer to `tell` in another thread."""
+def ask(words: Sequence[str], tell: Callable[[Answer], None]) -> Callable[[], None]:
+    """Start an armada command that only reads, and pass its answer to `tell` in another thread.
+
+    Returns:
+        What ends the command, if nobody needs its answer any longer.
+    """
+    unwanted = threading.Event()
+    started: list[subprocess.Popen[bytes]] = []
+
+    def stop() -> None:
+        unwanted.set()
+        for process in started:
+            if process.poll() is None:
+                process.terminate()
 
     def wait() -> None:
         try:
@@ -132,6 +144,9 @@ def ask(words: Sequence[str], tell: Callable[[Answer], None]) -> None:
         except (OSError, ValueError) as error:  # too long for the system, or with a NUL in it
             tell(Answer(1, "", f"the command cannot be started: {error}"))
             return
+        started.append(process)
+        if unwanted.is_set():  # between the start and here
+            stop()
         try:
             out, err = process.communicate(timeout=ASK_S)
         except subprocess.TimeoutExpired:
@@ -140,6 +155,7 @@ def ask(words: Sequence[str], tell: Callable[[Answer], None]) -> None:
         tell(Answer(process.returncode or 0, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")))
 
     threading.Thread(target=wait, name=f"ask {words[0]}", daemon=True).start()
+    return stop
 
 
 def launchers(home: HomePaths, run_ids: Sequence[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from armada.tui.operations import Answer, Ended
 from armada.tui.screens.add_host import AddHost
-from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
+from tests.tui.conftest import World, drive, lacks, nothing, said, screen, shows, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,9 +33,10 @@ class Commands:
         monkeypatch.setattr("armada.tui.operations.ask", self._ask)
         monkeypatch.setattr("armada.tui.operations.start", self._start)
 
-    def _ask(self, words: list[str], tell: Callable[[Answer], None]) -> None:
+    def _ask(self, words: list[str], tell: Callable[[Answer], None]) -> Callable[[], None]:
         self.asked.append(words)
         tell(self.answer)
+        return nothing
 
     def _start(self, _home: object, title: str, words: list[str], tell: Callable[[Ended], None], **_: object) -> None:
         self.started.append(words)
@@ -119,7 +120,9 @@ def test_what_keeps_a_host_from_being_added_stays_in_the_form(world: World, comm
         await pilot.press("enter")
         await shows(pilot, "Nothing was added: box: no route to host (is it on?)", LINE)
         commands.answer = question
-        await pilot.press("enter", "y")
+        await pilot.press("enter")
+        await shows(pilot, "Pin this key")
+        await pilot.press("y")
         await shows(pilot, "armada: box: it refuses the login", LINE)
         form = pilot.app.screen
         assert isinstance(form, AddHost)
@@ -133,7 +136,9 @@ def test_a_form_for_a_host_fits_a_small_terminal(world: World, commands: Command
 
     async def use(pilot: Pilot[None]) -> None:
         await fill(pilot, name="box", ssh=LINE)
-        await pilot.press("enter", "y")
+        await pilot.press("enter")
+        await shows(pilot, "Pin this key")
+        await pilot.press("y")
         await shows(pilot, "Add a host", "scheduler", "line 0", "enter closes this")
 
     drive(world.board(), use, (80, 24))

@@ -6,6 +6,7 @@ import dataclasses
 import json
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -328,3 +329,15 @@ def test_a_broken_history_is_no_history(world: World, content: str) -> None:
     assert remembered.commands(world.home)[-1] == "show"
     assert json.loads(file.read_text())[-1] == "show"
     assert file.stat().st_mode & 0o077 == 0
+
+
+def test_nothing_that_is_typed_at_once_is_lost(world: World) -> None:
+    """Over a slow connection, or pasted, the keys after `:` come in the same moment."""
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "Welcome")
+        for character in ":sync now --":
+            pilot.app.post_message(events.Key("colon" if character == ":" else character, character))
+        await shows(pilot, "Command", "sync now --")
+
+    drive(world.board(), use)

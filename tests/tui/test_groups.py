@@ -6,6 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from armada.store import labels, runs
+from armada.tui import remembered
 from armada.tui.app import Dashboard
 from armada.tui.arrangement import GROUPS, Arrangement, Heading
 from armada.tui.chains import Chains
@@ -97,6 +98,31 @@ def test_a_change_that_moves_no_heading_leaves_the_lines_in_place(tagged: World)
         ("arc", 2, 0.7),
         ("base", 2, 0.7),
     ]
+
+
+def test_runs_are_grouped_by_a_setting_that_is_a_column(world: World) -> None:
+    for run_id, rate in (("one-aaaaaa", 1e-5), ("two-bbbbbb", 1e-5), ("six-cccccc", 3e-4), ("none-dddddd", None)):
+        train = {"learning_rate": rate} if rate else {}
+        world.run(run_id, spec={"job": {"argv": []}, "experiment": {"train": train}})
+    world.losses("two-bbbbbb", [0.5])
+    remembered.keep_columns(world.home, ["name", "lr", "loss"])
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "4 of 4 runs", "LEARNING_RATE")
+        await pilot.press(*"b" * len(GROUPS))
+        await shows(pilot, "learning_rate 1e-05  2 runs: 2 running  best 0.5", "learning_rate 0.0003  1 run")
+        await shows(pilot, "learning_rate not set  1 run", "grouped by train.learning_rate")
+        first = by_tag(pilot)
+        view = first.present_view
+        await pilot.press("b")
+        await lacks(pilot, "grouped by")
+        first._show_view("mine", view)  # noqa: SLF001  # as if it was chosen from the list
+        await shows(pilot, "mine", "learning_rate 1e-05  2 runs")
+        first._choose_columns(["name", "loss"])  # noqa: SLF001  # as if they were typed
+        await lacks(pilot, "learning_rate", "grouped by")
+
+    drive(board, use, (150, 40))
 
 
 @pytest.fixture

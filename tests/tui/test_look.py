@@ -18,8 +18,11 @@ from armada.tui.curves import Levels, nearest
 from armada.tui.gpu_strips import strip
 from armada.tui.screens.host_text import ranges
 from armada.tui.screens.run import RunScreen
+from armada.tui.screens.runs import RunsScreen
 from armada.tui.symbols import ASCII, UNICODE
 from armada.tui.widgets.chart import Chart
+from armada.tui.widgets.run_table import height_of_few
+from armada.tui.widgets.table import Entry
 from armada.verdicts.states import Verdict
 from tests.tui.conftest import World, drive, lacks, screen, shows, strips, until
 
@@ -183,6 +186,95 @@ def test_the_crosshair_is_at_the_same_place_in_all_charts_and_shows_their_values
 
 def test_a_chart_without_points_has_no_crosshair() -> None:
     assert Chart(UNICODE).step_cross(-1) is None
+
+
+def test_a_low_terminal_has_no_preview_and_its_table_all_the_room() -> None:
+    runs_shown = [Entry(str(number), None) for number in range(5)]
+    assert [height_of_few(runs_shown[:1], height) for height in (1, 5, 19, 20, 34)] == [None, None, None, 4, 6]
+    assert [height_of_few(runs_shown, height) for height in (20, 24, 34)] == [8, 8, 10]
+    assert height_of_few(runs_shown * 4, 36) is None
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (160, 48), (250, 70)])
+def test_few_runs_leave_their_room_to_the_preview(world: World, size: tuple[int, int]) -> None:
+    world.run("demo-aaaaaa", host="[b]box")
+    world.losses("demo-aaaaaa", [3.0, 2.0, 1.0])
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "1 of 1 runs", "· loss")
+        first = board.screen
+        assert isinstance(first, RunsScreen)
+        await until(pilot, lambda: first.preview.size.height > first.table.size.height)
+        assert first.table.size.height >= 2
+        for number in range(size[1]):
+            world.run(f"more-{number:02}aaaa", state="succeeded")
+        await until(pilot, lambda: first.table.size.height > size[1] // 3)
+        await pilot.press("slash", *"demo", "enter")  # the frames stay while one filters
+        await shows(pilot, f"1 of {size[1] + 1} runs")
+        assert first.table.size.height > size[1] // 3
+        await pilot.press("escape", "p")
+        await until(pilot, lambda: first.table.size.height > size[1] * 2 // 3)
+
+    drive(board, use, size)
+
+
+def eight_gpus(world: World) -> None:
+    """A host with eight GPUs, each with a load of its own."""
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    gpus = [{"index": index, "name": "A100", "memory_total_bytes": 80 << 30} for index in range(8)]
+    hosts.record_facts(world.database, "box", {"gpus": gpus})
+    now = time.time()
+    points = [
+        Point(gpu, now - ago, 10.0 + 10 * gpu, gpu << 30, 50.0 + gpu, 30.0 + gpu)
+        for gpu in range(8)
+        for ago in range(850, 0, -50)
+    ]
+    telemetry.record(world.database, "box", points)
+
+
+async def utilisation(pilot: Pilot[None]) -> dict[str, list[tuple[str, str]]]:
+    """The curve of each GPU as the screen draws it, by its sign: pieces of text, each with its colour."""
+    await shows(pilot, "Welcome")
+    await pilot.press("3")
+    await shows(pilot, "box · utilisation %")
+    chart = pilot.app.screen.query(Chart).first()
+    await until(pilot, lambda: len(chart.lines) == 8 and chart.size.height > 16)
+    found = {}
+    for y in range(1, chart.size.height - 1):
+        pieces = [(text, str(style.color) if style else "") for text, style, _ in chart.render_line(y)]
+        sign = next((text.strip()[-1] for text, _ in reversed(pieces) if text.strip(" ┈-")), "")
+        if sign.isdigit():
+            found[sign] = pieces
+    return found
+
+
+def test_eight_curves_are_told_apart_by_colour_or_by_their_line(world: World) -> None:
+    eight_gpus(world)
+
+    async def use(pilot: Pilot[None]) -> None:
+        found = await utilisation(pilot)
+        assert sorted(found) == list("01234567")
+        looks = set()
+        for sign, pieces in found.items():
+            colour = next(colour for text, colour in reversed(pieces) if sign in text)
+            drawn = [text for text, its in pieces if its == colour and any("⠀" < each <= "⣿" for each in text)]
+            looks.add((colour, len(drawn) > 1))
+        assert len(looks) == 8
+
+    drive(world.board(), use, (200, 70))
+
+
+def test_without_colours_the_letters_of_curves_stand_along_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    eight_gpus(world)
+
+    async def use(pilot: Pilot[None]) -> None:
+        found = await utilisation(pilot)
+        for sign, pieces in found.items():
+            assert "".join(text for text, _ in pieces)[8:].count(sign) >= 2
+
+    drive(world.board(), use, (200, 70))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 2), (20, 5), (49, 15), (50, 16), (110, 34), (300, 90)])

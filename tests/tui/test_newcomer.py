@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from armada.tui.app import Dashboard
 from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.run import RunScreen
 from armada.tui.screens.runs import RunsScreen
-from tests.tui.conftest import World, drive, shows, until
+from tests.tui.conftest import World, drive, nothing, shows, until
 
 MOST = 6
 TASKS = {
@@ -165,7 +165,12 @@ def test_what_costs_money(world: World) -> None:
 def test_is_this_box_safe_to_destroy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.hosts(a={"ssh": "root@192.0.2.1"})
     asked: list[Sequence[str]] = []
-    monkeypatch.setattr("armada.tui.operations.ask", lambda words, _tell: asked.append(words))
+
+    def ask(words: Sequence[str], _tell: object) -> Callable[[], None]:
+        asked.append(words)
+        return nothing
+
+    monkeypatch.setattr("armada.tui.operations.ask", ask)
 
     async def use(pilot: Pilot[None]) -> None:
         newcomer = Newcomer(pilot, "safe")

@@ -100,6 +100,24 @@ def test_a_log_is_read_from_any_place(tmp_path: Path) -> None:
     assert log.find_back("4999 ", found) is None
 
 
+def test_lines_of_a_log_have_their_numbers_from_any_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "output.log"
+    path.write_bytes(b"".join(b"%d\n" % number for number in range(1, 3001)))
+    log = LogFile(path)
+    starts = [line.start for line in log.forward(0, 3000)]
+    for number in (1, 3000, 2999, 7, 1500, 1499, 1501):
+        assert log.number_of(starts[number - 1]) == number
+    path.write_bytes(b"1\n2\n")  # started again
+    assert log.number_of(2) == 2
+    log.rank = 3
+    assert log.number_of(2) is None
+    log.rank = None
+    monkeypatch.setattr("armada.tui.log_file.COUNTED_BYTES", 2)
+    path.write_bytes(b"1\n2\n3\n")
+    assert log.number_of(4) == 3  # two bytes after a known one
+    assert LogFile(path).number_of(4) is None
+
+
 def test_a_line_of_a_megabyte_is_cut_and_the_next_one_found(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"a" * 1_000_000 + b"\nnext\nunfinished")
@@ -194,3 +212,15 @@ def test_a_number_is_shown_without_the_digits_of_its_binary_form() -> None:
         "n": "3",
         "on": "true",
     }
+
+
+@pytest.mark.parametrize("utf8", [True, False])
+def test_curves_of_one_colour_differ_in_their_dashes(utf8: bool) -> None:
+    looks = set()
+    for kind in range(4):
+        canvas = Canvas(24, 1)
+        canvas.dash(0, kind)
+        draw(canvas, [0, 1], Levels([1.0, 1.0]), Window(0, 1, 0.0, 2.0), 0)
+        looks.add("".join(text for text, _ in canvas.row(0, utf8=utf8)))
+    assert len(looks) == 4
+    assert sum(" " not in look for look in looks) == 1

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,10 @@ from textual.pilot import Pilot
 from armada.home import own
 from armada.store import runs
 from armada.tui.operations import Answer
+from armada.tui.screens.palette import Palette
+from armada.tui.screens.runs import RunsScreen
 from tests.conftest import Armada
-from tests.tui.conftest import World, drive, heard, lacks, said, screen, shows, until
+from tests.tui.conftest import REAL_ASK, World, drive, heard, lacks, nothing, said, screen, shows, until
 from tests.waiting import eventually
 
 
@@ -104,7 +109,7 @@ def test_of_several_runs_those_that_stay_and_those_of_another_home_are_named(
         "only-cccccc": {"error": {"message": "1 checkpoint of it on box and nowhere else", "hint": "armada pull it"}},
     }
     monkeypatch.setattr(
-        "armada.tui.operations.ask", lambda words, tell: tell(Answer(0, json.dumps(told[words[-1]]), ""))
+        "armada.tui.operations.ask", lambda words, tell: tell(Answer(0, json.dumps(told[words[-1]]), "")) or nothing
     )
 
     async def use(pilot: Pilot[None]) -> None:
@@ -140,3 +145,86 @@ def test_a_dashboard_that_only_shows_removes_nothing(world: World) -> None:
         assert len(heard(pilot)) == 1
 
     drive(world.board(read_only=True), use)
+
+
+def _three_with_a_slow_check(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """Three runs, and a check of each that answers only when a test calls what this returns."""
+    answers: list[Callable[[], None]] = []
+    for name in ("one", "two", "six"):
+        world.run(f"{name}-aaaaaa", state="failed")
+    found = json.dumps({"kept_home": [], "host_error": None, "deleted_host": []})
+
+    def ask(_words: Sequence[str], tell: Callable[[Answer], None]) -> Callable[[], None]:
+        answers.append(lambda: tell(Answer(0, found, "")))
+        return lambda: answers.append(lambda: None)
+
+    monkeypatch.setattr("armada.tui.operations.ask", ask)
+    return answers
+
+
+def test_escape_cancels_the_checks_of_several_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = _three_with_a_slow_check(world, monkeypatch)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-aaaaaa", "six-aaaaaa")
+        await pilot.press("a", "d")
+        await shows(pilot, "1 of 3: check what is lost with", "esc cancels")
+        answers[0]()
+        await shows(pilot, "2 of 3: check what is lost with")
+        await pilot.press("y", "3", "escape")
+        await lacks(pilot, "check what is lost")
+        await until(pilot, lambda: "cancelled, nothing was changed" in said(pilot))
+        await until(pilot, lambda: len(answers) == 3)  # the second check was ended, the third never began
+        answers[1]()
+        await pilot.pause()
+        assert "Remove" not in screen(pilot)
+        assert isinstance(pilot.app.screen, RunsScreen)
+
+    drive(world.board(), use)
+
+
+def test_no_key_meant_for_another_window_answers_the_question(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`y` syncs on Runs, `:` opens the command line, and the palette opens over every window."""
+    answers = _three_with_a_slow_check(world, monkeypatch)
+    started: list[object] = []
+    monkeypatch.setattr("armada.tui.operations.start", lambda *words, **_: started.append(words))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa")
+        await pilot.press("d")
+        await shows(pilot, "check what is lost with")
+        await pilot.press("y", "colon", "7", "ctrl+p")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Palette))
+        answers[0]()
+        await pilot.press(*"why")
+        await until(pilot, lambda: "why" in screen(pilot))
+        assert "Remove 1 run?" not in screen(pilot)
+        await pilot.press("escape")
+        await shows(pilot, "Remove 1 run?", "one-aaaaaa")
+        assert started == []
+
+    drive(world.board(), use)
+
+
+def test_a_check_ends_with_the_dashboard(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = _three_with_a_slow_check(world, monkeypatch)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa")
+        await pilot.press("d")
+        await shows(pilot, "check what is lost with")
+        assert len(answers) == 1
+        await pilot.press("ctrl+c")
+
+    drive(world.board(), use)
+    assert len(answers) == 2
+
+
+def test_a_cancelled_check_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "armada.tui.operations.command", lambda *words: [sys.executable, "-c", "import time; time.sleep(600)", *words]
+    )
+    answers: list[Answer] = []
+    stop = REAL_ASK(["rm"], answers.append)
+    stop()
+    assert eventually(lambda: answers)[0].exit_code == -signal.SIGTERM

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import functools
+import time
 
 from textual.color import Color
 from textual.pilot import Pilot
 
+from armada.store import runs
 from armada.tui.app import Dashboard
+from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.run import RunScreen
+from armada.tui.screens.runs import RunsScreen
+from armada.verdicts.states import Verdict
 from tests.tui.conftest import World, drive, lacks, screen, shows, strips, until
 
 
@@ -87,3 +92,66 @@ def test_a_deferred_drawing_of_a_screen_that_is_hidden_by_then_reads_nothing_for
         assert "job.argv" in screen(pilot)
 
     drive(board, use)
+
+
+def test_what_is_behind_an_open_window_stays_current_and_the_cursor_stays_on_its_run(world: World) -> None:
+    for name in ("one", "two", "six"):
+        world.run(f"{name}-aaaaaa", step=3, total_steps=100)
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-aaaaaa", "six-aaaaaa")
+        first = board.screen
+        assert isinstance(first, RunsScreen)
+        first.table.place("two-aaaaaa")
+        await pilot.press("x")
+        await shows(pilot, "Stop 1 run?")
+        verdict = Verdict("failed", "oom", "[b]2.1 GiB", 1, 2, "evidence")
+        runs.record(world.database, "six-aaaaaa", verdict, ended_at=time.time())
+        world.run("new-bbbbbb")
+        await shows(pilot, "Stop 1 run?", "▲ 1 needs you", "4 of 4 runs")
+        await pilot.press("n")
+        words = await lacks(pilot, "Stop 1 run?")
+        assert "new-bbbbbb" in words
+        assert first.table.cursor == "two-aaaaaa"
+        assert next(line for line in words.splitlines() if "▸" in line).count("two-aaaaaa") == 1
+
+    drive(board, use)
+
+
+def test_points_that_come_while_a_window_is_open_are_in_the_curves(world: World) -> None:
+    for name in ("one", "two"):
+        world.run(f"{name}-aaaaaa")
+        world.losses(f"{name}-aaaaaa", [2.0, 1.0])
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-aaaaaa")
+        await pilot.press("a", "c")
+        await until(pilot, lambda: isinstance(board.screen, CompareScreen) and not board.screen.reading)
+        compare = board.screen
+        assert isinstance(compare, CompareScreen)
+        await pilot.press("7")
+        await shows(pilot, "what was started from the dashboard")
+        world.losses("one-aaaaaa", [0.75, 0.5])
+        await until(pilot, lambda: [len(run.curve or ()) for run in compare.runs if run.row.id == "one-aaaaaa"] == [4])
+        await pilot.press("escape")
+        world.losses("one-aaaaaa", [0.25])
+        await until(pilot, lambda: [len(run.curve or ()) for run in compare.runs if run.row.id == "one-aaaaaa"] == [5])
+
+    drive(board, use)
+
+
+def test_a_terminal_that_grows_under_an_open_window_shows_all_that_fits(world: World) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        assert "What happened" not in screen(pilot)
+        await pilot.press("7")
+        await shows(pilot, "what was started from the dashboard")
+        await pilot.resize_terminal(160, 48)
+        await pilot.press("escape")
+        await shows(pilot, "What happened", "Is everything safe?")
+
+    drive(world.board(), use, (80, 24))

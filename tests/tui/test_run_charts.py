@@ -161,7 +161,9 @@ def test_a_filter_finds_one_of_thousands_of_metrics(world: World) -> None:
         await pilot.press("escape")
         await shows(pilot, "(1 of 402)")
         await lacks(pilot, "no metric")
-        await pilot.press("slash", *"red", "enter")
+        await pilot.press("slash", *"^layer/1.*norm$")
+        await shows(pilot, "(1 of 111 of 402)")
+        await pilot.press("escape", "slash", *"red", "enter")
         await shows(pilot, "x[red]x[red]")
         assert "[red]" in screen(pilot)
 

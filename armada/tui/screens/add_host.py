@@ -70,8 +70,6 @@ class AddHost(ModalScreen[str | None]):
         self._symbols = symbols
         self.fields: dict[str, Input] = {}
         self._added: str | None = None
-        self._asked = 0
-        """Counts requests: the answer to an older one is dropped."""
 
     @property
     def board(self) -> Dashboard:
@@ -112,14 +110,11 @@ class AddHost(ModalScreen[str | None]):
 
     def _ask(self) -> None:
         """Fetch the host's key; nothing is pinned or written."""
-        self._asked += 1
-        asked, words, name = self._asked, self.words, self.fields["name"].value.strip()
-        self._lock(f"asking {name} for its key …")
-        self.board.ask(
-            f"ask {sanitize_line(name, 60)} for its key",
-            ["hosts", "add", "--dry-run", "--json", *words],
-            lambda answer: self._compare(words, answer) if asked == self._asked and self.is_attached else None,
-        )
+        from armada.tui.screens.checking import check
+
+        words, name = self.words, sanitize_line(self.fields["name"].value.strip(), 60)
+        asked = (f"ask {name} for its key", ["hosts", "add", "--dry-run", "--json", *words])
+        check(self.board, [asked], lambda answers: self._compare(words, answers[0]))
 
     # The host's key -------------------------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class Chooser(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         self._show("")
-        self.query_one(Input).focus()
+        self.set_focus(self.query_one(Input))
 
     def _show(self, typed: str) -> None:
         words = typed.casefold().split()

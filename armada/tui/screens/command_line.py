@@ -99,7 +99,7 @@ class CommandLine(ModalScreen[None]):
     def on_mount(self) -> None:
         self._history = remembered.commands(self.board.home)
         self._place = len(self._history)
-        self.field.focus()
+        self.set_focus(self.field)  # at once, not after the keys that wait
         self._commander.fetch(self._fetched)
         self._look()
 

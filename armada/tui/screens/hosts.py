@@ -243,9 +243,11 @@ class HostsScreen(View):
         if host.local:
             self.notify("this machine has no key to compare", severity="warning")
             return
+        from armada.tui.screens.checking import check
+
         name = host.name
-        words = ["hosts", "trust", "--dry-run", "--json", name]
-        self.board.ask(f"ask {name} for its key", words, lambda answer: self.compare(name, answer))
+        asked = (f"ask {name} for its key", ["hosts", "trust", "--dry-run", "--json", name])
+        check(self.board, [asked], lambda answers: self.compare(name, answers[0]))
 
     def compare(self, name: str, answer: Answer) -> None:
         found = answer.json

@@ -164,7 +164,7 @@ class LaunchScreen(View):
 
     def tick(self) -> None:
         super().tick()
-        if self.form.has_changed_on_disk():
+        if self.is_active and self.form.has_changed_on_disk():  # not under a window that edits it
             self._changed()
 
     # The frames -----------------------------------------------------------------------------------------------------

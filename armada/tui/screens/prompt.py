@@ -49,7 +49,7 @@ class Prompt(ModalScreen[str | None]):
             yield Static(self._note)
 
     def on_mount(self) -> None:
-        self.query_one(Input).focus()
+        self.set_focus(self.query_one(Input))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

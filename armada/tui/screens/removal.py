@@ -30,7 +30,7 @@ class Removal:
 
     def __init__(self, board: Dashboard, rows: Sequence[RunRow]) -> None:
         self._board = board
-        self._left = list(rows)
+        self._rows = list(rows)
         self._lines: list[str] = []
         self._refused: list[str] = []
         self._commands: dict[str, list[str]] = {}
@@ -40,19 +40,15 @@ class Removal:
         """Check the runs one after the other, then ask about all of them at once."""
         if self._board.refuses("remove"):
             return
-        if not self._left:
+        if not self._rows:
             self._board.notify("remove: no run under the cursor", severity="warning")
             return
-        self._theirs = operations.launchers(self._board.home, [row.run.run_id for row in self._left])
-        self._look()
+        from armada.tui.screens.checking import check
 
-    def _look(self) -> None:
-        if not self._left:
-            self._ask()
-            return
-        row = self._left.pop(0)
-        words = ["rm", "--dry-run", "--json", row.run.run_id]
-        self._board.ask(f"check what is lost with {row.run.run_id}", words, lambda answer: self._take(row, answer))
+        run_ids = [row.run.run_id for row in self._rows]
+        self._theirs = operations.launchers(self._board.home, run_ids)
+        asked = [(f"check what is lost with {each}", ["rm", "--dry-run", "--json", each]) for each in run_ids]
+        check(self._board, asked, self._ask)
 
     def _take(self, row: RunRow, answer: Answer) -> None:
         run_id, found = row.run.run_id, answer.json
@@ -63,11 +59,12 @@ class Removal:
             self._commands[run_id] = ["rm", *(["--without-host"] if alone else [])]
             self._commands[run_id] += ["--other-home"] if run_id in self._theirs else []
             self._lines += told(row, found, self._theirs.get(run_id))
-        self._look()
 
-    def _ask(self) -> None:
+    def _ask(self, answers: Sequence[Answer]) -> None:
         from armada.tui.screens.question import Question
 
+        for row, answer in zip(self._rows, answers, strict=True):
+            self._take(row, answer)
         board = self._board
         if not self._commands:
             for words in self._refused:

@@ -299,7 +299,11 @@ class RunScreen(LogPage):
     def action_search(self) -> None:
         """Search in the log, or filter the metrics of the charts."""
         if self.shown == "charts":
-            self._open_field("metrics", "letters of the metrics; Enter keeps, esc clears", self.wall.choices.wanted)
+            self._open_field(
+                "metrics",
+                "letters of the metrics, or ^start end$ a|b; Enter keeps, esc clears",
+                self.wall.choices.wanted,
+            )
         else:
             self._ask_log("search", "search towards the beginning; N and n go on")
 

@@ -28,7 +28,7 @@ from armada.tui.widgets import frame
 from armada.tui.widgets.answers import Answers
 from armada.tui.widgets.filter_field import FilterField
 from armada.tui.widgets.preview import Preview
-from armada.tui.widgets.run_table import NONE_LIKE_THIS, RunTable
+from armada.tui.widgets.run_table import NONE_LIKE_THIS, RunTable, height_of_few
 from armada.tui.widgets.table import Table
 from armada.units import counted
 
@@ -76,6 +76,10 @@ class RunsScreen(View):
     RunsScreen.-vast.-grand Answers { height: 22%; }
     RunsScreen.-vast.-grand #loads { display: block; }
     RunsScreen.empty Answers, RunsScreen Answers.closed { display: none; }
+    RunsScreen.few Preview { height: 1fr; max-height: 500; }
+    RunsScreen.-vast.few #main { layout: vertical; }
+    RunsScreen.-vast.few Preview { layout: horizontal; width: 100%; max-width: 100%; }
+    RunsScreen.-vast.few Preview #gpus { display: block; width: 60; height: 1fr; max-height: 500; }
     """
 
     def __init__(self) -> None:
@@ -87,6 +91,7 @@ class RunsScreen(View):
         self._columns_of: tuple[list[str], object] = ([], None)
         self._keys: tuple[Key, ...] = ()
         self._view: tuple[str, SavedView] | None = None
+        self._lines: int | None = None
 
     def body(self) -> Iterable[Widget]:
         self.said = Static(id="said")
@@ -137,7 +142,7 @@ class RunsScreen(View):
             a.query = Query(a.query.text, snapshot.words)  # a key may be known now
         a.query.facts, a.facts_version = snapshot.facts, snapshot.facts_version
         self._find_columns(snapshot.words)
-        chosen = (a.token, a.reverse, a.group, frozenset(a.opened), frozenset(a.closed))
+        chosen = (a.token, a.reverse, a.grouping, frozenset(a.opened), frozenset(a.closed))
         changed = self._changed(snapshot) if chosen == self._drawn[1] else None
         # Sorting and laying out 10,000 rows takes 20 ms, so skip it when a few changed and stay in place.
         if changed is not None and a.stays(changed):
@@ -151,8 +156,22 @@ class RunsScreen(View):
         self._follow_awaited(snapshot)
         self.preview.take(snapshot.row(self.cursor_run), updates)
         self.answers.take(snapshot)
+        self._share_room()
         self.field.renew(snapshot, a.query.error)
         self._say(self.table.run_count)
+
+    def _share_room(self) -> None:
+        """Give a table that would be half empty the lines that it needs, and the preview the others.
+
+        Under a filter they stay: the frames would jump with each letter.
+        """
+        if self.arrangement.query or self.snapshot.first_of is not None:
+            return
+        lines = None if self.preview.has_class("closed") else height_of_few(self.table.entries, self.app.size.height)
+        if lines != self._lines:
+            self._lines = lines
+            self.set_class(lines is not None, "few")
+            self.table.styles.height = lines
 
     def await_run(self, host: str) -> None:
         """Put the cursor on the next new run of a host, unless you move it first."""
@@ -207,7 +226,7 @@ class RunsScreen(View):
         parts += [f"/ {a.query.text}"] if a.query else []
         sort = a.sort if a.sort in SORTS or a.sort_key is not None else "urgency"
         parts += [f"by {sort}{' reversed' if a.reverse else ''}"]
-        parts += [f"grouped by {a.group}"] if a.group != "nothing" else []
+        parts += [self.board.symbols.text(f"grouped by {a.grouping}")] if a.grouping != "nothing" else []
         parts += [f"{len(self.table.marked)} marked"] if self.table.marked else []
         if a.query.error is not None:
             words = a.query.error.sentence + (f" → {a.query.error.hint}" if a.query.error.hint else "")
@@ -244,9 +263,11 @@ class RunsScreen(View):
             self.draw()
 
     def _find_sort(self) -> None:
-        """Find the column that the table is sorted by, if it is one of the user's choice."""
+        """Find the columns that the table is sorted and grouped by, if they are of the user's choice."""
         a = self.arrangement
         a.sort_key = next((key for key in self._keys if key.name == a.sort), None) if a.sort not in SORTS else None
+        settings = (key for key in self._keys if key.source == "setting")
+        a.group_key = next((key for key in settings if key.name == a.group), None)
 
     # Keys -----------------------------------------------------------------------------------------------------------
 
@@ -355,35 +376,22 @@ class RunsScreen(View):
         self.draw()
 
     def action_group(self) -> None:
-        self.arrangement.group = GROUPS[(GROUPS.index(self.arrangement.group) + 1) % len(GROUPS)]
+        order = [*GROUPS, *(key.name for key in self._keys if key.source == "setting")]
+        place = order.index(self.arrangement.group) if self.arrangement.group in order else -1
+        self.arrangement.group = order[(place + 1) % len(order)]
+        self._find_sort()
         self.draw()
 
     def action_columns(self) -> None:
         """Ask for the columns of the table."""
-        from armada.tui.screens.prompt import Prompt
+        from armada.tui.screens.columns import ask_columns
 
-        note = "Keys with commas between: name,state,lr,eval_loss,cost,tag,age. `default` shows the usual columns."
-        prompt = Prompt("Columns", note, ",".join(self._columns), self.board.symbols)
-        self.board.push_screen(prompt, self._choose_columns)
+        ask_columns(self.board, self._columns, self._choose_columns)
 
-    def _choose_columns(self, text: str | None) -> None:
-        if text is None:
-            return
-        words = [word.strip() for word in text.split(",") if word.strip()]
-        words = [] if words == ["default"] else words[:MOST_COLUMNS]
-        wrong = []
-        for word in words:
-            try:
-                resolve(word, lambda: self.snapshot.words)
-            except UnknownKey as error:
-                wrong.append(f"{error.sentence}{f' ({error.hint})' if error.hint else ''}")
-        if wrong:
-            self.notify(self.board.symbols.text(sanitize_line(wrong[0], 300)), severity="warning", markup=False)
-            return
-        if words != self._columns:
-            before = self._columns
-            said = f"columns as before: {', '.join(before) or 'the usual ones'}"
-            self._changes.add(said, lambda: self._show_columns(before))
+    def _choose_columns(self, words: list[str]) -> None:
+        before = self._columns
+        said = f"columns as before: {', '.join(before) or 'the usual ones'}"
+        self._changes.add(said, lambda: self._show_columns(before))
         self._show_columns(words)
 
     def _show_columns(self, words: list[str]) -> None:
@@ -432,14 +440,15 @@ class RunsScreen(View):
         self._show_view(name, view)
 
     def _show_view(self, name: str, view: SavedView) -> None:
-        """Show a view; an order or group that this armada does not know is the usual one."""
+        """Show a view; an order or group that this armada does not know, or that is no column, is the usual one."""
         a = self.arrangement
         a.query = Query(view.filter, self.snapshot.words)
-        a.sort = view.sort  # one that is unknown, or no column, is the usual one
-        a.group = view.group if view.group in GROUPS else "nothing"
+        a.sort = view.sort
+        a.group = view.group
         a.reverse = view.reverse
         self._columns = list(view.columns[:MOST_COLUMNS])
         self._view = (name, self.present_view) if name else None
+        self._find_sort()
         self.take()
 
     def action_preview(self) -> None:

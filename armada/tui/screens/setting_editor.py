@@ -72,7 +72,7 @@ class SettingEditor(ModalScreen[None]):
             yield self.said
 
     def on_mount(self) -> None:
-        self.query_one(Input).focus()
+        self.set_focus(self.query_one(Input))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

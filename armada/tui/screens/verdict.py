@@ -98,8 +98,10 @@ class Verdict(ModalScreen[str | None]):
 
 def ask_release(board: Dashboard, name: str) -> None:
     """Check a host, and show what would be lost before anything is done."""
-    words = ["hosts", "release", "--dry-run", "--json", name]
-    board.ask(f"check what {name} holds", words, lambda answer: show_verdict(board, name, answer))
+    from armada.tui.screens.checking import check
+
+    asked = (f"check what {name} holds", ["hosts", "release", "--dry-run", "--json", name])
+    check(board, [asked], lambda answers: show_verdict(board, name, answers[0]))
 
 
 def show_verdict(board: Dashboard, name: str, answer: Answer) -> None:

@@ -42,9 +42,7 @@ class View(Screen[None]):
 
     def compose(self) -> ComposeResult:
         # Textual sets these classes after the first layout, and would lay out and paint everything a second time.
-        width, height = self.app.size
-        for size, breaks in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
-            self.add_class(max(each for each in breaks if each[0] <= size)[1])
+        self.fit()
         self.top = TopLine(self.board.symbols, self.PLACE)
         yield self.top
         self.notice = Notice(self.board.symbols)
@@ -54,6 +52,14 @@ class View(Screen[None]):
         yield self.going
         self.keys = KeyLine(self.board.symbols, (self.PLACE, "everywhere"), read_only=self.board.read_only)
         yield self.keys
+
+    def fit(self) -> None:
+        """Set the classes for the terminal's size; Textual sets those of the window on top alone."""
+        width, height = self.app.size
+        for size, breaks in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
+            wanted = max(each for each in breaks if each[0] <= size)[1]
+            for _, name in breaks:
+                self.set_class(name == wanted, name)
 
     @property
     def page(self) -> str:
@@ -154,13 +160,18 @@ class View(Screen[None]):
             self.notify("shell: no run under the cursor", severity="warning")
 
     def action_sync(self) -> None:
-        self.board.act_on_runs("sync", self.concerned())
+        self._act("sync")
 
     def action_stop(self) -> None:
-        self.board.act_on_runs("stop", self.concerned())
+        self._act("stop")
 
     def action_resume(self) -> None:
-        self.board.act_on_runs("resume", self.concerned())
+        self._act("resume")
+
+    def _act(self, verb: str) -> None:
+        from armada.tui.screens.run_acts import act_on_runs
+
+        act_on_runs(self.board, verb, self.concerned())
 
     def action_remove(self) -> None:
         from armada.tui.screens.removal import Removal

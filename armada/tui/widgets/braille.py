@@ -20,6 +20,8 @@ FAR = 1e6
 """Dots further outside the window than this are drawn here: the distance of the largest floats is infinite."""
 EMPTY = 255
 """The owner of a cell without a dot."""
+DASHES = ((True,), (True, True, True, False, False), (True, False), (True, True, True, True, False, True, False))
+"""Which columns of characters a line takes, again and again: solid, dashed, dotted, and both in turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,17 @@ class Canvas:
         self._cells = [bytearray(width) for _ in range(height)]
         self._owners = [bytearray(width) for _ in range(height)]
         self._letters: dict[tuple[int, int], tuple[str, int]] = {}
+        self._dashes: dict[int, tuple[bool, ...]] = {}
+
+    def dash(self, owner: int, kind: int) -> None:
+        """Draw a curve with gaps from now on; `kind` is a place in `DASHES`."""
+        self._dashes[owner] = DASHES[kind % len(DASHES)]
 
     def span(self, x: int, top: int, bottom: int, owner: int) -> None:
         """Set the dots of a column from `top` to `bottom`, inclusive."""
         column, side = divmod(x, 2)
-        if not 0 <= column < self.width:
+        dashes = self._dashes.get(owner)
+        if not 0 <= column < self.width or (dashes is not None and not dashes[column % len(dashes)]):
             return
         for y in range(max(0, top), min(self.height * 4 - 1, bottom) + 1):
             row, dot = divmod(y, 4)
@@ -59,6 +67,15 @@ class Canvas:
             if (row, column) not in self._letters:
                 self._letters[row, column] = (letter, owner)
                 return
+
+    def name_along(self, letter: str, owner: int, first: int, every: int) -> None:
+        """Put a curve's letter on it at every so many columns from the first one, where no other curve covers it."""
+        for column in range(first, self.width, every):
+            rows = (
+                row for row in range(self.height) if self._cells[row][column] and self._owners[row][column] == owner
+            )
+            if (row := next(rows, None)) is not None:
+                self._letters.setdefault((row, column), (letter, owner))
 
     def row(self, y: int, *, utf8: bool) -> list[tuple[str, int]]:
         """Return a line of characters as runs of (text, curve); curve `EMPTY` for empty ones."""

@@ -31,6 +31,8 @@ LARGEST = 8e307
 """Values further from zero are drawn here: the difference of two larger ones is infinite."""
 LOOKED_THROUGH = 1000
 """With more points than these, a search for a second visible one is unnecessary."""
+ALONG = 16
+"""Without colours, the letter of each of several curves stands on it at every so many columns."""
 MARKED = Style(reverse=True)
 LIT = Style(bold=True, reverse=True)
 BOLD = Style(bold=True)
@@ -151,11 +153,15 @@ class Chart(Plane):
                 draw(canvas, line.xs, line.behind, window, BEHIND)
         self._mark(canvas, window)
         for owner, line in enumerate(self.lines):
+            canvas.dash(owner, self._colour(owner) // CURVES)
             draw(canvas, line.xs, line.levels, window, owner)
             if len(self.lines) > 1:
                 _name_curve(canvas, line, window, owner, _sign(line, owner))
             elif _is_lone(line, x0, x1):  # a single dot is hard to see
                 _name_curve(canvas, line, window, owner, self.symbols.states["running"])
+        if self.app.no_color and len(self.lines) > 1:
+            for owner, line in enumerate(self.lines):
+                canvas.name_along(_sign(line, owner), owner, 2 + 3 * owner % ALONG, ALONG)
         self._window = window
         strips += self._rows(canvas, axes.row_marks(window, rows, log=self.logarithmic))
         strips.append(self._foot(room))
@@ -210,11 +216,14 @@ class Chart(Plane):
             strips.append(Strip(segments).adjust_cell_length(canvas.width + LABEL, plain))
         return strips
 
+    def _colour(self, owner: int) -> int:
+        """Return the number of a curve's colour; after the last colour, they begin again, with dashes."""
+        colour = self.lines[owner].colour
+        return owner if colour is None else colour
+
     def _curve_style(self, owner: int) -> Style:
-        line = self.lines[owner]
-        colour = owner if line.colour is None else line.colour
-        found = self._style(COLOURS[colour % len(COLOURS)])
-        return found + BOLD if line.lit else found
+        found = self._style(COLOURS[self._colour(owner) % len(COLOURS)])
+        return found + BOLD if self.lines[owner].lit else found
 
     @staticmethod
     def _column(place: float, window: Window, width: int) -> int | None:

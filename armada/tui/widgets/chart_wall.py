@@ -15,7 +15,7 @@ from armada.store.transitions import RESUMED
 from armada.tui import ticks
 from armada.tui.chart_choices import PANELS, ChartChoices
 from armada.tui.curves import Curve, nearest
-from armada.tui.filtering import fuzzy
+from armada.tui.filtering import fuzzy, holds
 from armada.tui.widgets import chart_axes, frame
 from armada.tui.widgets.chart import Chart
 from armada.tui.widgets.chart_plane import Line, Mark
@@ -128,7 +128,8 @@ class ChartWall(Horizontal):
     def _choose(self) -> None:
         """Apply the filter. The metric that was shown stays, if the filter shows it."""
         words = self.choices.wanted.casefold().split()
-        plain = [name for name in self._ordered if all(word in name.casefold() for word in words)]
+        tests = [holds(word) for word in words]
+        plain = [name for name in self._ordered if all(test(name.casefold()) for test in tests)]
         near = [name for name in self._ordered if all(fuzzy(word, name.casefold()) for word in words)] if words else []
         self.metrics = list(dict.fromkeys([*plain, *near]))
         self._first = self.metrics.index(self.choices.metric) if self.choices.metric in self.metrics else 0
@@ -239,7 +240,7 @@ class ChartWall(Horizontal):
         self._draw()
 
     def filter(self, words: str) -> None:
-        """Show only metrics with these letters in this order."""
+        """Show only metrics that have these words, letters or regular expressions."""
         self.choices.wanted = words
         self._choose()
         self._draw()

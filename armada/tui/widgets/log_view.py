@@ -142,7 +142,9 @@ class LogView(Widget, can_focus=True):
         share = "following" if self.following else f"{end / max(1, self.file.size):.0%}"
         aside = f" · from column {self._left + 1}" if self._left and not self.wrapping else ""
         only = f" · only rank {self.file.rank}" if self.file.rank is not None else ""
-        return f"{self.file.size:,} bytes · {share}{aside}{only}{self._place_of_match()}"
+        number = self.file.number_of(self._lines[0].start) if self._lines else None
+        line = "" if number is None else f" · line {number:,}"
+        return f"{self.file.size:,} bytes · {share}{line}{aside}{only}{self._place_of_match()}"
 
     def _place_of_match(self) -> str:
         if not self.word or self.file is None:

@@ -371,6 +371,17 @@ class RunTable(Table):
         return ((f"{short(age)} ago", "dim" if age < 60 else "warn"),)
 
 
+def height_of_few(entries: Sequence[Entry], height: int) -> int | None:
+    """Return the lines of a table and its frame, if they are at most two fifths of the terminal's; else None.
+
+    A terminal of less than 20 lines has no preview that could take the others. The table grows by several lines at once:
+    not everything moves with each new run.
+    """
+    step = 4 if height >= 34 else 2
+    lines = -(-(len(entries) + 1) // step) * step + 2
+    return lines if lines * 5 <= height * 2 and height >= 20 else None
+
+
 def _brief(trouble: str) -> str:
     """Leave the command out of a reason: the row is short, and its key hangs behind it."""
     return trouble.partition("; `armada ")[0]

@@ -1,0 +1,59 @@
+"""Stop or resume runs after a question, or sync them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armada.tui import operations
+from armada.tui.screens.question import Question
+from armada.units import counted
+from armada.verdicts.states import ENDED, STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from armada.tui.app import Dashboard
+    from armada.tui.snapshot import RunRow
+
+NOTES = {
+    "stop": "It gets SIGTERM, and SIGKILL if it does not end in time. A training saves a checkpoint first; a script or "
+    "command loses what it has not saved.",
+    "resume": "Each run continues on its own host from its last complete checkpoint there, or else from its beginning; "
+    "a host paid by the hour costs money again.",
+}
+
+
+def act_on_runs(board: Dashboard, verb: str, rows: Sequence[RunRow]) -> None:
+    """Stop or resume runs after asking, or sync them."""
+    states = {"sync": STATES, "stop": set(STATES) - ENDED, "resume": {"failed", "cancelled"}}[verb]
+    able = [row for row in rows if row.run.state in states]
+    if board.refuses(verb):
+        return
+    if not able:
+        going = bool(rows) and not rows[0].run.ended
+        why_not = f"is {rows[0].run.state}" if going else "has ended already" if verb == "stop" else "has succeeded"
+        words = f"{verb}: no run under the cursor" if not rows else f"{verb}: {rows[0].name} {why_not}"
+        board.notify(board.symbols.text(words), severity="warning", markup=False)
+        return
+
+    theirs = {} if verb == "sync" else operations.launchers(board.home, [row.run.run_id for row in able])
+
+    def go() -> None:
+        for row in able:
+            words = ["sync", "now"] if verb == "sync" else [verb]
+            words += ["--other-home"] if row.run.run_id in theirs else []
+            board.operate(f"{verb} {row.run.run_id}", [*words, row.run.run_id])
+
+    if verb == "sync":
+        go()
+        return
+    lines = [
+        f"{row.run.run_id} on {row.host}, {row.run.state}{'' if row.run.step is None else f', step {row.run.step:,}'}"
+        + (f", launched by {theirs[row.run.run_id]}" if row.run.run_id in theirs else "")
+        for row in sorted(able, key=lambda row: row.run.run_id not in theirs)
+    ]
+    title = f"{verb.capitalize()} {counted(len(able), 'run')}?"
+    note = NOTES[verb]
+    if theirs:
+        note = f"{counted(len(theirs), 'run')} of another home, not of this one. {note}"
+    board.push_screen(Question(title, lines, note, verb, board.symbols), lambda yes: go() if yes else None)
