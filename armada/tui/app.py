@@ -49,6 +49,7 @@ LOOK_EVERY_S = 10.0
 
 MANY = 1000
 LOOK = "check hosts"
+OPEN_FIELDS = frozenset(":/")
 OF_VIEWS = frozenset({"go", "help", "command", "history", "notifications", "undo"})
 """Actions that wait while a window is open."""
 
@@ -160,12 +161,17 @@ class Dashboard(App[None]):
             view.fit()
 
     async def on_event(self, event: events.Event) -> None:
-        """Open the command line at once: the keys behind `:` may have come already, and are meant for it."""
-        typed = isinstance(event, events.Key) and event.character == ":" and not event.is_forwarded
-        if typed and isinstance(self.screen, View) and not isinstance(self.focused, Input):
-            await self.action_command()
-        else:
+        """Open fields at once: the keys behind `:` and `/` may have come already, and are meant for them."""
+        is_opened = False
+        if isinstance(event, events.Key) and event.character in OPEN_FIELDS and not event.is_forwarded:
+            is_opened = self._takes_keys and await self._check_bindings(event.key)
+        if not is_opened:
             await super().on_event(event)
+
+    @property
+    def _takes_keys(self) -> bool:
+        """Whether keys are not typed into a field."""
+        return isinstance(self.screen, View) and not isinstance(self.focused, Input)
 
     def on_unmount(self) -> None:
         gc.enable()

@@ -331,13 +331,22 @@ def test_a_broken_history_is_no_history(world: World, content: str) -> None:
     assert file.stat().st_mode & 0o077 == 0
 
 
-def test_nothing_that_is_typed_at_once_is_lost(world: World) -> None:
-    """Over a slow connection, or pasted, the keys after `:` come in the same moment."""
+def test_nothing_that_is_typed_at_once_is_lost_or_pressed(world: World) -> None:
+    """Over a slow connection the keys after `:` or `/` come in the same moment: `n` would launch, `d` remove."""
+    world.run("demo-aaaaaa", state="failed")
 
     async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "Welcome")
-        for character in ":sync now --":
-            pilot.app.post_message(events.Key("colon" if character == ":" else character, character))
+        def type_at_once(text: str) -> None:
+            for each in text:
+                pilot.app.post_message(events.Key({":": "colon", "/": "slash"}.get(each, each), each))
+
+        await shows(pilot, "demo-aaaaaa")
+        type_at_once(":sync now --")
         await shows(pilot, "Command", "sync now --")
+        await pilot.press("escape")
+        await lacks(pilot, "Command")
+        type_at_once("/nd:/dx")
+        await shows(pilot, "/ nd:/dx", "0 of 1 runs")
+        assert len(pilot.app.screen_stack) == 1
 
     drive(world.board(), use)

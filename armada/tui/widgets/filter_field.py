@@ -68,7 +68,7 @@ class FilterField(Field):
         self.cursor_position = len(text)
         self.disabled = False
         self._show(True)
-        self.focus()
+        self.screen.set_focus(self)  # at once: what is typed next is meant for it
 
     def close(self) -> None:
         """Hide the field and what is under it."""
