@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING, Literal
 from armada.launch.estimates.parameters import count_adapter, count_experts, count_parameters, list_linears
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from armada.launch.estimates.shape import ModelShape
 
 Attention = Literal["flash", "sdpa", "eager"]
@@ -78,7 +80,10 @@ _LIBRARIES_BYTES = 550_000_000
 """A process with torch's CPU build, transformers and TRL, and next to no model: 0.5 GB, and what its allocator rounds up."""
 
 _HEAP_SHARE = 0.3
-"""Of activations, in RAM: blocks that were freed and that glibc keeps; with `MALLOC_MMAP_THRESHOLD_=65536` there are none."""
+"""Of activations, in RAM: blocks that were freed and that glibc keeps; with `MALLOC_MMAP_THRESHOLD_=65536` there are none.
+
+Where weights are divided, gathering them in between scatters the output head's blocks, too, and what was read whole before
+it was divided stays."""
 
 _Widths = tuple[float, float, float, float]
 
@@ -268,7 +273,7 @@ def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimat
     names = ("gradients", "16-bit copies of weights", "activations", "one layer's backward pass", "output head")
     sizes = lasting | dict(zip(names, moments[worst], strict=True))
     if training.device == "cpu":
-        sizes["freed blocks"] = _HEAP_SHARE * sizes["activations"]
+        sizes["freed blocks"] = _freed(sizes, training)
     certain_optimizer = 0.0 if training.optimizer.startswith("paged_") else states.optimizer
     rough = bool(shape.experts) or shape.kind == "gpt2" or training.method == "qlora"
     return MemoryEstimate(
@@ -283,6 +288,15 @@ def estimate_memory(shape: ModelShape, training: TrainingShape) -> MemoryEstimat
         parameters=count_parameters(shape),
         trained=states.trained,
     )
+
+
+def _freed(sizes: Mapping[str, float], training: TrainingShape) -> float:
+    """Return what glibc keeps of blocks that were freed."""
+    if "weights" not in training.sharded or training.processes == 1:
+        return _HEAP_SHARE * sizes["activations"]
+    share = _share(training, "weights")
+    divided = sum(sizes[name] for name in ("weights", "reference model", "teacher model") if name in sizes)
+    return _HEAP_SHARE * (sizes["activations"] + sizes["output head"]) + divided * (1 / share - 1)
 
 
 def _teacher(training: TrainingShape) -> dict[str, float]:
