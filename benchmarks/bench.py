@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -99,7 +100,11 @@ def main() -> int:
             pairs += [speeds_then[faster] > speeds_then[slower] for faster, slower in told_apart(first)]
             first = second
     told = {"within_spread": sum(kept), "of": len(kept), "median_spread": round(statistics.median(widths), 3)}
-    told |= {"pairs_told_apart": len(pairs), "kept_their_order": sum(pairs), "pairs": 15 * options.pairs}
+    told |= {
+        "pairs_told_apart": len(pairs),
+        "kept_their_order": sum(pairs),
+        "pairs": math.comb(len(first), 2) * options.pairs,
+    }
     print(json.dumps({**told, "measured_steps": [round(share, 3) for share in shares]}))
     return 0
 

@@ -41,7 +41,7 @@ _LEAST_DRIFT = 2.0
 
 
 @dataclass(frozen=True)
-class Pair:
+class MeanInterval:
     """The interval of a mean of values beside other means of the same time, and beside one of another time.
 
     Attributes:
@@ -63,7 +63,7 @@ class Pair:
         return interval(self.deviation, self.freedom, 1)
 
 
-NONE = Pair(0.0, 1.0, 1.0)
+NONE = MeanInterval(0.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Spread:
     """
 
     steps: float
-    turns: Pair
-    machine: Pair
+    turns: MeanInterval
+    machine: MeanInterval
     varied: float
 
     @property
@@ -112,7 +112,7 @@ def spreads(cells: Mapping[int, Sequence[Turn]], machines: Mapping[int, object])
         machine = machines[number]
         together = [each for other, each in cells.items() if machines[other] == machine]
         steps = describe_steps([step for turn in done for step in turn.steps_s])["spread"]
-        turns = Pair(deviation, freedom, len(done)) if freedom >= _LEAST_FREEDOM else NONE
+        turns = MeanInterval(deviation, freedom, len(done)) if freedom >= _LEAST_FREEDOM else NONE
         found[number] = Spread(steps, turns, *_machine_part(together, len(done)))
     return found
 
@@ -129,7 +129,7 @@ def _pooled(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
     return (math.sqrt(squares / freedom), freedom) if freedom else (0.0, 0)
 
 
-def _machine_part(cells: Sequence[Sequence[Turn]], turns: int) -> tuple[Pair, float]:
+def _machine_part(cells: Sequence[Sequence[Turn]], turns: int) -> tuple[MeanInterval, float]:
     """Return the intervals from the machine's own product, for a cell with so many turns, and by how much it varied."""
     timed = sorted((turn.at, -math.log(turn.product_s)) for done in cells for turn in done if turn.product_s)
     logs = [value for _, value in timed]
@@ -143,7 +143,7 @@ def _machine_part(cells: Sequence[Sequence[Turn]], turns: int) -> tuple[Pair, fl
     deviation = math.sqrt(square / (len(logs) - 1))
     freedom = max(_LEAST_DRIFT, _independent(len(logs), follows) - 1)
     own = max(1.0, _independent(turns, follows ** len(cells)))
-    return Pair(deviation, freedom, own), math.exp(max(logs) - min(logs)) - 1
+    return MeanInterval(deviation, freedom, own), math.exp(max(logs) - min(logs)) - 1
 
 
 def _independent(values: int, follows: float) -> float:
