@@ -20,7 +20,7 @@ SEARCHED = 1 << 20
 """How much a search reads at once before it checks whether it was cancelled."""
 BEFORE = 8192
 COUNTED_BYTES = 16 << 20
-"""How much is read at once for the number of a line: 8 ms, once; later, only what is between. It is read where keys wait."""
+"""How much is read at once for the number of a line: 10 ms, once; later, only what is between. It is read where keys wait."""
 
 
 @dataclass(frozen=True, slots=True)
