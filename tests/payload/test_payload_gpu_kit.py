@@ -156,7 +156,7 @@ def test_the_largest_batch_that_fits_is_measured(
 ) -> None:
     bench = Workbench(order(tmp_path, "speed-7b", tiny=False))
     planned: dict[tuple[str, int], tuple[int, bool] | None] = {}
-    for cell in speed.CELLS["7b"]:
+    for cell in (*speed.CELLS["7b"], *speed.CELLS["7b-more"]):
         if cell.recomputes:
             continue
         training = speed.plan(read_shape(SHAPES["7b"]), cell, bench, memory_gib * 2**30)

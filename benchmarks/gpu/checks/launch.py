@@ -22,12 +22,12 @@ from benchmarks.gpu.processes import end_all_of, processes_of
 from benchmarks.gpu.runner import environment
 from benchmarks.gpu.workbench import Failed, Skipped, Workbench, differ
 
-_STEPS, _EVERY, _KILL_AT = (600, 100, 250)
+_STEPS, _EVERY, _KILL_AT = (120, 20, 50)
 _TINY_STEPS, _TINY_EVERY, _TINY_KILL_AT = (24, 6, 14)
 _FIRST_DIFFERS, _LAST_DIFFERS = 1e-3, 0.05
 """Of the first loss after the resume, against what it was before the kill, and of the last, against the other run's.
 
-Kernels that add up in any order do not repeat themselves to the bit, and over hundreds of steps the difference grows.
+Kernels that add up in any order do not repeat themselves to the bit, and over many steps the difference grows.
 """
 _ENDS = ("succeeded", "failed", "cancelled")
 _LOOK_EVERY_S = 0.02

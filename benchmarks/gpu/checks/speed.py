@@ -43,8 +43,8 @@ CELLS = {
         Cell("full", 8192),
     ),
     "1.5b": (Cell("full", 4096, aim_mfu=0.50),),
-    "7b": (
-        Cell("lora", 4096, aim_mfu=0.45),
+    "7b": (Cell("lora", 4096, aim_mfu=0.45),),
+    "7b-more": (
         Cell("lora", 2048),
         Cell("lora", 8192),
         Cell("lora", 8192, recomputes=True),
@@ -55,7 +55,8 @@ CELLS = {
 
 def run(bench: Workbench) -> None:
     name = bench.name.removeprefix("speed-")
-    shape = read_shape(SHAPES["tiny" if bench.tiny else name])
+    shape_name = name.removesuffix("-more")
+    shape = read_shape(SHAPES["tiny" if bench.tiny else shape_name])
     memory = float(bench.machine.get("memory_bytes") or 8e9)
     for cell in CELLS[name]:
         length = 64 if bench.tiny else cell.length
@@ -63,7 +64,7 @@ def run(bench: Workbench) -> None:
         if planned is None:
             bench.tell(cell.label, SKIPPED, "by the estimate it does not fit, even one row at a time")
             continue
-        model = {"path": str(bench.model(name))}
+        model = {"path": str(bench.model(shape_name))}
         _measure(bench, cell, shape, planned, model)
 
 

@@ -82,11 +82,34 @@ def test_speed_stands_beside_its_aim_and_memory_beside_the_estimate(run: RunChec
     assert first["message"] == "MFU 46.0%, the aim of 45% is met"
     assert first["figures"]["peak_reserved_bytes"] == 80_000_000_000
     assert 0.9 < first["figures"]["estimate_of_peak"] < 1.1
+    found, verdict = run("speed-7b-more")
+    assert verdict == ("passed", "")
     assert found["lora 8192 recomputed"]["figures"]["recomputes"]
     assert "outside the estimate's ±15%" in found["full 2048"]["message"]
     slow, verdict = run("speed-1.5b")
     assert slow["full 4096"]["message"] == "MFU 46.0%, the aim of 50% is missed"
     assert verdict == ("passed", "")  # a missed aim is a figure
+
+
+@pytest.mark.parametrize(
+    ("slow", "status", "message"),
+    [(0, "passed", ""), (20, "failed", "the steps took 7.3 times as long as the median one")],
+)
+def test_a_kernel_that_is_prepared_for_each_length_is_a_failure(
+    run: RunCheck, slow: int, status: str, message: str
+) -> None:
+    def told(_name: str, section: Mapping[str, Any]) -> Ended:
+        folder = Path(section["data"]["train"][0]["path"]).parent
+        # The first steps load kernels, whatever their length.
+        seconds = [9.0] * 5 + [0.55 if step < slow else 0.03 for step in range(55)]
+        lines = [{"kind": "train", "step": step, "step_time_s": taken} for step, taken in enumerate(seconds, 1)]
+        (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        return Ended(0, 12.0, folder)
+
+    found, verdict = run("lengths", told)
+    assert found["varied lengths"]["message"].startswith(message)
+    assert found["varied lengths"]["figures"]["slow_steps"] == slow
+    assert verdict[0] == status
 
 
 def test_memory_that_runs_out_is_a_result(run: RunCheck) -> None:
