@@ -23,6 +23,7 @@ STOP = '{"time": 1, "grace_s": 5.0, "submission": 1}'
 
 def up(there: Worker, run_id: str, attempt: int = 1) -> None:
     eventually((there.host.folder(run_id) / f"work/up-{attempt}").exists)
+    eventually((there.host.folder(run_id) / f"attempts/{attempt}/run.json").exists)  # written once the job is started
 
 
 def let_end(there: Worker, run_id: str, attempt: int, words: str = "") -> None:

@@ -220,6 +220,9 @@ FOUND_WITH_HTCONDOR = {
 
 
 FOUND_WITH_HTCONDOR_AND_SCRIPTS = {
+    "its next attempt dies before it writes anything, and the former hangs on a node that is believed dead": (
+        "launch:0:3 meanwhile_start_job:0:3 watch:0:1 break_off:1 look:1:2 give_up:3:3 start_job:3 freeze:1:2"
+    ),
     "an attempt between two at their time limits brought something and was preempted": (
         "launch:3:1 start_job:1:3 time_limit:0:3 start_job:2:3 save:1:2 preempt:0:3 meanwhile_start_job:2:1 watch:3:3 time_limit:1:1"
     ),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from armada_agent.paths import RunPaths
 from armada_agent.records.ending import ENDED
 from armada_agent.supervisor import batch
+from armada_agent.supervisor.batch import _FENCE_S
 
 from tests.simulation.batch_system import BatchJob, BatchSystem
 from tests.simulation.breaking import Killed
@@ -40,6 +41,8 @@ class SimCluster(SimHost):
     """A supervisor computes: all work on the same node, where each could harm the others most."""
     sets_up: bool = False
     """From now on what a job needs takes its time: its supervisor says so, and has yet to start it."""
+    steps: list[BatchSupervision] = field(default_factory=list)
+    """The supervisors that compute now: one may wait while another does."""
     is_one_machine: bool = False
     """Its login node is its worker: the agent sees the processes of jobs."""
 
@@ -105,6 +108,18 @@ class SimCluster(SimHost):
     def has_given_up(self, job: Job) -> bool:
         return any(one.child is job for one in self.given_up())
 
+    def let_former_notice(self) -> None:
+        """While a supervisor waits, those on nodes that are believed dead look whether the run is still theirs."""
+        waiting = self.world.supervisor_pid
+        for one in [each for each in self.given_up() if each not in self.steps]:
+            self.world.supervisor_pid = one.pid
+            try:
+                one.step()
+            except Killed:
+                one.die()
+            finally:
+                self.world.supervisor_pid = waiting
+
     def signal_batch(self, job: BatchJob, number: int) -> None:
         for one in self.batch():
             if one.job is job:
@@ -135,12 +150,15 @@ class WorkersTime:
         return self._waited_s
 
     def sleep(self, seconds: float) -> None:
+        before = self._waited_s
         self._waited_s += seconds
         cluster = current()
         assert isinstance(cluster, SimCluster)
         for one in cluster.batch():
             if one.late_signal and one.pid == cluster.world.supervisor_pid:
                 one.signal(one.late_signal)
+        if before // _FENCE_S != self._waited_s // _FENCE_S:
+            cluster.let_former_notice()
 
 
 def controller() -> BatchSystem:
@@ -192,11 +210,13 @@ class BatchSupervision(Supervision):
             self._real._conclude(self._real._stopped_ending())  # noqa: SLF001
             self.leave()
             return
-        self.host.on_worker = True
+        was_on_worker, self.host.on_worker = self.host.on_worker, True
+        self.host.steps.append(self)
         try:
             super().step()
         finally:
-            self.host.on_worker = False
+            self.host.steps.remove(self)
+            self.host.on_worker = was_on_worker
 
     def signal(self, number: int) -> None:
         self._real._note_signal(number, None)  # noqa: SLF001

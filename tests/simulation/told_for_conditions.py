@@ -52,7 +52,7 @@ TOLD_FOR_CONDITIONS_OF_SLURM = {
     ),
     "Slurm says that it has ended, its job writes once more, and its node dies": (
         "launch start_job tick look=running lie:1:2 pause:1 look=running tick look=running node_dies pause:3 "
-        "look=running pause:1 look=failed/ended_silently pause:1 look=failed/ended_silently"
+        "look=running pause:8 look=running pause:1 look=failed/ended_silently pause:1 look=failed/ended_silently"
     ),
 }
 

@@ -96,8 +96,8 @@ TOLD_OF_HTCONDOR = {
     ),
     "its files are dated later, and it dies": (
         "launch set_clock:3 start_job tick look=running set_clock look=running kill_supervisor look=running "
-        "pause:4 look=failed/ended_silently pause:9 look=failed/ended_silently pause:9 look=failed/ended_silently "
-        "pause:9 look=failed/ended_silently pause:9 look=failed/ended_silently"
+        "pause:11 look=running pause:1 look=failed/ended_silently pause:9 look=failed/ended_silently "
+        "pause:9 look=failed/ended_silently pause:9 look=failed/ended_silently pause:9 look=failed/ended_silently"
     ),
     "a guess, and the job is in the queue again": (
         "accounting:0:1 launch look=queued forget_job lie:1 pause:4 look=queued pause:4 look=queued pause:4 "
@@ -121,7 +121,7 @@ TOLD_OF_HTCONDOR = {
     ),
     "an end that is not in its log": (
         "launch start_job tick look=running lie:0:2 kill_supervisor look=running pause:9 look=running pause:9 "
-        "look=running pause:9 look=running truth look=failed/ended_silently"
+        "look=running pause:9 look=running truth look=running pause:12 look=failed/ended_silently"
     ),
     "an administrator removes what waits": (
         "launch look=queued remove_job look=cancelled/killed_by_user pause:1 look=cancelled/killed_by_user"

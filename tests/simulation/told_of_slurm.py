@@ -87,7 +87,7 @@ TOLD_OF_SLURM = {
     ),
     "its supervisor is killed": (
         "launch start_job save tick look=running kill_supervisor look=running pause:1 look=running pause:1 "
-        "look=running pause:1 look=running pause:4 look=failed/ended_silently sync=final release=yes"
+        "look=running pause:1 look=running pause:9 look=running pause:1 look=failed/ended_silently sync=final release=yes"
     ),
     "its job ended before anything of it began": (
         "launch break_off start_job look=running pause:1 look=running pause:1 look=failed/ended_silently pause:1 "
@@ -159,7 +159,7 @@ TOLD_OF_SLURM = {
     ),
     "it ends without a word": (
         "launch start_job tick look=running node_dies notice:0:1 pause:1 look=running pause:1 look=running pause:1 "
-        "look=running pause:1 look=running pause:1 look=failed/node_failure sync=final release=yes"
+        "look=running pause:8 look=running pause:1 look=running pause:1 look=failed/node_failure sync=final release=yes"
     ),
     "it ended before it began": (
         "launch look=queued break_off start_job look=queued look=queued look=queued pause:1 look=running pause:1 "
@@ -167,7 +167,7 @@ TOLD_OF_SLURM = {
     ),
     "its first answer is an end": (
         "launch start_job node_dies notice:0:1 look=running pause:1 look=running pause:1 look=running pause:1 "
-        "look=running pause:1 look=failed/node_failure"
+        "look=running pause:8 look=running pause:1 look=failed/node_failure"
     ),
     "its supervisor puts it back, and Slurm shows it as failed": (
         "launch+sft start_job save tick time_limit look=queued pause:1 look=queued pause:1 look=queued pause:1 "
@@ -186,7 +186,7 @@ TOLD_OF_SLURM = {
     ),
     "the login node restarts": (
         "launch start_job tick look=running node_dies notice:0:1 pause:1 look=running power_cut look=running "
-        "pause:1 look=running pause:1 look=running pause:2 look=failed/node_failure"
+        "pause:1 look=running pause:9 look=running pause:2 look=failed/node_failure"
     ),
     "a home resumes what waits": (
         "launch look=queued start_job end:0:1 tick look=failed/exit_1 resume=again release=lives+logs look=queued "
@@ -289,7 +289,7 @@ TOLD_OF_SLURM = {
     ),
     "it moved while Slurm said that it had ended, and then no more": (
         "launch start_job tick look=running lie:1:2 look=running tick look=running node_dies pause:1 look=running "
-        "pause:3 look=running pause:2 look=failed/ended_silently pause:2 look=failed/ended_silently"
+        "pause:11 look=running pause:2 look=failed/ended_silently pause:2 look=failed/ended_silently"
     ),
     "two answers are not enough": (
         "accounting:0:1 launch start_job tick look=running forget_job node_dies look=running pause:14 look=running "

@@ -178,6 +178,12 @@ TOLD_RARELY_WITH_SCRIPTS = {
 }
 
 TOLD_RARELY_OF_SLURM = {
+    "its node is believed dead, and the time of its next attempt is up before its job begins": (
+        "launch start_job give_up early_signal start_job look=failed/time_limit living=0 begun=1"
+    ),
+    "its node is believed dead, and its next attempt dies before it writes anything": (
+        "launch start_job give_up break_at:1 start_job freeze look=running living=1 end tick look=succeeded begun=1"
+    ),
     "its launch is interrupted before its cluster heard of it": (
         "break_off:1:1 launch look=unknown/not_on_host stop=cancelled/killed_by_user"
     ),
@@ -206,8 +212,8 @@ TOLD_RARELY_OF_SLURM = {
     ),
     "its plan is deleted before its job begins": "launch lose_plan start_job begun=0 waits=no",
     "stopped after its node died, and Slurm says that it failed": (
-        "launch start_job tick node_dies stop=OutcomeUnknown notice:0:1 pause:5 look=running pause:5 "
-        "look=cancelled/killed_by_user pause:5 look=cancelled/killed_by_user"
+        "launch start_job tick node_dies stop=OutcomeUnknown notice:0:1 pause:5 look=running pause:8 "
+        "look=running pause:5 look=cancelled/killed_by_user pause:5 look=cancelled/killed_by_user"
     ),
     "stopped after its node died, and Slurm forgot it": (
         "accounting:0:1 launch start_job tick look=running forget_job node_dies stop=OutcomeUnknown look=running "
@@ -220,7 +226,7 @@ TOLD_RARELY_OF_SLURM = {
     ),
     "the record of a poll is dated later, and its node fails": (
         "launch start_job tick look=running node_dies notice:0:1 pause:3 look=running break_record:4 pause:3 "
-        "look=running pause:5 look=failed/node_failure pause:5 look=failed/node_failure"
+        "look=running pause:8 look=running pause:5 look=failed/node_failure pause:5 look=failed/node_failure"
     ),
     "its node dies, Slurm answers with nothing, and then puts it back": (
         "launch start_job tick look=running node_dies lie:0:1 look=running pause:3 look=running pause:3 "
@@ -244,8 +250,8 @@ TOLD_RARELY_OF_SLURM = {
     "what is said of an end that is not believed": (
         "launch start_job tick look=running lie:1:2 look=running why=nothing "
         "because=slurm_says_RUNNING_and_its_supervisor_wrote_running pause:5 look=running "
-        "why=Slurm_says_COMPLETED_its_supervisor_wrote_running_armada_knows_in_60_s_whether_it_still_writes "
-        "because=Slurm_says_COMPLETED_its_supervisor_wrote_running_armada_knows_in_60_s_whether_it_still_writes_"
+        "why=Slurm_says_COMPLETED_its_supervisor_wrote_running_armada_knows_in_180_s_whether_it_still_writes "
+        "because=Slurm_says_COMPLETED_its_supervisor_wrote_running_armada_knows_in_180_s_whether_it_still_writes_"
         "and_its_supervisor_wrote_running"
     ),
     "what is said of attempts at their time limits": (
@@ -331,6 +337,12 @@ TOLD_RARELY_OF_SLURM_WITH_SCRIPTS = {
 }
 
 TOLD_RARELY_OF_HTCONDOR = {
+    "its node is believed dead, and the time of its next attempt is up before its job begins": (
+        "launch start_job give_up early_signal start_job look=failed/time_limit living=0 begun=1"
+    ),
+    "its node is believed dead, and its next attempt dies before it writes anything": (
+        "launch start_job give_up break_at:1 start_job freeze look=running living=1 end tick look=succeeded begun=1"
+    ),
     "its plan is deleted while its job waits on HTCondor": (
         "launch lose_plan look=queued because=htcondor_says_submitted_its_supervisor_waits_with_it "
         "stop=cancelled/killed_by_user waits=no begun=0"

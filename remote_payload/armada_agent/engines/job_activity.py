@@ -200,16 +200,12 @@ def correct(said: Dict[str, Any], believed: str, engine: str, memory: Memory, wr
     if wrote == liveness.UNBEGUN:
         return dict(said, state=believed, reason=None, message=None)
     if wrote == liveness.GOES_BACK:
-        wait, since = (
-            "%s says “%s”; its supervisor wrote that it returns to the queue: armada knows in %.0f s whether it does",
-            "since",
-        )
+        wait = "%s says “%s”; its supervisor wrote that it returns to the queue: armada knows in %.0f s whether it does"
+        since_s, needed_s = memory.watch["since"], liveness.ALIVE_S
     else:
-        wait, since = (
-            "%s says “%s”; its supervisor wrote “running”: armada knows in %.0f s whether it still writes",
-            "still",
-        )
-    left_s = max(0.0, liveness.ALIVE_S - (memory.now_s - float(memory.watch[since])))
+        wait = "%s says “%s”; its supervisor wrote “running”: armada knows in %.0f s whether it still writes"
+        since_s, needed_s = memory.watch["still"], liveness.silence_s(said["state"])
+    left_s = max(0.0, needed_s - (memory.now_s - float(since_s)))
     return dict(said, state=believed, reason=None, message=wait % (engine, word, left_s))
 
 

@@ -27,6 +27,8 @@ from armada_agent.verdicts.cause import signal_name
 from armada_agent.verdicts.requeue import REQUEUED
 
 _FENCE_S = 10.0
+_NOTICED_S = 2 * _FENCE_S
+"""After that a former attempt, if it still ran, has noticed that the run is another's now, and has killed its job."""
 _LOG_TAIL = 64 * 1024
 _PREEMPTED = "preempted"
 _NODE_FAILURE = "node_failure"
@@ -60,7 +62,9 @@ class BatchSupervisor(Supervisor):
         self._devices = ""
         self._log_begin = _size(paths.scheduler_log)  # its present content is from earlier attempts
         self._journal.place.until(self._is_outdated)
-        _close_former_attempts(paths, self._journal, self._progress)
+        self._closed_at: Optional[float] = None
+        if _close_former_attempts(paths, self._journal, self._progress):
+            self._closed_at = time.monotonic()
         for number in _TIME_SIGNALS:
             signal.signal(number, self._note_signal)
 
@@ -183,7 +187,7 @@ class BatchSupervisor(Supervisor):
 
     def _conclude(self, ending: Ending) -> None:
         if ending.state != REQUEUED:
-            super()._conclude(ending)
+            self._finish(ending)
             return
         self.exit_code = 1
         if self._outdated:
@@ -198,9 +202,23 @@ class BatchSupervisor(Supervisor):
             ending.state = "failed"
             ending.message = "%s; it could not be put back into the queue: %s" % (ending.message, problem)
         if ending.state != REQUEUED:
-            super()._conclude(ending)
+            self._finish(ending)
             return
         self._journal.requeue(ending)
+
+    def _finish(self, ending: Ending) -> None:
+        """Write the run's end, once a former attempt on a node that is believed dead has had the time to notice and to end."""
+        if self._closed_at is not None:
+            until = self._closed_at + _NOTICED_S
+            if time.monotonic() < until:
+                self._journal.update(
+                    message="ending; a former attempt, on a node that was believed dead, may still end"
+                )
+            while time.monotonic() < until:
+                time.sleep(1.0)
+            if self._is_outdated():
+                return  # meanwhile its own node was believed dead
+        super()._conclude(ending)
 
     def _decide(self, ending: Ending) -> None:
         """Decide whether an interrupted attempt goes back into the queue, which it does only if the next one can get further."""
@@ -313,8 +331,13 @@ def _is_taken_after(paths: RunPaths, submission: int) -> bool:
     return any(os.path.exists(paths.submission(number, "taken.json")) for number in later)
 
 
-def _close_former_attempts(paths: RunPaths, journal: Journal, reached: progress.Progress) -> None:
-    """Write the exit of an attempt that could not do it itself: its node failed, or was taken away without a warning."""
+def _close_former_attempts(paths: RunPaths, journal: Journal, reached: progress.Progress) -> bool:
+    """Write the exit of an attempt that could not do it itself: its node failed, or was taken away without a warning.
+
+    Returns:
+        Whether there was one. It may go on, on a node that is believed dead.
+    """
+    closed = False
     for number in paths.attempts():
         if files.read_json(paths.attempt(number, "exit.json")) is None:
             message = "it ended without a record; its node failed, or was taken without a warning"
@@ -325,6 +348,8 @@ def _close_former_attempts(paths: RunPaths, journal: Journal, reached: progress.
             journal.write_json(paths.attempt(number, "exit.json"), dict(told, attempt=number, ended_at=time.time()))
             newest_one = requeue.name_newest(reached.measure().get("step"))
             journal.record("finding", message="attempt %d: %s; of checkpoints, %s" % (number, message, newest_one))
+            closed = True
+    return closed
 
 
 def _size(path: str) -> int:

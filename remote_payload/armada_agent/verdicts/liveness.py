@@ -24,6 +24,9 @@ all, until the node is cleared.
 How long the scheduler has been saying something counts from its first to its last answer: while it does not answer, its last one
 gets no older.
 
+The end of a job that wrote no end itself is believed after three minutes of its silence. The scheduler may be right about an
+execution that left no trace, and an earlier one goes on, on a node that it believes dead.
+
 `gone` is a guess. Nothing is deleted because of it, and it is revised when the job shows itself.
 
 An HTCondor event log says `running` for as long as nobody writes the next line, also of a job that its schedd has lost. Such a job
@@ -55,7 +58,10 @@ ASK = "ask"
 ALIVE_S = 60.0
 """Six of the supervisor's periods of 10 s, and the longest time for which an NFS client shows old attributes by default."""
 SILENT_S = 180.0
-"""Three times that; then a job that has begun is queried by its id. A hung `nvidia-smi` or disk can delay a supervisor."""
+"""Three times that; then the end of a job that has begun is believed, and a missing one is queried by its id.
+
+A hung `nvidia-smi` or disk can delay a supervisor.
+"""
 MISSING_S = 30.0
 MISSING_LOOKS = 3
 """A scheduler's controller that has just started answers with an empty queue for some seconds."""
@@ -120,11 +126,16 @@ def judge(watch: Watch, now_s: float, wrote: str, poll_s: float, needs_looks: bo
         return ASK if watch["looks"] >= MISSING_LOOKS and said_s >= needed_s else UNKNOWN
     if word == ENDED and wrote == GOES_BACK and needs_looks and said_s < ALIVE_S:
         return UNKNOWN
-    if wrote == BEGUN and silent_s < ALIVE_S:
+    if wrote == BEGUN and silent_s < silence_s(word):
         return ENDING if word == ENDED else UNKNOWN
     if word == ENDED and needs_looks and (watch["looks"] < ENDED_LOOKS or said_s < 2 * poll_s):
         return ENDING
     return str(word)
+
+
+def silence_s(word: str) -> float:
+    """Return for how many seconds a job that has begun must be silent before this word of the scheduler is believed."""
+    return SILENT_S if word == ENDED else ALIVE_S
 
 
 def saying_s(watch: Watch) -> float:

@@ -27,8 +27,8 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("missing, never begun, too soon", watch("missing", lasted_s=29, silent_s=29, looks=9), UNBEGUN, "unknown"),
     ("missing, never begun", watch("missing", lasted_s=45, silent_s=45, looks=3), UNBEGUN, "ask"),
     ("ended while it writes", watch("ended", lasted_s=DAY_S, silent_s=10, looks=99, changed_s=10), BEGUN, "running"),
-    ("ended, not seen for long enough", watch("ended", lasted_s=59, silent_s=59, looks=9), BEGUN, "ending"),
-    ("ended and silent", watch("ended", lasted_s=60, silent_s=60, looks=2, changed_s=60), BEGUN, "ended"),
+    ("ended, not seen for long enough", watch("ended", lasted_s=179, silent_s=179, looks=9), BEGUN, "ending"),
+    ("ended and silent", watch("ended", lasted_s=180, silent_s=180, looks=2, changed_s=180), BEGUN, "ended"),
     ("ended, said once", watch("ended", lasted_s=DAY_S, silent_s=DAY_S, looks=1), BEGUN, "ending"),
     ("ended, never begun", watch("ended", lasted_s=30, silent_s=30, looks=2), UNBEGUN, "ended"),
     ("ended, never begun, too soon", watch("ended", lasted_s=29, silent_s=29, looks=9), UNBEGUN, "ending"),
@@ -160,7 +160,7 @@ def test_another_word_begins_its_own_count_and_keeps_the_silence() -> None:
 
 
 def test_a_line_of_a_log_that_stays_is_believed_at_its_first_reading() -> None:
-    seen = watch("ended", lasted_s=0, silent_s=60, looks=1)
+    seen = watch("ended", lasted_s=0, silent_s=180, looks=1)
     assert liveness.judge(seen, 0.0, BEGUN, 2.0, needs_looks=False) == "ended"
     assert (
         liveness.judge(watch("ended", lasted_s=0, silent_s=0, looks=1), 0.0, GOES_BACK, 2.0, needs_looks=False)
