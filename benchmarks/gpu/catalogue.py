@@ -43,6 +43,7 @@ CHECKS = (
     _check(
         "launch", "`armada launch --host local`, killed and resumed, against a run that was not disturbed", 120, 300
     ),
+    _check("bench", "`armada bench`, of an experiment and of the machine", 90, 300, "measuring"),
     _check("fp8", "Products of matrices in 8 bits, and torchao's float8 training", 30, 240),
     _check("qlora", "A base in 4 bits (bitsandbytes)", 40, 240),
     _check("liger", "Liger's kernels: equal losses, and their speed", 50, 240),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu.catalogue import CHECKS
-from benchmarks.gpu.checks import against_trl, facts, launch
+from benchmarks.gpu.checks import against_trl, facts, launch, measuring
 from benchmarks.gpu.workbench import Ended, Workbench, read_end
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"
@@ -284,3 +284,24 @@ def test_what_a_training_left_is_read_however_broken(tmp_path: Path) -> None:
     assert (ended.status, ended.message) == ("failed", "exit code 1: OSError: it is gone")
     assert (ended.losses, ended.peak) == ({1: 2.5}, {"reserved_bytes": 9})
     assert read_end(tmp_path, -1000, 3.0).message == "it did not end within 3 s"
+
+
+def test_a_cell_that_was_not_measured_and_a_machine_without_a_gpu_are_failures(tmp_path: Path) -> None:
+    order = {"name": "bench", "module": "", "folder": str(tmp_path), "shared": str(tmp_path), "tiny": False}
+    bench = ToldBench({**order, "home_python": "", "limit_s": 60, "machine": MACHINE})
+    measured = {"label": "micro_batch_size=2", "status": "measured", "message": None, "tokens_per_s": 9.5, "mfu": None}
+    broken = {"label": "micro_batch_size=4", "status": "failed", "message": "CUDA is in use in a forked process"}
+    measuring.tell_cells(bench, {"cells": [measured, broken, {"label": "attention=eager", "status": "oom"}]})
+    disk = {"name": "disk_read_bytes_per_s", "value": 1.5e9}
+    measuring.tell_machine(bench, {"verdict": "healthy", "figures": [{"name": "flops", "value": 7e14}, disk]})
+    measuring.tell_machine(bench, {"verdict": "healthy", "figures": [{"name": "cpu_flops", "value": 4e10}, disk]})
+    told = [json.loads(line) for line in (tmp_path / "cases.jsonl").read_text().splitlines()]
+    assert [(case["status"], case["message"]) for case in told] == [
+        ("passed", ""),
+        ("failed", "CUDA is in use in a forked process"),
+        ("failed", "it is oom"),
+        ("passed", "healthy"),
+        ("failed", "no figure is a GPU's"),
+    ]
+    assert told[0]["figures"] == {"tokens_per_s": 9.5}
+    assert told[3]["figures"]["flops"] == 7e14
