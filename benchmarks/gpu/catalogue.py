@@ -52,6 +52,7 @@ CHECKS = (
     _check("speed-1.5b", "A shape of 1.5B, all weights at 4096 tokens", 50, 240, "speed"),
     _check("trl-0.5b", "The payload against TRL's own script, in turn, 0.5B", 120, 400, "against_trl"),
     _check("speed-7b", "A shape of 7B: LoRA at 4096 tokens", 100, 300, "speed"),
+    _check("profile", "Where a step's time goes: kernels by kind", 120, 400, "profiling"),
     _check("speed-7b-more", "A shape of 7B: other lengths, and all weights", 200, 540, "speed"),
     _check("trl-7b", "The payload against TRL's own script, in turn, 7B", 150, 480, "against_trl"),
 )

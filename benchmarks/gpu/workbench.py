@@ -253,7 +253,14 @@ class Workbench:
         return self.section(*args, steps=100_000, measurement=measurement, **changes)
 
     def train(
-        self, name: str, section: Mapping[str, Any], *, memory_bytes: int | None = None, visible: str | None = None
+        self,
+        name: str,
+        section: Mapping[str, Any],
+        *,
+        memory_bytes: int | None = None,
+        visible: str | None = None,
+        script: str | None = None,
+        more: Mapping[str, str] | None = None,
     ) -> Ended:
         """Train by the payload's own launcher, and wait for the end.
 
@@ -262,18 +269,23 @@ class Workbench:
             section: spec["training"].
             memory_bytes: Of address space, to make a CPU run out of memory.
             visible: The GPUs that it sees, where not the one that is measured.
+            script: Runs the payload, instead of the launcher itself.
+            more: Variables.
         """
         run = self.folder / name
         (run / "work").mkdir(parents=True)
         config, spec = run / "accelerate.yaml", run / "spec.json"
         precision = str(section["precision"]).replace("fp32", "no")
         config.write_text(_ACCELERATE.format(cpu=str(section["device"] == "cpu").lower(), precision=precision))
-        spec.write_text(json.dumps({"format": 1, "run_id": name, "training": section}), encoding="utf-8")
-        more = {} if memory_bytes is None else {"ARMADA_GPU_ADDRESS_SPACE": str(memory_bytes)}
-        more |= {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+        plan = {"format": 1, "run_id": name, "gpus": 0 if self.tiny else 1, "training": section}
+        spec.write_text(json.dumps(plan), encoding="utf-8")
+        variables = dict(more or {})
+        variables |= {} if memory_bytes is None else {"ARMADA_GPU_ADDRESS_SPACE": str(memory_bytes)}
+        variables |= {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
         began = self._clock()
-        words = ("armada_train.launch", "--config_file", str(config), "--spec", str(spec))
-        code = self.run(*words, log=run / "log", folder=run, more=more)
+        words = ["armada_train.launch", "--config_file", str(config), "--spec", str(spec)]
+        words += [] if script is None else ["--script", script, "--", "--spec", str(spec)]
+        code = self.run(*words, log=run / "log", folder=run, more=variables)
         return read_end(run, code, self._clock() - began)
 
     def run(

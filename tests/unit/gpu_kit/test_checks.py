@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu.catalogue import CHECKS
-from benchmarks.gpu.checks import against_trl, facts, launch, measuring
-from benchmarks.gpu.workbench import Ended, Workbench, read_end
+from benchmarks.gpu.checks import against_trl, facts, launch, measuring, profiling
+from benchmarks.gpu.workbench import Ended, Failed, Workbench, read_end
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"
 MACHINE = {
@@ -46,7 +46,14 @@ class ToldBench(Workbench):
         pass
 
     def train(
-        self, name: str, section: Mapping[str, Any], *, memory_bytes: int | None = None, visible: str | None = None
+        self,
+        name: str,
+        section: Mapping[str, Any],
+        *,
+        memory_bytes: int | None = None,
+        visible: str | None = None,
+        script: str | None = None,
+        more: Mapping[str, str] | None = None,
     ) -> Ended:
         return self.told(name, section)
 
@@ -305,3 +312,37 @@ def test_a_cell_that_was_not_measured_and_a_machine_without_a_gpu_are_failures(t
     ]
     assert told[0]["figures"] == {"tokens_per_s": 9.5}
     assert told[3]["figures"]["flops"] == 7e14
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128>>", "attention"),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_7", "attention"),
+        ("nvjet_tst_256x128_64x4_1x2_h_bz_coopA_NTN", "products"),
+        ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "products"),
+        ("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<4>>", "optimizer"),
+        ("void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>", "copies"),
+        ("Memcpy DtoD (Device -> Device)", "copies"),
+        ("_forward_kernel", "losses"),
+        ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, MeanOps>>", "sums"),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::silu_kernel>", "elementwise"),
+        ("something new", "others"),
+    ],
+)
+def test_a_kernel_is_counted_by_its_kind(kernel: str, kind: str) -> None:
+    assert profiling.kind_of(kernel) == kind
+
+
+def test_what_no_kernel_took_is_the_gpus_waiting(tmp_path: Path) -> None:
+    order = {"name": "profile", "module": "", "folder": str(tmp_path), "shared": str(tmp_path), "tiny": False}
+    bench = ToldBench({**order, "home_python": "", "limit_s": 60, "machine": MACHINE})
+    kernels = {"nvjet": {"seconds": 0.6, "calls": 9}, "Memcpy DtoD": {"seconds": 0.3, "calls": 4}}
+    profiling.tell(bench, "7b lora 4096", {"step_s": 0.5, "steps": 3, "kernels": kernels})
+    (told,) = map(json.loads, (tmp_path / "cases.jsonl").read_text().splitlines())
+    assert told["message"] == "40.0% nvjet; 20.0% Memcpy DtoD"
+    assert {name: told["figures"][name] for name in ("products", "copies", "waits")} == pytest.approx(
+        {"products": 0.4, "copies": 0.2, "waits": 0.4}
+    )
+    with pytest.raises(Failed, match="recorded no kernel"):
+        profiling.tell(bench, "nothing", {"step_s": 0.5, "steps": 3, "kernels": {}})
