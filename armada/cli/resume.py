@@ -18,6 +18,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "there. It keeps its run id.",
     )
     add_run(parser)
+    parser.add_argument(
+        "--restart-if-damaged",
+        action="store_true",
+        help="Start from the beginning if every checkpoint on the host is damaged, which is otherwise refused",
+    )
     add_flag(parser)
     add_following(parser, what="run", results="its checkpoints", daemon="watches the run")
     parser.set_defaults(handler=_resume)
@@ -28,6 +33,7 @@ def _resume(options: argparse.Namespace) -> int:
     from armada.cli.following import announce
     from armada.cli.progress import Reporter
     from armada.launch.plans.task import Order
+    from armada.launch.resume import Permits
     from armada.launch.service import Caller, resume
 
     context = Context()
@@ -36,5 +42,6 @@ def _resume(options: argparse.Namespace) -> int:
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     with context.session(run.host) as session:
         order = Order(session, context.home, context.database)
-        resumed = resume(order, run, Caller(sys.argv, Path.cwd(), reporter))
+        permits = Permits(restart_if_damaged=options.restart_if_damaged)
+        resumed = resume(order, run, Caller(sys.argv, Path.cwd(), reporter), permits)
         return announce(context, session, resumed, options, reporter)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.config.tasks.registry import TRAININGS
@@ -26,11 +27,30 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 
+@dataclass(frozen=True, slots=True)
+class Permits:
+    """What the user permits the bundled trainer in this submission, and not in later ones."""
+
+    restart_if_damaged: bool = False
+    """Start from the beginning if every checkpoint on the host is damaged."""
+
+    def variables(self, submission: int) -> dict[str, str]:
+        """Return the job's variables that say so. Each names the submission, so that the trainer counts it once.
+
+        They travel with the secrets: these, too, are the only variables of one submission, which its next attempts get.
+        """
+        return {"ARMADA_RESTART_IF_DAMAGED": str(submission)} if self.restart_if_damaged else {}
+
+
+NOTHING = Permits()
+
+
 def resume_run(
     database: Database,
     session: HostSession,
     run: Run,
     *,
+    permits: Permits = NOTHING,
     unattended: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Run:
@@ -40,6 +60,7 @@ def resume_run(
         database: The store.
         session: A session with the run's host.
         run: The run, as it was when the user requested the resume.
+        permits: What the bundled trainer may do that it otherwise refuses.
         unattended: No user is present whose environment has the secrets: those of the lost submission must still be on
             the host.
         say: Called with the name of the process that already resumes it, if there is a wait.
@@ -50,7 +71,7 @@ def resume_run(
     Raises:
         Conflict: It has not ended, it succeeded, it never reached its host, or another armada resumed it meanwhile.
         NotFound: Its host has no records of it.
-        UsageError: A secret that it needs is not in home's environment.
+        UsageError: A secret that it needs is not in home's environment, or it is no training that takes `permits`.
         OutcomeUnknown: The link broke during the submission. The same command finds out; nothing is started twice.
     """
     lock = session.home.lock(f"resume-{run.run_id}")
@@ -61,18 +82,19 @@ def resume_run(
                 f"{run.run_id} was just resumed by another armada and is {known.state}; nothing was started twice",
                 hint=f"armada logs -f {run.run_id}",
             )
-        return _resume(database, session, known, unattended=unattended)
+        return _resume(database, session, known, permits, unattended=unattended)
 
 
-def _resume(database: Database, session: HostSession, run: Run, *, unattended: bool) -> Run:
+def _resume(database: Database, session: HostSession, run: Run, permits: Permits, *, unattended: bool) -> Run:
     observe(database, session, [run])
     run = runs.find(database, run.run_id)
-    _refuse(database, run)
+    _refuse(database, run, permits)
     submission = run.submission + 1
     if unattended:
         request = SubmitRun(run_id=run.run_id, submission=submission, keep_secrets=True)
     else:
-        request = SubmitRun(run_id=run.run_id, submission=submission, secrets=_secrets(database, run))
+        secrets = _secrets(database, run) | permits.variables(submission)
+        request = SubmitRun(run_id=run.run_id, submission=submission, secrets=secrets)
     # Record this before the host can learn of it: whatever breaks from here on, the run is polled again, and synced to
     # its end. First the state: a sync that happens in between must not count as the final one.
     runs.set_state(database, run.run_id, "submitted", message=transitions.RESUMED)
@@ -120,7 +142,12 @@ def _launch_again(database: Database, run: Run) -> str:
     return sanitize_line(f"{words} {shlex.join(word for each in changes for word in ('--set', each))}", 2000)
 
 
-def _refuse(database: Database, run: Run) -> None:
+def _refuse(database: Database, run: Run, permits: Permits) -> None:
+    if permits != NOTHING and run.task not in TRAININGS:
+        raise UsageError(
+            f"{run.run_id} is no training of the bundled trainer, so there is nothing to permit",
+            hint=f"armada resume {run.run_id}",
+        )
     again = f"to run it once more: {_launch_again(database, run)}"
     if run.state == "succeeded":
         weights = f"to continue from its weights: a new experiment with `start_from: {run.run_id}`"

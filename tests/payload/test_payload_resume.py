@@ -101,7 +101,7 @@ def test_an_optimizer_that_is_missing_is_said_and_needs_permission(at_8: Payload
     ended = at_8.finish()
     assert ended.code == 2, ended.output
     assert at_8.failure["reason"] == "resume_mismatch"
-    assert "checkpoint-8: optimizer.pt is missing or truncated, so that state starts fresh" in at_8.failure["message"]
+    assert "checkpoint-8: optimizer.pt is missing or damaged, so that state starts fresh" in at_8.failure["message"]
 
     at_8.training["resume"] = {"accept_changes": True}
     at_8.attempt = 3

@@ -265,6 +265,8 @@ def _find_resume(training: Training, run: RunFolder, settings: Settings) -> Resu
     if run.is_main:
         step = complete.step_of(resume.checkpoint) if resume.checkpoint else 0
         complete.set_aside_newer(run.checkpoints, step, run.attempt)
+        if resume.checkpoint:
+            complete.set_aside_broken(resume.checkpoint, training.batch.processes)
     if resume.checkpoint:
         _say(run, f"resuming from {resume.checkpoint.name}")
     return resume
