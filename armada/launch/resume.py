@@ -20,7 +20,7 @@ from armada.store import run_sync, runs, sweeps, transitions
 from armada.verdicts.state import NOT_ON_HOST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from armada.rpc.session import HostSession
     from armada.store.database import Database
@@ -33,13 +33,16 @@ class Permits:
 
     restart_if_damaged: bool = False
     """Start from the beginning if every checkpoint on the host is damaged."""
+    accept_changes: bool = False
+    """Continue although data changed or states of the newest checkpoint are damaged: what `resume.accept_changes` permits."""
 
     def variables(self, submission: int) -> dict[str, str]:
-        """Return the job's variables that say so. Each names the submission, so that the trainer counts it once.
+        """Return the job's variables that say so. Each names the submission, for what the trainer permits only once.
 
-        They travel with the secrets: these, too, are the only variables of one submission, which its next attempts get.
+        They travel with the secrets, the only other variables of one submission. Its next attempts get them, too.
         """
-        return {"ARMADA_RESTART_IF_DAMAGED": str(submission)} if self.restart_if_damaged else {}
+        given = {"ARMADA_RESTART_IF_DAMAGED": self.restart_if_damaged, "ARMADA_ACCEPT_CHANGES": self.accept_changes}
+        return {name: str(submission) for name, is_given in given.items() if is_given}
 
 
 NOTHING = Permits()
@@ -127,6 +130,26 @@ def _resume(database: Database, session: HostSession, run: Run, permits: Permits
         raise
     observe(database, session, [runs.find(database, run.run_id)])
     return runs.find(database, run.run_id)
+
+
+def refuse_other_settings(database: Database, run: Run, changes: Sequence[str]) -> None:
+    """Refuse to resume a run with other settings: its plan is made once, with its job file, batch and estimates.
+
+    Args:
+        database: The store.
+        run: The run.
+        changes: Each `key=value`, as for `armada launch --set`.
+
+    Raises:
+        UsageError: There are changes; the hint is the launch that continues from the run's weights with them.
+    """
+    if not changes:
+        return
+    start = [f"start_from={run.run_id}"] if run.task in TRAININGS else []
+    words = shlex.join(word for each in (*changes, *start) for word in ("--set", each))
+    launch = sanitize_line(f"{_launch_again(database, run)} {words}", 2000)
+    what = "a new run that starts with its weights" if start else "a new run"
+    raise UsageError(f"{run.run_id} keeps the settings that it was launched with", hint=f"{what}: {launch}")
 
 
 def _launch_again(database: Database, run: Run) -> str:

@@ -21,6 +21,8 @@ class RunFolder:
     local_world_size: int = 1
     restart_permit: str | None = None
     """Set if the user permits to start from the beginning where every checkpoint is damaged: a name for the permit."""
+    accepts_changes: bool = False
+    """Whether the user permits to continue although settings differ, as `resume.accept_changes` does for every attempt."""
 
     @classmethod
     def from_environment(cls, path: Path, environment: Mapping[str, str]) -> RunFolder:
@@ -40,6 +42,7 @@ class RunFolder:
             world_size=number("WORLD_SIZE", 1),
             local_world_size=number("LOCAL_WORLD_SIZE", 1),
             restart_permit=_permit(environment.get("ARMADA_RESTART_IF_DAMAGED")),
+            accepts_changes=_permit(environment.get("ARMADA_ACCEPT_CHANGES")) is not None,
         )
 
     @property

@@ -162,7 +162,7 @@ lora: {}
 
 
 @pytest.mark.takes_long("trainings import torch, which no server has forked for them")
-def test_armada_resume_is_refused_until_it_is_told_to_restart(
+def test_armada_resume_restarts_and_accepts_only_when_told(
     armada: Armada, payload_python: Interpreter, tmp_path: Path
 ) -> None:
     prepare_environment(armada, payload_python.path)
@@ -187,15 +187,19 @@ def test_armada_resume_is_refused_until_it_is_told_to_restart(
     said = "every checkpoint is damaged, so training starts from the beginning, as permitted"
     eventually(lambda: said in output(armada, run_id), "its restart")
     stop_with_a_checkpoint()
-    armada.json("resume", run_id)
+    for checkpoint in folder.glob("checkpoints/checkpoint-*"):
+        spoil(checkpoint / "optimizer.pt")
+    armada.json("resume", run_id, "--accept-changes")
     eventually(lambda: "resuming from checkpoint-" in output(armada, run_id), "its new checkpoint")
+    assert "optimizer.pt is missing or damaged, so that state starts fresh; accepted" in output(armada, run_id)
     assert armada.run("stop", run_id).returncode == 0
     armada.await_end(run_id)
 
 
 def test_other_runs_have_nothing_to_permit(armada: Armada) -> None:
     run_id = armada.json("launch", "--host", "local", armada.command("false"), "--follow", rc=6)["run_id"]
-    refused = armada.run("resume", run_id, "--restart-if-damaged")
-    assert refused.returncode == 2
-    assert "is no training of the bundled trainer" in refused.stderr
+    for permit in ("--restart-if-damaged", "--accept-changes"):
+        refused = armada.run("resume", run_id, permit)
+        assert refused.returncode == 2
+        assert "is no training of the bundled trainer" in refused.stderr
     assert armada.json("ps")[0]["submission"] == 1

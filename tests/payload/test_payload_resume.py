@@ -82,6 +82,7 @@ def test_a_resume_under_other_settings_names_each_and_goes_on_only_when_told(at_
         "`batch.accumulation` was 2 and is 4",
         "`data.train` was ",
         "× 1 and is ",
+        "`armada resume run --accept-changes`",
         "resume.accept_changes: true",
     ):
         assert change in run.failure["message"]
@@ -94,6 +95,18 @@ def test_a_resume_under_other_settings_names_each_and_goes_on_only_when_told(at_
     assert "finding: checkpoint-8: `train.learning_rate` was 0.005 and is 0.05; accepted" in ended.output
     # The Trainer alone would go on with what scheduler.pt and optimizer.pt hold.
     assert [line["learning_rate"] for line in run.lines("train") if line["attempt"] == 3] == [0.05, 0.05]
+
+
+def test_a_resume_accepts_changes_for_the_submission_that_was_told_so(at_8: PayloadRun) -> None:
+    at_8.training["train"] |= {"learning_rate": 0.05, "lr_scheduler": "constant"}
+    at_8.write_spec()
+    at_8.environment["ARMADA_ACCEPT_CHANGES"] = "yes"  # no submission
+    assert at_8.finish().code == 2
+    at_8.environment["ARMADA_ACCEPT_CHANGES"] = "3"
+    at_8.attempt = 3
+    ended = at_8.train()
+    assert "finding: checkpoint-8: `train.learning_rate` was 0.005 and is 0.05; accepted" in ended.output
+    assert [line["learning_rate"] for line in at_8.lines("train") if line["attempt"] == 3] == [0.05, 0.05]
 
 
 def test_an_optimizer_that_is_missing_is_said_and_needs_permission(at_8: PayloadRun) -> None:

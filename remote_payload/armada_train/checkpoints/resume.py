@@ -11,7 +11,10 @@ from armada_train.failure import PayloadFailure
 from armada_train.runfolder import RunFolder
 from armada_train.specification.values import ZERO, Training
 
-_ADVICE = "go back to the old value, start a new run, or accept it with `resume.accept_changes: true`"
+_ADVICE = (
+    "go back to the old value, start a new run, or accept it with `armada resume {run_id} --accept-changes` (in the "
+    "experiment of a new run: `resume.accept_changes: true`)"
+)
 _LOST = (
     "all checkpoints are damaged ({what}), and starting from the beginning would lose the training up to step {newest}: "
     "put the files back, or continue from a checkpoint at home in a new run with `start_from: {run_id}`, or give it up "
@@ -48,8 +51,9 @@ def find_resume(training: Training, run: RunFolder, settings: Settings) -> Resum
     else:
         differences += compare(before, settings)
     _refuse_other_states(checkpoint, training, before or {})
-    if differences and not training.accept_changes:
-        raise PayloadFailure("resume_mismatch", f"{checkpoint.name}: {'; '.join(differences)}: {_ADVICE}")
+    if differences and not (training.accept_changes or run.accepts_changes):
+        advice = _ADVICE.format(run_id=run.path.name)
+        raise PayloadFailure("resume_mismatch", f"{checkpoint.name}: {'; '.join(differences)}: {advice}")
     findings += [f"{checkpoint.name}: {difference}; accepted" for difference in differences]
     findings += _lost_random_states(checkpoint, training.batch.processes)
     return Resume(checkpoint, tuple(findings), changed=bool(differences))
