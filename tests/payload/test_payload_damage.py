@@ -111,6 +111,17 @@ def test_a_permit_loses_no_checkpoint_that_is_whole(ended: PayloadRun) -> None:
     assert "resuming from checkpoint-8" in done.output
 
 
+def test_a_checkpoint_that_is_put_back_from_where_it_was_brought_is_resumed(
+    ended: PayloadRun, undisturbed: PayloadRun
+) -> None:
+    """The outbox has what home has: every file of the checkpoint, and some more."""
+    harm(ended, "gone")
+    shutil.copytree(ended.path / "outbox" / ".new-8", ended.path / "checkpoints" / "checkpoint-8")
+    assert "resuming from checkpoint-8" in ended.train().output
+    weights = [each.path / "checkpoints" / "checkpoint-12" / WEIGHTS for each in (ended, undisturbed)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
 @pytest.mark.parametrize("value", ["", "yes", "../2"])
 def test_a_permit_that_names_no_submission_permits_nothing(ended: PayloadRun, value: str) -> None:
     harm(ended, "cut")

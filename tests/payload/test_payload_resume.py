@@ -187,6 +187,25 @@ def test_two_ranks_resumed_within_a_later_epoch_end_as_those_that_ran_straight_t
     check_equal(run, straight)
 
 
+@pytest.mark.takes_long("three trainings of two ranks")
+def test_two_ranks_agree_that_every_checkpoint_is_damaged_and_on_the_restart(
+    two_ranks: PayloadRun, tmp_path: Path
+) -> None:
+    shutil.copytree(two_ranks.path, tmp_path / "run")
+    run = PayloadRun(tmp_path / "run", two_ranks.python, two_ranks.training, attempt=2)
+    run.write_accelerate()
+    for checkpoint in (run.path / "checkpoints").glob("checkpoint-*"):
+        (checkpoint / "adapter_model.safetensors").unlink()
+    assert run.finish(launcher=True).code != 0
+    for failure in ("failure.json", "failure-0.json", "failure-1.json"):
+        said = json.loads((run.path / "attempts" / "2" / failure).read_text())
+        assert said["reason"] == "resume_mismatch"
+        assert "all checkpoints are damaged" in said["message"]
+    run.attempt, run.environment["ARMADA_RESTART_IF_DAMAGED"] = 3, "2"
+    run.train(launcher=True)
+    check_equal(run, two_ranks)
+
+
 @pytest.mark.takes_long("the launcher itself, and two ranks that import torch anew; then the resume")
 def test_a_run_of_which_one_rank_was_killed_with_signal_9_ends_as_if_undisturbed(
     two_ranks: PayloadRun, make_run: Any

@@ -17,8 +17,8 @@ _ADVICE = (
 )
 _LOST = (
     "all checkpoints are damaged ({what}), and starting from the beginning would lose the training up to step {newest}: "
-    "put the files back, or continue from a checkpoint at home in a new run with `start_from: {run_id}`, or give it up "
-    "with `armada resume {run_id} --restart-if-damaged`"
+    "put one back from home into {folder}, or continue from its weights in a new run with `start_from: {run_id}`, or "
+    "give it up with `armada resume {run_id} --restart-if-damaged`"
 )
 
 
@@ -70,7 +70,8 @@ def _begin_again(run: RunFolder, skipped: list[str]) -> list[str]:
         return ["no checkpoint is complete, so training starts from the beginning"] if skipped else []
     if not whole.may_restart(run.checkpoints, run.restart_permit):
         what = "; ".join(skipped) or "none is there any more"
-        raise PayloadFailure("resume_mismatch", f"{_LOST.format(newest=newest, what=what, run_id=run.path.name)}")
+        words = _LOST.format(what=what, newest=newest, folder=run.checkpoints, run_id=run.path.name)
+        raise PayloadFailure("resume_mismatch", words)
     if run.is_main:
         whole.restart(run.checkpoints, run.restart_permit)
     return [f"every checkpoint is damaged, so training starts from the beginning, as permitted; step {newest} is lost"]
