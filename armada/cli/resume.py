@@ -18,6 +18,17 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "there. It keeps its run id.",
     )
     add_run(parser)
+    parser.add_argument(
+        "--accept-changes",
+        action="store_true",
+        help="Continue although data changed, or the optimizer of the last checkpoint is damaged and starts fresh",
+    )
+    parser.add_argument(
+        "--restart-if-damaged",
+        action="store_true",
+        help="Start from the beginning if every checkpoint on the host is damaged, which is otherwise refused",
+    )
+    parser.add_argument("--set", action="append", default=[], help=argparse.SUPPRESS)  # refused, with what to do
     add_flag(parser)
     add_following(parser, what="run", results="its checkpoints", daemon="watches the run")
     parser.set_defaults(handler=_resume)
@@ -28,13 +39,16 @@ def _resume(options: argparse.Namespace) -> int:
     from armada.cli.following import announce
     from armada.cli.progress import Reporter
     from armada.launch.plans.task import Order
+    from armada.launch.resume import Permits, refuse_other_settings
     from armada.launch.service import Caller, resume
 
     context = Context()
     run = context.run(options.run)
+    refuse_other_settings(context.database, run, options.set)
     ask_owner(context, run, options, "resume")
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
     with context.session(run.host) as session:
         order = Order(session, context.home, context.database)
-        resumed = resume(order, run, Caller(sys.argv, Path.cwd(), reporter))
+        permits = Permits(options.restart_if_damaged, options.accept_changes)
+        resumed = resume(order, run, Caller(sys.argv, Path.cwd(), reporter), permits)
         return announce(context, session, resumed, options, reporter)

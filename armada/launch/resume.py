@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.config.tasks.registry import TRAININGS
@@ -19,11 +20,32 @@ from armada.store import run_sync, runs, sweeps, transitions
 from armada.verdicts.state import NOT_ON_HOST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from armada.rpc.session import HostSession
     from armada.store.database import Database
     from armada.store.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Permits:
+    """What the user permits the bundled trainer in this submission, and not in later ones."""
+
+    restart_if_damaged: bool = False
+    """Start from the beginning if every checkpoint on the host is damaged."""
+    accept_changes: bool = False
+    """Continue although data changed or states of the newest checkpoint are damaged: what `resume.accept_changes` permits."""
+
+    def variables(self, submission: int) -> dict[str, str]:
+        """Return the job's variables that say so. Each names the submission, for what the trainer permits only once.
+
+        They travel with the secrets, the only other variables of one submission. Its next attempts get them, too.
+        """
+        given = {"ARMADA_RESTART_IF_DAMAGED": self.restart_if_damaged, "ARMADA_ACCEPT_CHANGES": self.accept_changes}
+        return {name: str(submission) for name, is_given in given.items() if is_given}
+
+
+NOTHING = Permits()
 
 
 def resume_run(
@@ -31,6 +53,7 @@ def resume_run(
     session: HostSession,
     run: Run,
     *,
+    permits: Permits = NOTHING,
     unattended: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Run:
@@ -40,6 +63,7 @@ def resume_run(
         database: The store.
         session: A session with the run's host.
         run: The run, as it was when the user requested the resume.
+        permits: What the bundled trainer may do that it otherwise refuses.
         unattended: No user is present whose environment has the secrets: those of the lost submission must still be on
             the host.
         say: Called with the name of the process that already resumes it, if there is a wait.
@@ -50,7 +74,7 @@ def resume_run(
     Raises:
         Conflict: It has not ended, it succeeded, it never reached its host, or another armada resumed it meanwhile.
         NotFound: Its host has no records of it.
-        UsageError: A secret that it needs is not in home's environment.
+        UsageError: A secret that it needs is not in home's environment, or it is no training that takes `permits`.
         OutcomeUnknown: The link broke during the submission. The same command finds out; nothing is started twice.
     """
     lock = session.home.lock(f"resume-{run.run_id}")
@@ -61,18 +85,19 @@ def resume_run(
                 f"{run.run_id} was just resumed by another armada and is {known.state}; nothing was started twice",
                 hint=f"armada logs -f {run.run_id}",
             )
-        return _resume(database, session, known, unattended=unattended)
+        return _resume(database, session, known, permits, unattended=unattended)
 
 
-def _resume(database: Database, session: HostSession, run: Run, *, unattended: bool) -> Run:
+def _resume(database: Database, session: HostSession, run: Run, permits: Permits, *, unattended: bool) -> Run:
     observe(database, session, [run])
     run = runs.find(database, run.run_id)
-    _refuse(database, run)
+    _refuse(database, run, permits)
     submission = run.submission + 1
     if unattended:
         request = SubmitRun(run_id=run.run_id, submission=submission, keep_secrets=True)
     else:
-        request = SubmitRun(run_id=run.run_id, submission=submission, secrets=_secrets(database, run))
+        secrets = _secrets(database, run) | permits.variables(submission)
+        request = SubmitRun(run_id=run.run_id, submission=submission, secrets=secrets)
     # Record this before the host can learn of it: whatever breaks from here on, the run is polled again, and synced to
     # its end. First the state: a sync that happens in between must not count as the final one.
     runs.set_state(database, run.run_id, "submitted", message=transitions.RESUMED)
@@ -107,6 +132,26 @@ def _resume(database: Database, session: HostSession, run: Run, *, unattended: b
     return runs.find(database, run.run_id)
 
 
+def refuse_other_settings(database: Database, run: Run, changes: Sequence[str]) -> None:
+    """Refuse to resume a run with other settings: its plan is made once, with its job file, batch and estimates.
+
+    Args:
+        database: The store.
+        run: The run.
+        changes: Each `key=value`, as for `armada launch --set`.
+
+    Raises:
+        UsageError: There are changes; the hint is the launch that continues from the run's weights with them.
+    """
+    if not changes:
+        return
+    start = [f"start_from={run.run_id}"] if run.task in TRAININGS else []
+    words = shlex.join(word for each in (*changes, *start) for word in ("--set", each))
+    launch = sanitize_line(f"{_launch_again(database, run)} {words}", 2000)
+    what = "a new run that starts with its weights" if start else "a new run"
+    raise UsageError(f"{run.run_id} keeps the settings that it was launched with", hint=f"{what}: {launch}")
+
+
 def _launch_again(database: Database, run: Run) -> str:
     """Return the command that launches the run's experiment again; for a cell of a sweep, with its values."""
     verb = run.task if run.task in {"prepare", "bench"} else "launch"
@@ -120,7 +165,12 @@ def _launch_again(database: Database, run: Run) -> str:
     return sanitize_line(f"{words} {shlex.join(word for each in changes for word in ('--set', each))}", 2000)
 
 
-def _refuse(database: Database, run: Run) -> None:
+def _refuse(database: Database, run: Run, permits: Permits) -> None:
+    if permits != NOTHING and run.task not in TRAININGS:
+        raise UsageError(
+            f"{run.run_id} is no training of the bundled trainer, so there is nothing to permit",
+            hint=f"armada resume {run.run_id}",
+        )
     again = f"to run it once more: {_launch_again(database, run)}"
     if run.state == "succeeded":
         weights = f"to continue from its weights: a new experiment with `start_from: {run.run_id}`"

@@ -22,7 +22,7 @@ from armada.launch.plans.plan import make_plan
 from armada.launch.plans.prepare import prepare_task
 from armada.launch.plans.registry import task_of
 from armada.launch.reconcile import YOUNG_S, complete_launches, find_former, launch_key, refuse_second
-from armada.launch.resume import resume_run
+from armada.launch.resume import NOTHING, Permits, resume_run
 from armada.launch.start import start
 from armada.protocol.recorded import recorded_spec
 from armada.provision.admission import admit, refuse_over_budget, refuse_while_clearing
@@ -215,7 +215,7 @@ def _say_former(progress: Progress, run: Run, host: str, *, started: bool) -> No
         progress.stage("continues", f"{run.run_id}, whose launch was interrupted before anything reached {host}")
 
 
-def resume(order: Order, run: Run, caller: Caller) -> Run:
+def resume(order: Order, run: Run, caller: Caller, permits: Permits = NOTHING) -> Run:
     """Submit a failed or cancelled run again, as a recorded operation.
 
     Raises:
@@ -225,7 +225,7 @@ def resume(order: Order, run: Run, caller: Caller) -> Run:
     database, progress = order.database, caller.progress
     with operation(database, kind="resume", run_id=run.run_id, host=run.host, argv=caller.argv):
         admit(database, order.home, caller.project, order.session.host)
-        return resume_run(database, order.session, run, say=lambda who: progress.stage("waiting", who))
+        return resume_run(database, order.session, run, permits=permits, say=lambda who: progress.stage("waiting", who))
 
 
 def retry(database: Database, session: HostSession, run: Run, words: str) -> Run:

@@ -1,4 +1,4 @@
-"""The run's folder as the payload uses it, and the rank of this process."""
+"""The run's folder as the payload uses it, the rank of this process, and what the user permits it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ class RunFolder:
     local_rank: int = 0
     world_size: int = 1
     local_world_size: int = 1
+    restart_permit: str | None = None
+    """Set if the user permits to start from the beginning where every checkpoint is damaged: a name for the permit."""
+    accepts_changes: bool = False
+    """Whether the user permits to continue although settings differ, as `resume.accept_changes` does for every attempt."""
 
     @classmethod
     def from_environment(cls, path: Path, environment: Mapping[str, str]) -> RunFolder:
@@ -37,6 +41,8 @@ class RunFolder:
             local_rank=number("LOCAL_RANK", 0),
             world_size=number("WORLD_SIZE", 1),
             local_world_size=number("LOCAL_WORLD_SIZE", 1),
+            restart_permit=_permit(environment.get("ARMADA_RESTART_IF_DAMAGED")),
+            accepts_changes=_permit(environment.get("ARMADA_ACCEPT_CHANGES")) is not None,
         )
 
     @property
@@ -76,6 +82,11 @@ class RunFolder:
     @property
     def is_main(self) -> bool:
         return self.rank == 0
+
+
+def _permit(given: str | None) -> str | None:
+    """Return the number of the submission that permits something; anything else permits nothing."""
+    return given if given is not None and given.isdecimal() else None
 
 
 def replace_json(path: Path, content: Mapping[str, object]) -> None:

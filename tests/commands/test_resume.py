@@ -46,6 +46,17 @@ def test_a_stopped_run_goes_on_and_can_be_stopped_again(armada: Armada) -> None:
     assert armada.json("ps")[0]["state"] == "cancelled"
 
 
+def test_a_resume_with_other_settings_starts_nothing_and_names_the_launch_that_does(armada: Armada) -> None:
+    experiment = armada.command("false")
+    run_id = armada.json("launch", "--host", "local", experiment, "--follow", rc=6)["run_id"]
+    refused = armada.run("resume", run_id, "--set", "env.A=1")
+    assert refused.returncode == 2
+    assert f"{run_id} keeps the settings that it was launched with" in refused.stderr
+    assert "armada launch --host local" in refused.stderr
+    assert armada.json("ps")[0]["submission"] == 1
+    assert "--set" not in armada.run("resume", "--help").stdout
+
+
 def test_secrets_reach_the_resumed_job_and_are_gone_after_it(armada: Armada) -> None:
     canary = "s3cr3t-canary-value"
     armada.env["MY_TOKEN"] = canary

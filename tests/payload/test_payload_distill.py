@@ -212,11 +212,14 @@ def test_a_larger_teacher_of_the_same_tokenizer_loses_its_unused_words(
     assert "has 320 words, and the student 384: it has no probability for the others" in again.failure["message"]
 
 
-def test_a_teacher_with_other_tokens_is_refused_before_a_model_is_loaded(make_run: Any, trained: Any) -> None:
+def test_a_teacher_with_other_tokens_is_refused_before_a_model_is_loaded(
+    tmp_path: Path, make_run: Any, trained: Any
+) -> None:
     one = trained("adapter")
     training = copy_of(one.training)
     training["objective"]["teacher"] = {"path": str(one.path / "teacher")}
-    write_jsonl(Path(training["data"]["train"][0]["path"]), [{"prompt": "zyx ", "completion": "zyx wvu " * 9}] * 19)
+    rows = write_jsonl(tmp_path / "rows.jsonl", [{"prompt": "zyx ", "completion": "zyx wvu " * 9}] * 19)
+    training["data"]["train"][0]["path"] = str(rows)
     run = make_run(training)  # whose tiny student learns other tokens from these rows
     run.finish_python("-m", "armada_train", "prepare", str(run.spec_file))
     assert run.failure["reason"] == "bad_spec"

@@ -199,7 +199,7 @@ def test_an_announced_checkpoint_survives_rotation_and_rewriting(tmp_path: Path)
     before = (announced / "optimizer.pt").read_bytes()
     assert (announced / "optimizer.pt").stat().st_ino == (checkpoint / "optimizer.pt").stat().st_ino
 
-    announce.forget(run, checkpoint)
+    announce.forget(checkpoint)
     make_checkpoint(run.checkpoints, 10)
     (checkpoint / "optimizer.pt").write_bytes(b"rewritten")
     assert (announced / "optimizer.pt").read_bytes() == before

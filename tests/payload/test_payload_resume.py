@@ -82,6 +82,7 @@ def test_a_resume_under_other_settings_names_each_and_goes_on_only_when_told(at_
         "`batch.accumulation` was 2 and is 4",
         "`data.train` was ",
         "× 1 and is ",
+        "`armada resume run --accept-changes`",
         "resume.accept_changes: true",
     ):
         assert change in run.failure["message"]
@@ -96,12 +97,24 @@ def test_a_resume_under_other_settings_names_each_and_goes_on_only_when_told(at_
     assert [line["learning_rate"] for line in run.lines("train") if line["attempt"] == 3] == [0.05, 0.05]
 
 
+def test_a_resume_accepts_changes_for_the_submission_that_was_told_so(at_8: PayloadRun) -> None:
+    at_8.training["train"] |= {"learning_rate": 0.05, "lr_scheduler": "constant"}
+    at_8.write_spec()
+    at_8.environment["ARMADA_ACCEPT_CHANGES"] = "yes"  # no submission
+    assert at_8.finish().code == 2
+    at_8.environment["ARMADA_ACCEPT_CHANGES"] = "3"
+    at_8.attempt = 3
+    ended = at_8.train()
+    assert "finding: checkpoint-8: `train.learning_rate` was 0.005 and is 0.05; accepted" in ended.output
+    assert [line["learning_rate"] for line in at_8.lines("train") if line["attempt"] == 3] == [0.05, 0.05]
+
+
 def test_an_optimizer_that_is_missing_is_said_and_needs_permission(at_8: PayloadRun) -> None:
     (at_8.path / "checkpoints" / "checkpoint-8" / "optimizer.pt").unlink()
     ended = at_8.finish()
     assert ended.code == 2, ended.output
     assert at_8.failure["reason"] == "resume_mismatch"
-    assert "checkpoint-8: optimizer.pt is missing or truncated, so that state starts fresh" in at_8.failure["message"]
+    assert "checkpoint-8: optimizer.pt is missing or damaged, so that state starts fresh" in at_8.failure["message"]
 
     at_8.training["resume"] = {"accept_changes": True}
     at_8.attempt = 3
@@ -172,6 +185,25 @@ def test_two_ranks_resumed_within_a_later_epoch_end_as_those_that_ran_straight_t
     losses = [{line["step"]: line["loss"] for line in run.lines("train") if line["attempt"] == n} for n in (1, 2)]
     assert losses[1] == {step: loss for step, loss in losses[0].items() if step > 4}
     check_equal(run, straight)
+
+
+@pytest.mark.takes_long("three trainings of two ranks")
+def test_two_ranks_agree_that_every_checkpoint_is_damaged_and_on_the_restart(
+    two_ranks: PayloadRun, tmp_path: Path
+) -> None:
+    shutil.copytree(two_ranks.path, tmp_path / "run")
+    run = PayloadRun(tmp_path / "run", two_ranks.python, two_ranks.training, attempt=2)
+    run.write_accelerate()
+    for checkpoint in (run.path / "checkpoints").glob("checkpoint-*"):
+        (checkpoint / "adapter_model.safetensors").unlink()
+    assert run.finish(launcher=True).code != 0
+    for failure in ("failure.json", "failure-0.json", "failure-1.json"):
+        said = json.loads((run.path / "attempts" / "2" / failure).read_text())
+        assert said["reason"] == "resume_mismatch"
+        assert "all checkpoints are damaged" in said["message"]
+    run.attempt, run.environment["ARMADA_RESTART_IF_DAMAGED"] = 3, "2"
+    run.train(launcher=True)
+    check_equal(run, two_ranks)
 
 
 @pytest.mark.takes_long("the launcher itself, and two ranks that import torch anew; then the resume")

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from armada_train.checkpoints import whole
 from armada_train.runfolder import RunFolder, replace_json
 
 
@@ -26,9 +27,11 @@ def announce(run: RunFolder, checkpoint: Path, announcement: Mapping[str, object
         False if this step was announced before; then nothing happens.
     """
     step = announcement["step"]
-    marker = _marker(run, checkpoint)
     final = run.outbox / f".new-{step}"
-    if marker.exists() or final.exists():
+    if whole.is_marked(checkpoint):
+        return False
+    if final.exists():
+        whole.mark(checkpoint)  # an attempt was killed in between
         return False
     part = run.outbox / f".part-{step}"
     if part.exists():
@@ -40,11 +43,11 @@ def announce(run: RunFolder, checkpoint: Path, announcement: Mapping[str, object
     size_bytes = sum(path.stat().st_size for path in part.rglob("*") if path.is_file() and not path.is_symlink())
     replace_json(part / ".announce.json", {**announcement, "size_bytes": size_bytes})
     part.rename(final)
-    marker.touch()
+    whole.mark(checkpoint)
     return True
 
 
-def forget(run: RunFolder, checkpoint: Path) -> None:
+def forget(checkpoint: Path) -> None:
     """Remove a checkpoint that is about to be written again.
 
     Its files are hard links to those in the outbox: overwriting them would change them under the manifest. It was not
@@ -52,11 +55,7 @@ def forget(run: RunFolder, checkpoint: Path) -> None:
     """
     if checkpoint.exists():
         shutil.rmtree(checkpoint)
-    _marker(run, checkpoint).unlink(missing_ok=True)
-
-
-def _marker(run: RunFolder, checkpoint: Path) -> Path:
-    return run.checkpoints / f".announced-{checkpoint.name}"
+    whole.unmark(checkpoint)
 
 
 def _link_tree(source: Path, destination: Path) -> None:

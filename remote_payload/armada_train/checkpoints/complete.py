@@ -17,11 +17,13 @@ from typing import Any
 
 from armada_train.checkpoints.manifest import read_manifest
 from armada_train.checkpoints.shards import find_wrong_shard, find_wrong_weights, is_sharded
+from armada_train.checkpoints.whole import changed_files
 
 MARK = "checkpoint-is-incomplete.txt"
 """In a checkpoint that is still being written."""
 _NAME = re.compile(r"checkpoint-(\d+)")
 _WEIGHTS = ("adapter_model", "model")
+_WEIGHTS_OF_ANY = (*_WEIGHTS, "pytorch_model")
 
 
 def last_complete(folder: Path, processes: int) -> tuple[Path | None, list[str]]:
@@ -40,7 +42,7 @@ def last_complete(folder: Path, processes: int) -> tuple[Path | None, list[str]]
         missing = [] if defect else missing_states(checkpoint, processes)
         if defect is None and not missing:
             return checkpoint, skipped
-        skipped.append(f"{checkpoint.name} is skipped: {defect or f'{missing[0]} is missing or truncated'}")
+        skipped.append(f"{checkpoint.name} is skipped: {defect or f'{missing[0]} is missing or damaged'}")
     return None, skipped
 
 
@@ -94,7 +96,8 @@ def find_defect(checkpoint: Path) -> str | None:
         return find_wrong_shard(checkpoint)
     if not has_weights(checkpoint):
         return "its weights are missing or truncated"
-    return None
+    wrong = [name for name in changed_files(checkpoint) if Path(name).name.startswith(_WEIGHTS_OF_ANY)]
+    return f"{wrong[0]} is not the file that was saved" if wrong else None
 
 
 def missing_states(checkpoint: Path, processes: int) -> list[str]:
@@ -109,7 +112,8 @@ def missing_states(checkpoint: Path, processes: int) -> list[str]:
     if is_sharded(checkpoint):
         names.remove("optimizer.pt")  # it is in shards, which find_defect has looked at
     # torch.save writes a zip, whose index is at its end
-    return [name for name in names if not zipfile.is_zipfile(checkpoint / name)]
+    changed = changed_files(checkpoint)
+    return [name for name in names if name in changed or not zipfile.is_zipfile(checkpoint / name)]
 
 
 def _missing_of_deepspeed(checkpoint: Path, processes: int) -> str | None:
@@ -122,10 +126,18 @@ def _missing_of_deepspeed(checkpoint: Path, processes: int) -> str | None:
     if not tag or folder.parent != checkpoint or not list(folder.glob("*model_states.pt")):
         return f"{tag or 'latest'}/mp_rank_00_model_states.pt"
     shares = list(folder.glob("*optim_states.pt"))
-    broken = [share.name for share in shares if not zipfile.is_zipfile(share)]
+    changed = changed_files(checkpoint)
+    broken = [share.name for share in shares if f"{tag}/{share.name}" in changed or not zipfile.is_zipfile(share)]
     if broken or len(shares) not in {0, processes}:
         return f"{tag}/{broken[0] if broken else '*optim_states.pt of a rank'}"
     return None
+
+
+def set_aside_broken(checkpoint: Path, processes: int) -> None:
+    """Rename damaged states whose loss was accepted, because the Trainer would fail to load them."""
+    for name in missing_states(checkpoint, processes):
+        if (checkpoint / name).is_file():
+            (checkpoint / name).rename((checkpoint / name).with_name(f"damaged-{Path(name).name}"))
 
 
 def random_states(processes: int) -> Sequence[str]:

@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from armada_train.checkpoints import complete
+from armada_train.checkpoints import complete, whole
 from armada_train.checkpoints.manifest import Settings, compare, read_manifest
 from armada_train.failure import PayloadFailure
 from armada_train.runfolder import RunFolder
 from armada_train.specification.values import ZERO, Training
 
-_ADVICE = "go back to the old value, start a new run, or accept it with `resume.accept_changes: true`"
+_ADVICE = (
+    "go back to the old value, start a new run, or accept it with `armada resume {run_id} --accept-changes` (in the "
+    "experiment of a new run: `resume.accept_changes: true`)"
+)
+_LOST = (
+    "all checkpoints are damaged ({what}), and starting from the beginning would lose the training up to step {newest}: "
+    "put one back from home into {folder}, or continue from its weights in a new run with `start_from: {run_id}`, or "
+    "give it up with `armada resume {run_id} --restart-if-damaged`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,27 +36,45 @@ def find_resume(training: Training, run: RunFolder, settings: Settings) -> Resum
     """Find the checkpoint and compare it with this attempt.
 
     Raises:
-        PayloadFailure: `resume_mismatch`, naming each changed setting and each missing state.
+        PayloadFailure: `resume_mismatch`, naming each changed setting and each missing state, or what is damaged of each
+            checkpoint where none is left.
     """
     checkpoint, findings = complete.last_complete(run.checkpoints, training.batch.processes)
     differences: list[str] = []
     if checkpoint is None:
         checkpoint, differences = _last_with_weights(run.checkpoints, training.batch.processes)
     if checkpoint is None:
-        if findings:
-            findings.append("no checkpoint is complete, so training starts from the beginning")
-        return Resume(None, tuple(findings))
+        return Resume(None, (*findings, *_begin_again(run, findings)))
     before = read_manifest(checkpoint)
     if before is None:
         findings.append(f"{checkpoint.name} has no list of its settings, so it is unknown whether they changed")
     else:
         differences += compare(before, settings)
     _refuse_other_states(checkpoint, training, before or {})
-    if differences and not training.accept_changes:
-        raise PayloadFailure("resume_mismatch", f"{checkpoint.name}: {'; '.join(differences)}: {_ADVICE}")
+    if differences and not (training.accept_changes or run.accepts_changes):
+        advice = _ADVICE.format(run_id=run.path.name)
+        raise PayloadFailure("resume_mismatch", f"{checkpoint.name}: {'; '.join(differences)}: {advice}")
     findings += [f"{checkpoint.name}: {difference}; accepted" for difference in differences]
     findings += _lost_random_states(checkpoint, training.batch.processes)
     return Resume(checkpoint, tuple(findings), changed=bool(differences))
+
+
+def _begin_again(run: RunFolder, skipped: list[str]) -> list[str]:
+    """Say that training starts from the beginning, which must be permitted if a checkpoint was whole once.
+
+    Raises:
+        PayloadFailure: `resume_mismatch`.
+    """
+    newest = whole.newest_marked(run.checkpoints)
+    if newest is None:
+        return ["no checkpoint is complete, so training starts from the beginning"] if skipped else []
+    if not whole.may_restart(run.checkpoints, run.restart_permit):
+        what = "; ".join(skipped) or "none is there any more"
+        words = _LOST.format(what=what, newest=newest, folder=run.checkpoints, run_id=run.path.name)
+        raise PayloadFailure("resume_mismatch", words)
+    if run.is_main:
+        whole.restart(run.checkpoints, run.restart_permit)
+    return [f"every checkpoint is damaged, so training starts from the beginning, as permitted; step {newest} is lost"]
 
 
 def _refuse_other_states(checkpoint: Path, training: Training, before: Settings) -> None:
@@ -80,7 +106,7 @@ def _last_with_weights(folder: Path, processes: int) -> tuple[Path | None, list[
     for checkpoint in complete.newest_first(folder):
         if complete.find_defect(checkpoint) is None:
             missing = complete.missing_states(checkpoint, processes)
-            return checkpoint, [f"{name} is missing or truncated, so that state starts fresh" for name in missing]
+            return checkpoint, [f"{name} is missing or damaged, so that state starts fresh" for name in missing]
     return None, []
 
 

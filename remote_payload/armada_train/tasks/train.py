@@ -32,6 +32,7 @@ from armada_train.runfolder import RunFolder
 from armada_train.specification.early_stop import EarlyStop
 from armada_train.specification.values import Training, check_gpus, check_world
 from armada_train.tasks.prepare import describe, ignored_keys, prepare_model_and_data
+from armada_train.training.adapter_casts import leave_out_casts
 from armada_train.training.agreement import Agreement, leave
 from armada_train.training.arguments import choose_weights_dtype, make_arguments, make_lora
 from armada_train.training.attempt import Attempt, TrainingData
@@ -95,6 +96,8 @@ def _train(
     if training.schedule.logits == "whole":
         use_whole_logits()
         _say(run, "the loss is computed of all logits at once (train.logits)")
+    if training.lora is not None and training.precision != "fp32":
+        leave_out_casts()
     arguments.eval_on_start = eval_files is not None and resume.checkpoint is None
     history, metrics = _open_metrics(run, resume.checkpoint)
     attention = _choose_attention(training, run)
@@ -268,6 +271,8 @@ def _find_resume(training: Training, run: RunFolder, settings: Settings) -> Resu
     if run.is_main:
         step = complete.step_of(resume.checkpoint) if resume.checkpoint else 0
         complete.set_aside_newer(run.checkpoints, step, run.attempt)
+        if resume.checkpoint:
+            complete.set_aside_broken(resume.checkpoint, training.batch.processes)
     if resume.checkpoint:
         _say(run, f"resuming from {resume.checkpoint.name}")
     return resume

@@ -348,7 +348,7 @@ class Trainer(Evaluating):
         if writer is not None:
             writer.wait()
         if self._run.is_main:
-            outbox.forget(self._run, checkpoint)
+            outbox.forget(checkpoint)
             write_manifest(checkpoint, self._settings)
         self.accelerator.wait_for_everyone()
         keep = count_to_keep(

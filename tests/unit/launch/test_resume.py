@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from armada.config.hosts import Host
-from armada.errors import ArmadaError, Conflict, LinkLost, OutcomeUnknown
-from armada.launch.resume import resume_run
+from armada.errors import ArmadaError, Conflict, LinkLost, OutcomeUnknown, UsageError
+from armada.launch.resume import NOTHING, Permits, refuse_other_settings, resume_run
 from armada.paths import HomePaths
 from armada.protocol.runs import SubmitRun
 from armada.store import run_sync, runs
@@ -43,6 +43,7 @@ class Session:
 
     def call(self, request: SubmitRun, /, **_: Any) -> Any:
         assert request.submission == 2
+        self.secrets = request.secrets
         raise self._error
 
 
@@ -77,3 +78,55 @@ def test_a_hand_over_without_an_answer_is_looked_at_again_and_a_no_changes_nothi
         run = runs.find(database, "q-aaaaaa")
         assert (run.state, run.reason) == (state, reason)
         assert not run_sync.find(database, "q-aaaaaa").final_done
+
+
+@pytest.mark.parametrize(
+    ("permits", "variables"),
+    [
+        (NOTHING, {}),
+        (Permits(restart_if_damaged=True), {"ARMADA_RESTART_IF_DAMAGED": "2"}),
+        (
+            Permits(restart_if_damaged=True, accept_changes=True),
+            {"ARMADA_RESTART_IF_DAMAGED": "2", "ARMADA_ACCEPT_CHANGES": "2"},
+        ),
+    ],
+)
+def test_a_permit_names_the_submission_that_it_is_for(
+    tmp_path: Path, permits: Permits, variables: dict[str, str]
+) -> None:
+    with Database(tmp_path / "store.db") as database:
+        runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="sft", experiment=None, spec={})
+        runs.record(database, "q-aaaaaa", Verdict("failed", "exit_3", None, 1, 5))
+        session = Session(HomePaths(tmp_path, tmp_path), Conflict("no"))
+        with pytest.raises(Conflict):
+            resume_run(database, session, runs.find(database, "q-aaaaaa"), permits=permits)  # type: ignore[arg-type]  # all that is used
+        assert session.secrets == variables
+
+
+@pytest.mark.parametrize(
+    ("task", "hint"),
+    [
+        (
+            "sft",
+            (
+                "a new run that starts with its weights: armada launch --host box exp.yaml --set "
+                "train.learning_rate=1e-5 --set 'train.optimizer={name: sgd}' --set start_from=q-aaaaaa"
+            ),
+        ),
+        (
+            "command",
+            (
+                "a new run: armada launch --host box exp.yaml --set train.learning_rate=1e-5 "
+                "--set 'train.optimizer={name: sgd}'"
+            ),
+        ),
+    ],
+)
+def test_other_settings_are_refused_with_the_launch_that_has_them(tmp_path: Path, task: str, hint: str) -> None:
+    with Database(tmp_path / "store.db") as database:
+        runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task=task, experiment="exp.yaml", spec={})
+        run = runs.find(database, "q-aaaaaa")
+        refuse_other_settings(database, run, [])
+        with pytest.raises(UsageError, match="keeps the settings that it was launched with") as refused:
+            refuse_other_settings(database, run, ["train.learning_rate=1e-5", "train.optimizer={name: sgd}"])
+        assert refused.value.hint == hint

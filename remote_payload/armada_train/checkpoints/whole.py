@@ -1,0 +1,86 @@
+"""Remember that a checkpoint was whole, and with which bytes: `.announced-checkpoint-<step>` beside it.
+
+So a resume can tell damaged checkpoints from those that never became whole: without any that was whole, a training
+starts from the beginning; where all that were whole are damaged, that would silently lose what they held.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from armada_train.checkpoints.shards import fingerprint
+from armada_train.runfolder import replace_json
+
+_PREFIX = ".announced-"
+_USED = ".restarted-by-submission-"
+_FORMAT = 1
+_LOADED = frozenset({".safetensors", ".bin", ".pt", ".pth"})
+"""Files that a resume loads. Shards (.distcp) are listed in shards.json."""
+
+
+def mark_path(checkpoint: Path) -> Path:
+    return checkpoint.parent / f"{_PREFIX}{checkpoint.name}"
+
+
+def is_marked(checkpoint: Path) -> bool:
+    return mark_path(checkpoint).exists()
+
+
+def mark(checkpoint: Path) -> None:
+    """Record that a checkpoint is whole, with size and fingerprint of the files that a resume loads."""
+    files = {
+        str(path.relative_to(checkpoint)): {"size": path.stat().st_size, "sample": fingerprint(path)}
+        for path in sorted(checkpoint.rglob("*"))
+        if path.suffix in _LOADED and path.is_file()
+    }
+    replace_json(mark_path(checkpoint), {"format": _FORMAT, "files": files})
+
+
+def unmark(checkpoint: Path) -> None:
+    mark_path(checkpoint).unlink(missing_ok=True)
+
+
+def changed_files(checkpoint: Path) -> list[str]:
+    """Name the files whose bytes are not those that were recorded; a missing one is not named.
+
+    Empty if nothing is recorded: by an earlier release, or because a power loss truncated the record.
+    """
+    try:
+        content = json.loads(mark_path(checkpoint).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    files = content.get("files") if isinstance(content, dict) and content.get("format") == _FORMAT else None
+    listed: dict[str, Any] = files if isinstance(files, dict) else {}
+    return [name for name, entry in listed.items() if _differs(checkpoint / name, entry)]
+
+
+def newest_marked(folder: Path) -> int | None:
+    """Return the step of the newest checkpoint that was whole once, also of one that was deleted; None without any."""
+    steps = [path.name.rpartition("-")[2] for path in folder.glob(f"{_PREFIX}checkpoint-*")]
+    return max((int(step) for step in steps if step.isdigit()), default=None)
+
+
+def may_restart(folder: Path, permit: str | None) -> bool:
+    """Tell whether the user permitted this submission to start from the beginning, and it has not done so yet.
+
+    A permit counts once: a scheduler may start a submission many times, and what it saves later may be damaged again.
+    """
+    return permit is not None and not (folder / f"{_USED}{permit}").exists()
+
+
+def restart(folder: Path, permit: str | None) -> None:
+    """Forget all checkpoints that were whole, then use the permit. Other ranks that look meanwhile decide the same."""
+    for path in folder.glob(f"{_PREFIX}checkpoint-*"):
+        path.unlink(missing_ok=True)
+    if permit is not None:
+        (folder / f"{_USED}{permit}").touch()
+
+
+def _differs(path: Path, entry: Any) -> bool:
+    try:
+        size = path.stat().st_size
+        return not isinstance(entry, dict) or size != entry.get("size") or fingerprint(path) != entry.get("sample")
+    except FileNotFoundError:
+        return False
