@@ -89,7 +89,7 @@ _Widths = tuple[float, float, float, float]
 
 _KEPT: dict[tuple[bool, int], _Widths] = {
     (False, 2): (27, 8, 1, 8),
-    (True, 2): (19, 10, 2, 8),
+    (True, 2): (13, 8, 2, 8),
     (False, 4): (26, 16, 3, 16),
     (True, 4): (18, 16, 4, 16),
 }
@@ -97,6 +97,9 @@ _KEPT: dict[tuple[bool, int], _Widths] = {
 
 By (adapter, bytes of the precision), for Llama, Mistral, Phi 3 and Qwen 2 with SDPA.
 """
+
+_DORA_CASTS: _Widths = (6, 2, 0, 0)
+"""More for DoRA in 16 bits: its layers keep copies of their inputs in 32 bits, which the payload leaves out elsewhere."""
 
 _LAYER: dict[tuple[bool, int], _Widths] = {
     (False, 2): (16, 9, 10, 11),
@@ -447,6 +450,8 @@ def _factors(shape: ModelShape, training: TrainingShape) -> _Widths:
     if shape.is_plain:
         return _PLAIN[shape.kind][width]
     h, a, k, f = _KEPT[adapter, width]
+    if training.dora and width == 2:
+        h, a = h + _DORA_CASTS[0], a + _DORA_CASTS[1]
     if shape.has_qk_norms:
         a, k = a + _QK_NORM[width], k + _QK_NORM[width]
     if training.attention == "flash":  # keys and values are not repeated for each query head
