@@ -130,9 +130,8 @@ class LaunchScreen(View):
         frame.title(self.plan, "Checks")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self._draw_tabs()
-        self.fields["experiment"].focus()
+        self.set_focus(self.fields["experiment"])
         self.plan.say(
             "Type an experiment and a host; the plan appears by itself. ^o opens a list, ^l launches, esc goes back.\n"
             " Enter in an empty host field compares all hosts; the host `auto` is the one that ends first."

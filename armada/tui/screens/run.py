@@ -117,8 +117,7 @@ class RunScreen(LogPage):
         yield from (self.tabs, self.age, self.field, self.pages)
 
     def on_mount(self) -> None:
-        super().on_mount()
-        self.action_tab(self.shown)
+        self._open_tab(self.shown)
 
     def on_resize(self) -> None:
         """Ask for what stands beside the facts: its room is known only now."""
@@ -230,6 +229,12 @@ class RunScreen(LogPage):
         return [self.row] if self.row is not None else []
 
     def action_tab(self, tab: str) -> None:
+        self._open_tab(tab)
+        self.take()
+        if tab == "overview":
+            self.call_after_refresh(self.take)  # what stands beside the facts has its room only now
+
+    def _open_tab(self, tab: str) -> None:
         self.shown = tab
         self.pages.current = "difference" if tab == "config" and self.other is not None else tab
         if tab == "log":
@@ -238,9 +243,6 @@ class RunScreen(LogPage):
         self.set_focus(page if page is not None and page.focusable else None)
         self.keys.refresh()
         self.age.display = False  # only the log has an age
-        self.take()
-        if tab == "overview":
-            self.call_after_refresh(self.take)  # what stands beside the facts has its room only now
 
     def _step_tab(self, by: int) -> None:
         self.action_tab(TABS[(TABS.index(self.shown) + by) % len(TABS)])

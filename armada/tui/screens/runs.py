@@ -105,14 +105,13 @@ class RunsScreen(View):
         self.table.add_class(frame.FRAME)
         self.preview = Preview(self.board.symbols)
         yield Container(self.table, self.preview, id="main")
-        self.answers = Answers(self.board.symbols)
+        self.answers = Answers(self.board.symbols, self.board.tally)
         yield self.answers
 
     def on_mount(self) -> None:
         self._changes = Changes(self.board.home)
         self._columns = remembered.columns(self.board.home)[:MOST_COLUMNS]
-        self.table.focus()
-        super().on_mount()
+        self.set_focus(self.table)  # before the first paint: the frame is lit at once
 
     # Drawing --------------------------------------------------------------------------------------------------------
 

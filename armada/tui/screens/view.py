@@ -92,7 +92,9 @@ class View(Screen[None]):
         self.going.take(self.snapshot, time.time())
 
     def on_mount(self) -> None:
+        """Draw for the first time. Textual calls this after the `on_mount` of the screen's own class."""
         self._drawn_for = self.app.size
+        self._mounted_with: Snapshot | None = self.snapshot
         self.take()
 
     @on(events.Resize)
@@ -116,7 +118,9 @@ class View(Screen[None]):
 
     def on_screen_resume(self) -> None:
         if self.is_mounted:
-            self.take()
+            drawn, self._mounted_with = self._mounted_with, None
+            if drawn is not self.snapshot:  # a new screen has drawn it already
+                self.take()
 
     def back(self) -> bool:
         """Handle Escape; return whether there was something here to close first."""

@@ -145,14 +145,14 @@ class Answers(Horizontal):
 
     DEFAULT_CSS = "Answers #loads { display: none; }"
 
-    def __init__(self, symbols: Symbols) -> None:
+    def __init__(self, symbols: Symbols, tally: Tally) -> None:
         super().__init__()
         self.symbols = symbols
         self.safe = Panel(symbols, "Is everything safe?", id="safe")
         self.happened = Panel(symbols, "What happened", id="happened")
         self.loads = HostLoads(symbols, id="loads")
         self._snapshot: Snapshot = EMPTY
-        self._tally = Tally()
+        self._tally = tally
 
     def compose(self) -> ComposeResult:
         yield self.safe
