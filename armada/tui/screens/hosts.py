@@ -65,8 +65,7 @@ class HostsScreen(View):
     def body(self) -> Iterable[Widget]:
         self.hint = Static()
         yield self.hint
-        self.table = ListTable(COLUMNS, self.board.symbols)
-        self.table.add_class(frame.FRAME)
+        self.table = ListTable(COLUMNS, self.board.symbols, classes=frame.FRAME)
         frame.title(self.table, "Hosts")
         yield self.table
         self.history = GpuHistory(self.board.symbols)

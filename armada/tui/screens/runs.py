@@ -101,8 +101,7 @@ class RunsScreen(View):
         first = Static(FIRST_START, id="first", markup=False, classes=frame.FRAME)
         frame.title(first, "Welcome")
         yield first
-        self.table = RunTable(self.board.symbols, id="table")
-        self.table.add_class(frame.FRAME)
+        self.table = RunTable(self.board.symbols, id="table", classes=frame.FRAME)
         self.preview = Preview(self.board.symbols)
         yield Container(self.table, self.preview, id="main")
         self.answers = Answers(self.board.symbols, self.board.tally)

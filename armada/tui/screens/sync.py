@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
@@ -17,6 +16,7 @@ from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.run_table import meter, short
 from armada.tui.widgets.safety import SafetyPicture
 from armada.tui.widgets.table import Cells, Column, Span, Table
+from armada.tui.widgets.words import Words
 from armada.units import amount, span
 
 if TYPE_CHECKING:
@@ -52,12 +52,11 @@ class SyncScreen(View):
         """The runs that are listed, and what of a snapshot they were chosen from."""
 
     def body(self) -> Iterable[Widget]:
-        self.disk = Static(id="disk")
+        self.disk = Words(id="disk")
         yield self.disk
         self.safety = SafetyPicture(self.board.symbols, self.board.tally)
         yield self.safety
-        self.table = ListTable(COLUMNS, self.board.symbols)
-        self.table.add_class(frame.FRAME)
+        self.table = ListTable(COLUMNS, self.board.symbols, classes=frame.FRAME)
         frame.title(self.table, "Sync  what is not at home yet")
         yield self.table
 
@@ -69,7 +68,7 @@ class SyncScreen(View):
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         del updates
-        self.disk.update(_disk(self.snapshot, self.board.symbols))
+        self.disk.say(_disk(self.snapshot, self.board.symbols))
         self.safety.take(self.snapshot)
         seen = self.snapshot
         read = (seen.runs, seen.syncs, seen.transfers, seen.taken_at > 0)

@@ -116,9 +116,11 @@ class View(Screen[None]):
     def on_descendant_blur(self) -> None:
         self.keys.refresh()
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         if self.is_mounted:
             drawn, self._mounted_with = self._mounted_with, None
+            if drawn is not None:
+                event.refresh_styles = False  # Textual would style all widgets anew, a moment after it styled them
             if drawn is not self.snapshot:  # a new screen has drawn it already
                 self.take()
 

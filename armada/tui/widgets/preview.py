@@ -48,8 +48,7 @@ class Preview(Horizontal):
         self._row: RunRow | None = None
         self._curve: tuple[str, Curve] | None = None
         self._tail: object = None
-        self.chart = Chart(symbols)
-        self.chart.add_class(frame.FRAME)
+        self.chart = Chart(symbols, classes=frame.FRAME)
         self.tail = Static(id="tail", classes=frame.FRAME)
         frame.title(self.tail, "log")
         self.gpus = Panel(symbols, "GPUs", id="gpus")

@@ -104,8 +104,8 @@ def glyph(row: RunRow, symbols: Symbols) -> Span:
 class RunTable(Table):
     """Runs; a line under a run says why it needs the user."""
 
-    def __init__(self, symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(COLUMNS, symbols, id=id)
+    def __init__(self, symbols: Symbols, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(COLUMNS, symbols, id=id, classes=classes)
         self.empty = NONE_LIKE_THIS
         self.snapshot: Snapshot = EMPTY
         self.now = time.time

@@ -57,6 +57,7 @@ class Table(ScrollView, can_focus=True):
         columns: From left to right.
         symbols: The symbols that the terminal can show.
         id: As for every widget.
+        classes: As for every widget; one that is added later styles the widget once more.
     """
 
     BINDINGS = bindings("lists")
@@ -104,8 +105,15 @@ class Table(ScrollView, can_focus=True):
     class Chosen(Moved):
         """A row was clicked twice."""
 
-    def __init__(self, columns: Sequence[Column], symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        symbols: Symbols,
+        *,
+        id: str | None = None,  # noqa: A002
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
         self.columns = tuple(columns)
         self.symbols = symbols
         self.marked: set[str] = set()
