@@ -174,8 +174,9 @@ class Answers(Horizontal):
         now, moving = time.time(), moving_by_host(snapshot)
         shown = self._tally.safety[:NEWS]
         wide = widest(shown)
-        lines = [safety_line(self.symbols, each, moving.get(each.host, []), now, wide) for each in shown]
-        self.safe.show(lines or nothing_yet())
+        in_sight = shown[: self.safe.size.height]
+        lines = [safety_line(self.symbols, each, moving.get(each.host, []), now, wide) for each in in_sight]
+        self.safe.show(lines if shown else nothing_yet())
         self.happened.show(
             [self._news_line(*each, now) for each in self._tally.news[: self.happened.size.height]] or nothing_yet()
         )

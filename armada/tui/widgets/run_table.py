@@ -13,6 +13,7 @@ from armada.sweeps.counts import word_of
 from armada.tui.arrangement import Again, Heading
 from armada.tui.filtering import subject_of
 from armada.tui.folds import Fold, done
+from armada.tui.kept import Kept
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.table import Cells, Column, Entry, Span, Table
 from armada.units import counted, span
@@ -118,6 +119,7 @@ class RunTable(Table):
         """The further lines of runs that have several tags, by run."""
         self._keys: tuple[Key, ...] = ()
         self._run_count: int | None = None
+        self._sparks: Kept[str] = Kept()
 
     def choose(self, keys: Sequence[Key]) -> None:
         """Show columns of the user's choice after the state's symbol; none means the usual ones."""
@@ -318,13 +320,17 @@ class RunTable(Table):
             ((_gpus(row), "dim"),),
             self._progress(row, now),
             ((run.loss_text or "", "bad" if run.loss_not_finite else "plain"),),
-            ((self.symbols.spark(self.snapshot.sparks.get(run.run_id, ())), "accent"),),
+            ((self._spark(run.run_id), "accent"),),
             ((figure(run.tokens_per_s) if run.tokens_per_s else "", "plain"),),
             ((short(eta), "plain"),) if eta is not None else blank,
             self._home(row, now),
             ((costs.text() if costs is not None else "", "plain"),),
             self._seen(row, now),
         )
+
+    def _spark(self, run_id: str) -> str:
+        values = self.snapshot.sparks.get(run_id, ())
+        return self._sparks.get(run_id, values, lambda: self.symbols.spark(values))
 
     def _titled(self, row: RunRow) -> tuple[Span, ...]:
         """The name, the star, the end of the id and, if there is room for them, the tags."""
