@@ -452,7 +452,8 @@ class LaunchScreen(View):
         chosen = self.fields["host"].value.strip()
         if chosen == AUTO and self.plans.fastest is not None:
             chosen = self.plans.fastest
-        self.hosts.show_hosts(self.snapshot, self.plans, chosen, frozenset(names), time.time())
+        runs = self.board.host_runs.read(self.snapshot)
+        self.hosts.show_hosts(self.snapshot, runs, self.plans, chosen, frozenset(names), time.time())
         named = {"fastest": self.plans.fastest} if len(self.plans.hosts) > 1 else {}
         words = [f"{rule}: {name}" for rule, name in named.items() if name]
         frame.facts(self.hosts, self.board.symbols.text(sanitize_line("  ".join(words), 100)))
