@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import Money
 
 LOOK_EVERY_S = 0.2
-CALM_S, CALM_EVERY_S = 20.0, 0.5
+CALM_S, CALM_EVERY_S = 5.0, 0.5
 """After so many seconds without a change, how often it looks, in seconds: a key wakes it at once."""
 READ_EVERY_S = 0.4
 """The shortest interval between readings, in seconds: the eye follows only two or three frames a second."""
