@@ -23,6 +23,7 @@ from armada.tui import hung_up, operations, remembered
 from armada.tui import theme as themes
 from armada.tui.bindings import bindings
 from armada.tui.chart_choices import ChartChoices
+from armada.tui.host_runs import HostRuns
 from armada.tui.inverse import undoing
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.view import View
@@ -30,6 +31,7 @@ from armada.tui.snapshot import EMPTY, Snapshot
 from armada.tui.symbols import of_terminal
 from armada.tui.watcher import Subscription, Watcher
 from armada.tui.widgets import frame
+from armada.tui.widgets.answers import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
     from armada.tui.commander import Commander
     from armada.tui.curves import CurveUpdate
+    from armada.tui.screens.host_text import GpuLines
     from armada.tui.snapshot import RunRow
 
 LOOK_EVERY_S = 10.0
@@ -123,6 +126,8 @@ class Dashboard(App[None]):
         self._ascii = [] if self.symbols.utf8 else [InAscii()]
         self.snapshot: Snapshot = first or EMPTY
         self.chosen: str | None = None
+        self.host_runs = HostRuns()
+        self.tally = Tally()
         self.draft: dict[str, str] = {}
         """The fields of Launch, if it was left with changes that were not launched."""
         self.charts = {"run": ChartChoices(), "compare": ChartChoices()}
@@ -323,6 +328,13 @@ class Dashboard(App[None]):
         from armada.tui.commander import Commander
 
         return Commander(self)
+
+    @cached_property
+    def gpu_lines(self) -> GpuLines:
+        """The lines of hosts' GPUs, kept from one opening of Hosts to the next."""
+        from armada.tui.screens.host_text import GpuLines
+
+        return GpuLines(self.symbols)
 
     async def action_command(self) -> None:
         from armada.tui.screens.command_line import CommandLine

@@ -25,12 +25,15 @@ def strip(history: Sequence[Point], width: int) -> list[float | None]:
     if not history or width < 1:
         return []
     end = history[-1].time
-    sums, counts = [0.0] * width, [0] * width
-    for point in history:
-        place = width - 1 - int((end - point.time) / SPAN_S * width)
-        if place >= 0 and point.utilization is not None:
-            sums[min(width - 1, place)] += min(100.0, max(0.0, point.utilization)) / 100
-            counts[min(width - 1, place)] += 1
+    sums, counts, last = [0.0] * width, [0] * width, width - 1
+    for point in history:  # of all GPUs of all hosts
+        used = point.utilization
+        place = last - int((end - point.time) / SPAN_S * width)
+        if used is None or place < 0:
+            continue
+        place = min(place, last)
+        sums[place] += used / 100 if 0.0 <= used <= 100.0 else min(1.0, max(0.0, used / 100))
+        counts[place] += 1
     means: list[float | None] = []
     since = 0
     for total, count in zip(sums, counts, strict=True):
@@ -127,12 +130,9 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def panel_lines(host: HostView | None, of: Sequence[int], symbols: Symbols, width: int) -> list[list[Span]]:
     """Return a line for each GPU of a host, or for those of a run."""
-    from armada.protocol.recorded import recorded_facts
-
-    record = host.record if host is not None else None
-    if host is None or record is None:
+    if host is None or host.record is None:
         return [[("this host was not checked yet", "dim")]]
-    gpus = recorded_facts(record.facts).gpus or ()
+    gpus = host.gpus
     chosen = [gpu for gpu in gpus if gpu.index in of] or list(gpus)
     history = host.history or host.telemetry
     room = max(0, width - 34)

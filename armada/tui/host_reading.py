@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from armada.config.hosts import Host
     from armada.paths import HomePaths
+    from armada.protocol.recorded import RecordedFacts
     from armada.provision.state import EnvironmentState
     from armada.store.database import Database
     from armada.store.hosts import HostRecord
@@ -65,6 +66,7 @@ class HostReader:
         self._recent: dict[str, History] = {}
         self._long: History | None = None
         self._environments: dict[str, tuple[object, float, EnvironmentState]] = {}
+        self._views: dict[str, HostView] = {}
 
     def read(
         self, configured: Mapping[str, Host], *, telemetry: bool, history: tuple[str, float] | None, now: float
@@ -96,8 +98,11 @@ class HostReader:
         history: tuple[str, float] | None,
         now: float,
     ) -> HostView:
-        from armada.protocol.recorded import recorded_facts  # pydantic: 75 ms, not before the first paint
-
+        before = self._views.get(name)
+        if before is not None and before.record == record:
+            record, facts = before.record, before.facts  # screens compare by identity first
+        else:
+            facts = _facts_of(record)
         recent: Mapping[int, Sequence[Point]] = {}
         if telemetry:
             recent = self._recent.setdefault(name, History(name, RECENT_S)).read(self._database, now)
@@ -106,25 +111,25 @@ class HostReader:
             if self._long is None or (self._long.host, self._long.span_s) != history:
                 self._long = History(*history)
             long = self._long.read(self._database, now)
-        return HostView(
+        gpus = None if record is None else len((facts.gpus if facts is not None else None) or ())
+        view = HostView(
             name,
-            host.tariff(len(recorded_facts(record.facts).gpus or ()) if record else None) if host else None,
+            host.tariff(gpus) if host else None,
             host is not None,
             name == "local",
             record,
             {gpu: tuple(points) for gpu, points in recent.items()},
             host.ssh if host else None,
-            self._environment(host, record) if telemetry and host is not None else None,
+            self._environment(host, facts) if telemetry and host is not None and facts is not None else None,
             host,
             long,
+            facts,
         )
+        if before != view:
+            self._views[name] = view
+        return self._views[name]
 
-    def _environment(self, host: Host, record: HostRecord | None) -> EnvironmentState | None:
-        if record is None or record.facts is None:
-            return None
-        from armada.protocol.recorded import recorded_facts
-
-        facts = recorded_facts(record.facts)
+    def _environment(self, host: Host, facts: RecordedFacts) -> EnvironmentState:
         # Reading profiles takes milliseconds, too long to repeat for each host with new facts.
         stamp = (host.profile, repr(facts.hardware), repr(facts.environments))
         known = self._environments.get(host.name)
@@ -135,3 +140,11 @@ class HostReader:
         found = environment_state(host, facts.hardware, facts.environments, self._home)
         self._environments[host.name] = (stamp, time.monotonic(), found)
         return found
+
+
+def _facts_of(record: HostRecord | None) -> RecordedFacts | None:
+    if record is None or record.facts is None:
+        return None
+    from armada.protocol.recorded import recorded_facts  # pydantic: 75 ms, not before the first paint
+
+    return recorded_facts(record.facts)

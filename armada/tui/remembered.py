@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _LARGEST_BYTES = 100_000
 _LONGEST_WORD = 200
+_LONGEST_FILTER = 2000
 _COMMANDS_KEPT = 500
 _COMMANDS_BYTES = 1_000_000
 
@@ -62,6 +63,24 @@ def columns(home: HomePaths) -> list[str]:
 def keep_columns(home: HomePaths, words: list[str]) -> None:
     """Remember the columns of the table of runs; none means the usual columns."""
     _keep(home, "columns", words or None)
+
+
+def listing(home: HomePaths) -> tuple[str, str, bool]:
+    """Return the filter of Runs, its order, and whether that is reversed; for what is not known, what a new home has."""
+    found = _read(home).get("runs")
+    known = found if isinstance(found, dict) else {}
+    words, sort = known.get("filter"), known.get("sort")
+    if not (isinstance(words, str) and len(words) <= _LONGEST_FILTER and words.isprintable()):
+        words = ""
+    if not (isinstance(sort, str) and 0 < len(sort) <= _LONGEST_WORD):
+        sort = "urgency"
+    return words, sort, known.get("reverse") is True
+
+
+def keep_listing(home: HomePaths, words: str, sort: str, reverse: bool) -> None:
+    """Remember the filter and the order of Runs."""
+    is_usual = not words and sort == "urgency" and not reverse
+    _keep(home, "runs", None if is_usual else {"filter": words, "sort": sort, "reverse": reverse})
 
 
 def notified_until(home: HomePaths) -> int:

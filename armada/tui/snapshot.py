@@ -10,12 +10,13 @@ from armada.filters.keys import NO_WORDS
 from armada.store.queries.uses import ran_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from armada.config.hosts import Host
     from armada.costs.amounts import Amounts
     from armada.costs.tariff import Span, Tariff
     from armada.filters.keys import Value, Vocabulary
+    from armada.protocol.recorded import RecordedFacts, RecordedGpu
     from armada.provision.state import EnvironmentState
     from armada.store.checkpoints import Checkpoint
     from armada.store.hosts import HostRecord
@@ -87,7 +88,8 @@ class RunRow:
 class HostView:
     """A host: its configuration, its last facts, and the last minutes of its GPUs.
 
-    `history` is longer, for the host that a screen shows; `environment` is None until it is computed.
+    `history` is longer, for the host that a screen shows; `environment` is None until it is computed. `facts` are those
+    of its record, parsed; None without any. It is the same object as in the last snapshot if nothing of it changed.
     """
 
     name: str
@@ -100,6 +102,12 @@ class HostView:
     environment: EnvironmentState | None = None
     config: Host | None = None
     history: Mapping[int, tuple[Point, ...]] = field(default_factory=dict)
+    facts: RecordedFacts | None = None
+
+    @property
+    def gpus(self) -> Sequence[RecordedGpu]:
+        """Its GPUs, as it last reported them."""
+        return (self.facts.gpus or ()) if self.facts is not None else ()
 
 
 @dataclass(frozen=True, slots=True)

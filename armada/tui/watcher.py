@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import Money
 
 LOOK_EVERY_S = 0.2
+CALM_S, CALM_EVERY_S = 5.0, 0.5
+"""After so many seconds without a change, how often it looks, in seconds: a key wakes it at once."""
 READ_EVERY_S = 0.4
 """The shortest interval between readings, in seconds: the eye follows only two or three frames a second."""
 BESIDES_EVERY_S = 2.0
@@ -156,7 +158,7 @@ class Watcher:
         version: int | None = None
         # The changes between this store and the one opened before are unknown.
         self._last = dataclasses.replace(self._last, generation=self._last.generation + 1)
-        first = True
+        first, moved_at = True, time.monotonic()
         while not self._ended.is_set():
             self._look_whether_it_is_there()
             woken = self._wake.is_set()
@@ -168,7 +170,7 @@ class Watcher:
             moved = now != version or reader.due or self._configured
             if moved or woken:
                 version = now
-                began = time.monotonic()
+                began = moved_at = time.monotonic()
                 if moved:
                     self._configured = False
                     self._read(database, reader)
@@ -179,7 +181,7 @@ class Watcher:
                 first = False
                 self._rest(time.monotonic() - began, asked=woken)
             else:
-                self._wake.wait(LOOK_EVERY_S)
+                self._wake.wait(LOOK_EVERY_S if time.monotonic() - moved_at < CALM_S else CALM_EVERY_S)
 
     def _rest(self, spent_s: float, *, asked: bool) -> None:
         """Wait until the next reading: a store that changes all the time is read at most at an interval, a screen's request sooner."""

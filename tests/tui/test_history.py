@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import webbrowser
 
 import pytest
 from textual.pilot import Pilot
 
+from armada.foundation.process_identity import current
 from armada.store import labels, notifications, runs
 from armada.tui import acts, remembered
 from armada.tui.bindings import KEYS
@@ -83,6 +85,25 @@ def test_the_last_act_is_undone_from_every_screen_once(world: World) -> None:
         await until(pilot, lambda: "undo tag demo-aaaaaa done" in said(pilot))
         await pilot.press("U")
         await until(pilot, lambda: "there is nothing to undo" in said(pilot))
+
+    drive(world.board(), use)
+
+
+def test_an_act_whose_end_nobody_recorded_says_how_to_find_out(world: World) -> None:
+    world.run("demo-aaaaaa")
+    world.run("other-bbbbbb")
+    for words in (["stop", "demo-aaaaaa"], ["sync", "now"]):
+        log = acts.new_log(world.home, words[0])
+        acts.record(log, title="t", words=words, process=current())
+        told = json.loads(log.with_suffix(".json").read_text())
+        log.with_suffix(".json").write_text(json.dumps(told | {"process": [2**30, "another time", None]}))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("7")
+        await shows(
+            pilot, "unknown", "o shows its output, `armada show demo-aaaaaa`", "o shows its output, `armada ps`"
+        )
 
     drive(world.board(), use)
 

@@ -99,15 +99,15 @@ class CompareScreen(Exports, View):
         self.tabs.auto_links = False
         yield self.tabs
         yield Static("No runs are marked. Press 1, mark some with space, then c.", id="none", markup=False)
-        self.chart = Chart(symbols)
+        self.chart = Chart(symbols, classes=frame.FRAME)
         self.chart.legend = len(self.run_ids) <= BEHIND
         self.parallel, self.scatter = Parallel(symbols), Scatter(symbols)
         self.answers = Static()
         self.sample_page = TextScroll(self.answers)
         self.figures = RunFigures(symbols)
-        self.table = ListTable((), symbols, id="settings")
+        self.table = ListTable((), symbols, id="settings", classes=frame.FRAME)
         self._name_columns(self.run_ids)
-        for page in (self.chart, self.sample_page, self.figures, self.table):
+        for page in (self.sample_page, self.figures):
             page.add_class(frame.FRAME)
         frame.title(self.figures, "Runs")
         frame.title(self.table, "Settings that differ")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from armada.tui.acts import Act
     from armada.tui.app import Dashboard
-    from armada.tui.widgets.table import Span
+    from armada.tui.widgets.table import Cells, Span
 
 COLUMNS = (Column("AGO", 6, right=True), Column("ENDED", 12), Column("COMMAND", 30, grow=1), Column("UNDO", 9, rank=1))
 LOOK_S = 1.0
@@ -53,9 +53,20 @@ class HistoryWindow(Window):
         self._acts = {act.name: act for act in acts.newest(self.board.home)}
         now = time.time()
         self.table.show_items(
-            Item(act.name, (((_ago(act, now), "dim"),), (_end(act),), _said(act), (_undo(act),)))
+            Item(act.name, (((_ago(act, now), "dim"),), (_end(act),), _said(act), (_undo(act),)), self._more(act))
             for act in self._acts.values()
         )
+
+    def _more(self, act: Act) -> tuple[Cells, ...]:
+        """Say how to find out what became of an act whose end nobody recorded."""
+        if act.exit_code is not None or act.runs:
+            return ()
+        run = next((word for word in act.words if word in self.board.snapshot.index), None)
+        how = f"`armada show {run}`" if run is not None else "`armada ps`"
+        said = (
+            f"nobody recorded how it ended, as if the dashboard was killed: o shows its output, {how} what became of it"
+        )
+        return ((((said, "dim"),),),)
 
     @property
     def act(self) -> Act | None:

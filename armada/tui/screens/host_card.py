@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from armada.costs.report import Use, cost_of_host
 from armada.foundation.sanitize import sanitize_line
-from armada.protocol.recorded import recorded_facts
+from armada.protocol.recorded import RecordedFacts
 from armada.tui.gpu_strips import HOT_C
 from armada.tui.widgets.answers import safety_of
 from armada.tui.widgets.run_table import clock
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from armada.costs.report import HostCost
+    from armada.tui.host_runs import RunsOfHost
     from armada.tui.snapshot import HostView, RunRow
     from armada.tui.symbols import Symbols
     from armada.tui.widgets.table import Span
@@ -55,31 +56,31 @@ def cost_of(host: HostView, rows: Sequence[RunRow], now: float) -> HostCost:
     return cost_of_host(host.name, host.tariff, uses, (since, until), (0.0, now), stopped)
 
 
-def idle_since(host: HostView, rows: Sequence[RunRow]) -> float | None:
+def idle_since(host: HostView, runs: RunsOfHost) -> float | None:
     """Return since when a host that is paid for runs nothing; None if it runs something, or nobody pays for it."""
     record = host.record
-    if host.tariff is None or not host.tariff.is_box or any(not row.run.ended for row in rows):
+    if host.tariff is None or not host.tariff.is_box or runs.active:
         return None
     stopping = stopping_of(record.stopping if record is not None else None)
     if record is None or record.released_at is not None or stopping.state == "gone":
         return None
-    last = max((row.run.ended_at for row in rows if row.run.ended_at is not None), default=record.first_seen_at)
+    last = runs.last_ended_at if runs.last_ended_at is not None else record.first_seen_at
     back = max((until for _, until in stopping.away), default=None)
     return last if back is None else max(back, last or back)
 
 
-def card_lines(
-    host: HostView, rows: Sequence[RunRow], costs: HostCosts, symbols: Symbols, now: float
-) -> Iterator[Line]:
-    """Yield the lines of a host's card, without its queue and its GPUs; `rows` are its runs."""
+def card_lines(host: HostView, runs: RunsOfHost, costs: HostCosts, symbols: Symbols, now: float) -> Iterator[Line]:
+    """Yield the lines of a host's card, without its queue and its GPUs."""
     yield _labelled("link", *_link(host, now))
     if (disk := _disk(host, now)) is not None:
         yield _labelled("disk", *disk)
-    if (paid := _money(host, rows, costs.of(host, rows, now) if host.tariff is not None else None, now)) is not None:
+    if (
+        paid := _money(host, runs, costs.of(host, runs.rows, now) if host.tariff is not None else None, now)
+    ) is not None:
         yield _labelled("money", *paid)
     if (found := _environment(host)) is not None:
         yield _labelled("environment", *found)
-    yield _labelled("safe?", *_safety(rows, symbols))
+    yield _labelled("safe?", *_safety(runs.rows, symbols))
     yield _labelled("health", *_health(host, symbols))
 
 
@@ -101,11 +102,11 @@ def _link(host: HostView, now: float) -> Iterator[Span]:
 
 
 def _disk(host: HostView, now: float) -> list[Span] | None:
-    facts = recorded_facts(host.record.facts if host.record is not None else None)
-    free = facts.disk.free_bytes if facts.disk is not None else None
-    if free is None or facts.disk is None:
+    disk = host.facts.disk if host.facts is not None else None
+    free = disk.free_bytes if disk is not None else None
+    if free is None or disk is None:
         return None
-    total = facts.disk.total_bytes
+    total = disk.total_bytes
     said: list[Span] = [(f"{amount(free)} free" + (f" of {amount(total)}" if total else ""), "plain")]
     forecast = host.record.forecast if host.record is not None else None
     if forecast is None or (forecast.full_at is None and not forecast.bytes_per_s):
@@ -118,7 +119,7 @@ def _disk(host: HostView, now: float) -> list[Span] | None:
     return [*said, (f" · {amount(forecast.bytes_per_s * 3600)} an hour", "dim")]
 
 
-def _money(host: HostView, rows: Sequence[RunRow], cost: HostCost | None, now: float) -> list[Span] | None:
+def _money(host: HostView, runs: RunsOfHost, cost: HostCost | None, now: float) -> list[Span] | None:
     price = host.tariff.price_at(now) if host.tariff is not None else None
     if price is None or cost is None or not price.amount:
         return None
@@ -129,7 +130,7 @@ def _money(host: HostView, rows: Sequence[RunRow], cost: HostCost | None, now: f
         said.append((f", {cost.idle.text()} of it idle ({span(cost.idle_s)})", "dim"))
     if host.config is not None and host.config.budget is not None:
         said.append((f" · budget {sanitize_line(host.config.budget, 40)}", "dim"))
-    if (since := idle_since(host, rows)) is not None:
+    if (since := idle_since(host, runs)) is not None:
         said.append((f" · idle for {span(now - since)}", "warn"))
     config, record = host.config, host.record
     if config is not None and config.stop_when_idle:
@@ -181,7 +182,7 @@ def troubles_of(host: HostView) -> Iterator[str]:
     record = host.record
     if record is None:
         return
-    facts = recorded_facts(record.facts)
+    facts = host.facts or RecordedFacts()
     if record.unreachable_since is not None:
         yield f"unreachable since {time.strftime('%H:%M', time.localtime(record.unreachable_since))}"
     hot = [points[-1].temperature_c for points in host.telemetry.values() if points]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from armada.config.profiles import DERIVED
 from armada.foundation.sanitize import sanitize_line
-from armada.protocol.recorded import recorded_facts
+from armada.protocol.recorded import RecordedFacts
 from armada.tui.gpu_strips import gpu_names, gpu_spans, points_of, together
+from armada.tui.kept import Kept
 from armada.tui.screens.host_card import idle_since
-from armada.tui.widgets.list_table import Item
+from armada.tui.widgets.list_table import Item, Line
 from armada.tui.widgets.run_table import age, short
 from armada.tui.widgets.table import Cells, Column, Span
 from armada.units import amount, counted, span
@@ -19,9 +21,10 @@ from armada.units import amount, counted, span
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from armada.protocol.recorded import RecordedFacts, RecordedGpu, RecordedQueue
+    from armada.protocol.recorded import RecordedGpu, RecordedQueue
     from armada.store.hosts import HostRecord
     from armada.store.telemetry import Point
+    from armada.tui.host_runs import RunsOfHost
     from armada.tui.snapshot import HostView, RunRow, Snapshot
     from armada.tui.symbols import Symbols
 
@@ -46,28 +49,54 @@ IDLE_S = 600.0
 """A host that is paid for and idle for so long is worth a line."""
 
 
+class GpuLines:
+    """Makes the lines of GPUs: those of hosts in sight alone, and again only after something that they show has changed."""
+
+    def __init__(self, symbols: Symbols) -> None:
+        self._symbols = symbols
+        self._kept: Kept[tuple[Span, ...]] = Kept()
+
+    def together(self, host: HostView, index: Mapping[str, RunRow], shown: int) -> tuple[Span, ...]:
+        """Return all GPUs of a host in one line, with `shown` cells for their mean over time."""
+        gpus = host.gpus
+        users = tuple(_users(gpu, index) for gpu in gpus)
+        made_from = (host.facts, host.telemetry, users, shown)
+        return self._kept.get(
+            host.name, made_from, lambda: _gpus_line(gpus, host.telemetry, users, self._symbols, shown)
+        )
+
+    def one(self, host: HostView, place: int, index: Mapping[str, RunRow], shown: int) -> tuple[Span, ...]:
+        """Return the line of one GPU of a host."""
+        gpu = host.gpus[place]
+        points, users = points_of(host.telemetry, gpu), _users(gpu, index)
+        made_from = (gpu, points, users, shown)
+        return self._kept.get(
+            (host.name, place), made_from, lambda: _gpu_line(gpu, points, users, self._symbols, shown)
+        )
+
+
 def host_item(
     host: HostView,
-    rows: Sequence[RunRow],
+    runs: RunsOfHost,
     snapshot: Snapshot,
     symbols: Symbols,
     now: float,
     width: int,
+    lines: GpuLines,
     card: Iterable[tuple[Span, ...]] = (),
     *,
     lists: bool = False,
 ) -> Item:
     """Return a host's row, with its problems, its queue and its GPUs below it.
 
-    Its GPUs are one line, unless it has a card, or `lists` is true.
+    Its GPUs are one line, unless it has a card, or `lists` is true. They are made when they come in sight.
     """
     history = (HISTORY_WIDE if width >= WIDE else HISTORY) if width >= NARROW else HISTORY_NARROW
     record = host.record
     is_known = record is not None and record.facts is not None
-    facts = recorded_facts(record.facts if record is not None else None)
-    gpus = facts.gpus or ()
+    facts, gpus = host.facts or RecordedFacts(), host.gpus
     price = host.tariff.price_at(now) if host.tariff is not None else None
-    active = [row for row in rows if not row.run.ended]
+    active = runs.active
     unreachable = record is not None and record.unreachable_since is not None
     sign = symbols.unreachable if unreachable else symbols.states["running" if active else "cancelled"]
     seen = _seen_at(host, record)
@@ -84,14 +113,14 @@ def host_item(
     )
     about: list[Cells] = [(line,) for line in card]
     is_open = bool(about)
-    more: list[Cells] = [(line,) for line in _troubles(host, record, now)]
-    more += about or [(line,) for line in _idle(host, rows, now)]
+    more: list[Line] = [(line,) for line in _troubles(host, record, now)]
+    more += about or [(line,) for line in _idle(host, runs, now)]
     more += [(line,) for line in queue_lines(facts.queue, snapshot, now)]
     if len(gpus) > 1 and not (is_open or lists):
-        more.append((_gpus_line(gpus, host.telemetry, snapshot.index, symbols, history),))
+        more.append(lambda: (lines.together(host, snapshot.index, history),))
         return Item(host.name, cells, tuple(more))
     more += [
-        (_gpu_line(gpu, points_of(host.telemetry, gpu), snapshot.index, symbols, history),) for gpu in gpus[:GPUS_SHOWN]
+        partial(_line_of, lines, host, place, snapshot.index, history) for place in range(min(len(gpus), GPUS_SHOWN))
     ]
     if len(gpus) > GPUS_SHOWN:
         more.append((((f"and {counted(len(gpus) - GPUS_SHOWN, 'GPU')} more", "dim"),),))
@@ -122,10 +151,10 @@ def _disk(facts: RecordedFacts) -> str:
     return amount(free) if free is not None else ""
 
 
-def _idle(host: HostView, rows: Sequence[RunRow], now: float) -> Iterator[tuple[Span, ...]]:
+def _idle(host: HostView, runs: RunsOfHost, now: float) -> Iterator[tuple[Span, ...]]:
     """Yield what a host costs that has run nothing for some time."""
     price = host.tariff.price_at(now) if host.tariff is not None else None
-    since = idle_since(host, rows)
+    since = idle_since(host, runs)
     if since is not None and price is not None and price.amount and now - since >= IDLE_S:
         yield ((f"idle for {span(now - since)}: it costs {price.text} all the same", "warn"),)
 
@@ -189,29 +218,31 @@ def _counts(jobs: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {sanitize_line(state, 20).lower()}" for state, count in jobs.items() if count)
 
 
-def _gpu_line(
-    gpu: RecordedGpu, history: Sequence[Point], index: Mapping[str, RunRow], symbols: Symbols, shown: int
-) -> tuple[Span, ...]:
+def _line_of(lines: GpuLines, host: HostView, place: int, index: Mapping[str, RunRow], shown: int) -> Cells:
+    return (lines.one(host, place, index, shown),)
+
+
+def _gpu_line(gpu: RecordedGpu, history: Sequence[Point], users: str, symbols: Symbols, shown: int) -> tuple[Span, ...]:
     spans = gpu_spans(gpu, history, symbols, shown)
-    spans.append((f"  {_users(gpu, index)}", "plain"))
+    spans.append((f"  {users}", "plain"))
     return tuple(spans)
 
 
 def _gpus_line(
     gpus: Sequence[RecordedGpu],
     telemetry: Mapping[int, Sequence[Point]],
-    index: Mapping[str, RunRow],
+    users: Sequence[str],
     symbols: Symbols,
     shown: int,
 ) -> tuple[Span, ...]:
     """Return all GPUs in one line, with who uses which of them."""
     spans = together(gpus, telemetry, symbols, shown)
-    users: dict[str, list[int]] = {}
-    for place, gpu in enumerate(gpus):
-        users.setdefault(_users(gpu, index), []).append(place if gpu.index is None else gpu.index)
-    free = users.pop(FREE, [])
-    said = [f"{user} ({ranges(of)})" for user, of in users.items()]
-    said += [f"{len(free)} free" if users else FREE] if free else []
+    used: dict[str, list[int]] = {}
+    for place, (gpu, user) in enumerate(zip(gpus, users, strict=True)):
+        used.setdefault(user, []).append(place if gpu.index is None else gpu.index)
+    free = used.pop(FREE, [])
+    said = [f"{user} ({ranges(of)})" for user, of in used.items()]
+    said += [f"{len(free)} free" if used else FREE] if free else []
     return (*spans, (f"  {', '.join(said)}", "plain"))
 
 

@@ -10,6 +10,7 @@ from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
+from armada.tui.host_runs import NO_RUNS
 from armada.tui.screens.host_card import HostCosts, card_lines
 from armada.tui.screens.host_text import COLUMNS, host_item
 from armada.tui.screens.keys import keys_of
@@ -23,13 +24,14 @@ from armada.tui.widgets.list_table import Item, ListTable
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from textual.widget import Widget
 
     from armada.tui.curves import CurveUpdate
+    from armada.tui.host_runs import RunsOfHost
     from armada.tui.operations import Answer, Ended
-    from armada.tui.snapshot import HostView, RunRow
+    from armada.tui.snapshot import HostView
     from armada.tui.widgets.table import Span, Table
 
 VAST = 220
@@ -59,22 +61,18 @@ class HostsScreen(View):
         self._opened: set[str] = set()
         """Hosts whose card is shown, with their GPUs one by one."""
         self._costs = HostCosts()
-        self._runs: dict[str, list[RunRow]] = {}
-        self._runs_of = -1
 
     def body(self) -> Iterable[Widget]:
         self.hint = Static()
         yield self.hint
-        self.table = ListTable(COLUMNS, self.board.symbols)
-        self.table.add_class(frame.FRAME)
+        self.table = ListTable(COLUMNS, self.board.symbols, classes=frame.FRAME)
         frame.title(self.table, "Hosts")
         yield self.table
         self.history = GpuHistory(self.board.symbols)
         yield self.history
 
     def on_mount(self) -> None:
-        self.table.focus()
-        super().on_mount()
+        self.set_focus(self.table)  # before the first paint: the frame is lit at once
 
     def wants(self) -> Subscription:
         name = self.table.cursor
@@ -97,21 +95,22 @@ class HostsScreen(View):
         self.hint.display = only_local
         if only_local:
             self.hint.update(Text(HINT, style="dim", no_wrap=True))
-        now, width, rows = time.time(), self.size.width, self._runs_by_host()
+        now, width, runs = time.time(), self.size.width, self.board.host_runs.read(self.snapshot)
         if not self.snapshot.taken_at:
             self.hint.display = True
             self.hint.update(" reading …")
-        cards = {host.name: tuple(self._card(host, now)) for host in hosts}
+        cards = {host.name: tuple(self._card(host, runs.get(host.name, NO_RUNS), now)) for host in hosts}
 
         def items(*, lists: bool) -> list[Item]:
             return [
                 host_item(
                     host,
-                    rows.get(host.name, ()),
+                    runs.get(host.name, NO_RUNS),
                     self.snapshot,
                     self.board.symbols,
                     now,
                     width,
+                    self.board.gpu_lines,
                     cards[host.name],
                     lists=lists,
                 )
@@ -124,22 +123,16 @@ class HostsScreen(View):
         if self._awaited is not None and any(host.name == self._awaited for host in hosts):
             self.table.place(self._awaited)
             self._awaited = None
+        self._show_history()
+
+    def _show_history(self) -> None:
         if (host := self.host) is not None and self.history.display:
             self.history.show(host.name, SPANS_S[self._span], host.history)
 
-    def _card(self, host: HostView, now: float) -> Iterable[tuple[Span, ...]]:
+    def _card(self, host: HostView, runs: RunsOfHost, now: float) -> Iterable[tuple[Span, ...]]:
         if host.name not in self._opened:
             return ()
-        rows = self._runs_by_host().get(host.name, ())
-        return card_lines(host, rows, self._costs, self.board.symbols, now)
-
-    def _runs_by_host(self) -> Mapping[str, Sequence[RunRow]]:
-        """Return the runs of each host; sorted out once for each reading of all runs."""
-        if self._runs_of != self.snapshot.generation:
-            self._runs_of, self._runs = self.snapshot.generation, {}
-            for row in self.snapshot.runs:
-                self._runs.setdefault(row.run.host, []).append(row)
-        return self._runs
+        return card_lines(host, runs, self._costs, self.board.symbols, now)
 
     def tick(self) -> None:
         super().tick()
@@ -147,7 +140,8 @@ class HostsScreen(View):
 
     def on_table_moved(self, event: Table.Moved) -> None:
         del event
-        self.take()
+        self._show_history()  # nothing else depends on the cursor
+        self.board.want(self.wants())
 
     def on_table_chosen(self, event: Table.Chosen) -> None:
         del event
@@ -222,7 +216,7 @@ class HostsScreen(View):
             self.notify(self.board.symbols.text(why), severity="warning", markup=False)
             return
         name = host.name
-        rows = self._runs_by_host().get(name, ())
+        rows = self.board.host_runs.read(self.snapshot).get(name, NO_RUNS).rows
         lines = [f"{row.run.run_id}, {row.run.state}" for row in rows if not row.run.ended]
         lines += [f"{counted(len(rows), 'run')} of it stay in the list"] if rows else []
         note = (

@@ -130,9 +130,8 @@ class LaunchScreen(View):
         frame.title(self.plan, "Checks")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self._draw_tabs()
-        self.fields["experiment"].focus()
+        self.set_focus(self.fields["experiment"])
         self.plan.say(
             "Type an experiment and a host; the plan appears by itself. ^o opens a list, ^l launches, esc goes back.\n"
             " Enter in an empty host field compares all hosts; the host `auto` is the one that ends first."
@@ -453,7 +452,8 @@ class LaunchScreen(View):
         chosen = self.fields["host"].value.strip()
         if chosen == AUTO and self.plans.fastest is not None:
             chosen = self.plans.fastest
-        self.hosts.show_hosts(self.snapshot, self.plans, chosen, frozenset(names), time.time())
+        runs = self.board.host_runs.read(self.snapshot)
+        self.hosts.show_hosts(self.snapshot, runs, self.plans, chosen, frozenset(names), time.time())
         named = {"fastest": self.plans.fastest} if len(self.plans.hosts) > 1 else {}
         words = [f"{rule}: {name}" for rule, name in named.items() if name]
         frame.facts(self.hosts, self.board.symbols.text(sanitize_line("  ".join(words), 100)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.containers import Container
 from textual.widgets import ContentSwitcher, Input, Static
@@ -27,6 +28,7 @@ from armada.tui.widgets.log_view import LogView
 from armada.tui.widgets.panel import Panel
 from armada.tui.widgets.preview import Preview
 from armada.tui.widgets.text_scroll import TextScroll
+from armada.tui.widgets.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -80,28 +82,28 @@ class RunScreen(LogPage):
         self._follower: logs.Follower | None = None
         self._asked = "search"
         self._config: object = None
+        self._said: list[run_text.Fact] = []
         self.other: str | None = None
         """The run whose settings are compared with this one's."""
 
     def body(self) -> Iterable[Widget]:
         symbols = self.board.symbols
-        self.tabs = Static(id="tabs")
+        self.tabs = Words(id="tabs")
         self.tabs.auto_links = False
         self.field = Field(id="find", disabled=True)
         self.age = Static(id="age")
         self.overview, self.config = Static(), Static()
         self.wall = ChartWall(symbols, self.board.charts["run"], id="charts")
         self.log_view = LogView(symbols, id="log")
-        self.checkpoints = ListTable(run_text.CHECKPOINT_COLUMNS, symbols, id="checkpoints")
-        self.events = ListTable(run_text.EVENT_COLUMNS, symbols, id="events")
-        self.difference = ListTable(run_text.DIFFERENCE_COLUMNS, symbols, id="difference")
-        self.facts = TextScroll(self.overview, id="facts")
+        self.checkpoints = ListTable(run_text.CHECKPOINT_COLUMNS, symbols, id="checkpoints", classes=frame.FRAME)
+        self.events = ListTable(run_text.EVENT_COLUMNS, symbols, id="events", classes=frame.FRAME)
+        self.difference = ListTable(run_text.DIFFERENCE_COLUMNS, symbols, id="difference", classes=frame.FRAME)
+        self.facts = TextScroll(self.overview, id="facts", classes=frame.FRAME)
         self.kept = Panel(symbols, "Checkpoints", id="kept")
         self.beside = Preview(symbols)
-        self.settings = TextScroll(self.config, id="config")
+        self.settings = TextScroll(self.config, id="config", classes=frame.FRAME)
         named = {"run": self.facts, "checkpoints": self.checkpoints, "events": self.events}
         for name, page in {**named, "config": self.settings, "differences": self.difference}.items():
-            page.add_class(frame.FRAME)
             frame.title(page, name.capitalize())
         self.pages = ContentSwitcher(
             Container(self.facts, self.beside, self.kept, id="overview"),
@@ -117,8 +119,7 @@ class RunScreen(LogPage):
         yield from (self.tabs, self.age, self.field, self.pages)
 
     def on_mount(self) -> None:
-        super().on_mount()
-        self.action_tab(self.shown)
+        self._open_tab(self.shown)
 
     def on_resize(self) -> None:
         """Ask for what stands beside the facts: its room is known only now."""
@@ -159,12 +160,13 @@ class RunScreen(LogPage):
                 if not self.snapshot.taken_at
                 else f"{self.run_id} is no longer in the store (esc goes back)"
             )
+            self._said = []
             self.overview.update(Text(gone))
             return
         self.wall.take(row, detail, updates)
         if self.shown == "overview":
             sync = self.snapshot.syncs.get(self.run_id)
-            self.overview.update(run_text.overview(row, detail, self.board.symbols, sync, self._colour))
+            self._say_overview(run_text.overview(row, detail, self.board.symbols, sync, self._colour))
             self.beside.show_run(row, self.wall.curves.get("loss"))
             self.kept.show(run_text.kept_lines(detail, self.snapshot, self.board.symbols))
             frame.title(self.facts, text(f"{row.name} on {row.host}"))
@@ -183,6 +185,15 @@ class RunScreen(LogPage):
         elif detail is not None and self.shown == "config" and self._config != detail.spec:
             self._config = detail.spec
             self.config.update(run_text.config(detail, self.board.symbols))
+
+    def _say_overview(self, facts: list[run_text.Fact]) -> None:
+        """Show the facts if they differ; lay them out anew only if they need another number of lines."""
+        if facts == self._said:
+            return
+        room = self.overview.size.width - run_text.LABEL - 4
+        fixed = len(facts) == len(self._said) and all(cell_len(each.value) <= room for each in [*facts, *self._said])
+        self._said = facts
+        self.overview.update(run_text.overview_table(facts), layout=not fixed)
 
     def _colour(self, name: str) -> Style:
         return self.checkpoints.get_component_rich_style(f"table--{name}")
@@ -222,7 +233,7 @@ class RunScreen(LogPage):
         if place and self._follower is not None and self._follower.partial:
             place += " · showing the end; the next sync brings all of it"
         words.append(symbols.text(f"  {place}"), style=dim)
-        self.tabs.update(words)
+        self.tabs.say(words)
 
     # Keys -----------------------------------------------------------------------------------------------------------
 
@@ -230,6 +241,12 @@ class RunScreen(LogPage):
         return [self.row] if self.row is not None else []
 
     def action_tab(self, tab: str) -> None:
+        self._open_tab(tab)
+        self.take()
+        if tab == "overview":
+            self.call_after_refresh(self.take)  # what stands beside the facts has its room only now
+
+    def _open_tab(self, tab: str) -> None:
         self.shown = tab
         self.pages.current = "difference" if tab == "config" and self.other is not None else tab
         if tab == "log":
@@ -238,9 +255,6 @@ class RunScreen(LogPage):
         self.set_focus(page if page is not None and page.focusable else None)
         self.keys.refresh()
         self.age.display = False  # only the log has an age
-        self.take()
-        if tab == "overview":
-            self.call_after_refresh(self.take)  # what stands beside the facts has its room only now
 
     def _step_tab(self, by: int) -> None:
         self.action_tab(TABS[(TABS.index(self.shown) + by) % len(TABS)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.style import Style
 from rich.table import Table
@@ -21,7 +21,7 @@ from armada.tui.widgets.table import Column, Span
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from armada.store.queries.step_times import StepTimes
     from armada.store.run_sync import RunSync
@@ -37,7 +37,9 @@ CHECKPOINT_COLUMNS = (
     Column("VERIFIED", 12, grow=1, most=16, rank=2),
 )
 DIFFERENCE_COLUMNS = (Column("SETTING", 20, grow=1, most=50), Column("THIS", 12, grow=2), Column("OTHER", 12, grow=2))
-_BOLD = Style(bold=True)
+_BOLD, _PLAIN = Style(bold=True), Style()
+LABEL = 12
+"""Cells of a label in the overview."""
 FIRST_SAID = ("state", "reason", "message")
 EVENT_COLUMNS = (Column("TIME", 19), Column("KIND", 12), Column("WHAT", 30, grow=1))
 
@@ -46,10 +48,18 @@ def stamp(moment: float | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment is not None else "—"
 
 
+class Fact(NamedTuple):
+    """A line of the overview."""
+
+    label: str
+    value: str
+    style: Style
+
+
 def overview(
     row: RunRow, detail: RunDetail | None, symbols: Symbols, sync: RunSync | None, style: Callable[[str], Style]
-) -> Table:
-    """Return the overview: the most important facts, one per line; a long one continues under its beginning.
+) -> list[Fact]:
+    """Return the overview: the most important facts, one per line.
 
     Args:
         row: The run.
@@ -59,18 +69,24 @@ def overview(
         style: Gives a colour by its name in the visual language.
     """
     now = time.time()
-    table = Table.grid(padding=(0, 1, 0, 1), expand=True)
-    table.add_column(width=12, no_wrap=True)
-    table.add_column(ratio=1, overflow="fold")
     sign, tone = glyph(row, symbols)
-    state = Text(f"{sign} {symbols.text(_state(row))}", Style.combine((style(tone), _BOLD)))
-    table.add_row(Text("state", "dim"), state)
+    found = [Fact("state", f"{sign} {symbols.text(_state(row))}", Style.combine((style(tone), _BOLD)))]
     if row.run.step and row.run.total_steps and not row.run.ended:
         share = row.run.step / row.run.total_steps
-        table.add_row(Text("progress", "dim"), Text(f"{symbols.bar(share, 24)} {min(share, 1):.0%}", style("accent")))
+        found.append(Fact("progress", f"{symbols.bar(share, 24)} {min(share, 1):.0%}", style("accent")))
     warn = Style.combine((style("warn"), _BOLD))
     for label, value in _facts(row, detail, sync, now):
-        table.add_row(Text(label, "dim"), Text(symbols.text(value), warn if label == "needs you" else ""))
+        found.append(Fact(label, symbols.text(value), warn if label == "needs you" else _PLAIN))
+    return found
+
+
+def overview_table(facts: Iterable[Fact]) -> Table:
+    """Draw the overview; a long fact continues under its beginning."""
+    table = Table.grid(padding=(0, 1, 0, 1), expand=True)
+    table.add_column(width=LABEL, no_wrap=True)
+    table.add_column(ratio=1, overflow="fold")
+    for fact in facts:
+        table.add_row(Text(fact.label, "dim"), Text(fact.value, fact.style))
     return table
 
 

@@ -18,6 +18,7 @@ from armada.tui.arrangement import GROUPS, HEADS, SORTS, Arrangement
 from armada.tui.bindings import bindings
 from armada.tui.filtering import Query
 from armada.tui.gpu_strips import SPAN_S
+from armada.tui.listing import Listing
 from armada.tui.screens.first_start import FIRST_START
 from armada.tui.screens.group_acts import about_group
 from armada.tui.screens.view import View
@@ -101,18 +102,18 @@ class RunsScreen(View):
         first = Static(FIRST_START, id="first", markup=False, classes=frame.FRAME)
         frame.title(first, "Welcome")
         yield first
-        self.table = RunTable(self.board.symbols, id="table")
-        self.table.add_class(frame.FRAME)
+        self.table = RunTable(self.board.symbols, id="table", classes=frame.FRAME)
         self.preview = Preview(self.board.symbols)
         yield Container(self.table, self.preview, id="main")
-        self.answers = Answers(self.board.symbols)
+        self.answers = Answers(self.board.symbols, self.board.tally)
         yield self.answers
 
     def on_mount(self) -> None:
         self._changes = Changes(self.board.home)
         self._columns = remembered.columns(self.board.home)[:MOST_COLUMNS]
-        self.table.focus()
-        super().on_mount()
+        self._listing = Listing(self.board.home, writes=not self.board.read_only)
+        self._listing.restore(self.arrangement, self._columns, self.snapshot.words)
+        self.set_focus(self.table)  # before the first paint: the frame is lit at once
 
     # Drawing --------------------------------------------------------------------------------------------------------
 
@@ -159,6 +160,8 @@ class RunsScreen(View):
         self._share_room()
         self.field.renew(snapshot, a.query.error)
         self._say(self.table.run_count)
+        if not self.field.is_open:
+            self._listing.keep(a)
 
     def _share_room(self) -> None:
         """Give a table that would be half empty the lines that it needs, and the preview the others.
@@ -491,3 +494,4 @@ class RunsScreen(View):
     def _close_filter(self) -> None:
         self.field.close()
         self.table.focus()
+        self._listing.keep(self.arrangement)

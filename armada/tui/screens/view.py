@@ -92,7 +92,9 @@ class View(Screen[None]):
         self.going.take(self.snapshot, time.time())
 
     def on_mount(self) -> None:
+        """Draw for the first time. Textual calls this after the `on_mount` of the screen's own class."""
         self._drawn_for = self.app.size
+        self._mounted_with: Snapshot | None = self.snapshot
         self.take()
 
     @on(events.Resize)
@@ -114,9 +116,13 @@ class View(Screen[None]):
     def on_descendant_blur(self) -> None:
         self.keys.refresh()
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         if self.is_mounted:
-            self.take()
+            drawn, self._mounted_with = self._mounted_with, None
+            if drawn is not None:
+                event.refresh_styles = False  # Textual would style all widgets anew, a moment after it styled them
+            if drawn is not self.snapshot:  # a new screen has drawn it already
+                self.take()
 
     def back(self) -> bool:
         """Handle Escape; return whether there was something here to close first."""

@@ -145,14 +145,14 @@ class Answers(Horizontal):
 
     DEFAULT_CSS = "Answers #loads { display: none; }"
 
-    def __init__(self, symbols: Symbols) -> None:
+    def __init__(self, symbols: Symbols, tally: Tally) -> None:
         super().__init__()
         self.symbols = symbols
         self.safe = Panel(symbols, "Is everything safe?", id="safe")
         self.happened = Panel(symbols, "What happened", id="happened")
         self.loads = HostLoads(symbols, id="loads")
         self._snapshot: Snapshot = EMPTY
-        self._tally = Tally()
+        self._tally = tally
 
     def compose(self) -> ComposeResult:
         yield self.safe
@@ -174,8 +174,9 @@ class Answers(Horizontal):
         now, moving = time.time(), moving_by_host(snapshot)
         shown = self._tally.safety[:NEWS]
         wide = widest(shown)
-        lines = [safety_line(self.symbols, each, moving.get(each.host, []), now, wide) for each in shown]
-        self.safe.show(lines or nothing_yet())
+        in_sight = shown[: self.safe.size.height]
+        lines = [safety_line(self.symbols, each, moving.get(each.host, []), now, wide) for each in in_sight]
+        self.safe.show(lines if shown else nothing_yet())
         self.happened.show(
             [self._news_line(*each, now) for each in self._tally.news[: self.happened.size.height]] or nothing_yet()
         )

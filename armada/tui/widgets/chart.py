@@ -45,6 +45,7 @@ class Chart(Plane):
     Args:
         symbols: The symbols that the terminal can show.
         id: As for every widget.
+        classes: As for every widget.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{name}" for name in (*COLOURS, "dim", "title", "grid", "gap")}
@@ -55,8 +56,8 @@ class Chart(Plane):
         + ["Chart > .chart--grid { color: $frame; }", "Chart > .chart--gap { color: $text-error; text-style: bold; }"]
     )
 
-    def __init__(self, symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(self, symbols: Symbols, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
         self.symbols = symbols
         self.title = ""
         self.empty = "no points yet"

@@ -76,8 +76,8 @@ class Plane(Widget):
 
     ALLOW_SELECT = False  # dragging selects a part of the curve, not text
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
         self.lines: tuple[Line, ...] = ()
         self._view: tuple[float, float] | None = None
         self._strips: list[Strip] = []

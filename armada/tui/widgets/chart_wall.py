@@ -74,18 +74,14 @@ class ChartWall(Horizontal):
         self._row: RunRow | None = None
         self._resumed: tuple[float, ...] = ()
         self._axis = XAxis()
+        self._is_drawn = False
 
     def compose(self) -> ComposeResult:
         with Grid():
             for _ in range(max(PANELS)):
-                chart = Chart(self.symbols)
-                chart.add_class(frame.FRAME)
-                yield chart
+                yield Chart(self.symbols, classes=frame.FRAME)
         self.figures = Panel(self.symbols, "Figures")
         yield self.figures
-
-    def on_mount(self) -> None:
-        self._draw()
 
     def on_resize(self) -> None:
         self._draw()
@@ -122,7 +118,7 @@ class ChartWall(Horizontal):
                 self.curves[update.name] = update.fresh
             elif update.name in self.curves:
                 self.curves[update.name].extend(update.added)
-        if changed:
+        if changed or not self._is_drawn:
             self._draw()
 
     def _choose(self) -> None:
@@ -137,6 +133,9 @@ class ChartWall(Horizontal):
     # Drawing --------------------------------------------------------------------------------------------------------
 
     def _draw(self) -> None:
+        self._is_drawn = self.display
+        if not self.display:
+            return  # another page is visible
         choices, shown = self.choices, self.shown
         for count in PANELS:
             self.set_class(choices.panels == count, f"panels{count}")

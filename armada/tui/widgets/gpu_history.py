@@ -52,9 +52,7 @@ class GpuHistory(Grid):
 
     def compose(self) -> ComposeResult:
         for _ in MEASURES:
-            chart = Chart(self.symbols)
-            chart.add_class(frame.FRAME)
-            yield chart
+            yield Chart(self.symbols, classes=frame.FRAME)
 
     def on_resize(self) -> None:
         self.set_class(self.size.width >= 200, "wide")

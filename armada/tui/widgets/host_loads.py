@@ -12,9 +12,6 @@ from armada.tui.gpu_strips import MINUTES, together
 from armada.tui.widgets.panel import Panel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from armada.protocol.recorded import RecordedGpu
     from armada.tui.snapshot import HostView, Snapshot
     from armada.tui.symbols import Symbols
     from armada.tui.widgets.panel import Spans
@@ -40,10 +37,10 @@ class HostLoads(Panel):
         for row in snapshot.runs:
             if not row.run.ended:
                 busy[row.run.host] = busy.get(row.run.host, 0) + 1
-        found = [host for host in snapshot.hosts if _gpus(host)]
+        found = [host for host in snapshot.hosts if host.gpus]
         found.sort(key=lambda host: (host.name not in busy, host.tariff is None, host.name))
         wide = max((cell_len(sanitize_line(host.name, NAMES)) for host in found), default=0)
-        most = max((len(_gpus(host)) for host in found), default=0)
+        most = max((len(host.gpus) for host in found), default=0)
         lines = [self._line(host, busy.get(host.name, 0), wide, most, now) for host in found]
         self.show(lines or [[("no host with GPUs was checked yet: 3 shows the hosts", "dim")]])
 
@@ -57,7 +54,7 @@ class HostLoads(Panel):
             (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"),
         ]
         room = max(0, min(MOST, self.size.width - wide - most - BESIDES))
-        for words, style in together(_gpus(host), host.telemetry, self.symbols, room, places=most):
+        for words, style in together(host.gpus, host.telemetry, self.symbols, room, places=most):
             if words != MINUTES:  # the title says it
                 spans.append((words, "more" if style == "dim" else style))
         price = host.tariff.price_at(now) if host.tariff is not None else None
@@ -65,11 +62,3 @@ class HostLoads(Panel):
             idle = not busy and bool(price.amount)
             spans.append((f"  {price.text}{' idle' if idle else ''}", "warn" if idle else "more"))
         return spans
-
-
-def _gpus(host: HostView) -> Sequence[RecordedGpu]:
-    if host.record is None:
-        return ()
-    from armada.protocol.recorded import recorded_facts  # pydantic's models take half of the time of the first paint
-
-    return recorded_facts(host.record.facts).gpus or ()

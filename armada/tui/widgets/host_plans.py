@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
-from armada.protocol.recorded import recorded_facts
 from armada.tui.gpu_strips import gpu_names
+from armada.tui.host_runs import NO_RUNS
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column
 from armada.units import amount, counted
@@ -14,6 +14,7 @@ from armada.units import amount, counted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from armada.tui.host_runs import RunsOfHost
     from armada.tui.planned import HostPlan, Plans
     from armada.tui.snapshot import HostView, Snapshot
     from armada.tui.symbols import Symbols
@@ -39,34 +40,40 @@ class HostPlans(ListTable):
         super().__init__(COLUMNS, symbols, id=id)
         self._chosen = ""
 
-    def show_hosts(self, snapshot: Snapshot, plans: Plans, chosen: str, asking: frozenset[str], now: float) -> None:
+    def show_hosts(
+        self,
+        snapshot: Snapshot,
+        runs: Mapping[str, RunsOfHost],
+        plans: Plans,
+        chosen: str,
+        asking: frozenset[str],
+        now: float,
+    ) -> None:
         """Show the hosts that are configured.
 
         Args:
             snapshot: What home knows of them.
+            runs: The runs of each.
             plans: Their plans so far.
             chosen: The host on which a launch would start.
             asking: The hosts that are being asked.
             now: Unix time, for prices.
         """
-        busy: dict[str, int] = {}
-        for row in snapshot.runs:
-            if not row.run.ended:
-                busy[row.run.host] = busy.get(row.run.host, 0) + 1
         configured = {host.name: host for host in snapshot.hosts if host.configured}
         self._chosen = chosen
         self.empty = "no hosts: 3 opens Hosts, a adds one" if snapshot.are_hosts_read else "reading …"
         self.show_items(
-            self._item(host, plans.of(name), busy, name in asking, now) for name, host in configured.items()
+            self._item(host, plans.of(name), len(runs.get(name, NO_RUNS).active), name in asking, now)
+            for name, host in configured.items()
         )
 
-    def _item(self, host: HostView, plan: HostPlan | None, busy: Mapping[str, int], asking: bool, now: float) -> Item:
+    def _item(self, host: HostView, plan: HostPlan | None, busy: int, asking: bool, now: float) -> Item:
         is_chosen = host.name == self._chosen
         mark: tuple[Span, ...] = ((self.symbols.marked if is_chosen else "", "accent"),)
         lit = "accent" if is_chosen else "strong" if plan is not None else "plain"
         name: tuple[Span, ...] = ((sanitize_line(host.name, 80), lit),)
         if plan is None:
-            return Item(host.name, (mark, name, *self._known(host, busy.get(host.name, 0), asking, now)))
+            return Item(host.name, (mark, name, *self._known(host, busy, asking, now)))
         style = "good" if plan.can_launch and not plan.warned else "warn" if plan.can_launch else "bad"
         good = self.symbols.attention if plan.warned else self.symbols.states["succeeded"]
         sign = good if plan.can_launch else self.symbols.states["failed"]
@@ -92,7 +99,7 @@ class HostPlans(ListTable):
             state = "unreachable"
         price = host.tariff.price_at(now) if host.tariff is not None else None
         cards = self._cards(host)
-        gpus = gpu_names(recorded_facts(record.facts)) if record is not None and record.facts is not None else ""
+        gpus = gpu_names(host.facts) if host.facts is not None else ""
         words = (
             state,
             cards,
@@ -111,9 +118,7 @@ class HostPlans(ListTable):
         return f"{need} of {cards}" if need and cards else need
 
     def _cards(self, host: HostView) -> str:
-        record = host.record
-        gpus = recorded_facts(record.facts).gpus if record is not None and record.facts is not None else None
-        sizes = [gpu.memory_total_bytes for gpu in gpus or () if gpu.memory_total_bytes is not None]
+        sizes = [gpu.memory_total_bytes for gpu in host.gpus if gpu.memory_total_bytes is not None]
         return amount(min(sizes)) if sizes else ""
 
 

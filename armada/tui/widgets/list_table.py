@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, cast
 
 from armada.tui.bindings import bindings
 from armada.tui.widgets.finding import Finding, next_match
 from armada.tui.widgets.table import Cells, Entry, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from textual.binding import BindingType
+
+
+Line: TypeAlias = "Cells | Callable[[], Cells]"
+"""A line under a row; one that is expensive is made when it comes in sight."""
 
 
 class Item(NamedTuple):
@@ -19,7 +23,7 @@ class Item(NamedTuple):
 
     key: str
     cells: Cells
-    more: tuple[Cells, ...] = ()
+    more: tuple[Line, ...] = ()
 
 
 class ListTable(Table, Finding):
@@ -35,7 +39,10 @@ class ListTable(Table, Finding):
         self.show(entries)
 
     def cells(self, entry: Entry) -> Cells:
-        made = cast("Cells", entry.source)
+        source = cast("Line", entry.source)
+        made = source() if callable(source) else source
+        if self.symbols.utf8:
+            return made
         text = self.symbols.text
         return tuple(tuple((text(words), style) for words, style in spans) for spans in made)
 

@@ -48,8 +48,8 @@ class Preview(Horizontal):
         self._row: RunRow | None = None
         self._curve: tuple[str, Curve] | None = None
         self._tail: object = None
-        self.chart = Chart(symbols)
-        self.chart.add_class(frame.FRAME)
+        self._gpus_of: object = None
+        self.chart = Chart(symbols, classes=frame.FRAME)
         self.tail = Static(id="tail", classes=frame.FRAME)
         frame.title(self.tail, "log")
         self.gpus = Panel(symbols, "GPUs", id="gpus")
@@ -133,9 +133,14 @@ class Preview(Horizontal):
     def _draw_gpus(self) -> None:
         row, snapshot = self._row, cast("Dashboard", self.app).snapshot
         if row is None or not snapshot.taken_at:
+            self._gpus_of = None
             self.gpus.show([])
             return
         host = next((each for each in snapshot.hosts if each.name == row.run.host), None)
+        made_from = (host, row.run.gpus, self.gpus.size.width)
+        if made_from == self._gpus_of:
+            return
+        self._gpus_of = made_from
         self.gpus.show(panel_lines(host, row.run.gpus or (), self.symbols, self.gpus.size.width - 2))
         frame.title(self.gpus, self.symbols.text(row.host))
 

@@ -13,6 +13,7 @@ from armada.sweeps.counts import word_of
 from armada.tui.arrangement import Again, Heading
 from armada.tui.filtering import subject_of
 from armada.tui.folds import Fold, done
+from armada.tui.kept import Kept
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.table import Cells, Column, Entry, Span, Table
 from armada.units import counted, span
@@ -104,8 +105,8 @@ def glyph(row: RunRow, symbols: Symbols) -> Span:
 class RunTable(Table):
     """Runs; a line under a run says why it needs the user."""
 
-    def __init__(self, symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(COLUMNS, symbols, id=id)
+    def __init__(self, symbols: Symbols, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(COLUMNS, symbols, id=id, classes=classes)
         self.empty = NONE_LIKE_THIS
         self.snapshot: Snapshot = EMPTY
         self.now = time.time
@@ -117,6 +118,8 @@ class RunTable(Table):
         self._others: dict[str, list[str]] = {}
         """The further lines of runs that have several tags, by run."""
         self._keys: tuple[Key, ...] = ()
+        self._run_count: int | None = None
+        self._sparks: Kept[str] = Kept()
 
     def choose(self, keys: Sequence[Key]) -> None:
         """Show columns of the user's choice after the state's symbol; none means the usual ones."""
@@ -150,6 +153,7 @@ class RunTable(Table):
             entries.append(Entry(key, source))
             if line.trouble is not None and not (isinstance(line, Fold) and line.is_open):
                 entries.append(Entry(key, source, "more"))
+        self._run_count = None
         self.show(entries)
 
     def replace(self, sources: Mapping[str, object]) -> None:
@@ -181,6 +185,13 @@ class RunTable(Table):
     @property
     def run_count(self) -> int:
         """How many runs are listed, those of sweeps included."""
+        if self._run_count is None:  # of 10,000 rows: 7 ms
+            self._run_count = self._count_runs()
+        return self._run_count
+
+    def _count_runs(self) -> int:
+        if not (self.folds or self.closed or self._others):
+            return self.row_count
         shown = {row.id for fold in self.folds.values() for row in fold.rows}
         shown |= {row.id for heading in self.closed.values() for row in heading.folded}
         rows = {self.mark_of(entry.key) for entry in self.entries if entry.kind == "row"}
@@ -309,13 +320,17 @@ class RunTable(Table):
             ((_gpus(row), "dim"),),
             self._progress(row, now),
             ((run.loss_text or "", "bad" if run.loss_not_finite else "plain"),),
-            ((self.symbols.spark(self.snapshot.sparks.get(run.run_id, ())), "accent"),),
+            ((self._spark(run.run_id), "accent"),),
             ((figure(run.tokens_per_s) if run.tokens_per_s else "", "plain"),),
             ((short(eta), "plain"),) if eta is not None else blank,
             self._home(row, now),
             ((costs.text() if costs is not None else "", "plain"),),
             self._seen(row, now),
         )
+
+    def _spark(self, run_id: str) -> str:
+        values = self.snapshot.sparks.get(run_id, ())
+        return self._sparks.get(run_id, values, lambda: self.symbols.spark(values))
 
     def _titled(self, row: RunRow) -> tuple[Span, ...]:
         """The name, the star, the end of the id and, if there is room for them, the tags."""

@@ -44,9 +44,9 @@ class SafetyPicture(Panel):
 
     DEFAULT_CSS = "SafetyPicture { height: auto; max-height: 40%; }"
 
-    def __init__(self, symbols: Symbols) -> None:
+    def __init__(self, symbols: Symbols, tally: Tally) -> None:
         super().__init__(symbols, "Is everything safe?  checkpoints of each host")
-        self._tally = Tally()
+        self._tally = tally
 
     def take(self, snapshot: Snapshot) -> None:
         """Draw a snapshot, if this is visible."""

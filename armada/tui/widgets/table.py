@@ -57,6 +57,7 @@ class Table(ScrollView, can_focus=True):
         columns: From left to right.
         symbols: The symbols that the terminal can show.
         id: As for every widget.
+        classes: As for every widget; one that is added later styles the widget once more.
     """
 
     BINDINGS = bindings("lists")
@@ -104,8 +105,15 @@ class Table(ScrollView, can_focus=True):
     class Chosen(Moved):
         """A row was clicked twice."""
 
-    def __init__(self, columns: Sequence[Column], symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        symbols: Symbols,
+        *,
+        id: str | None = None,  # noqa: A002
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
         self.columns = tuple(columns)
         self.symbols = symbols
         self.marked: set[str] = set()
@@ -161,15 +169,15 @@ class Table(ScrollView, can_focus=True):
 
     def refresh_changed(self) -> None:
         """Redraw the visible lines that have changed: ages grow without new data."""
-        top = self.scroll_offset.y
+        top, room = self.scroll_offset.y, self._room
         for y in range(1, self.size.height):
             line = top + y - 1
             if line >= len(self.entries):
                 break
             entry = self.entries[line]
             known = self._cache.get((entry.key, entry.kind))
-            if known is None or known[0] != self._signature(entry):
-                self.refresh(Region(0, y, self._room, 1))
+            if known is None or known[0] != self._signature(entry, room):
+                self.refresh(Region(0, y, room, 1))
 
     @property
     def row_count(self) -> int:
@@ -209,8 +217,8 @@ class Table(ScrollView, can_focus=True):
         """How many columns can be seen: `size` has the one of the scrollbar, too."""
         return self.scrollable_content_region.width
 
-    def _signature(self, entry: Entry) -> object:
-        return (self.cells(entry), self._room, entry.key == self.cursor, self.is_marked(entry.key))
+    def _signature(self, entry: Entry, room: int) -> object:
+        return (self.cells(entry), room, entry.key == self.cursor, self.is_marked(entry.key))
 
     def render_line(self, y: int) -> Strip:
         width = self._room
@@ -225,7 +233,7 @@ class Table(ScrollView, can_focus=True):
         if line >= len(self.entries):
             return Strip.blank(width, self.rich_style)
         entry = self.entries[line]
-        signature = self._signature(entry)
+        signature = self._signature(entry, width)
         known = self._cache.get((entry.key, entry.kind))
         if known is not None and known[0] == signature:
             return known[1]

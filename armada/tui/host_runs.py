@@ -1,0 +1,69 @@
+"""The runs of each host, sorted out once for all screens. Of later snapshots, only what changed is sorted again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from armada.tui.snapshot import RunRow, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class RunsOfHost:
+    """The runs of one host, newest first, with what its row says of them."""
+
+    rows: tuple[RunRow, ...] = ()
+    active: tuple[RunRow, ...] = ()
+    last_ended_at: float | None = None
+
+
+NO_RUNS = RunsOfHost()
+
+
+@dataclass(slots=True)
+class HostRuns:
+    """Knows the runs of all hosts in the newest snapshot that it was asked about."""
+
+    _of: object = None
+    """The rows of that snapshot; another snapshot may share them."""
+    _generation: int = -1
+    _rows: dict[str, dict[str, RunRow]] = field(default_factory=dict)
+    _found: dict[str, RunsOfHost] = field(default_factory=dict)
+
+    def read(self, snapshot: Snapshot) -> Mapping[str, RunsOfHost]:
+        """Return the runs of each host that has any, by its name."""
+        if snapshot.runs is not self._of:
+            follows = snapshot.generation == self._generation + 1
+            if not (follows and snapshot.changed is not None and self._replace(snapshot, snapshot.changed)):
+                self._sort(snapshot)
+            self._of = snapshot.runs
+        self._generation = snapshot.generation
+        return self._found
+
+    def _sort(self, snapshot: Snapshot) -> None:
+        self._rows = {}
+        for row in snapshot.runs:
+            self._rows.setdefault(row.run.host, {})[row.id] = row
+        self._found = {host: _sum(rows) for host, rows in self._rows.items()}
+
+    def _replace(self, snapshot: Snapshot, changed: frozenset[str]) -> bool:
+        """Put new versions of rows into their places; return whether each had one."""
+        hosts = set()
+        for run_id in changed:
+            row = snapshot.index.get(run_id)
+            rows = self._rows.get(row.run.host, {}) if row is not None else {}
+            if row is None or run_id not in rows:
+                return False
+            rows[run_id] = row
+            hosts.add(row.run.host)
+        self._found = {**self._found, **{host: _sum(self._rows[host]) for host in hosts}}
+        return True
+
+
+def _sum(rows: Mapping[str, RunRow]) -> RunsOfHost:
+    active = tuple(row for row in rows.values() if not row.run.ended)
+    ends = (row.run.ended_at for row in rows.values() if row.run.ended_at is not None)
+    return RunsOfHost(tuple(rows.values()), active, max(ends, default=None))
