@@ -147,7 +147,7 @@ def test_the_payload_reads_what_the_checks_ask_of_a_gpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("gpu", "memory_gib", "expected"),
     [
-        ("H200", 139.8, {("lora", 4096): (2, False), ("lora", 2048): (4, False), ("lora", 8192): (1, False)}),
+        ("H200", 139.8, {("lora", 4096): (2, False), ("lora", 2048): (8, False), ("lora", 8192): (1, False)}),
         ("24 GB", 23.6, {("lora", 4096): (1, True), ("full", 2048): None}),
     ],
 )
