@@ -113,6 +113,8 @@ class Runner:
             clock=self._clock,
         )
         entry = read_outcome(folder, code, limit_s)
+        if entry["status"] == TIMEOUT and limit_s < check.limit_s:
+            entry["message"] += ", which was all that was left of the budget"
         entry["seconds"] = self._clock() - began
         for case in entry["cases"]:
             self._say(f"  {describe_case(case)}")

@@ -35,8 +35,6 @@ _COMMAND_S = 120
 
 
 def run(bench: Workbench) -> None:
-    if bench.home_python == sys.executable and (missing := bench.machine["missing_home"]):
-        raise Skipped(f"armada at home needs {', '.join(missing)}")
     home = Home(bench)
     try:
         home.prepare()
@@ -64,9 +62,14 @@ class Home:
 
     Args:
         bench: The check's.
+
+    Raises:
+        Skipped: No Python here has what armada at home needs.
     """
 
     def __init__(self, bench: Workbench) -> None:
+        if bench.home_python == sys.executable and (missing := bench.machine["missing_home"]):
+            raise Skipped(f"armada at home needs {', '.join(missing)}")
         self._bench = bench
         self.folder = bench.folder
         self._steps, self._every, self._kill_at = (

@@ -5,13 +5,12 @@ Cells of one process are forked from one that has imported torch: none of them m
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from benchmarks.gpu.catalogue import FAILED, PASSED
 from benchmarks.gpu.checks.launch import Home
 from benchmarks.gpu.processes import end_all_of
-from benchmarks.gpu.workbench import Skipped, Workbench
+from benchmarks.gpu.workbench import Workbench
 
 _GRID = "train.micro_batch_size=2,4"
 _SECONDS = 6
@@ -19,8 +18,6 @@ _SHOWN = ("tokens_per_s", "step_time_s", "mfu", "spread", "turns", "peak_memory_
 
 
 def run(bench: Workbench) -> None:
-    if bench.home_python == sys.executable and (missing := bench.machine["missing_home"]):
-        raise Skipped(f"armada at home needs {', '.join(missing)}")
     home = Home(bench)
     try:
         home.prepare()

@@ -211,9 +211,7 @@ class BatchSupervisor(Supervisor):
         if self._closed_at is not None:
             until = self._closed_at + _NOTICED_S
             if time.monotonic() < until:
-                self._journal.update(
-                    message="ending; a former attempt, on a node that was believed dead, may still end"
-                )
+                self._journal.update(message="ending: an attempt on a node that was believed dead has 20 s to notice")
             while time.monotonic() < until:
                 time.sleep(1.0)
             if self._is_outdated():

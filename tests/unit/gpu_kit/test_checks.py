@@ -45,16 +45,7 @@ class ToldBench(Workbench):
     def need_package(self, module: str, name: str) -> None:
         pass
 
-    def train(
-        self,
-        name: str,
-        section: Mapping[str, Any],
-        *,
-        memory_bytes: int | None = None,
-        visible: str | None = None,
-        script: str | None = None,
-        more: Mapping[str, str] | None = None,
-    ) -> Ended:
+    def train(self, name: str, section: Mapping[str, Any], **_options: Any) -> Ended:
         return self.told(name, section)
 
 

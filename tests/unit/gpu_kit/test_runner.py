@@ -96,6 +96,19 @@ def test_a_check_that_hangs_is_ended_with_all_that_it_started_and_its_cases_stay
     eventually(lambda: not _is_alive(pid), "the end of what it started")
 
 
+def test_a_check_that_is_ended_by_what_is_left_of_the_budget_says_so(
+    tmp_path: Path, kit: Callable[..., runner.Runner]
+) -> None:
+    child = tmp_path / "work" / "kit-checks" / "hangs" / "child"
+
+    def clock() -> float:
+        return LONG_AGO if child.exists() and child.read_text() else 0.0
+
+    assert kit(budget_s=30, clock=clock).run([story("hangs")], again=False) == {"hangs": "timeout"}
+    expected = "it did not end within 30 s, which was all that was left of the budget"
+    assert read(tmp_path)["hangs"]["message"] == expected
+
+
 def _is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
