@@ -34,7 +34,7 @@ def test_who_uses_each_gpu_and_who_waits_for_one(world: World) -> None:
     world.hosts(box={"ssh": "root@192.0.2.1"})
     world.run("mine-aaaaaa")
     world.run("next-bbbbbb", state="queued")
-    waiting = [{"run_id": "next-bbbbbb", "since": time.time() - 130}, {"run_id": "far-cccccc", "since": time.time()}]
+    waiting = [{"run_id": "next-bbbbbb", "since": time.time() - 2.5 * 86_400 - 1800}, {"run_id": "far-cccccc", "since": time.time()}]
     seats = [gpu(0, {"pid": 1, "run_id": "mine-aaaaaa"}), gpu(1, {"pid": 4711, "run_id": None}), gpu(2)]
     seats.append(gpu(3, {"pid": 2, "run_id": "theirs-dddddd"}))
     hosts.record_facts(
@@ -43,7 +43,7 @@ def test_who_uses_each_gpu_and_who_waits_for_one(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        await shows(pilot, "2 wait for GPUs: next-bbbbbb 2m, far-cccccc (of another home)", "/320 G")
+        await shows(pilot, "2 wait for GPUs: next-bbbbbb 2d12h, far-cccccc (of another home)", "/320 G")
         await shows(pilot, "mine-aaaaaa (0), stranger (pid 4711) (1), theirs-dddddd (of another home) (3), 1 free")
         await pilot.press("enter")
         seen = await shows(pilot, "/80 G")

@@ -116,13 +116,17 @@ def test_the_first_screen_says_what_is_safe_and_what_happened(world: World) -> N
     world.checkpoint("keep-aaaaaa", 100, home=False)
     world.run("lost-bbbbbb", host="far")
     runs.mark_unreachable(world.database, ["lost-bbbbbb"], "no route to host")
+    with world.database.transaction() as connection:  # half an hour from the next word, however slow the machine
+        connection.execute(
+            "UPDATE runs SET unreachable_since = ? WHERE run_id = 'lost-bbbbbb'", (time.time() - 3 * 86_400 - 45_000,)
+        )
     world.run("done-cccccc", host="near", state="succeeded")
     world.checkpoint("done-cccccc", 7, home=True)
     world.run("fail-dddddd", host="near", state="failed", reason="oom", message="[bold]2.1 GiB[/]")
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "Is everything safe?", "not safe: 1 checkpoint only there, 1 run active")
-        await shows(pilot, "unreachable 0s", "1 checkpoint home · 3 r before you destroy it")
+        await shows(pilot, "unreachable 3d12h", "1 checkpoint home · 3 r before you destroy it")
         await shows(pilot, "What happened", "done-cccccc ckpt-7 home", "fail-dddddd failed: [bold]2.1 GiB[/]")
         verdict = Verdict("succeeded", attempt=1, seq=2)
         runs.record(world.database, "keep-aaaaaa", verdict, ended_at=time.time())  # only this run is summed up again
