@@ -22,7 +22,7 @@ from armada.store.database import Database
 from armada.units import duration_s
 from armada.verdicts import guesses
 from armada.verdicts.order import Moment, Order, compare
-from armada.verdicts.presence import AWAY_WORDS, There
+from armada.verdicts.presence import AWAY_WORDS, There, began_since
 from armada.verdicts.state import FOLDER_REMOVED, NOT_ON_HOST, Newest, decide, of_newest_submission, quiet_for
 from armada.verdicts.states import ENDED, Verdict
 
@@ -207,7 +207,7 @@ def record_look(database: Database, run: Run, look: Look, *, observed_at: float 
         verdict = _without_folder(run, look, verdict, came=transitions.was_seen(database, run.run_id))
         if where(run, look.folder) is There.REMOVED:
             checkpoints.record_outbox(database, run.run_id, ())
-        if run.ended:
+        if run.ended and not began_since(seen.remains, attempt=run.attempt, submission=run.submission):
             return False  # its end was recorded before
     newest = of_newest_submission(seen.evidence)
     if seen.exists and seen.findings and newest.seq is None:

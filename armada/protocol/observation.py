@@ -54,10 +54,15 @@ class Wipe(Message):
 
 
 class Remains(Message):
-    """What remains of a run whose folder is missing: its processes, and whether other machines share the file system."""
+    """What remains of a run whose folder is missing: its processes, and whether other machines share the file system.
+
+    `attempt` and `submission` are the newest that the processes belong to; 0: they name none.
+    """
 
     processes: Unsaid[Count] = None
     is_shared: Flag = False
+    attempt: Annotated[Unsaid[Count], MAY_MISS] = None
+    submission: Annotated[Unsaid[Count], MAY_MISS] = None
 
 
 class Observation(Message):

@@ -426,10 +426,18 @@ def test_a_supervisor_writes_nothing_into_a_folder_that_is_no_longer_its_runs(th
     entry = this_host.look("gone-1")
     assert entry["exists"] is False
     assert entry["remains"]["processes"] >= 2
+    assert (entry["remains"]["attempt"], entry["remains"]["submission"]) == (1, 1)
     enough.touch()
     eventually(lambda: not is_running(supervisor))
     assert not {"state.json", "events.jsonl", "attempts", "outbox"} & {path.name for path in folder.iterdir()}
     eventually(lambda: this_host.look("gone-1")["remains"]["processes"] == 0)  # its guardian ends after it
+
+
+@pytest.mark.parametrize(("text", "number"), [("3", 3), ("", 0), ("²", 0), ("-1", 0), ("9" * 40, 0), ("2 ", 0)])
+def test_a_process_may_claim_any_attempt(text: str, number: int) -> None:
+    stat = process_identity.read_stat(os.getpid())
+    assert stat is not None
+    assert processes.Process(stat, {"ARMADA_ATTEMPT": text}).attempt == number
 
 
 def test_processes_without_a_folder_are_ended_only_when_the_root_is_the_one_that_was_meant(this_host: Host) -> None:

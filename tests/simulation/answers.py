@@ -70,7 +70,7 @@ def check_lines(world: World, home: SimHome, host: SimHost, items: Sequence[Item
         "damaged": lambda run_id: _has_damaged(world, home, run_id),
         "only_there": lambda run_id: _is_alone(world, home, run_id),
         "unwanted": lambda run_id: _is_alone(world, home, run_id),
-        "runs_on": lambda run_id: bool(world.alive(run_id)),
+        "runs_on": lambda run_id: bool(world.alive(run_id)) or world.supervised(run_id),
         # A home whose launch broke off cannot know that its run was not put below the mount.
         "away": lambda run_id: (
             not host.mounted

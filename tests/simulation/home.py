@@ -57,6 +57,7 @@ class SimHome:
     wanted: set[bytes] = field(default_factory=set)
     """What a person asked for by name, as with `armada pull RUN CHECKPOINT`: no rule of retention deletes it here."""
     was_damaged: bool = False
+    was_restored: bool = False
     """Somebody changed or deleted what it had, or a disk of it was reset."""
     was_killed: bool = False
     """One of its programs was: a checkpoint may be here that its store has no record of, until the next sync reads it."""
@@ -332,7 +333,7 @@ class SimHome:
         self.close()
         shutil.rmtree(self.place)
         shutil.copytree(self.snapshots[-1], self.place, symlinks=True)
-        self.was_damaged = True
+        self.was_damaged = self.was_restored = True
         self.registered.clear()  # it is another home now, which has yet to sync
         self.fetched.clear()
         self.wanted.clear()

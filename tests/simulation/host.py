@@ -273,7 +273,11 @@ class SimHost:
             if job.alive:
                 marks = {processes.RUN_MARKER: job.run_id, processes.ROOT_MARKER: str(self.root)}
                 marks[processes.ATTEMPT_MARKER] = job.environment[processes.ATTEMPT_MARKER]
-                found.append(processes.Process(process_identity.Stat(job.pid, "S", 1, job.pid, str(job.pid)), marks))
+                found.append(_process(job.pid, marks))
+        for one in self.supervisions:
+            marks = {processes.SUPERVISOR_MARKER: one.run_id, processes.ROOT_MARKER: str(self.root)}
+            marks[processes.SUBMISSION_MARKER] = str(one.submission)
+            found.append(_process(one.pid, marks))
         return found
 
     def judge(self, recorded: Any) -> tuple[str, bool]:
@@ -282,6 +286,10 @@ class SimHost:
             return "dead", True
         lives = any(one.pid == recorded.get("pid") for one in self.supervisions)
         return ("alive" if lives else "dead"), False
+
+
+def _process(pid: int, marks: dict[str, str]) -> processes.Process:
+    return processes.Process(process_identity.Stat(pid, "S", 1, pid, str(pid)), marks)
 
 
 def _without(answer: Any, names: frozenset[str]) -> Any:

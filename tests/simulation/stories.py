@@ -395,10 +395,12 @@ class Teller(Unusual):
         if any(host.run_folder(run_id).exists() for host in self.world.hosts.values()):
             self.world.check_state(home, run_id, run.state, run.reason)
             return
-        lives = bool(self.world.alive(run_id))
+        lives = bool(self.world.alive(run_id)) or self.world.supervised(run_id)
         self.world.hold(run.ended or run.state == "unknown" or lives, f"{run_id} cannot be seen, and is {run.state}")
-        # What another home began since, and nothing shows any more, this one cannot know.
-        if not run.ended or len(self.world.homes) > 1:
+        # What another home began since, and nothing shows any more, this one cannot know; nor what it began itself before
+        # it was restored, where only a worker could show it.
+        forgot = home.was_restored and any(host.scheduler != "direct" for host in self.world.hosts.values())
+        if not run.ended or forgot or len(self.world.homes) > 1:
             return
         if all(host.mounted for host in self.world.hosts.values()):
             self.world.check_state(home, run_id, run.state, run.reason)

@@ -137,7 +137,7 @@ class Supervision:
     def __init__(
         self, host: SimHost, paths: RunPaths, submission: int, spec: dict[str, Any], pid: int, real: Any = None
     ) -> None:
-        self.host, self.paths, self.pid, self.run_id = host, paths, pid, paths.run_id
+        self.host, self.paths, self.pid, self.run_id, self.submission = host, paths, pid, paths.run_id, submission
         self._real: Any = real or Supervisor(paths, submission, spec)
         self._spec = spec
         self._outbox: Outbox | None = None

@@ -150,8 +150,20 @@ TOLD_RARELY = {
         "launch save tick unmount look=unknown/root_away "
         "why=its_root_on_the_host_is_not_the_folder_that_the_run_was_put_into_a_file_system_may_not_be_mounted_"
         "there_processes_of_it_are_alive_there "
-        "because=its_folder_is_not_on_the_host_1_of_its_processes_are_alive_there "
-        "lines=its_folder_is_missing,_but_its_job_runs_processes_1_→_armada_stop_run_0"
+        "because=its_folder_is_not_on_the_host_2_of_its_processes_are_alive_there "
+        "lines=its_folder_is_missing,_but_its_job_runs_processes_2_→_armada_stop_run_0"
+    ),
+    "resumed before its home is restored, and then its root goes away": (
+        "launch look stop=cancelled/killed_by_user snapshot_home resume=again unmount look=unknown/root_away restore_home "
+        "look=unknown/root_away because=its_folder_is_not_on_the_host_2_of_its_processes_are_alive_there "
+        "resume=Conflict living=1 mount look=running stop=cancelled/killed_by_user living=0"
+    ),
+    "resumed after a power cut before its home is restored, and then its root goes away": (
+        "launch power_cut look=failed/host_rebooted snapshot_home retry=again unmount restore_home "
+        "look=unknown/root_away retry=no living=1 mount look=running begun=2"
+    ),
+    "ended before its home is restored, and then its root goes away": (
+        "launch end tick look=succeeded snapshot_home unmount restore_home look=succeeded mount look=succeeded"
     ),
     "what is said of a killed supervisor, and of a restart": (
         "launch tick kill_supervisor look=running/supervisor_lost "

@@ -34,7 +34,10 @@ def test_who_uses_each_gpu_and_who_waits_for_one(world: World) -> None:
     world.hosts(box={"ssh": "root@192.0.2.1"})
     world.run("mine-aaaaaa")
     world.run("next-bbbbbb", state="queued")
-    waiting = [{"run_id": "next-bbbbbb", "since": time.time() - 2.5 * 86_400 - 1800}, {"run_id": "far-cccccc", "since": time.time()}]
+    waiting = [
+        {"run_id": "next-bbbbbb", "since": time.time() - 2.5 * 86_400 - 1800},
+        {"run_id": "far-cccccc", "since": time.time()},
+    ]
     seats = [gpu(0, {"pid": 1, "run_id": "mine-aaaaaa"}), gpu(1, {"pid": 4711, "run_id": None}), gpu(2)]
     seats.append(gpu(3, {"pid": 2, "run_id": "theirs-dddddd"}))
     hosts.record_facts(

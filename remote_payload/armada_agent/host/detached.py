@@ -7,7 +7,7 @@ import sys
 from typing import BinaryIO, Dict, List, Mapping, Optional
 
 from armada_agent.host import job_variables, setup_lines
-from armada_agent.host.processes import ROOT_MARKER, SUPERVISOR_MARKER
+from armada_agent.host.processes import ROOT_MARKER, SUBMISSION_MARKER, SUPERVISOR_MARKER
 from armada_agent.paths import RunPaths, SweepPaths
 
 
@@ -25,6 +25,8 @@ def start(
     """
     environment = job_variables.of_run(paths, setup_lines.exported() if exported is None else exported)
     environment.update({SUPERVISOR_MARKER: paths.run_id, ROOT_MARKER: paths.root})
+    if command == "supervise":
+        environment[SUBMISSION_MARKER] = str(submission)
     words = [command, "--root", paths.root, "--run", paths.run_id, "--submission", str(submission)]
     _run(agent_path, words, environment, paths.folder, paths.supervisor_log)
 

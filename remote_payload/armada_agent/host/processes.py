@@ -14,22 +14,23 @@ ROOT_MARKER = "ARMADA_ROOT"
 GPU_MARKER = "ARMADA_GPUS"
 SUPERVISOR_MARKER = "ARMADA_SUPERVISOR"
 ATTEMPT_MARKER = "ARMADA_ATTEMPT"
+SUBMISSION_MARKER = "ARMADA_SUBMISSION"
 _ENVIRON_LIMIT = 4 * 1024 * 1024
 _STUCK_AFTER_S = 30.0
 
 
 class Process:
-    """A living process and the variables that it started with."""
+    """A living process and the variables that it started with. `attempt` is 0, and so is `submission`, where none is named."""
 
-    __slots__ = ("attempt", "gpus", "root", "run_id", "stat", "supervises")
+    __slots__ = ("attempt", "gpus", "root", "run_id", "stat", "submission", "supervises")
 
     def __init__(self, stat: process_identity.Stat, environment: Dict[str, str]) -> None:
         self.stat = stat
         self.run_id = environment.get(RUN_MARKER)
         self.root = environment.get(ROOT_MARKER)
         self.supervises = environment.get(SUPERVISOR_MARKER)
-        attempt = environment.get(ATTEMPT_MARKER, "")
-        self.attempt = int(attempt) if attempt.isdigit() and len(attempt) < 10 else 0
+        self.attempt = _number(environment.get(ATTEMPT_MARKER, ""))
+        self.submission = _number(environment.get(SUBMISSION_MARKER, ""))
         self.gpus = [uuid for uuid in environment.get(GPU_MARKER, "").split(",") if uuid]
 
     @property
@@ -43,6 +44,10 @@ class Process:
                 return stream.read(64).decode("utf-8", "replace").strip()
         except OSError:
             return "?"
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 def scan() -> List[Process]:

@@ -19,8 +19,17 @@ def find(paths: RunPaths, table: Optional[List[processes.Process]] = None) -> Li
 
 
 def describe(paths: RunPaths, table: List[processes.Process]) -> Dict[str, Any]:
-    """Count the run's processes on this machine. On a shared file system there may be others on other machines."""
-    return {"processes": len(find(paths, table)), "is_shared": mounts.is_shared(mounts.find(paths.root))}
+    """Count the run's processes on this machine, and name the newest attempt and submission that they belong to.
+
+    On a shared file system there may be others on other machines. 0: they name none.
+    """
+    found = find(paths, table)
+    return {
+        "processes": len(found),
+        "is_shared": mounts.is_shared(mounts.find(paths.root)),
+        "attempt": max([process.attempt for process in found], default=0),
+        "submission": max([process.submission for process in found], default=0),
+    }
 
 
 def start_ending(agent_path: str, paths: RunPaths, grace_s: float) -> None:
