@@ -61,6 +61,19 @@ TOLD_OF_HTCONDOR = {
         "launch start_job tick look=running lie:1:3 look=running tick look=running watch look=running truth "
         "look=running"
     ),
+    "its log says that it was removed, and the line that it goes back is late": (
+        "launch start_job tick look=running lie:1:3 preempt lie:0:3 tick look=queued "
+        "why=HTCondor_says_removed_its_supervisor_wrote_that_it_returns_to_the_queue_armada_knows_in_60_s_whether_it_does "
+        "pause:5 look=queued/preempted begun=1 truth look=queued/preempted start_job look=running begun=2"
+    ),
+    "its log says that it was removed, and it goes back and is removed": (
+        "launch start_job tick look=running lie:1:3 preempt lie:0:3 tick remove_job look=queued pause:5 "
+        "look=cancelled/killed_by_user"
+    ),
+    "its log says that it was removed, and it goes back and is removed, and no history is kept": (
+        "launch start_job tick look=running lie:1:3 preempt lie:0:3 tick remove_job accounting:0:1 look=queued pause:5 "
+        "look=failed/gone truth look=cancelled/killed_by_user"
+    ),
     "its log says that it is held while it runs": (
         "launch start_job tick look=running lie:2 look=running tick look=running watch look=running truth look=running"
     ),

@@ -16,6 +16,9 @@ REQUEUE_EXIT_CODE = 85  # the default of HTCondor's own self-checkpointing jobs
 _TAKEN = ("Owner", "Drained", "Claimed", "Matched", "Preempting")
 _ENDS = {"3": "removed", "4": "ended_silently"}
 _DOUBTFUL = "its event log says that it runs, but the dates of its files do not show that it writes"
+_REMOVED_AS_IT_RAN = (
+    "its event log says that it was removed while it ran, and its supervisor wrote that it returns to the queue"
+)
 _LARGEST_ARRAY = 10000
 _SECOND_S = 4.0  # a client waits twenty seconds for this host
 _STATUS = {
@@ -139,15 +142,20 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     )
     if dated == liveness.DOUBTFUL:
         state = liveness.MISSING
-    doubted = (engine.PENDING, engine.HELD, engine.ENDED) if wrote == liveness.BEGUN else ()
-    if state not in doubted + (liveness.MISSING,):
+    doubts_end = wrote == liveness.GOES_BACK and seen.get("detail") == htcondor_log.REMOVED and seen.get("node")
+    if not (
+        state == liveness.MISSING
+        or (wrote == liveness.BEGUN and state in (engine.PENDING, engine.HELD, engine.ENDED))
+        or (doubts_end and state == engine.ENDED)
+    ):
         job_activity.forget(handed)
         return said
     # The log's last line stays one and the same answer. A missing log counts as a new observation each time.
     memory.follow(state, memory.now_s if state == liveness.MISSING else None, handed.paths)
     believed = liveness.judge(memory.watch, memory.now_s, wrote, poll_s, needs_looks=False)
     if believed == liveness.ASK:
-        return _find_missing(handed, dict(said, error=log.error or _DOUBTFUL), memory, seen)
+        why = log.error or (_REMOVED_AS_IT_RAN if doubts_end else _DOUBTFUL)
+        return _find_missing(handed, dict(said, error=why), memory, seen)
     if believed == seen.get("state"):
         return dict(said, state=believed)
     if dated == liveness.DOUBTFUL:

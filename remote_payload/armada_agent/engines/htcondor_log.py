@@ -31,6 +31,8 @@ _HOLDS = {
 _MEMORY_HOLD, _TIME_HOLD = 34, 47
 SUBMITTED = "submitted"
 """The detail of a job of which the log has only its first event."""
+REMOVED = "removed"
+"""The detail of a job that was removed; with a node, while it ran: the log has no line that says that it left that node."""
 _LAST_BYTES = 256  # longer than one event, so its timestamps make it unique in any log
 
 
@@ -79,7 +81,7 @@ def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, b
     elif number == 5:
         told = (engine.ENDED, "terminated", "ended_silently", words)
     elif number == 9:
-        told = (engine.ENDED, "removed", "removed", words)
+        told = (engine.ENDED, REMOVED, "removed", words)
     elif number == 12:
         code = next((int(match.group(1)) for match in map(_CODE.match, body) if match), 0)
         reason = {_MEMORY_HOLD: "out_of_memory", _TIME_HOLD: "time_limit"}.get(code)

@@ -29,6 +29,9 @@ execution that left no trace, and an earlier one goes on, on a node that it beli
 
 `gone` is a guess. Nothing is deleted because of it, and it is revised when the job shows itself.
 
+A line of an HTCondor event log stays. One that says that the job was removed while it ran does not show that it was not put back
+into the queue after its supervisor wrote so, since the line that says that may be late: after a minute the queue is asked.
+
 An HTCondor event log says `running` for as long as nobody writes the next line, also of a job that its schedd has lost. Such a job
 is looked for as one that is `missing`, once the dates of its files no longer show that it writes. A wall clock may be set, and files
 may have their dates from another machine's, so a date later than now proves nothing. A log with nothing after the submission,
@@ -124,8 +127,11 @@ def judge(watch: Watch, now_s: float, wrote: str, poll_s: float, needs_looks: bo
     if word == MISSING:
         needed_s = max(MISSING_S, 3 * poll_s, SILENT_S if wrote != UNBEGUN else 0.0)
         return ASK if watch["looks"] >= MISSING_LOOKS and said_s >= needed_s else UNKNOWN
-    if word == ENDED and wrote == GOES_BACK and needs_looks and said_s < ALIVE_S:
-        return UNKNOWN
+    if word == ENDED and wrote == GOES_BACK:
+        if not needs_looks:
+            return ASK if now_s - watch["since"] >= ALIVE_S else UNKNOWN
+        if said_s < ALIVE_S:
+            return UNKNOWN
     if wrote == BEGUN and silent_s < silence_s(word):
         return ENDING if word == ENDED else UNKNOWN
     if word == ENDED and needs_looks and (watch["looks"] < ENDED_LOOKS or said_s < 2 * poll_s):

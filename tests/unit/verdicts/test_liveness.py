@@ -162,7 +162,11 @@ def test_another_word_begins_its_own_count_and_keeps_the_silence() -> None:
 def test_a_line_of_a_log_that_stays_is_believed_at_its_first_reading() -> None:
     seen = watch("ended", lasted_s=0, silent_s=180, looks=1)
     assert liveness.judge(seen, 0.0, BEGUN, 2.0, needs_looks=False) == "ended"
-    assert (
-        liveness.judge(watch("ended", lasted_s=0, silent_s=0, looks=1), 0.0, GOES_BACK, 2.0, needs_looks=False)
-        == "ended"
-    )
+
+
+@pytest.mark.parametrize(("lasted_s", "believed"), [(0, "unknown"), (59, "unknown"), (60, "ask"), (DAY_S, "ask")])
+def test_the_queue_is_asked_about_a_job_that_went_back_and_that_its_log_calls_removed(
+    lasted_s: float, believed: str
+) -> None:
+    seen = watch("ended", lasted_s=lasted_s, silent_s=lasted_s, looks=1)
+    assert liveness.judge(seen, 0.0, GOES_BACK, 2.0, needs_looks=False) == believed
