@@ -36,8 +36,79 @@ def test_no_event_ends_a_job_that_writes(cluster: DoubtedJob, said: str, after: 
     assert after not in cluster.be_silent({"ended": 160}.get(after, 40))
     assert cluster.be_silent(20) == [after]
     cluster.leave()
-    cluster.log(SUBMITTED + EXECUTING + said)
+    cluster.log(SUBMITTED + EXECUTING + EVICTED + said)
     assert cluster.be_silent(20) == [after]
+
+
+def test_the_queue_says_whether_a_job_went_back_that_its_log_calls_removed_as_it_ran(cluster: DoubtedJob) -> None:
+    cluster.leave()
+    cluster.log(SUBMITTED + EXECUTING + REMOVED)
+    assert set(cluster.be_silent(60)) == {"unknown"}
+    assert "its supervisor wrote that it returns to the queue" in cluster.look()["message"]
+    cluster.say("condor_q", "1\n")
+    assert cluster.be_silent(60)[-1] == "pending"
+    words = "its event log says that it was removed while it ran, and its supervisor wrote that it returns to the queue"
+    assert cluster.look()["message"] == f"idle by condor_q; {words}"
+    cluster.say("condor_q", "")
+    cluster.say("condor_history", "3\n")
+    assert cluster.be_silent(120)[-1] == "ended"
+    cluster.log(SUBMITTED + EXECUTING + REMOVED + EVICTED)  # it was late, and the schedd forgot what it had said
+    assert cluster.be_silent(20) == ["pending"]
+
+
+def say_quiet_for(cluster: DoubtedJob, seconds: float) -> None:
+    kept = Path(cluster.handed.file("watch.json"))
+    told = json.loads(kept.read_text())
+    kept.write_text(json.dumps({**told, "seen": {**told["seen"], "at": time.time() - seconds}}))
+
+
+@pytest.mark.parametrize(("log", "state"), [(SUBMITTED + EXECUTING + EVICTED, "pending"), (SUBMITTED + HELD, "held")])
+def test_a_job_that_waits_for_an_hour_is_looked_for_in_the_queue(cluster: DoubtedJob, log: str, state: str) -> None:
+    cluster.leave()
+    cluster.log(log)
+    cluster.say("condor_q", "armada.b-1.1\n")
+    assert set(cluster.be_silent(300)) == {state}
+    say_quiet_for(cluster, 3500)
+    assert set(cluster.be_silent(300)) == {state}
+    cluster.say("condor_q", "", code=1)
+    say_quiet_for(cluster, 3700)
+    assert set(cluster.be_silent(300)) == {state}  # the queue does not answer
+    cluster.clock.seconds += 900
+    cluster.say("condor_q", "armada.b-1.1\narmada.a-1.1\n")
+    assert set(cluster.be_silent(300)) == {state}
+    cluster.say("condor_q", "")
+    assert set(cluster.be_silent(300)) == {state}  # it was listed just now
+    cluster.clock.seconds += 900
+    cluster.say("condor_history", "3\n")
+    seen = cluster.be_silent(400)
+    assert seen[0] == "unknown"
+    assert seen[-1] == "ended"
+    assert cluster.look()["reason"] == "removed"
+    cluster.log(log + EXECUTING)
+    assert cluster.be_silent(20) == ["running"]
+
+
+def test_a_log_that_was_read_by_a_clock_that_was_set_back_is_quiet_from_now_on(cluster: DoubtedJob) -> None:
+    cluster.leave()
+    cluster.log(SUBMITTED)
+    cluster.say("condor_q", "1\n")
+    cluster.look()
+    say_quiet_for(cluster, -90_000)
+    cluster.look()
+    seen = json.loads(Path(cluster.handed.file("watch.json")).read_text())["seen"]
+    assert seen["at"] <= time.time()
+
+
+@pytest.mark.parametrize("wrote", ["running", "queued"])
+def test_a_log_that_says_less_than_the_supervisor_wrote_counts_as_missing(cluster: DoubtedJob, wrote: str) -> None:
+    cluster.log(SUBMITTED)
+    if wrote == "queued":
+        cluster.leave()
+    cluster.say("condor_q", "")
+    cluster.say("condor_history", "4\n")
+    seen = cluster.be_silent(400)
+    assert set(seen[:8]) == {"unknown"}
+    assert seen[-1] == "ended"
 
 
 def test_the_events_of_another_job_count_for_nothing(cluster: DoubtedJob) -> None:

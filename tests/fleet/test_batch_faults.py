@@ -276,6 +276,40 @@ def test_a_run_whose_event_log_was_deleted_is_found_in_the_queue(armada: Armada,
 
 
 @pytest.mark.fault(
+    "HTCondor's event log of a waiting run put back to an older copy, after the run was removed from the queue",
+    "queued for an hour; then the queue is asked for it: cancelled",
+)
+@pytest.mark.xdist_group("htcondor")
+@pytest.mark.takes_long("the queue is asked several times before its silence about a job is believed")
+def test_a_run_whose_event_log_was_restored_is_not_queued_for_ever(armada: Armada, fleet: Fleet) -> None:
+    cluster = add_cluster(armada, fleet, "htcondor")
+    cluster.is_ready()
+    others = cluster.occupy()
+    quiet = (
+        "import json, sys; at = sys.argv[1]; told = json.load(open(at)); told['seen']['at'] -= 7200; "
+        "json.dump(told, open(at, 'w'))"
+    )
+    try:
+        shell_job(armada, "exit 5")
+        removed, kept = cluster.launch(), cluster.launch()
+        for run_id in (removed, kept):
+            cluster.becomes(run_id, "queued")
+            folder = f"{ROOT}/runs/{run_id}/submissions/1"
+            if run_id == removed:
+                cluster.shell(
+                    f"cd {folder} && cp job.log older && condor_rm {cluster.job_ids(run_id)[0]} && "
+                    "while ! grep -q '^009' job.log; do sleep 0.1; done; cat older > job.log"
+                )
+            cluster.shell(f"python3 -c {shlex.quote(quiet)} {folder}/watch.json")
+        run = cluster.becomes(removed, "cancelled", "failed")
+        assert (run["state"], run["reason"]) == ("cancelled", "killed_by_user"), run
+        assert cluster.look(kept)["state"] == "queued"
+    finally:
+        cluster.leave(others)
+    cluster.becomes(kept, "failed")
+
+
+@pytest.mark.fault(
     "a whole cluster frozen and thawed",
     "last known state with `unreachable since`; after the thaw the run ends as it would have",
 )

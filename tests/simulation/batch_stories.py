@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armada_agent.verdicts.liveness import SILENT_S
+from armada_agent.verdicts.liveness import DOUBT_S, SILENT_S
 
 from tests.simulation.home import MOST_WITHOUT
 from tests.simulation.stories import Teller
@@ -331,12 +331,13 @@ class BatchTeller(Teller):
             # It was true of the dead node's job, and a queue is asked no more often than that.
             self.world.tick(_LOOK_EVERY_S)
             run = home.look(run_id)
+        if not run.ended and self.cluster.batch_system.hides_end(run_id):
+            self.world.tick(DOUBT_S)
         for _ in range(_MOST_LOOKS):
             if run.ended:
                 self.world.check_state(home, run_id, run.state, run.reason)
                 return
             lies = self.cluster.batch_system.lie or any(job.forgotten for job in self._jobs)
-            lies = lies or self.cluster.batch_system.hides_end(run_id)
             if lies or self.cluster.lost() or self._goes_on(run_id):
                 return
             self.world.tick(_LOOK_EVERY_S)

@@ -104,7 +104,7 @@ class BatchSystem(abc.ABC):
     # What it says.
 
     def hides_end(self, run_id: str) -> bool:
-        """Whether nothing that can be read without a question to it shows that a job of a run ended before it began."""
+        """Whether nothing that can be read without a question to it shows that a job of a run ended."""
         return False
 
     @abc.abstractmethod

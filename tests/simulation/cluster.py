@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from armada_agent.paths import RunPaths
 from armada_agent.records.ending import ENDED
+from armada_agent.records.stop_request import concerns, read_stop_request
 from armada_agent.supervisor import batch
 from armada_agent.supervisor.batch import _FENCE_S
 
@@ -51,6 +52,11 @@ class SimCluster(SimHost):
 
     def waits(self, run_id: str) -> bool:
         return any(job.waits and not self._is_over(job) for job in self.batch_system.of_run(run_id))
+
+    def is_stopped(self, run_id: str) -> bool:
+        paths = RunPaths(str(self.root), run_id)
+        asked = read_stop_request(paths)
+        return asked is not None and all(concerns(asked, job.number) for job in self.batch_system.of_run(run_id))
 
     def _is_over(self, job: BatchJob) -> bool:
         """Whether a job leaves again as soon as it starts: the end of its submission is written, or another follows it."""

@@ -89,6 +89,10 @@ class SimHost:
         """Whether something will start a job of a run by itself."""
         return False
 
+    def is_stopped(self, run_id: str) -> bool:
+        """Whether what waits of a run leaves again as soon as it starts, because its stop was asked for."""
+        return False
+
     def has_given_up(self, job: Job) -> bool:
         """Whether something else than armada believes that a job is no more, and starts it anew."""
         return False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from armada_agent.engines import htcondor_log
 from armada_agent.engines.engine import EngineError
 from armada_agent.engines.htcondor import REQUEUE_EXIT_CODE
 from armada_agent.verdicts.liveness import ALIVE_S
@@ -128,19 +129,16 @@ class SimHtcondor(BatchSystem):
         return ALIVE_S if self.has_lied else None  # a log takes nothing back
 
     def hides_end(self, run_id: str) -> bool:
-        """Whether a log that was restored shows only the first event of a job that ended, and that no supervisor wrote of.
+        """Whether a log that was restored shows that a job waits which ended.
 
-        A waiting job's log looks the same for days. The agent does not ask the schedd about each of those: see the limits.
+        A waiting job's log looks the same for days. The agent asks the schedd about those that do for an hour.
         """
         ended = [job for job in self.jobs if job.run_id == run_id and job.ended_at is not None]
-        return any(self._is_as_submitted(job) and not self._has_begun(job) for job in ended)
+        return any(self._shows_waiting(job) for job in ended)
 
-    def _is_as_submitted(self, job: BatchJob) -> bool:
+    def _shows_waiting(self, job: BatchJob) -> bool:
         path = self._path(job)
-        return path.is_file() and path.read_text().count("\n...\n") == 1
-
-    def _has_begun(self, job: BatchJob) -> bool:
-        return any(any(folder.glob("attempts/*/run.json")) for folder in self.cluster.folders(job.run_id))
+        return path.is_file() and htcondor_log.follow({}, path.read_text(), job.id).get("state") in ("pending", "held")
 
     def _path(self, job: BatchJob) -> Path:
         folders = self.cluster.folders(job.run_id)
@@ -206,9 +204,11 @@ class SimHtcondor(BatchSystem):
     def _condor_q(self, words: list[str]) -> str:
         if words[-1] == "JobMaterializeNextProcId":
             return "".join(f"{job.id.partition('.')[2]}\n" for job in self.to_come[:1])
-        shown = [job for job in self._wanted(words) if job.lives]
         if self.lie == "empty":
             return ""
+        if words[-1] == "ArmadaSubmission":
+            return "".join(f"{job.name}\n" for job in self.jobs if job.lives and not job.forgotten)
+        shown = [job for job in self._wanted(words) if job.lives]
         if words[-1] == "JobStatus":
             return "".join({"PENDING": "1\n", "RUNNING": "2\n", "HELD": "5\n"}[job.state] for job in shown)
         return "".join(f"{job.id.replace('.', ' ')}\n" for job in shown)

@@ -74,6 +74,27 @@ TOLD_OF_HTCONDOR = {
         "launch start_job tick look=running lie:1:3 preempt lie:0:3 tick remove_job accounting:0:1 look=queued pause:5 "
         "look=failed/gone truth look=cancelled/killed_by_user"
     ),
+    "it ended, and its log shows that it waits, as it was restored": (
+        "launch look=queued remember remove_job lie:1:1 truth pause:239 look=queued pause:1 look=queued pause:1 "
+        "look=queued pause:1 look=queued pause:1 look=cancelled/killed_by_user"
+    ),
+    "it went back and ended, and its log shows that it waits, as it was restored": (
+        "launch start_job tick preempt tick look=queued/preempted remember remove_job lie:1:1 truth pause:239 "
+        "look=queued/preempted watch look=cancelled/killed_by_user"
+    ),
+    "it was taken, and its log shows its submission alone, as it was restored": (
+        "launch look=queued remember start_job take tick lie:1:1 truth look=queued "
+        "why=its_event_log_says_that_it_has_yet_to_start,_but_its_supervisor_wrote_queued watch "
+        "look=failed/ended_silently"
+    ),
+    "it waits for hours": (
+        "launch look=queued pause:241 look=queued pause:241 watch look=queued lie pause:241 watch look=queued truth "
+        "start_job look=running begun=1"
+    ),
+    "its queue is empty and its log too, and it is stopped": (
+        "launch lie:1:1 lie:0:1 stop freeze look=cancelled/killed_by_user truth start_job tick "
+        "look=cancelled/killed_by_user living=0 begun=0"
+    ),
     "its log says that it is held while it runs": (
         "launch start_job tick look=running lie:2 look=running tick look=running watch look=running truth look=running"
     ),

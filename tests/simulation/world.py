@@ -332,8 +332,12 @@ class World:
         lives = bool(self.alive(run_id))
         if state in ("succeeded", "failed", "cancelled"):
             self.hold(not lives, f"{home.name} says that {run_id} is {state} ({reason}), and its job runs")
+            stopped = state == "cancelled" and any(host.is_stopped(run_id) for host in self.hosts.values())
             self.hold(
-                reason in GUESSED or not self.waits(run_id) or not self.is_anywhere(run_id),  # nothing there to start
+                reason in GUESSED
+                or stopped
+                or not self.waits(run_id)
+                or not self.is_anywhere(run_id),  # nothing there to start
                 f"{home.name} says that {run_id} is {state} ({reason}), and its job waits to be started",
             )
         elif state in ("running", "queued", "submitted"):

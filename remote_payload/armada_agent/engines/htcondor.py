@@ -106,7 +106,8 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
 
     Reading the log costs the pool nothing, so it has no polling interval. The queue is asked only if the log is
     missing, empty or unreadable, or if the job's files no longer change and it reports a running job, or one
-    that has yet to start although its supervisor wrote that it began.
+    that has yet to start although its supervisor wrote that it began. About jobs that have waited for an hour it is asked
+    once for all, now and then: the log of one that has ended may have been restored from an older copy.
     """
     log = htcondor_log.Log(handed)
     seen = log.read()
@@ -122,9 +123,13 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         log.error = "its event log has no entry for it: %s" % handed.file("job.log")
     wrote = job_activity.last_word(handed.paths, handed.number)
     memory = job_activity.Memory(handed, clock)
-    if log.error is None and wrote == liveness.BEGUN and seen.get("detail") == htcondor_log.SUBMITTED:
+    if log.error is None and wrote != liveness.UNBEGUN and seen.get("detail") == htcondor_log.SUBMITTED:
         # Late events look the same, but then its files change. A log that was restored never says more.
-        log.error = "its event log says that it has yet to start, but its supervisor wrote “running”"
+        word = "running" if wrote == liveness.BEGUN else "queued"
+        log.error = "its event log says that it has yet to start, but its supervisor wrote “%s”" % word
+    is_waiting = log.error is None and seen["state"] in (engine.PENDING, engine.HELD)
+    if is_waiting and log.quiet_s >= liveness.DOUBT_S and htcondor_schedd.lacks(handed, memory.now_s):
+        log.error = "its event log has said nothing new for an hour, and the queue does not list it"
     dated = liveness.FRESH
     if log.error is None and seen["state"] == engine.RUNNING:
         dated = _judge_dates(memory, handed.paths.telemetry, log.path)

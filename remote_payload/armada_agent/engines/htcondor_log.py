@@ -108,6 +108,8 @@ class Log:
         self._kept_path = handed.file("watch.json")
         self._job_id = handed.job_id
         self.error: Optional[str] = None
+        self.quiet_s = 0.0
+        """Seconds since it said something new, by the wall clock, which may have been set; 0 if unknown."""
 
     def read(self) -> Dict[str, Any]:
         try:
@@ -140,11 +142,20 @@ class Log:
             return dict(seen)
         end = block.rfind(b"\n...\n") + 5
         if end < 5:
+            self._note_quiet(kept, seen)
             return dict(seen)
         seen = dict(follow(seen, block[:end].decode("utf-8", "replace"), self._job_id), at=time.time())
         last = block[:end][-_LAST_BYTES:].decode("latin-1")
         files.keep_json(self._kept_path, {"offset": offset + end, "seen": seen, "inode": status.st_ino, "last": last})
         return seen
+
+    def _note_quiet(self, kept: Dict[str, Any], seen: Dict[str, Any]) -> None:
+        """Note since when nothing new was said; the clock may have been set back since then, and an older armada noted nothing."""
+        at, now = seen.get("at"), time.time()
+        if isinstance(at, (int, float)) and at <= now:
+            self.quiet_s = now - at
+        elif seen and kept.get("seen") == seen:
+            files.keep_json(self._kept_path, dict(kept, seen=dict(seen, at=now)))
 
 
 def _is_status(seen: Dict[str, Any]) -> bool:

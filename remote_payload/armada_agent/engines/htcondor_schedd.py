@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
 from armada_agent.engines import engine
 from armada_agent.engines.engine import EngineError, Handed
@@ -11,6 +11,9 @@ from armada_agent.paths import SweepPaths
 
 PATIENCE_S = 10.0  # each program waits 20 s for a schedd that does not answer
 _FRESH_S = 15.0
+_LISTED_S = 900.0
+_listed: Dict[str, Tuple[float, Optional[FrozenSet[str]]]] = {}
+"""By root: when the queue was listed last, in seconds of this machine's clock, and the names of all submissions in it."""
 
 
 def ask(options: List[str]) -> str:
@@ -37,6 +40,27 @@ def find_array(name: str) -> Optional[str]:
     words = ask(["-factory", "-constraint", 'ArmadaArray == "%s"' % name, "-autoformat", "ClusterId"]).split()
     words = words or ask(["-constraint", 'ArmadaArray == "%s"' % name, "-autoformat", "ClusterId"]).split()
     return words[0] if words and words[0].isdigit() else None
+
+
+def lacks(handed: Handed, now_s: float) -> bool:
+    """Return whether the queue does not list a submission; False if it does not answer.
+
+    It is asked once for all submissions, every quarter of an hour at most.
+
+    Args:
+        handed: The submission.
+        now_s: Seconds of this machine's clock.
+    """
+    root = handed.paths.root
+    at_s, names = _listed.get(root, (float("-inf"), None))
+    if not 0 <= now_s - at_s < _LISTED_S:
+        try:
+            said = ask(["-constraint", "ArmadaSubmission =!= undefined", "-autoformat", "ArmadaSubmission"])
+            names = frozenset(said.split())
+        except EngineError:
+            names = None
+        _listed[root] = (now_s, names)
+    return names is not None and handed.name not in names
 
 
 def is_to_come(handed: Handed) -> bool:

@@ -35,7 +35,7 @@ into the queue after its supervisor wrote so, since the line that says that may 
 An HTCondor event log says `running` for as long as nobody writes the next line, also of a job that its schedd has lost. Such a job
 is looked for as one that is `missing`, once the dates of its files no longer show that it writes. A wall clock may be set, and files
 may have their dates from another machine's, so a date later than now proves nothing. A log with nothing after the submission,
-of a job whose supervisor wrote that it began, is late or was restored: it counts as missing.
+of a job whose supervisor wrote that it began or goes back, is late or was restored: it counts as missing.
 
 | its files' dates, by the reader's wall clock | it doubted them before     | its files | the log                                 |
 |----------------------------------------------|----------------------------|-----------|-----------------------------------------|
