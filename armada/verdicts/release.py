@@ -208,14 +208,14 @@ def life_of(evidence: Evidence | None) -> Life:
     # A value that is not a number proves nothing, so processes may live.
     if evidence.processes != 0:
         return Life.LIVES
-    if evidence.scheduler is not None and evidence.scheduler.state == "gone":
+    newest = of_newest_submission(evidence)
+    exit_ = newest.attempt.exit if newest.attempt is not None else None
+    ended = any(each is not None and each.state in ENDED for each in (newest.state, exit_))
+    if evidence.scheduler is not None and evidence.scheduler.state == "gone" and not ended:
         return Life.GUESSED_GONE
     if evidence.supervisor not in ("dead", "none"):
         return Life.LIVES
-    newest = of_newest_submission(evidence)
     # A resumed run that nothing has started yet may still start, although its previous submission has ended.
-    exit_ = newest.attempt.exit if newest.attempt is not None else None
-    ended = any(each is not None and each.state in ENDED for each in (newest.state, exit_))
     waits = newest.submission is not None and newest.submission.claimed and newest.submission.job is None
     return Life.LIVES if waits and not ended else Life.NONE
 

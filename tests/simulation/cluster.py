@@ -18,7 +18,7 @@ from armada_agent.supervisor.batch import _FENCE_S
 
 from tests.simulation.batch_system import BatchJob, BatchSystem
 from tests.simulation.breaking import Killed
-from tests.simulation.host import Scheduler, SimHost, current
+from tests.simulation.host import Scheduler, SimHost, as_a_process, current
 from tests.simulation.htcondor import SimHtcondor
 from tests.simulation.slurm import SimSlurm
 from tests.simulation.supervising import Supervision, new_pid
@@ -81,7 +81,8 @@ class SimCluster(SimHost):
     def clear(self, paths: RunPaths, submission: int) -> None:
         from armada_agent.supervisor import cleanup
 
-        cleanup.clear(paths.root, paths.run_id, submission)
+        with as_a_process(paths):
+            cleanup.clear(paths.root, paths.run_id, submission)
 
     # Its workers.
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from unittest import mock
 
 from armada_agent.errors import AgentError
-from armada_agent.foundation import process_identity
+from armada_agent.foundation import files, process_identity
 from armada_agent.foundation.session import Call, Session
 from armada_agent.host import processes
 from armada_agent.outbox import inventory, orphans, thinning
@@ -253,7 +254,8 @@ class SimHost:
 
         for job in self.jobs_of(paths.run_id):
             job.die(143)
-        cleanup.clear(paths.root, paths.run_id, submission)
+        with as_a_process(paths):
+            cleanup.clear(paths.root, paths.run_id, submission)
 
     def end_leftovers(self, paths: RunPaths) -> None:
         for job in self.jobs_of(paths.run_id):
@@ -290,6 +292,25 @@ class SimHost:
             return "dead", True
         lives = any(one.pid == recorded.get("pid") for one in self.supervisions)
         return ("alive" if lives else "dead"), False
+
+
+@contextlib.contextmanager
+def as_a_process(paths: RunPaths) -> Iterator[None]:
+    """What holds the supervisor's lock until its process ends lets it go at the end of this block, however that comes."""
+    held, lock = [], files.lock
+
+    def take(path: str, timeout_s: float | None = None) -> int | None:
+        descriptor = lock(path, timeout_s)
+        if path == paths.supervisor_lock and descriptor is not None:
+            held.append(descriptor)
+        return descriptor
+
+    with mock.patch.object(files, "lock", take):
+        try:
+            yield
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
 
 
 def _process(pid: int, marks: dict[str, str]) -> processes.Process:

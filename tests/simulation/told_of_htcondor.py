@@ -83,8 +83,7 @@ TOLD_OF_HTCONDOR = {
         "look=queued/preempted watch look=cancelled/killed_by_user"
     ),
     "it was taken, and its log shows its submission alone, as it was restored": (
-        "launch look=queued remember start_job take tick lie:1:1 truth look=queued "
-        "why=its_event_log_says_that_it_has_yet_to_start,_but_its_supervisor_wrote_queued watch "
+        "launch look=queued remember start_job take tick lie:1:1 truth look=queued/preempted watch "
         "look=failed/ended_silently"
     ),
     "it waits for hours": (
@@ -94,6 +93,10 @@ TOLD_OF_HTCONDOR = {
     "its queue is empty and its log too, and it is stopped": (
         "launch lie:1:1 lie:0:1 stop freeze look=cancelled/killed_by_user truth start_job tick "
         "look=cancelled/killed_by_user living=0 begun=0"
+    ),
+    "who writes the end of a stopped and forgotten job is killed between two records": (
+        "launch start_job forget_job preempt watch break_off:1:1 look stop watch look=cancelled/killed_by_user "
+        "stop=cancelled/killed_by_user"
     ),
     "its log says that it is held while it runs": (
         "launch start_job tick look=running lie:2 look=running tick look=running watch look=running truth look=running"

@@ -384,7 +384,12 @@ class World:
         missing = home.missing(run_id)
         self.hold(not missing, f"all of {run_id} is home, says {home.name}, and nothing is said of step {missing}")
         here = self.at_home(home, run_id)
-        whole = {s for s in self.all_saved if s.model in here}
+        # What a power cut tore before it was announced is as good as any to armada.
+        torn = (
+            {s for s in self.all_saved if s.model not in here | self.on_hosts(run_id)} if self.root_was_lost else set()
+        )
+        published = {at.name for at in home.published(run_id)}
+        whole = {s for s in self.all_saved if s.model in here or (s in torn and f"checkpoint-{s.step}" in published)}
         alone = self.on_hosts(run_id, finished=True) - here
         left = {s.step for s in self.all_saved if s.model in alone and not self._is_surplus(s, whole)}
         self.hold(not left, f"all of {run_id} is home, says {home.name}, and step {sorted(left)} lies on a host only")

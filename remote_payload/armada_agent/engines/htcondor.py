@@ -123,13 +123,10 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         log.error = "its event log has no entry for it: %s" % handed.file("job.log")
     wrote = job_activity.last_word(handed.paths, handed.number)
     memory = job_activity.Memory(handed, clock)
-    if log.error is None and wrote != liveness.UNBEGUN and seen.get("detail") == htcondor_log.SUBMITTED:
+    if log.error is None and wrote == liveness.BEGUN and seen.get("detail") == htcondor_log.SUBMITTED:
         # Late events look the same, but then its files change. A log that was restored never says more.
-        word = "running" if wrote == liveness.BEGUN else "queued"
-        log.error = "its event log says that it has yet to start, but its supervisor wrote “%s”" % word
-    is_waiting = log.error is None and seen["state"] in (engine.PENDING, engine.HELD)
-    if is_waiting and log.quiet_s >= liveness.DOUBT_S and htcondor_schedd.lacks(handed, memory.now_s):
-        log.error = "its event log has said nothing new for an hour, and the queue does not list it"
+        log.error = "its event log says that it has yet to start, but its supervisor wrote “running”"
+    doubt = _doubt_of_waiting(handed, log, seen, memory.now_s) if log.error is None else None
     dated = liveness.FRESH
     if log.error is None and seen["state"] == engine.RUNNING:
         dated = _judge_dates(memory, handed.paths.telemetry, log.path)
@@ -145,7 +142,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         node=seen.get("node"),
         error=log.error,
     )
-    if dated == liveness.DOUBTFUL:
+    if dated == liveness.DOUBTFUL or doubt is not None:
         state = liveness.MISSING
     doubts_end = wrote == liveness.GOES_BACK and seen.get("detail") == htcondor_log.REMOVED and seen.get("node")
     if not (
@@ -159,8 +156,12 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     memory.follow(state, memory.now_s if state == liveness.MISSING else None, handed.paths)
     believed = liveness.judge(memory.watch, memory.now_s, wrote, poll_s, needs_looks=False)
     if believed == liveness.ASK:
-        why = log.error or (_REMOVED_AS_IT_RAN if doubts_end else _DOUBTFUL)
-        return _find_missing(handed, dict(said, error=why), memory, seen)
+        why = doubt or log.error or (_REMOVED_AS_IT_RAN if doubts_end else _DOUBTFUL)
+        found = _find_missing(handed, dict(said, error=why), memory, seen)
+        if doubt is None or found["state"] != engine.UNKNOWN:
+            return found
+    if doubt is not None:  # until the queue has answered, as the log says
+        believed = liveness.judge(dict(memory.watch, word=seen["state"]), memory.now_s, wrote, poll_s)
     if believed == seen.get("state"):
         return dict(said, state=believed)
     if dated == liveness.DOUBTFUL:
@@ -168,6 +169,17 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     if believed == engine.UNKNOWN and state == liveness.MISSING:
         return dict(said, state=engine.UNKNOWN)
     return job_activity.correct(said, believed, "HTCondor", memory, wrote)
+
+
+def _doubt_of_waiting(handed: Handed, log: htcondor_log.Log, seen: Dict[str, Any], now_s: float) -> Optional[str]:
+    """Return why a log that says that the job waits is not believed: it may have been restored from an older copy."""
+    if seen["state"] not in (engine.PENDING, engine.HELD):
+        return None
+    if seen.get("detail") == htcondor_log.SUBMITTED and job_activity.has_begun(handed.paths, handed.number):
+        return "its event log says that it has yet to start, but its supervisor wrote that it goes back into the queue"
+    if log.quiet_s >= liveness.DOUBT_S and htcondor_schedd.lacks(handed, now_s):
+        return "its event log has said nothing new for an hour, and the queue does not list it"
+    return None
 
 
 def _judge_dates(memory: job_activity.Memory, *paths: str) -> str:

@@ -45,7 +45,7 @@ def find_array(name: str) -> Optional[str]:
 def lacks(handed: Handed, now_s: float) -> bool:
     """Return whether the queue does not list a submission; False if it does not answer.
 
-    It is asked once for all submissions, every quarter of an hour at most.
+    It is asked once for all submissions: every quarter of an hour at most, and every 15 s where it does not list one.
 
     Args:
         handed: The submission.
@@ -53,7 +53,8 @@ def lacks(handed: Handed, now_s: float) -> bool:
     """
     root = handed.paths.root
     at_s, names = _listed.get(root, (float("-inf"), None))
-    if not 0 <= now_s - at_s < _LISTED_S:
+    age_s = now_s - at_s
+    if not 0 <= age_s < (_LISTED_S if names is None or handed.name in names else _FRESH_S):
         try:
             said = ask(["-constraint", "ArmadaSubmission =!= undefined", "-autoformat", "ArmadaSubmission"])
             names = frozenset(said.split())

@@ -181,6 +181,18 @@ def last_word(paths: RunPaths, submission: int) -> str:
     return liveness.GOES_BACK if exit_.get("state") == REQUEUED else liveness.UNBEGUN
 
 
+def has_begun(paths: RunPaths, submission: int) -> bool:
+    """Return whether the supervisor of this submission recorded that it began an attempt."""
+    attempt = newest(paths.attempts())
+    if attempt is None:
+        return False
+    try:
+        run = files.read_json(paths.attempt(attempt, "run.json"))
+    except files.UnreadableError:
+        return True
+    return run is not None and run.get("submission") == submission
+
+
 def correct(said: Dict[str, Any], believed: str, engine: str, memory: Memory, wrote: str) -> Dict[str, Any]:
     """Replace the scheduler's state by the decided one, with a message that names both.
 

@@ -93,13 +93,16 @@ class Evidence:
         state = self.state or {}
         if state.get("state") in ENDED and state.get("submission", 0) == (self.submission_number or 0):
             return True
-        return self._has_later_exit(state.get("attempt"))
+        return self._has_exit(state.get("attempt"))
 
-    def _has_later_exit(self, attempt: Any) -> bool:
-        """Return whether an attempt after that of the state has ended: the state is that of a supervisor that was frozen."""
+    def _has_exit(self, attempt: Any) -> bool:
+        """Return whether the attempt of the state, or a later one, has ended.
+
+        Who wrote its exit was killed before it wrote the state, or the state is that of a supervisor that was frozen.
+        """
         exit_ = (self.attempt or {}).get("exit") or {}
-        is_later = self.attempt is not None and isinstance(attempt, int) and attempt < self.attempt["number"]
-        return is_later and exit_.get("submission") == self.submission_number and exit_.get("state") in ENDED
+        is_its = self.attempt is not None and isinstance(attempt, int) and attempt <= self.attempt["number"]
+        return is_its and exit_.get("submission") == self.submission_number and exit_.get("state") in ENDED
 
     @property
     def may_still_start(self) -> bool:

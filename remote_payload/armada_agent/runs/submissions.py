@@ -14,6 +14,7 @@ from armada_agent.foundation import files, parameters, process_identity
 from armada_agent.foundation.session import Call
 from armada_agent.host import detached, job_variables, roots, setup_lines
 from armada_agent.paths import RunPaths, SweepPaths, newest
+from armada_agent.records.ending import ENDED
 from armada_agent.records.place import is_gone, require_there
 from armada_agent.records.spent import Spent
 from armada_agent.records.stop_request import BY_SWEEP, concerns, ending_of, read_stop_request
@@ -182,6 +183,8 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     evidence = Evidence(paths)
     number = evidence.submission_number
     if evidence.has_ended and (evidence.supervisor == "alive" or not evidence.processes()):
+        if (evidence.state or {}).get("state") not in ENDED and evidence.supervisor != "alive":
+            detached.start("clear", call.session.agent_path, paths, number or 0)  # who wrote its exit was killed then
         return {"outcome": "already_ended", "submission": number}
     request = {"time": time.time(), "grace_s": grace_s, "submission": number}
     if parameters.is_text(params.get("budget")):
