@@ -25,6 +25,7 @@ from armada.tui.bindings import bindings
 from armada.tui.chart_choices import ChartChoices
 from armada.tui.host_runs import HostRuns
 from armada.tui.inverse import undoing
+from armada.tui.screens.left import LeftScreens
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.view import View
 from armada.tui.snapshot import EMPTY, Snapshot
@@ -128,8 +129,7 @@ class Dashboard(App[None]):
         self.chosen: str | None = None
         self.host_runs = HostRuns()
         self.tally = Tally()
-        self.draft: dict[str, str] = {}
-        """The fields of Launch, if it was left with changes that were not launched."""
+        self.left = LeftScreens(self)
         self.charts = {"run": ChartChoices(), "compare": ChartChoices()}
         self._looking = False
         self._is_new = True
@@ -161,7 +161,12 @@ class Dashboard(App[None]):
             for each, code in ((signal.SIGTERM, 0), (signal.SIGHUP, 1)):  # screens then end the commands that only read
                 asyncio.get_running_loop().add_signal_handler(each, self.exit, None, code)
 
+    def is_screen_installed(self, screen: Screen[object] | str) -> bool:
+        """Whether a screen that another replaces stays. Textual asks."""
+        return self.left.holds(screen) or super().is_screen_installed(screen)
+
     def on_resize(self) -> None:
+        self.left.outdate()
         if (view := self._view) is not None and not view.is_active:
             view.fit()
 
@@ -270,9 +275,9 @@ class Dashboard(App[None]):
     def open_run(self, run_id: str | None, tab: str = "overview") -> None:
         if run_id is not None:
             self.chosen = run_id
-            from armada.tui.screens.run import RunScreen
+            from armada.tui.screens import run_screen
 
-            made = RunScreen(run_id, tab)
+            made = run_screen(run_id, self, tab)
             # Escape comes back to these:
             stays = isinstance(self.screen, View) and self.screen.PLACE in ("runs", "compare")
             self.push_screen(made) if stays else self.switch_screen(made)
@@ -281,7 +286,8 @@ class Dashboard(App[None]):
         """Open Launch, filled from a run."""
         from armada.tui.screens.launch import LaunchScreen
 
-        made = LaunchScreen(again)
+        self.left.forget(LaunchScreen.PLACE)
+        made = self.left.open(LaunchScreen, lambda: LaunchScreen(again))
         self.switch_screen(made) if len(self.screen_stack) > 1 else self.push_screen(made)
 
     def show_runs_of(self, host: str) -> None:
@@ -402,6 +408,7 @@ class Dashboard(App[None]):
     def choose_theme(self, name: str) -> None:
         """Set a theme and remember it."""
         self.theme = name
+        self.left.outdate()
         if (view := self._view) is not None:
             self.call_after_refresh(view.renew)  # some lines are texts in the colours before
         if not self.read_only:

@@ -6,27 +6,39 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from armada.tui.app import Dashboard
+    from armada.tui.screens.run import RunScreen
     from armada.tui.screens.view import View
 
 
 def screen_of(place: str, board: Dashboard) -> View:
-    """Create the screen of a place. Each is imported when first shown, so that the first paint does not wait for it."""
-    if place == "run":
-        from armada.tui.screens.run import RunScreen
+    """Return the screen of a place, as it was left or new.
 
-        return RunScreen(board.chosen or "")
+    Each is imported when first shown, so that the first paint does not wait for it.
+    """
+    if place == "run":
+        return run_screen(board.chosen or "", board)
     if place == "hosts":
         from armada.tui.screens.hosts import HostsScreen
 
-        return HostsScreen()
+        return board.left.open(HostsScreen, HostsScreen)
     if place == "sync":
         from armada.tui.screens.sync import SyncScreen
 
-        return SyncScreen()
+        return board.left.open(SyncScreen, SyncScreen)
     if place == "launch":
         from armada.tui.screens.launch import LaunchScreen
 
-        return LaunchScreen()
+        return board.left.open(LaunchScreen, LaunchScreen)
     from armada.tui.screens.compare import CompareScreen
 
-    return CompareScreen()
+    return board.left.open(CompareScreen, CompareScreen, tuple(row.id for row in board.marked))
+
+
+def run_screen(run_id: str, board: Dashboard, tab: str | None = None) -> RunScreen:
+    """Return the screen of a run, at a page; by default at the page where it was left, or the first one."""
+    from armada.tui.screens.run import RunScreen
+
+    made = board.left.open(RunScreen, lambda: RunScreen(run_id, tab or "overview"), (run_id,))
+    if tab is not None:
+        made.turn_to(tab)
+    return made

@@ -75,6 +75,7 @@ class CompareScreen(Exports, View):
         super().__init__()
         self.run_ids: list[str] = []
         """The runs; the first one is pinned."""
+        self._marked: tuple[str, ...] = ()
         self.shown = "curves"
         self._variable = 0
         self._prompt = 0
@@ -92,6 +93,7 @@ class CompareScreen(Exports, View):
         symbols = self.board.symbols
         self.choices = self.board.charts["compare"]
         marked = self.board.marked
+        self._marked = tuple(row.id for row in marked)
         self.run_ids = [row.run.run_id for row in marked[:MOST]]
         self._places = dict(zip(self.run_ids, self.choices.place_runs(self.run_ids, MOST), strict=True))
         self._left_out = len(marked) - len(self.run_ids)
@@ -125,6 +127,10 @@ class CompareScreen(Exports, View):
     def on_resize(self) -> None:
         """Give the runs the room they need, at most two fifths."""
         self.figures.styles.height = max(4, min(len(self.run_ids) + 3, self.size.height * 2 // 5))
+
+    @property
+    def shows(self) -> tuple[str, ...]:
+        return self._marked
 
     @property
     def page(self) -> str:

@@ -103,7 +103,6 @@ class LaunchScreen(View):
         self.plans = planned.Plans()
         self.ready: tuple[str, ...] | None = None
         self.ready_host = ""
-        self._is_launched = False
         self.part = "plan"
 
     def body(self) -> Iterable[Widget]:
@@ -138,9 +137,6 @@ class LaunchScreen(View):
         )
         if self.again is not None:
             self.form.read_run(self.again)
-        elif self.board.draft:
-            for name, value in self.board.draft.items():
-                self.fields[name].value = value
 
     def wants(self) -> Subscription:
         return Subscription()
@@ -469,7 +465,7 @@ class LaunchScreen(View):
         else:
             # The host whose plan is shown: with `auto`, another one may be the best by now.
             host, (verb, _, *rest) = self.ready_host, words
-            self._is_launched = True
+            self.board.left.forget(self.PLACE)
             self.board.await_run(host)
             self.board.operate(f"{verb} {words[-1]} on {host}", (verb, f"--host={host}", *rest))
             self.board.action_go("runs")
@@ -479,10 +475,15 @@ class LaunchScreen(View):
         self.notify(text, severity="information" if good else "warning", markup=False, timeout=10)
 
     def on_unmount(self) -> None:
+        self.leave()
+
+    def leave(self) -> None:
         self._asking.stop()
-        # Changes that were not launched are there again when Launch is opened the next time.
-        values = {name: field.value for name, field in self.fields.items()}
-        self.board.draft = values if values["set"].strip() and not self._is_launched else {}
+
+    def come_back(self) -> None:
+        self.fields["experiment"].suggester = SuggestFromList(experiments())
+        if self.experiment:
+            self._changed()  # hosts and queues are others by now
 
 
 def experiments() -> list[str]:

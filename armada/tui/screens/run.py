@@ -127,8 +127,25 @@ class RunScreen(LogPage):
             self.call_after_refresh(self.take)
 
     def on_unmount(self) -> None:
+        self.leave()
+
+    def leave(self) -> None:
         if self._follower is not None:
             self._follower.stop()
+            self._follower = None
+
+    def come_back(self) -> None:
+        if self.shown == "log":
+            self._fetch_log()
+
+    @property
+    def shows(self) -> tuple[str, ...]:
+        return (self.run_id,)
+
+    def turn_to(self, tab: str) -> None:
+        """Show a page: at once, or with the first paint."""
+        if self.is_mounted and tab != self.shown:
+            self._open_tab(tab)
 
     # Drawing --------------------------------------------------------------------------------------------------------
 

@@ -61,6 +61,15 @@ class View(Screen[None]):
             for _, name in breaks:
                 self.set_class(name == wanted, name)
 
+    _is_left = False
+    is_outdated = False
+    """It was left, and colours or the terminal's size changed since."""
+
+    @property
+    def shows(self) -> tuple[str, ...]:
+        """What the screen is about: another screen of the same place with the same is as good as this one."""
+        return ()
+
     @property
     def page(self) -> str:
         """The visible page of a screen with several pages; the key line shows its keys."""
@@ -119,10 +128,27 @@ class View(Screen[None]):
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         if self.is_mounted:
             drawn, self._mounted_with = self._mounted_with, None
-            if drawn is not None:
-                event.refresh_styles = False  # Textual would style all widgets anew, a moment after it styled them
+            # Textual would style all widgets anew: those of a new screen a moment after it styled them.
+            event.refresh_styles, self.is_outdated = self.is_outdated, False
+            if event.refresh_styles:
+                self.fit()
+                self.call_after_refresh(self.renew)
+            if self._is_left:
+                self._is_left = False
+                self.come_back()
             if drawn is not self.snapshot:  # a new screen has drawn it already
                 self.take()
+
+    def on_screen_suspend(self) -> None:
+        if self not in self.app.screen_stack:  # a window over it is no reason
+            self._is_left = True
+            self.leave()
+
+    def leave(self) -> None:
+        """End what only a visible screen needs: another one takes its place."""
+
+    def come_back(self) -> None:
+        """Begin again what `leave` ended."""
 
     def back(self) -> bool:
         """Handle Escape; return whether there was something here to close first."""

@@ -1,0 +1,59 @@
+"""Screens as they were left: to come back to one costs a third of making it anew, and its cursor is where it was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from armada.tui.app import Dashboard
+    from armada.tui.screens.view import View
+
+V = TypeVar("V", bound="View")
+
+
+class LeftScreens:
+    """At most one screen of each place, on top or left.
+
+    Args:
+        board: Whose screens they are.
+    """
+
+    def __init__(self, board: Dashboard) -> None:
+        self._board = board
+        self._kept: dict[str, View] = {}
+
+    def holds(self, screen: object) -> bool:
+        """Whether a screen stays when another one takes its place."""
+        return any(each is screen for each in self._kept.values())
+
+    def open(self, kind: type[V], make: Callable[[], V], shows: tuple[str, ...] = ()) -> V:
+        """Return the screen of a kind that shows this, as it was left; else a new one, which replaces it.
+
+        Args:
+            kind: The class of the screen.
+            make: Makes a new one.
+            shows: What it shows: the runs.
+        """
+        known = self._kept.get(kind.PLACE)
+        if isinstance(known, kind) and known.shows == shows and known.is_running and not self._is_open(known):
+            return known
+        self.forget(kind.PLACE)
+        made = make()
+        self._kept[kind.PLACE] = made
+        return made
+
+    def forget(self, place: str) -> None:
+        """Keep the screen of a place no longer; if it is open, it goes when another takes its place."""
+        known = self._kept.pop(place, None)
+        if known is not None and known.is_running and not self._is_open(known):
+            known.remove()
+
+    def outdate(self) -> None:
+        """Colours or the terminal's size changed: what was left is styled and laid out anew when it is opened."""
+        for each in self._kept.values():
+            each.is_outdated = not self._is_open(each)
+
+    def _is_open(self, view: View) -> bool:
+        return any(each is view for each in self._board.screen_stack)

@@ -1,0 +1,239 @@
+"""Screens that were left are as they were, and as new ones would be."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.store import hosts
+from armada.tui.app import Dashboard
+from armada.tui.screens.compare import CompareScreen
+from armada.tui.screens.hosts import HostsScreen
+from armada.tui.screens.launch import LaunchScreen
+from armada.tui.screens.run import RunScreen
+from armada.tui.screens.view import View
+from tests.tui.conftest import World, drive, shows, strips, until
+
+KEYS = {"hosts": "3", "sync": "4", "launch": "5", "compare": "6", "run": "2"}
+
+
+@pytest.fixture
+def full(world: World) -> World:
+    world.hosts(box={"ssh": "root@192.0.2.1"}, far={"ssh": "root@192.0.2.2"})
+    for name in ("one-aaaaaa", "two-bbbbbb"):
+        world.run(name, state="succeeded", step=3, total_steps=3)
+        world.losses(name, [3.0, 2.0, 1.0])
+        world.checkpoint(name, 3, home=name == "one-aaaaaa")
+    hosts.record_facts(world.database, "far", {"gpus": []})
+    return world
+
+
+def board_of(pilot: Pilot[None]) -> Dashboard:
+    return cast("Dashboard", pilot.app)
+
+
+def on_top(pilot: Pilot[None]) -> View:
+    assert isinstance(pilot.app.screen, View)
+    return pilot.app.screen
+
+
+def alive(pilot: Pilot[None], kind: type[View]) -> list[View]:
+    """Every screen of a kind that Textual still has."""
+    return [each for each in pilot.app._registry if isinstance(each, kind)]  # noqa: SLF001  # no public name for it
+
+
+async def go(pilot: Pilot[None], place: str) -> View:
+    await pilot.press(KEYS.get(place, "1"))
+    await until(pilot, lambda: isinstance(pilot.app.screen, View) and place == on_top(pilot).PLACE)
+    return on_top(pilot)
+
+
+def test_the_cursor_and_what_was_unfolded_stay(full: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        first = await go(pilot, "hosts")
+        assert isinstance(first, HostsScreen)
+        await until(pilot, lambda: first.table.row_count > 2)
+        first.table.place("far")
+        await pilot.press("enter")
+        await shows(pilot, "root@192.0.2.2")
+        await go(pilot, "sync")
+        await go(pilot, "runs")
+        assert await go(pilot, "hosts") is first
+        assert first.table.cursor == "far"
+        await shows(pilot, "root@192.0.2.2")
+        assert first.table.has_focus
+
+    drive(full.board(), use)
+
+
+def test_a_left_screen_shows_what_came_meanwhile(full: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await go(pilot, "sync")
+        await shows(pilot, "two-bbbbbb")
+        await go(pilot, "hosts")
+        full.run("new-cccccc", state="succeeded")
+        full.checkpoint("new-cccccc", 7, home=False)
+        full.hosts(box={"ssh": "root@192.0.2.1"}, third={"ssh": "root@192.0.2.3"})
+        await shows(pilot, "third")
+        await go(pilot, "sync")
+        await shows(pilot, "new-cccccc")
+
+    drive(full.board(), use)
+
+
+def test_a_run_is_as_it_was_left_and_another_run_takes_its_place(full: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        first = await go(pilot, "run")
+        assert isinstance(first, RunScreen)
+        await pilot.press("tab")
+        shown = first.shown
+        assert shown != "overview"
+        await go(pilot, "runs")
+        assert await go(pilot, "run") is first
+        assert first.shown == shown
+        await pilot.press("escape", "enter")  # a run is opened from the list at its first page
+        await until(pilot, lambda: pilot.app.screen is first)
+        assert first.shown == "overview"
+        await shows(pilot, "succeeded")
+        await pilot.press("escape", "down", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen) and pilot.app.screen is not first)
+        await until(pilot, lambda: len(alive(pilot, RunScreen)) == 1)
+        assert alive(pilot, RunScreen) == [pilot.app.screen]
+
+    drive(full.board(), use)
+
+
+def test_nothing_follows_a_log_that_cannot_be_seen(full: World) -> None:
+    full.run("far-cccccc", host="far")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "far-cccccc")
+        board_of(pilot).open_run("far-cccccc", "log")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        run = on_top(pilot)
+        assert isinstance(run, RunScreen)
+        await until(pilot, lambda: run._follower is not None)  # noqa: SLF001
+        await pilot.press("question_mark")
+        await until(pilot, lambda: pilot.app.screen is not run)
+        assert run._follower is not None  # noqa: SLF001  # a window is over it
+        await pilot.press("escape")
+        await until(pilot, lambda: pilot.app.screen is run)
+        await go(pilot, "runs")
+        await until(pilot, lambda: run._follower is None)  # noqa: SLF001
+        await go(pilot, "run")
+        await until(pilot, lambda: run._follower is not None)  # noqa: SLF001
+
+    drive(full.board(), use)
+
+
+def test_launch_keeps_what_was_typed_and_asks_anew(full: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        first = await go(pilot, "launch")
+        assert isinstance(first, LaunchScreen)
+        first.fields["experiment"].value = "quickstart"
+        first.fields["host"].value = "box"
+        await until(pilot, lambda: first.asked is not None or first.plans.hosts or first.plans.error)
+        board_of(pilot).action_go("hosts")
+        await until(pilot, lambda: on_top(pilot).PLACE == "hosts")
+        board_of(pilot).action_go("launch")
+        await until(pilot, lambda: pilot.app.screen is first)
+        assert (first.experiment, first.fields["host"].value) == ("quickstart", "box")
+        await until(pilot, lambda: first.asked is None)  # what was planned is not believed
+        await until(pilot, lambda: first.asked is not None or first.plans.hosts or first.plans.error)
+        first.board.open_launch("one-aaaaaa")
+        await until(pilot, lambda: isinstance(pilot.app.screen, LaunchScreen) and pilot.app.screen is not first)
+        await until(pilot, lambda: len(alive(pilot, LaunchScreen)) == 1)
+
+    drive(full.board(), use)
+
+
+def test_compare_is_the_same_for_the_same_runs(full: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        await pilot.press("space", "down", "space")
+        first = await go(pilot, "compare")
+        assert isinstance(first, CompareScreen)
+        await go(pilot, "runs")
+        assert await go(pilot, "compare") is first
+        await go(pilot, "runs")
+        await pilot.press("space")
+        assert await go(pilot, "compare") is not first
+        await until(pilot, lambda: len(alive(pilot, CompareScreen)) == 1)
+
+    drive(full.board(), use)
+
+
+AGE = re.compile(r"\d+ ?[smh](\d\d ?[smh])?")
+
+
+def drawn(pilot: Pilot[None]) -> list[list[tuple[str, str]]]:
+    """Every word on the screen but the first line, in its colours; all ages are one."""
+    return [
+        [(" ".join(AGE.sub("0 s", text).split()), str(style)) for text, style, _ in strip if text.strip()]
+        for strip in strips(pilot.app)[1:]
+    ]
+
+
+COMPLETE = {
+    "hosts": ("no GPU", "local"),
+    "sync": ("only there", "not planned"),
+    "run": ("succeeded", "lowest 1"),
+    "compare": ("succeeded", "lowest 1"),
+}
+
+
+async def as_it_is(pilot: Pilot[None], place: str) -> list[list[tuple[str, str]]]:
+    """The screen of a place, complete and with the cursor on its first row."""
+    await pilot.press("g")
+    await shows(pilot, *COMPLETE[place])
+    seen: list[list[list[tuple[str, str]]]] = []
+
+    def is_still() -> bool:
+        seen.append(drawn(pilot))
+        return len(seen) > 3 and all(each == seen[-1] for each in seen[-4:])
+
+    await until(pilot, is_still)
+    return seen[-1]
+
+
+@pytest.mark.parametrize("place", ["hosts", "sync", "run", "compare"])
+@pytest.mark.parametrize("changes", ["theme", "size"])
+def test_a_left_screen_looks_as_a_new_one_does(full: World, place: str, changes: str) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        left = await go(pilot, place)
+        before = await as_it_is(pilot, place)
+        await go(pilot, "runs")
+        if changes == "theme":
+            board_of(pilot).choose_theme("armada-light" if pilot.app.theme != "armada-light" else "armada-dark")
+        else:
+            await pilot.resize_terminal(96, 30)
+        await pilot.pause()
+        assert await go(pilot, place) is left
+        kept = await as_it_is(pilot, place)
+        assert kept != before
+        await go(pilot, "runs")
+        board_of(pilot).left.forget(place)
+        assert await go(pilot, place) is not left
+        await shows(pilot, *COMPLETE[place])
+        await pilot.press("g")
+        await until(pilot, lambda: drawn(pilot) == kept)
+
+    drive(full.board(), use)
+
+
+def test_keys_that_come_faster_than_screens_leave_one_of_each(full: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        for _ in range(3):
+            await pilot.press("2", "3", "4", "1", "3", "6", "1", "down", "2", "6", "4", "2", "1", "up", "enter", "1")
+        await go(pilot, "hosts")
+        await pilot.pause(0.2)
+        for kind in (RunScreen, HostsScreen, CompareScreen):
+            assert len(alive(pilot, kind)) <= 1, kind
+
+    drive(full.board(), use)
