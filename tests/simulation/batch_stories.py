@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 30.0
 _FROZEN_LOOK_EVERY_S = 15.0
 _LOOKS = 4 + int(2 * SILENT_S / _LOOK_EVERY_S)
-_POLL_S = 15.0
 """The shortest time between two questions to a queue, as every simulated plan says."""
 _LONGEST_PAUSE_S = 300.0  # of the agent, before it asks a Slurm again that had not answered
 _MOST_LOOKS = 2 + int((_LONGEST_PAUSE_S + SILENT_S) / _LOOK_EVERY_S)
@@ -326,9 +325,7 @@ class BatchTeller(Teller):
         if not there:
             super()._looked(home, run_id, run)
             return
-        noticed = [job.put_back_at for job in self._jobs if job.run_id == run_id and job.put_back_at is not None]
-        if run.ended and any(self.world.clock - at < _POLL_S for at in noticed):
-            # It was true of the dead node's job, and a queue is asked no more often than that.
+        while run.ended and self.cluster.misreports(run_id):
             self.world.tick(_LOOK_EVERY_S)
             run = home.look(run_id)
         if not run.ended and self.cluster.batch_system.hides_end(run_id):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
+from armada_agent.engines.slurm import POLL_S
 from armada_agent.paths import RunPaths
 from armada_agent.records.ending import ENDED
 from armada_agent.records.stop_request import concerns, read_stop_request
@@ -57,6 +58,10 @@ class SimCluster(SimHost):
         paths = RunPaths(str(self.root), run_id)
         asked = read_stop_request(paths)
         return asked is not None and all(concerns(asked, job.number) for job in self.batch_system.of_run(run_id))
+
+    def misreports(self, run_id: str) -> bool:
+        put_back = [job for job in self.batch_system.of_run(run_id) if job.put_back_at is not None]
+        return any(self.world.clock - max(job.put_back_at or 0.0, job.cleared_at) < POLL_S for job in put_back)
 
     def _is_over(self, job: BatchJob) -> bool:
         """Whether a job leaves again as soon as it starts: the end of its submission is written, or another follows it."""

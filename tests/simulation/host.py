@@ -94,6 +94,10 @@ class SimHost:
         """Whether what waits of a run leaves again as soon as it starts, because its stop was asked for."""
         return False
 
+    def misreports(self, run_id: str) -> bool:
+        """Whether its batch system called a job ended that it puts back: until its node is cleared, or when it was asked last."""
+        return False
+
     def has_given_up(self, job: Job) -> bool:
         """Whether something else than armada believes that a job is no more, and starts it anew."""
         return False

@@ -196,6 +196,9 @@ class World:
     def waits(self, run_id: str) -> bool:
         return any(host.waits(run_id) for host in self.hosts.values())
 
+    def knowably_waits(self, run_id: str) -> bool:
+        return any(host.waits(run_id) and not host.misreports(run_id) for host in self.hosts.values())
+
     def is_anywhere(self, run_id: str) -> bool:
         return any(folder.exists() for host in self.hosts.values() for folder in host.folders(run_id))
 
@@ -334,10 +337,7 @@ class World:
             self.hold(not lives, f"{home.name} says that {run_id} is {state} ({reason}), and its job runs")
             stopped = state == "cancelled" and any(host.is_stopped(run_id) for host in self.hosts.values())
             self.hold(
-                reason in GUESSED
-                or stopped
-                or not self.waits(run_id)
-                or not self.is_anywhere(run_id),  # nothing there to start
+                reason in GUESSED or stopped or not self.knowably_waits(run_id) or not self.is_anywhere(run_id),
                 f"{home.name} says that {run_id} is {state} ({reason}), and its job waits to be started",
             )
         elif state in ("running", "queued", "submitted"):
@@ -369,7 +369,8 @@ class World:
                 f"the log of {run_id} is not home",
             )
             self.hold(not host.jobs_of(run_id), f"{run_id} runs on {host.name}")
-            self.hold(not host.waits(run_id) or not self.is_anywhere(run_id), f"a job of {run_id} waits on {host.name}")
+            queued = host.waits(run_id) and not host.misreports(run_id)
+            self.hold(not queued or not self.is_anywhere(run_id), f"a job of {run_id} waits on {host.name}")
             for other in self.homes.values() if host.mounted else ():
                 waits = {s for s in self.owed(other) if s.run_id == run_id} if other is not home else set()
                 had = self.finished_on_hosts(run_id) | self.fetched_by(other.name)
