@@ -55,9 +55,9 @@ def test_a_script_that_imports_armada_log_has_curves_and_a_persons_trial_in_its_
     table = [line.split()[:3] for line in armada.run("show", run_id, "--time").stdout.splitlines()]
     assert ["data", "0.5", "25%"] in table
     assert "--last belongs to --time" in armada.run("show", run_id, "--last", "5").stderr
-    tried = armada.run("exec", run_id, "--", "python3", "-c", "import armada_log; armada_log.log(3, loss=9.0)")
+    tried = armada.run("exec", run_id, "--", "python3", "-c", "import armada_log; armada_log.log(3, trial=9.0)")
     assert tried.returncode == 0, tried.stderr
-    assert "9.0" not in (armada.local_runs / run_id / "reported.jsonl").read_text()
+    assert "trial" not in (armada.local_runs / run_id / "reported.jsonl").read_text()
 
 
 def test_a_table_that_the_experiment_names_is_drawn(armada: Armada) -> None:
