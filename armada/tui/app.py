@@ -25,7 +25,7 @@ from armada.tui.bindings import bindings
 from armada.tui.chart_choices import ChartChoices
 from armada.tui.host_runs import HostRuns
 from armada.tui.inverse import undoing
-from armada.tui.screens.left import LeftScreens
+from armada.tui.left_screens import LeftScreens
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.view import View
 from armada.tui.snapshot import EMPTY, Snapshot
