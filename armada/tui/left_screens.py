@@ -29,7 +29,7 @@ class LeftScreens:
         return any(each is screen for each in self._kept.values())
 
     def open(self, kind: type[V], make: Callable[[], V], shows: tuple[str, ...] = ()) -> V:
-        """Return the screen of a kind that shows this, as it was left; else a new one, which replaces it.
+        """Return the screen of a kind that shows this, as it was left; else the left one, turned over, or a new one.
 
         Args:
             kind: The class of the screen.
@@ -37,7 +37,8 @@ class LeftScreens:
             shows: What it shows: the runs.
         """
         known = self._kept.get(kind.PLACE)
-        if isinstance(known, kind) and known.shows == shows and known.is_running and not self._is_open(known):
+        is_left = isinstance(known, kind) and known.is_running and not self._is_open(known)
+        if isinstance(known, kind) and is_left and (known.shows == shows or known.turn_over(shows)):
             return known
         self.forget(kind.PLACE)
         made = make()

@@ -15,7 +15,8 @@ from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.launch import LaunchScreen
 from armada.tui.screens.run import RunScreen
 from armada.tui.screens.view import View
-from tests.tui.conftest import World, drive, shows, strips, until
+from armada.tui.widgets.chart import Chart
+from tests.tui.conftest import World, drive, screen, shows, strips, until
 
 KEYS = {"hosts": "3", "sync": "4", "launch": "5", "compare": "6", "run": "2"}
 
@@ -99,10 +100,115 @@ def test_a_run_is_as_it_was_left_and_another_run_takes_its_place(full: World) ->
         await until(pilot, lambda: pilot.app.screen is first)
         assert first.shown == "overview"
         await shows(pilot, "succeeded")
+        before = first.run_id
         await pilot.press("escape", "down", "enter")
-        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen) and pilot.app.screen is not first)
-        await until(pilot, lambda: len(alive(pilot, RunScreen)) == 1)
-        assert alive(pilot, RunScreen) == [pilot.app.screen]
+        await until(pilot, lambda: pilot.app.screen is first and first.run_id != before)
+        await shows(pilot, first.run_id)
+        assert before not in screen(pilot)
+        assert alive(pilot, RunScreen) == [first]
+
+    drive(full.board(), use)
+
+
+def two_with_logs(world: World) -> None:
+    """Two runs of this machine that differ in everything that a run's pages show."""
+    for name, count in (("here-cccccc", 400), ("here-dddddd", 300)):
+        settings = {"lr": count / 1e6, "name": name, **{f"setting_{number}": number for number in range(60)}}
+        world.run(
+            name,
+            host="local",
+            state="succeeded",
+            step=count,
+            total_steps=count,
+            spec={"job": {"argv": ["true"]}, "experiment": settings},
+        )
+        world.losses(name, [float(count - step) for step in range(count)])
+        world.losses(name, [step / count for step in range(count)], name=f"own_{name}")
+        for step in range(count // 10, count, count // 10):
+            world.checkpoint(name, step, home=False)
+        log = world.home.local_root / "runs" / name / "output.log"
+        log.parent.mkdir(parents=True)
+        log.write_text("".join(f"[rank{line % 4}]: {name} wrote line {line}{' on' * 80}\n" for line in range(count)))
+
+
+async def use_well(pilot: Pilot[None]) -> None:
+    """Leave traces on every page of the open run: part of a curve, a place, a word and a rank in its log, and more."""
+    run = on_top(pilot)
+    assert isinstance(run, RunScreen)
+    await pilot.press("c", "m")
+    await until(pilot, lambda: any(chart.has_points for chart in run.wall.query(Chart)))
+    await pilot.press("plus", "comma", "comma", "h")
+    await until(pilot, lambda: run.checkpoints.row_count > 3)
+    await pilot.press("G", "slash", *"360", "enter", "e", "G", "f", "G", "d")
+    await until(pilot, lambda: pilot.app.screen is not run)
+    await pilot.press("enter")
+    await until(pilot, lambda: pilot.app.screen is run and run.other is not None)
+    await pilot.press("l", "r")
+    await until(pilot, lambda: pilot.app.screen is not run)
+    await pilot.press("down", "enter")
+    await until(pilot, lambda: pilot.app.screen is run)
+    await pilot.press("W", "slash", *"line 8", "enter")
+    await until(pilot, lambda: run.log_view.word == "line 8" and not run.log_view.following)
+    await pilot.press("slash", *"half a wo")
+
+
+async def pages_of(pilot: Pilot[None], run_id: str) -> dict[str, object]:
+    """Every page of a run, once it is complete."""
+    found: dict[str, object] = {}
+    board_of(pilot).open_run(run_id)
+    await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen) and pilot.app.screen.run_id == run_id)
+    for page, words in {
+        "overview": ("succeeded", "lowest 1"),
+        "charts": ("lowest 1", "highest"),
+        "log": ("wrote line 299",),
+        "checkpoints": ("270", "30"),
+        "events": ("none yet",),
+        "config": ("lr",),
+    }.items():
+        await pilot.press(
+            {"overview": "o", "charts": "c", "log": "l", "checkpoints": "h", "events": "e", "config": "f"}[page]
+        )
+        await shows(pilot, run_id, *words)
+        found[page] = await stands_still(pilot)
+    return found
+
+
+def test_a_run_that_takes_the_place_of_another_looks_as_on_a_new_screen(full: World) -> None:
+    two_with_logs(full)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "here-cccccc", "here-dddddd")
+        board_of(pilot).open_run("here-cccccc")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        left = on_top(pilot)
+        await use_well(pilot)
+        board_of(pilot).action_go("runs")
+        await until(pilot, lambda: on_top(pilot).PLACE == "runs")
+        turned = await pages_of(pilot, "here-dddddd")
+        assert pilot.app.screen is left
+        board_of(pilot).action_go("runs")
+        await until(pilot, lambda: on_top(pilot).PLACE == "runs")
+        board_of(pilot).left.forget("run")
+        new = await pages_of(pilot, "here-dddddd")
+        assert pilot.app.screen is not left
+        for page, drawn_anew in new.items():
+            assert turned[page] == drawn_anew, page
+
+    drive(full.board(), use)
+
+
+def test_a_run_that_is_no_longer_there_shows_nothing_of_the_one_before(full: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        await go(pilot, "run")
+        await shows(pilot, "lowest 1", "checkpoints  ")
+        board_of(pilot).action_go("runs")
+        await until(pilot, lambda: on_top(pilot).PLACE == "runs")
+        board_of(pilot).open_run("gone-cccccc")
+        await shows(pilot, "gone-cccccc is no longer in the store")
+        assert not any(words in screen(pilot) for words in ("lowest", "2.1 GB"))
+        assert "aaaaaa" not in screen(pilot)
+        assert "bbbbbb" not in screen(pilot)
 
     drive(full.board(), use)
 
@@ -190,6 +296,11 @@ async def as_it_is(pilot: Pilot[None], place: str) -> list[list[tuple[str, str]]
     """The screen of a place, complete and with the cursor on its first row."""
     await pilot.press("g")
     await shows(pilot, *COMPLETE[place])
+    return await stands_still(pilot)
+
+
+async def stands_still(pilot: Pilot[None]) -> list[list[tuple[str, str]]]:
+    """What is on the screen once it is the same four times."""
     seen: list[list[list[tuple[str, str]]]] = []
 
     def is_still() -> bool:

@@ -77,8 +77,12 @@ class RunScreen(LogPage):
 
     def __init__(self, run_id: str, tab: str = "overview") -> None:
         super().__init__()
+        self._begin(run_id, tab)
+
+    def _begin(self, run_id: str, tab: str) -> None:
         self.run_id = run_id
         self.shown = tab
+        self._rank = None
         self._follower: logs.Follower | None = None
         self._asked = "search"
         self._config: object = None
@@ -142,6 +146,20 @@ class RunScreen(LogPage):
     def shows(self) -> tuple[str, ...]:
         return (self.run_id,)
 
+    def turn_over(self, shows: tuple[str, ...]) -> bool:
+        (run_id,) = shows
+        self.leave()
+        self._begin(run_id, "overview")
+        self.field.remove_class("open")
+        self.field.disabled, self.field.value = True, ""
+        for each in (self.checkpoints, self.events, self.difference, self.facts, self.settings):
+            each.forget()
+        for other in (self.wall, self.log_view, self.beside):
+            other.forget()
+        self.kept.show([])
+        self._open_tab(self.shown)
+        return True
+
     def turn_to(self, tab: str) -> None:
         """Show a page: at once, or with the first paint."""
         if self.is_mounted and tab != self.shown:
@@ -179,6 +197,7 @@ class RunScreen(LogPage):
             )
             self._said = []
             self.overview.update(Text(gone))
+            frame.title(self.facts, "Run")
             return
         self.wall.take(row, detail, updates)
         if self.shown == "overview":

@@ -70,6 +70,15 @@ class View(Screen[None]):
         """What the screen is about: another screen of the same place with the same is as good as this one."""
         return ()
 
+    def turn_over(self, shows: tuple[str, ...]) -> bool:
+        """Show something else from now on, as a new screen would; called while it is left.
+
+        Returns:
+            Whether it can: else a new screen is made.
+        """
+        del shows
+        return False
+
     @property
     def page(self) -> str:
         """The visible page of a screen with several pages; the key line shows its keys."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 NAMES = "abcdefghijklmnopqrst"
 BEHIND, RESUMED, GAP = 250, 251, 252
 """What else can own a cell besides a curve."""
+NO_POINTS = "no points yet"
 LARGEST = 8e307
 """Values further from zero are drawn here: the difference of two larger ones is infinite."""
 LOOKED_THROUGH = 1000
@@ -60,7 +61,7 @@ class Chart(Plane):
         super().__init__(id=id, classes=classes)
         self.symbols = symbols
         self.title = ""
-        self.empty = "no points yet"
+        self.empty = NO_POINTS
         self.logarithmic = False
         self.unit = "step"
         self.marks: tuple[Mark, ...] = ()
@@ -70,6 +71,10 @@ class Chart(Plane):
         """Whether the first line has the values of several curves."""
         self._window: Window | None = None
         """The part of the plane that is drawn; None if no curve is."""
+
+    def forget(self) -> None:
+        super().forget()
+        self.show("", (), empty=NO_POINTS)
 
     def show(
         self,

@@ -87,6 +87,11 @@ class Plane(Widget):
         self._cross: float | None = None
         """Where the crosshair is, on the x axis."""
 
+    def forget(self) -> None:
+        """Be as a new one: nothing is shown, zoomed or under a crosshair."""
+        self.lines, self._view, self._held, self._cross = (), None, None, None
+        self._redraw()
+
     def _redraw(self) -> None:
         self._strips = []
         self.refresh()

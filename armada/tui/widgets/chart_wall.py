@@ -65,6 +65,9 @@ class ChartWall(Horizontal):
         super().__init__(id=id)
         self.symbols = symbols
         self.choices = choices or ChartChoices()
+        self._begin()
+
+    def _begin(self) -> None:
         self.metrics: list[str] = ["loss"]
         """The metrics that the filter shows."""
         self.curves: dict[str, Curve] = {}
@@ -85,6 +88,12 @@ class ChartWall(Horizontal):
 
     def on_resize(self) -> None:
         self._draw()
+
+    def forget(self) -> None:
+        """Be as a new one: the next run that is taken is another one. What was chosen stays."""
+        self._begin()
+        for chart in self.query(Chart):
+            chart.forget()
 
     # Content --------------------------------------------------------------------------------------------------------
 

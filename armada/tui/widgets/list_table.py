@@ -31,6 +31,11 @@ class ListTable(Table, Finding):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("find")
 
+    def forget(self) -> None:
+        """Be as a new one: no lines, no cursor, no word that was looked for."""
+        self.word = ""
+        super().forget()
+
     def show_items(self, items: Iterable[Item]) -> None:
         entries: list[Entry] = []
         for item in items:

@@ -23,6 +23,7 @@ from armada.tui.severity import Severities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from rich.style import Style
     from textual import events
@@ -58,10 +59,11 @@ class LogView(Widget, can_focus=True):
         """Another part of the file is visible, or the file has grown."""
 
     class Sought(Message):
-        """A search has ended, with or without a matching line."""
+        """A search in a file has ended, with or without a matching line."""
 
-        def __init__(self, what: str, offset: int | None, *, is_match: bool) -> None:
+        def __init__(self, path: Path, what: str, offset: int | None, *, is_match: bool) -> None:
             super().__init__()
+            self.path = path
             self.what = what
             self.offset = offset
             self.is_match = is_match
@@ -76,6 +78,9 @@ class LogView(Widget, can_focus=True):
     def __init__(self, symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.symbols = symbols
+        self._begin()
+
+    def _begin(self) -> None:
         self.file: LogFile | None = None
         self.empty = ""
         self.following = True
@@ -91,6 +96,12 @@ class LogView(Widget, can_focus=True):
         self._matches: Matches | None = None
         self._found: int | None = None
         """The line that the search has found last."""
+
+    def forget(self) -> None:
+        """Be as a new one: the next file that is shown is another run's."""
+        self.workers.cancel_group(self, "seek")
+        self.workers.cancel_group(self, "count")
+        self._begin()
 
     def show(self, file: LogFile | None, *, empty: str) -> None:
         """Show this file from now on; `empty` is shown while there is none."""
@@ -285,13 +296,13 @@ class LogView(Widget, can_focus=True):
         """Go to the last line with the word."""
         self.word, self._found, self._stamp = word, None, None
         if (file := self.file) is not None:
-            self._seek(f"“{word}”", lambda given_up: file.find_back(word, file.size, given_up))
+            self._seek(file.path, f"“{word}”", lambda given_up: file.find_back(word, file.size, given_up))
 
     def search_from_top(self) -> None:
         """Go to the first line with the word, from the top of the visible part."""
         file, word, top = self.file, self.word, self._top
         if file is not None and word:
-            self._seek(f"“{word}”", lambda given_up: file.find_forward(word, top - 1, given_up))
+            self._seek(file.path, f"“{word}”", lambda given_up: file.find_forward(word, top - 1, given_up))
 
     def search_on(self, *, back: bool) -> None:
         """Go to the next line with the word, starting at the match in sight, else at the top of the visible part."""
@@ -301,25 +312,29 @@ class LogView(Widget, can_focus=True):
         if file is not None and word:
             find = file.find_back if back else file.find_forward
             where = "towards the beginning" if back else "towards the end"
-            self._seek(f"“{word}” {where}", lambda given_up: find(word, top, given_up))
+            self._seek(file.path, f"“{word}” {where}", lambda given_up: find(word, top, given_up))
 
     def jump(self, place: Place) -> None:
         if (file := self.file) is not None:
-            self._seek("that place", lambda given_up: find_place(file, place, given_up), is_match=False)
+            self._seek(file.path, "that place", lambda given_up: find_place(file, place, given_up), is_match=False)
 
     @work(thread=True, exclusive=True, group="seek", exit_on_error=False)
-    def _seek(self, what: str, find: Callable[[Callable[[], bool]], int | None], *, is_match: bool = True) -> None:
+    def _seek(
+        self, path: Path, what: str, find: Callable[[Callable[[], bool]], int | None], *, is_match: bool = True
+    ) -> None:
         worker = get_current_worker()
         try:
             found = find(lambda: worker.is_cancelled)
         except OSError as error:
             found, what = None, f"{what} ({error.strerror})"
         if not worker.is_cancelled:
-            self.post_message(self.Sought(what, found, is_match=is_match))
+            self.post_message(self.Sought(path, what, found, is_match=is_match))
 
     def on_log_view_sought(self, event: Sought) -> None:
         event.stop()
-        if event.offset is not None and self.file is not None:
+        if self.file is None or self.file.path != event.path:
+            return  # another file is shown by now
+        if event.offset is not None:
             self.following, self._top = False, event.offset
             if event.is_match:
                 self._found = event.offset

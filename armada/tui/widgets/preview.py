@@ -82,6 +82,13 @@ class Preview(Horizontal):
             self._tail = None
         self.tick()
 
+    def forget(self) -> None:
+        """Be as a new one: no run is shown."""
+        self._row = self._curve = self._tail = self._gpus_of = None
+        self.chart.forget()
+        self.gpus.show([])
+        self.tick()
+
     def show_run(self, row: RunRow | None, curve: Curve | None) -> None:
         """Show a run whose curve somebody else keeps; None while it is not read."""
         self._row = row

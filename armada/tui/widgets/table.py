@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from textual import events
+    from textual.timer import Timer
 
     from armada.tui.symbols import Symbols
 
@@ -27,6 +29,7 @@ Span = tuple[str, str]
 Cells = tuple[tuple[Span, ...], ...]
 
 LINES_KEPT = 500
+REST_S = 0.05
 STYLES = ("plain", "dim", "faint", "key", "good", "bad", "warn", "accent", "strong", "head", "cursor", "heading")
 
 
@@ -89,6 +92,9 @@ class Table(ScrollView, can_focus=True):
         @property
         def control(self) -> Table:
             return self.table
+
+    class Rested(Moved):
+        """The cursor has stayed where it is for a moment: time to read and draw what is slower than the cursor."""
 
     class Headed(Message):
         """The title of a column was clicked."""
@@ -199,6 +205,12 @@ class Table(ScrollView, can_focus=True):
     def is_marked(self, key: str) -> bool:
         return self.mark_of(key) in self.marked
 
+    def forget(self) -> None:
+        """Be as a new one: no lines, no cursor, nothing marked."""
+        self.marked, self.cursor = set(), None
+        self.show([])
+        self._cache.clear()
+
     # Drawing --------------------------------------------------------------------------------------------------------
 
     def notify_style_update(self) -> None:
@@ -261,26 +273,32 @@ class Table(ScrollView, can_focus=True):
         self, cells: Cells, width: int, *, head: bool = False, under: bool = False, marked: bool = False
     ) -> Strip:
         plain = self.style_of("plain")
-        sign = (self.symbols.cursor if under else " ") + (self.symbols.marked if marked else " ")
-        segments = [Segment(sign, self.style_of("accent"))]
+        # Spaces go to what stands before them: each further segment costs in every later step, and on a slow link.
+        texts = [(self.symbols.cursor if under else " ") + (self.symbols.marked if marked else " ")]
+        styles = [self.style_of("accent")]
+        filled = 2
         for index, room in self._fit(width):
             column = self.columns[index]
             spans = cells[index]
             used = sum(cell_len(text) for text, _ in spans)
             if column.right and used < room:
-                segments.append(Segment(" " * (room - used), plain))
+                texts[-1] += " " * (room - used)
             left = room
             for text, name in spans:
                 size = cell_len(text)
                 if left <= 0 or (left < room and size > left):
                     break  # leave out what does not fit, rather than cutting it
                 shown = text if size <= left else _cut(text, left, utf8=self.symbols.utf8)
-                segments.append(Segment(shown, self.style_of("head" if head else name)))
+                style = self.style_of("head" if head else name)
+                if style is styles[-1]:
+                    texts[-1] += shown
+                elif shown:
+                    texts.append(shown)
+                    styles.append(style)
                 left -= min(size, left)
-            if left > 0 and not (column.right and used < room):
-                segments.append(Segment(" " * left, plain))
-            segments.append(Segment(" ", plain))
-        strip = Strip(segments).adjust_cell_length(width, plain)
+            texts[-1] += " " * (1 if column.right and used < room else left + 1)
+            filled += room + 1
+        strip = Strip(map(Segment, texts, styles), filled).adjust_cell_length(width, plain)
         if not under:
             return strip
         over = Style(bgcolor=self.get_component_rich_style("table--cursor").bgcolor, bold=True)
@@ -343,6 +361,15 @@ class Table(ScrollView, can_focus=True):
         if key is not None:
             self._reveal(self._lines[key])
         self.post_message(self.Moved(self, key))
+        self._rest.reset()
+
+    @cached_property
+    def _rest(self) -> Timer:
+        return self.set_interval(REST_S, self._say_rested, pause=True)
+
+    def _say_rested(self) -> None:
+        self._rest.pause()
+        self.post_message(self.Rested(self, self.cursor))
 
     def _reveal(self, line: int) -> None:
         room = max(1, self.size.height - 1)

@@ -19,6 +19,11 @@ class TextScroll(VerticalScroll, Finding, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("lists"), *bindings("find")]
 
+    def forget(self) -> None:
+        """Be as a new one: at the top, with no word that was looked for."""
+        self.word = ""
+        self.scroll_to(y=0, animate=False, immediate=True, force=True)
+
     def action_move(self, by: int) -> None:
         self.scroll_to(y=self.scroll_offset.y + by, animate=False)
 
