@@ -22,6 +22,7 @@ from typing import Any
 
 from armada.paths import HomePaths
 from armada.store.database import Database
+from armada.tui.frame_rate import import_textual
 from benchmarks.tui_store import BUSY, log_of
 
 SIZE = (160, 48)
@@ -170,32 +171,50 @@ def traffic(home: HomePaths, _rounds: int) -> dict[str, str]:
 # Keys ------------------------------------------------------------------------------------------------------------------
 
 
-def timed(app_class: type[Any], frames: list[float], *given: Any, **more: Any) -> Any:
-    """The app, noting when each frame is written."""
+class Frames:
+    """The frames that are written, each with where the cursor was in it."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[float, object]] = []
+        self._widget: Any = None
+        self._cursor: Callable[[], object] = lambda: None
+
+    def follow(self, widget: Any, cursor: Callable[[], object]) -> None:
+        self._widget, self._cursor = widget, cursor
+
+    def note(self) -> None:
+        """A frame was written. It does not count while the widget has something that is not drawn."""
+        if self._widget is not None and not self._widget._repaint_regions:
+            self.written.append((time.perf_counter(), self._cursor()))
+
+
+def timed(app_class: type[Any], frames: Frames, *given: Any, **more: Any) -> Any:
+    """The app, noting each frame that is written."""
 
     class Timed(app_class):  # type: ignore[misc]  # a class that is only known when it runs
         def _display(self, screen: Any, renderable: Any) -> None:
             super()._display(screen, renderable)
-            frames.append(time.perf_counter())
+            frames.note()
 
     return Timed(*given, **more)
 
 
-async def key_times(app: Any, cursor: Callable[[], object], frames: list[float], keys: list[str]) -> list[float]:
-    """From each key to the first frame that is written after the cursor has moved; keys come at odd moments, as people's do."""
+async def key_times(
+    app: Any, widget: Any, cursor: Callable[[], object], frames: Frames, keys: list[str]
+) -> list[float]:
+    """From each key to the first frame with the cursor at its new place; keys come at odd moments, as people's do."""
     chance, times = random.Random(3), []
+    frames.follow(widget, cursor)
     for key in keys:
         await asyncio.sleep(0.02 + 0.05 * chance.random())
-        before, started = cursor(), time.perf_counter()
+        before, count, started = cursor(), len(frames.written), time.perf_counter()
         app.simulate_key(key)
-        while cursor() == before and time.perf_counter() - started < 2:
+        drawn = None
+        while drawn is None and time.perf_counter() - started < 2:
             await asyncio.sleep(0.0005)
-        moved = time.perf_counter()
-        if cursor() == before:
-            continue  # it stood at the edge
-        while frames[-1] < moved:
-            await asyncio.sleep(0.0005)
-        times.append(frames[-1] - started)
+            drawn = next((when for when, place in frames.written[count:] if place != before), None)
+        if drawn is not None:  # else it stood at the edge
+            times.append(drawn - started)
     return times
 
 
@@ -223,17 +242,18 @@ def keys(home: HomePaths, _rounds: int) -> dict[str, str]:
 
 
 async def _keys(home: HomePaths) -> dict[str, str]:
+    import_textual()  # as `armada dashboard` does
     from armada.tui.app import Dashboard
     from armada.tui.widgets.run_table import RunTable
 
-    frames: list[float] = []
+    frames = Frames()
     app = timed(Dashboard, frames, home, read_only=True)
     async with app.run_test(size=SIZE) as pilot:
         await all_rows(app, pilot, home)
         table = app.screen.query_one(RunTable)
         with busy(home):
             await pilot.pause(3)
-            times = await key_times(app, lambda: table.cursor, frames, PRESSED)
+            times = await key_times(app, table, lambda: table.cursor, frames, PRESSED)
             began, cpu = time.perf_counter(), time.process_time()
             await pilot.pause(10)
             share = (time.process_time() - cpu) / (time.perf_counter() - began)
@@ -257,7 +277,7 @@ async def _data_table(home: HomePaths) -> dict[str, str]:
 
     with Database(home.store) as database:
         (count,) = database.connection.execute("SELECT count(*) FROM runs").fetchone()
-    frames: list[float] = []
+    frames = Frames()
     chance = random.Random(4)
 
     class Plain(App[None]):
@@ -280,7 +300,7 @@ async def _data_table(home: HomePaths) -> dict[str, str]:
         await pilot.pause()
         app.set_interval(0.1, app.change)
         await pilot.pause(1)
-        times = await key_times(app, lambda: table.cursor_row, frames, PRESSED)
+        times = await key_times(app, table, lambda: table.cursor_row, frames, PRESSED)
         number = iter(range(10_000))
         drawn = frame_time(table, lambda: table.update_cell_at(Coordinate(table.cursor_row, 3), f"new {next(number)}"))
         return {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.paths import HomePaths
 from armada.store.database import Database
-from benchmarks.tui_parts import SIZE, all_rows, key_times, ms, quantile, timed
+from benchmarks.tui_parts import SIZE, Frames, all_rows, key_times, ms, quantile, timed
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -88,7 +88,7 @@ async def _zoom(home: HomePaths) -> dict[str, str]:
         (series,) = connection.execute("SELECT id FROM series WHERE run_id = ?", (run_id,)).fetchone()
         connection.execute("DELETE FROM points WHERE series = ?", (series,))
         connection.execute(POINTS, (MANY_POINTS, series))
-    frames: list[float] = []
+    frames = Frames()
     app = timed(Dashboard, frames, home, read_only=True)
     async with app.run_test(size=SIZE) as pilot:
         await all_rows(app, pilot, home)
@@ -99,7 +99,7 @@ async def _zoom(home: HomePaths) -> dict[str, str]:
         while len(wall.curves.get("loss", ())) < MANY_POINTS:
             await pilot.pause(0.05)
         chart = wall.query(Chart).first()
-        times = await key_times(app, lambda: chart.chosen, frames, LOOKS)
+        times = await key_times(app, chart, lambda: chart.chosen, frames, LOOKS)
         return {
             "10^6 points, a key to the frame, median": f"{ms(statistics.median(times))} ({len(times)} keys)",
             "10^6 points, a key to the frame, p95": ms(quantile(times, 0.95)),

@@ -53,8 +53,10 @@ def show(*, read_only: bool = False) -> int:
     context = Context()  # an older store is migrated, a newer one refused, before the screen is taken
     context.database.close()
     from armada.tui.first_rows import FirstRows
+    from armada.tui.frame_rate import import_textual
 
     reading = FirstRows(context.home)
+    import_textual()
     from armada.tui.app import Dashboard
 
     board = Dashboard(context.home, read_only=read_only, first=reading.wait())

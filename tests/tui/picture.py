@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -107,13 +108,12 @@ async def looks_like(pilot: Pilot[None], name: str) -> None:
 
 async def _settle(pilot: Pilot[None]) -> None:
     """Until nothing has changed for a second."""
-    last, same = "", 0
+    last, since = "", time.monotonic()
 
     def still() -> bool:
-        nonlocal last, same
-        seen = take(pilot.app)
-        same = same + 1 if seen == last else 0
-        last = seen
-        return same > 50
+        nonlocal last, since
+        if (seen := take(pilot.app)) != last:
+            last, since = seen, time.monotonic()
+        return time.monotonic() - since > 1
 
     await until(pilot, still)

@@ -93,6 +93,7 @@ class RunsScreen(View):
         self._keys: tuple[Key, ...] = ()
         self._view: tuple[str, SavedView] | None = None
         self._lines: int | None = None
+        self._is_odd = False
 
     def body(self) -> Iterable[Widget]:
         self.said = Static(id="said")
@@ -215,9 +216,11 @@ class RunsScreen(View):
         super().tick()
         if self._drawn[1][:1] != (self.arrangement.token,):
             self.draw()  # a filter about ages
-        self.table.refresh_changed()
         self.preview.tick()
-        self.answers.tick()
+        self._is_odd = not self._is_odd
+        if self._is_odd:  # ages there go on by tens of seconds, so half of the ticks are enough
+            self.table.refresh_changed()
+            self.answers.tick()
 
     def on_resize(self) -> None:
         self._say(self.table.run_count)
@@ -246,14 +249,13 @@ class RunsScreen(View):
 
     # Events of the table --------------------------------------------------------------------------------------------
 
-    def on_table_moved(self, event: Table.Moved) -> None:
-        if type(event) is Table.Chosen:
-            self.action_open()
-            return
+    def on_table_rested(self) -> None:
         self.preview.take(self.snapshot.row(self.cursor_run), ())
-        self.board.want(self.wants())
+        if self.is_current:
+            self.board.want(self.wants())
 
-    on_table_chosen = on_table_moved
+    def on_table_chosen(self) -> None:
+        self.action_open()
 
     def on_table_headed(self, event: Table.Headed) -> None:
         """Sort by the column whose title was clicked; a second click reverses the order."""

@@ -71,6 +71,13 @@ def short(seconds: float) -> str:
     return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
 
 
+def lately(seconds: float) -> str:
+    """Format an age in steps of ten seconds: `now`, `20s ago`, `6m ago`. Forty of them that count are unrest."""
+    if seconds < 10:
+        return "now"
+    return f"{short(seconds // 10 * 10 if seconds < 60 else seconds)} ago"
+
+
 def clock(moment: float, now: float) -> str:
     """Format a time: `09:51` today, `Mon 09:51` within a week, a date before."""
     age = now - moment
@@ -289,7 +296,7 @@ class RunTable(Table):
             (blank,),
             ((f"{home} of {there} home" if there else "", "dim" if home == there else "plain"),),
             ((costs.text() if costs is not None else "", "plain"),),
-            ((f"{short(now - seen)} ago" if seen is not None else "", "dim"),),
+            ((lately(now - seen) if seen is not None else "", "dim"),),
         )
 
     def _chosen(self, row: RunRow, now: float) -> Cells:
@@ -383,7 +390,7 @@ class RunTable(Table):
         if run.observed_at is None:
             return (("not yet", "dim"),)
         age = now - run.observed_at
-        return ((f"{short(age)} ago", "dim" if age < 60 else "warn"),)
+        return ((lately(age), "dim" if age < 60 else "warn"),)
 
 
 def height_of_few(entries: Sequence[Entry], height: int) -> int | None:
