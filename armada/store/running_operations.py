@@ -21,7 +21,6 @@ from armada.errors import ArmadaError, OutcomeUnknown
 from armada.foundation import process_identity
 from armada.foundation.progress import JoinedProgress, with_fraction
 from armada.foundation.sanitize import sanitize_line
-from armada.foundation.secrets import without_secret_arguments
 from armada.store import operations as records
 from armada.store.database import Database
 
@@ -131,6 +130,8 @@ def operation(
 
     An `ArmadaError` ends it as failed with that error's exit code, Ctrl-C as interrupted; both propagate to the caller.
     """
+    from armada.foundation.secrets import without_secret_arguments  # its patterns take 4 ms, which a list need not pay
+
     id_ = f"{kind}-{secrets.token_hex(6)}"
     me = process_identity.current()
     records.begin(

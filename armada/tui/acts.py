@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from armada.foundation.atomic_write import write_atomically
 from armada.foundation.process_identity import Process, lives
-from armada.foundation.secrets import without_secret_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,6 +112,8 @@ def record(
     undoes: str | None = None,
 ) -> None:
     """Record that a command was started."""
+    from armada.foundation.secrets import without_secret_arguments  # its patterns take 4 ms, before the first paint
+
     found = {
         "title": without_secret_arguments([title])[0],
         "words": without_secret_arguments(words),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 from armada.filters.cells import cell
 from armada.sweeps.counts import count_states
@@ -90,8 +90,7 @@ class Heading:
         return None if not found else found[0] if len(found) == 1 else f"{len(found)} runs need you; one: {found[0]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(NamedTuple):
     """A run under another of its tags; the first of its lines is the run's own."""
 
     row: RunRow

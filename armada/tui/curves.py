@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -191,8 +190,7 @@ def smoothed(values: Sequence[float], weight: float) -> array[float]:
     return array("d", made)
 
 
-@dataclass(frozen=True, slots=True)
-class CurveUpdate:
+class CurveUpdate(NamedTuple):
     """An update of a curve: the whole curve, or the points after those already read."""
 
     run_id: str

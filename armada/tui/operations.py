@@ -8,8 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from armada.errors import ArmadaError
 from armada.foundation.process_identity import process_info
@@ -30,8 +29,7 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "armada", *words]
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """The end of a command: its title on the screen, exit code, last line, and the file with its output."""
 
     title: str
@@ -81,8 +79,7 @@ def start(
     return log
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The answer of a command that only reads; `said` is the reason if there is no answer."""
 
     exit_code: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from armada.costs.tariff import ran
 from armada.filters.keys import NO_WORDS
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from armada.store.transfers import Transfer
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(NamedTuple):
     """A summary of a run's checkpoints: the newest at home, how many are only on the host, and how many are damaged at home."""
 
     home_step: int | None
@@ -110,16 +109,14 @@ class HostView:
         return (self.facts.gpus or ()) if self.facts is not None else ()
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonView:
+class DaemonView(NamedTuple):
     """`fresh`, `stale` (it lives but does not tick), `dead` or `never`; see `armada.daemon.status.judge`."""
 
     condition: str
     tick_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Money:
+class Money(NamedTuple):
     """The cost per hour now, per hour on idle hosts, and of the last seven days."""
 
     per_hour: Amounts
@@ -127,8 +124,7 @@ class Money:
     week: Amounts
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """How many runs are running, have not begun, or need the user."""
 
     running: int = 0
@@ -136,8 +132,7 @@ class Counts:
     troubled: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RunDetail:
+class RunDetail(NamedTuple):
     """Everything that the Run screen shows of one run, except curves and log."""
 
     run_id: str
@@ -160,7 +155,7 @@ class Snapshot:
     taken_at: float
     runs: tuple[RunRow, ...] = ()
     index: Mapping[str, RunRow] = field(default_factory=dict)
-    counts: Counts = Counts()
+    counts: Counts = field(default_factory=Counts)
     generation: int = 0
     """Counts the readings of all runs; `changed` are the rows that differ from the previous reading, None: any may."""
     changed: frozenset[str] | None = None

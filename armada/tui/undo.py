@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from armada.tui import acts
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 MOST = 50
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(NamedTuple):
     made_at: float
     said: str
     back: Callable[[], None]

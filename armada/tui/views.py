@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from armada.errors import NotFound, UsageError
 from armada.foundation.atomic_write import write_atomically
@@ -22,8 +21,7 @@ _MOST_COLUMNS = 30
 _LARGEST_BYTES = 2_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class SavedView:
+class SavedView(NamedTuple):
     """What a list of runs shows; empty columns are the usual ones."""
 
     filter: str = ""
@@ -80,7 +78,7 @@ def save(home: HomePaths, name: str, view: SavedView) -> None:
         entries = _read(home)
         if name not in entries and len(entries) >= MOST:
             raise UsageError(f"there are {MOST} views already", hint="delete one: v, then Ctrl-D")
-        _write(home, {**entries, name: asdict(view)})
+        _write(home, {**entries, name: view._asdict()})
 
 
 def delete(home: HomePaths, name: str) -> None:

@@ -10,9 +10,8 @@ import sqlite3
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from armada.errors import ArmadaError, StoreDamaged
 from armada.foundation.extras import install_command
@@ -47,8 +46,7 @@ PATIENCE_S = 2.0
 """A store that is locked for longer than these seconds is reported."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(NamedTuple):
     """What the screen shows now, so that only that is read: visible runs, runs in full, curves, GPUs (`telemetry`)."""
 
     visible: frozenset[str] = frozenset()

@@ -102,7 +102,7 @@ def test_a_run_is_as_it_was_left_and_another_run_takes_its_place(full: World) ->
         await shows(pilot, "succeeded")
         before = first.run_id
         await pilot.press("escape", "down", "enter")
-        await until(pilot, lambda: pilot.app.screen is first and first.run_id != before)
+        await until(pilot, lambda: first.run_id != before and pilot.app.screen is first)
         await shows(pilot, first.run_id)
         assert before not in screen(pilot)
         assert alive(pilot, RunScreen) == [first]
@@ -142,7 +142,7 @@ async def use_well(pilot: Pilot[None]) -> None:
     await pilot.press("G", "slash", *"360", "enter", "e", "G", "f", "G", "d")
     await until(pilot, lambda: pilot.app.screen is not run)
     await pilot.press("enter")
-    await until(pilot, lambda: pilot.app.screen is run and run.other is not None)
+    await until(pilot, lambda: run.other is not None and pilot.app.screen is run)
     await pilot.press("l", "r")
     await until(pilot, lambda: pilot.app.screen is not run)
     await pilot.press("down", "enter")
@@ -158,7 +158,7 @@ async def pages_of(pilot: Pilot[None], run_id: str) -> dict[str, object]:
     board_of(pilot).open_run(run_id)
     await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen) and pilot.app.screen.run_id == run_id)
     for page, words in {
-        "overview": ("succeeded", "lowest 1"),
+        "overview": ("succeeded", "lowest 1", "command "),
         "charts": ("lowest 1", "highest"),
         "log": ("wrote line 299",),
         "checkpoints": ("270", "30"),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,8 +23,7 @@ DASHES = ((True,), (True, True, True, False, False), (True, False), (True, True,
 """Which columns of characters a line takes, again and again: solid, dashed, dotted, and both in turns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """The part of the plane that is drawn."""
 
     x0: float

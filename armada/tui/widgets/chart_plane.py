@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from textual.message import Message
 from textual.widget import Widget
@@ -20,8 +19,7 @@ LABEL = 8
 """The columns of the labels on the y axis."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One curve as drawn: values already transformed, `xs` never decreasing, `name` sanitized.
 
     `sign` is the character that marks it among several; by default, its index determines it. `doubt` describes its
@@ -39,8 +37,7 @@ class Line:
     lit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """A place on the x axis: `gap`, where values that are not finite begin, or `resumed`."""
 
     x: float

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
@@ -33,8 +32,7 @@ REST_S = 0.05
 STYLES = ("plain", "dim", "faint", "key", "good", "bad", "warn", "accent", "strong", "head", "cursor", "heading")
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """A column. If the table is too narrow, the one with the highest `rank` is left out first; `grow` shares the remaining width."""
 
     title: str
