@@ -37,8 +37,8 @@ class LeftScreens:
             shows: What it shows: the runs.
         """
         known = self._kept.get(kind.PLACE)
-        is_left = isinstance(known, kind) and known.is_running and not self._is_open(known)
-        if isinstance(known, kind) and is_left and (known.shows == shows or known.turn_over(shows)):
+        is_left = known is not None and known.is_running and not self._is_open(known)
+        if is_left and isinstance(known, kind) and (known.shows == shows or known.turn_over(shows)):
             return known
         self.forget(kind.PLACE)
         made = make()

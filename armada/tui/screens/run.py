@@ -147,6 +147,8 @@ class RunScreen(LogPage):
         return (self.run_id,)
 
     def turn_over(self, shows: tuple[str, ...]) -> bool:
+        if not self.is_mounted:
+            return False  # it was left before it had its widgets
         (run_id,) = shows
         self.leave()
         self._begin(run_id, "overview")
