@@ -22,6 +22,10 @@ WAS_HOME = "was home, is no longer here, and is gone from the host"
 UNREAD = "only its names and sizes were compared, its bytes were not read"
 """The value of `trouble` for a folder at home that `armada recover --sizes-only` recognised: nothing relies on it yet."""
 
+_ON_HOST = "SELECT digest FROM checkpoints WHERE run_id = ? AND on_host"
+_TO_COME = _ON_HOST + " AND home_path IS NULL AND trouble IS NULL"
+_WITHDRAW_END = "UPDATE run_sync SET final_done = 0, next_due_at = NULL WHERE run_id = ? AND final_done"
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -85,10 +89,14 @@ def newest_step(database: Database, run_id: str, *, since: float) -> int:
 
 
 def record_outbox(database: Database, run_id: str, entries: Iterable[Listed]) -> None:
-    """Record what the host's outbox contains now. Checkpoints missing from `entries` are marked as not on the host."""
+    """Record what the host's outbox contains now. Checkpoints missing from `entries` are marked as not on the host.
+
+    One that was not there before, and is to come home, withdraws the end of the run's syncs.
+    """
     with database.transaction() as connection:
         if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
             return
+        before = {digest for (digest,) in connection.execute(_ON_HOST, (run_id,))}
         connection.execute("UPDATE checkpoints SET on_host = 0 WHERE run_id = ?", (run_id,))
         connection.executemany(
             """INSERT INTO checkpoints (run_id, digest, step, size_bytes, file_count, created_at) VALUES (?, ?, ?, ?, ?, ?)
@@ -112,6 +120,8 @@ def record_outbox(database: Database, run_id: str, entries: Iterable[Listed]) ->
                WHERE run_id = ? AND NOT on_host AND home_path IS NULL AND trouble IS NULL""",
             (NEVER_CAME, WAS_HOME, run_id),
         )
+        if not {digest for (digest,) in connection.execute(_TO_COME, (run_id,))} <= before:
+            connection.execute(_WITHDRAW_END, (run_id,))
 
 
 def mark_home(database: Database, run_id: str, digest: str, home_path: Path) -> None:
@@ -175,13 +185,18 @@ def mark_trouble(database: Database, run_id: str, digest: str, trouble: str) -> 
 
 
 def mark_not_home(database: Database, run_id: str, digest: str, trouble: str | None) -> None:
-    """Record that the folder at home is gone, deleted by retention or by a person. This also unpins the checkpoint."""
+    """Record that the folder at home is gone, deleted by retention or by a person. This also unpins the checkpoint.
+
+    If it is to come again from its host, that withdraws the end of the run's syncs.
+    """
     with database.transaction() as connection:
         connection.execute(
             """UPDATE checkpoints SET home_path = NULL, verified_at = NULL, trouble = ?, pinned = 0
                WHERE run_id = ? AND digest = ?""",
             (trouble, run_id, digest),
         )
+        if connection.execute(_TO_COME + " AND digest = ?", (run_id, digest)).fetchone() is not None:
+            connection.execute(_WITHDRAW_END, (run_id,))
 
 
 def mark_off_host(database: Database, run_id: str, digest: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from armada.store.database import Database
 
@@ -52,7 +52,13 @@ def request(database: Database, run_ids: Iterable[str], now: float) -> None:
 
 
 def succeeded(
-    database: Database, run_id: str, *, began: float, next_due_at: float | None, final_of: int | None = None
+    database: Database,
+    run_id: str,
+    *,
+    began: float,
+    next_due_at: float | None,
+    final_of: int | None = None,
+    on_host: Collection[str] | None = None,
 ) -> bool:
     """Record a complete sync. A request made after the sync began is kept. After the final sync, none is due.
 
@@ -62,13 +68,18 @@ def succeeded(
         began: When the sync began, unix time.
         next_due_at: When the next one is due, unix time; ignored for the final sync.
         final_of: The submission whose end was seen before everything was fetched; None if more may come.
+        on_host: The digests on the host from which that was concluded; None to rely on the store.
 
     Returns:
-        Whether this was the final sync. It is not if the run was submitted again in the meantime.
+        Whether this was the final sync. It is not if the run was submitted again in the meantime, or if somebody else
+        found another checkpoint on the host.
     """
     with database.transaction() as connection:
         row = connection.execute("SELECT state, submission FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         is_last = final_of is not None and row is not None and row["submission"] == final_of and row["state"] in ENDED
+        if is_last and on_host is not None:
+            query = "SELECT digest FROM checkpoints WHERE run_id = ? AND on_host AND home_path IS NULL"
+            is_last = {digest for (digest,) in connection.execute(query, (run_id,))} <= set(on_host)
         connection.execute(
             """INSERT INTO run_sync (run_id, last_at, next_due_at, final_done) VALUES (?, ?, ?, ?)
                ON CONFLICT (run_id) DO UPDATE SET last_at = excluded.last_at, next_due_at = excluded.next_due_at,

@@ -105,6 +105,12 @@ FOUND_WITH_SCRIPTS = {
     "a sync of a second home is killed before its record, while the first one syncs": (
         "launch break_off stop meanwhile_tick:0:2 save tick sync join meanwhile_sync log break_off:2:3 sync:1 release:1"
     ),
+    "all of a script is home, concludes a sync, while a stop beside it takes what it had left": (
+        "launch:1:1 set_clock:3:1 save:1 set_clock:1:2 meanwhile_power_cut:3:3 sync:3:3 meanwhile_stop:2:3 sync:2:1"
+    ),
+    "all of a script is home, said a sync, and a stop takes what it had left": (
+        "launch:1:1 set_clock:3:1 save:1 set_clock:1:2 meanwhile_power_cut:3:3 sync:3:3 sync:2:1 stop:2:3"
+    ),
     "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
     "a disk that was put back shows an earlier submission": (
         "launch:1:1 snapshot_host restore_host:0:2 sync:0:2 retry:1 restore_host:0:1 meanwhile_power_cut:2:3 "

@@ -352,6 +352,15 @@ class SimHome:
         with self.store() as database:
             return [c.step for c in checkpoints.of_run(database, run_id) if c.home_path is None and c.trouble is None]
 
+    def overlooked(self) -> list[str]:
+        """Runs of which it says that all is home, while its own records have a checkpoint of theirs that is to come."""
+        with self.store() as database:
+            rows = database.connection.execute(
+                """SELECT DISTINCT run_id FROM checkpoints JOIN run_sync USING (run_id)
+                   WHERE final_done AND on_host AND home_path IS NULL AND trouble IS NULL"""
+            )
+            return [run_id for (run_id,) in rows]
+
 
 class _Pausing:
     """A session of somebody who waits: with each question the world gets on."""

@@ -431,6 +431,10 @@ class Teller(Unusual):
                     raise
         finally:
             self._acting.pop()
+        if home is not None:
+            for run_id in home.overlooked():
+                words = f"all of {run_id} is home, says {home.name}, and knows of a checkpoint that is to come"
+                self.world.hold(False, words)
 
 
 WEIGHTS = {

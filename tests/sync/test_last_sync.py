@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
 
 import pytest
 
-from armada.store import run_sync, runs
+from armada.foundation.progress import NullProgress
+from armada.store import checkpoints, run_sync, runs
+from armada.sync.checkpoints.apply_retention import tidy
 from armada.sync.runs.outbox_listing import OutboxListing, look_at
+from armada.sync.runs.run_syncer import RunSyncer
+from armada.sync.runs.sync_run import record_outcome, try_sync
 from armada.verdicts.states import Verdict
 from tests.answers import listing
 from tests.sync.conftest import Place
@@ -49,6 +55,44 @@ def test_a_sync_of_what_was_resumed_meanwhile_is_not_the_last(place: Place, stat
     assert outcome.missing == f"{place.run_id} was submitted again in the meantime"
     record = run_sync.find(place.database, place.run_id)
     assert (record.final_done, record.next_due_at is None) == (False, False)
+
+
+@pytest.mark.parametrize("when", ["before it is recorded", "afterwards"])
+def test_a_checkpoint_that_appears_after_the_last_listing_keeps_syncs_going(place: Place, when: str) -> None:
+    """A stop by somebody else may have the host take what a script left; its look then finds that."""
+    place.create()
+    place.save(1, {"model": b"1"})
+    place.end()
+    syncer = RunSyncer(place.context, NullProgress(), time.time, insist=False)
+    outcome = try_sync(syncer, None, None, most=None)
+    assert outcome.final
+    if when == "afterwards":
+        assert record_outcome(place.context, outcome, time.time(), time.time).final
+    place.save(2, {"model": b"2"})
+    entry = place.session.call("sync.look", {"runs": [{"run_id": place.run_id}]})["runs"][0]
+    checkpoints.record_outbox(place.database, place.run_id, listing(entry).outbox)
+    if when == "before it is recorded":
+        outcome = record_outcome(place.context, outcome, time.time(), time.time)
+        assert outcome.missing == f"{place.context.host} has found another checkpoint of {place.run_id} in the meantime"
+    record = run_sync.find(place.database, place.run_id)
+    assert (record.final_done, record.failures) == (False, 0)
+    assert place.sync().final
+    assert place.home_steps() == [1, 2]
+    checkpoints.record_outbox(place.database, place.run_id, listing(entry).outbox)  # an older answer that comes late
+    assert run_sync.find(place.database, place.run_id).final_done
+
+
+def test_what_was_deleted_at_home_is_not_all_home(place: Place) -> None:
+    place.create()
+    place.save(1, {"model": b"1"})
+    place.end()
+    place.sync()
+    (checkpoint,) = checkpoints.of_run(place.database, place.run_id)
+    shutil.rmtree(checkpoint.home_path or "")
+    tidy(place.database, place.context.home, place.run_id)  # a sync that is killed after this must not say "all home"
+    assert not run_sync.find(place.database, place.run_id).final_done
+    assert place.sync().final
+    assert place.home_steps() == [1]
 
 
 def test_a_quarantined_manifest_does_not_hold_back_the_last_sync(place: Place) -> None:

@@ -43,6 +43,7 @@ class SyncOutcome:
         finishing: Number of checkpoints that the host still hashes, without their supervisor.
         missing: Why more may come; None if everything is at home.
         submission: The newest submission that home knew of before it listed the host.
+        on_host: Digests on the host from which `missing` was concluded.
     """
 
     run_id: str
@@ -59,6 +60,7 @@ class SyncOutcome:
     finishing: int = 0
     missing: str | None = "not checked yet"
     submission: int = 0
+    on_host: frozenset[str] = frozenset()
 
     @property
     def final(self) -> bool:

@@ -159,11 +159,12 @@ class RunSyncer:
         if not is_partial:
             deleted_home = apply_retention.retain_home(database, self.context.home, run_id, settings)
             deleted_host = self._acknowledger.prune(apply_retention.surplus_on_host(database, run_id, settings))
-        home_now = {c.digest for c in checkpoints.of_run(database, run_id) if c.home_path is not None}
+        known = checkpoints.of_run(database, run_id)
+        home_now = {c.digest for c in known if c.home_path is not None}
         tried = transfers.of_run(database, run_id)
         pending = tuple(
             c.digest
-            for c in checkpoints.of_run(database, run_id)
+            for c in known
             if c.on_host and c.home_path is None and c.trouble != schedule.NOT_WANTED and not _is_quarantined(tried, c)
         )
         seen = settling.Seen(
@@ -192,6 +193,7 @@ class RunSyncer:
             finishing=looked.finishing,
             missing=missing,
             submission=looked.submission,
+            on_host=frozenset(c.digest for c in known if c.on_host),
         )
 
     def _settle_doubts(self) -> None:

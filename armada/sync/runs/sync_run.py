@@ -116,9 +116,20 @@ def record_outcome(context: SyncContext, outcome: SyncOutcome, began: float, now
     else:
         due = began + settings_of(runs.spec(database, run_id)).every_s
         ended = outcome.submission if outcome.final else None
-        if not run_sync.succeeded(database, run_id, began=began, next_due_at=due, final_of=ended) and outcome.final:
-            return dataclasses.replace(outcome, missing=f"{run_id} was submitted again in the meantime")
+        is_last = run_sync.succeeded(
+            database, run_id, began=began, next_due_at=due, final_of=ended, on_host=outcome.on_host
+        )
+        if outcome.final and not is_last:
+            return dataclasses.replace(outcome, missing=_what_came(context, outcome))
     return outcome
+
+
+def _what_came(context: SyncContext, outcome: SyncOutcome) -> str:
+    """Say why a sync that found all at home is not the last one after all."""
+    run = runs.find(context.database, context.run_id)
+    if run.submission != outcome.submission or not run.ended:
+        return f"{context.run_id} was submitted again in the meantime"
+    return f"{context.host} has found another checkpoint of {context.run_id} in the meantime"
 
 
 def record_failure(database: Database, run_id: str, error: ArmadaError, now: float) -> None:
