@@ -61,7 +61,7 @@ def lose(armada: Armada, session: HostSession) -> Callable[[str], None]:
         os.killpg(seen["attempt"]["run"]["process"]["pid"], signal.SIGKILL)
         eventually(lambda: evidence()["processes"] == 0)
         os.kill(job["supervisor"]["pid"], signal.SIGKILL)
-        eventually(lambda: (stat := process_identity.read_stat(job["supervisor"]["pid"])) is None or not stat.is_alive)
+        eventually(lambda: evidence()["supervisor"] == "dead")  # its last thread lets go of its lock
 
     return kill
 
