@@ -23,10 +23,8 @@ import json
 import logging
 import os
 import re
-import secrets
 import socket
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from armada.foundation.atomic_write import fsync, write_atomically
 from armada.foundation.locks import FileLock
@@ -42,8 +40,7 @@ log = logging.getLogger(__name__)
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(NamedTuple):
     """A home, as hosts and people know it: `label` is user@machine, `path` where it lies now."""
 
     id: str
@@ -58,8 +55,7 @@ class Home:
         return {"id": self.id, "label": self.label, "path": self.path}
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
+class _Evidence(NamedTuple):
     """How the mark and its folder are known to the file system."""
 
     mark_inode: int
@@ -67,8 +63,7 @@ class _Evidence:
     folder_inode: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
+class _Record(NamedTuple):
     """What `home.json` says. `evidence` is None where it is incomplete: then this is no original."""
 
     id: str
@@ -110,12 +105,14 @@ def _plain(text: str) -> str:
 
 
 def _begin(paths: HomePaths, former: _Record | None) -> _Record:
+    import secrets  # with hmac and hashlib: 5 ms that only a new home needs
+
     paths.home_mark.unlink(missing_ok=True)
     paths.home_mark.touch(mode=0o600, exist_ok=False)
     fsync(paths.home_mark)
     home, evidence = Home(secrets.token_hex(16), _label(), str(paths.state)), _seen(paths)
     copied = {"copy_of": {"id": former.id, "label": former.label, "path": former.path}} if former is not None else {}
-    text = json.dumps({"format": 1, **home.as_json(), **asdict(evidence), **copied}, indent=1) + "\n"
+    text = json.dumps({"format": 1, **home.as_json(), **evidence._asdict(), **copied}, indent=1) + "\n"
     write_atomically(paths.home_record, text, mode=0o666)
     if former is not None:
         other = f"{_plain(str(former.label))}, {_plain(str(former.path))} (home {former.id[:8]})"
@@ -151,7 +148,7 @@ def _read(path: Path) -> _Record | None:
     if not isinstance(told, str) or not _ID.fullmatch(told):
         return None
     label, path_then = (found.get(name) for name in ("label", "path"))
-    numbers = [found.get(each.name) for each in fields(_Evidence)]
+    numbers = [found.get(name) for name in _Evidence._fields]
     return _Record(
         told,
         label if isinstance(label, str) else None,

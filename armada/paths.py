@@ -9,16 +9,15 @@ import os
 import re
 import secrets
 import unicodedata
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 _ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: nothing to mistake when read aloud
 LABELS_FILE = "labels.json"
 RUN_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
-class HomePaths:
+class HomePaths(NamedTuple):
     """Where armada keeps things on the machine a person sits at."""
 
     config: Path
@@ -124,8 +123,7 @@ class HomePaths:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class HostPaths:
+class HostPaths(NamedTuple):
     """Names under a host's root; the root is absolute, as the host itself resolved it."""
 
     root: PurePosixPath

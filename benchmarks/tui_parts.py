@@ -125,6 +125,7 @@ def seconds_to_paint(argv: list[str], env: dict[str, str], awaited: bytes = b"")
 
 def first_paint(_home: HomePaths, rounds: int) -> dict[str, str]:
     env = {**os.environ, "TERM": "xterm-256color", "LINES": str(SIZE[1]), "COLUMNS": str(SIZE[0])}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # or what was edited last is compiled anew in each round, unlike Textual
     bare, ours, filled = [], [], []
     for number in range(rounds + 1):
         one, _ = seconds_to_paint([sys.executable, "-c", BARE], env)

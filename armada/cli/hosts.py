@@ -72,7 +72,7 @@ def _ls(options: argparse.Namespace) -> int:
             plain = json.loads(host.model_dump_json()) | (dataclasses.asdict(record) if record else {})
             if host.stop_command is not None:  # a provider's command may have a key in it, and assistants read this
                 plain["stop_command"] = without_secrets_in_command(host.stop_command)
-            plain["prices"] = [dataclasses.asdict(price) for price in host.prices]
+            plain["prices"] = [price._asdict() for price in host.prices]
             cost = costs.get(host.name)
             plain["costs"] = cost.whole.as_json() if cost is not None else None
             plain["idle_costs"] = cost.idle.as_json() if cost is not None and cost.idle is not None else None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from armada.cli.context import Context
-    from armada.filters.expression import Filter
+    from armada.filters.filter import Filter
     from armada.filters.run_facts import RunFacts
     from armada.store.runs import Run
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 import time
@@ -66,8 +65,7 @@ def summary(run: Run) -> dict[str, object]:
         "less_boot",
         "less_since_s",
     }
-    # Not `asdict`, which copies every value deeply: half the time that a thousand runs take.
-    fields = {each.name: getattr(run, each.name) for each in dataclasses.fields(run) if each.name not in internal}
+    fields = {name: value for name, value in zip(run._fields, run, strict=True) if name not in internal}
     return {"format": FORMAT, **fields, "eta_s": run.eta_s}
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from armada.costs.price import money
 from armada.units import span
 
 
-@dataclass(frozen=True, slots=True)
-class Amounts:
+class Amounts(NamedTuple):
     """An amount for each currency.
 
     Attributes:
@@ -19,7 +19,7 @@ class Amounts:
         unknown_s: Seconds of use that are in no amount, because no price is known for them.
     """
 
-    by_currency: Mapping[str, float] = field(default_factory=dict)
+    by_currency: Mapping[str, float] = MappingProxyType({})
     unknown_s: float = 0.0
 
     @property

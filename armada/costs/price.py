@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Per = Literal["box", "gpu"]
 
@@ -15,15 +14,13 @@ MOST = 1e9
 """An upper bound for an amount of money."""
 
 _SIGNS = {"$": "USD", "€": "EUR", "£": "GBP"}
-_AMOUNT = re.compile(
-    r"(?P<sign>[$€£])? ?(?P<amount>[0-9]{1,12}(?:\.[0-9]{1,12})?) ?(?P<currency>[A-Z]{3}|[€£$])?", re.ASCII
-)
-_PER = re.compile(r"(?P<per>gpu|box|host|node)|(?P<time>h|hour)", re.ASCII | re.IGNORECASE)
-_SEPARATOR = re.compile(r" ?/ ?| per ", re.IGNORECASE)
+# Text, because the first paint of the dashboard needs none of them, and `re` remembers what it compiled.
+_AMOUNT = r"(?a:(?P<sign>[$€£])? ?(?P<amount>[0-9]{1,12}(?:\.[0-9]{1,12})?) ?(?P<currency>[A-Z]{3}|[€£$])?)"
+_PER = r"(?ai:(?P<per>gpu|box|host|node)|(?P<time>h|hour))"
+_SEPARATOR = r"(?i: ?/ ?| per )"
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(NamedTuple):
     """What an hour costs.
 
     Attributes:
@@ -58,7 +55,7 @@ def parse_money(text: str) -> tuple[float, str]:
     Raises:
         ValueError: It is no amount of money; the message says what is.
     """
-    found = _AMOUNT.fullmatch(text.strip())
+    found = re.fullmatch(_AMOUNT, text.strip())
     if found is None or (found["sign"] and found["currency"]):
         raise ValueError(f"{text[:60]!r} is not an amount of money such as `20 EUR` or `4.50 USD`")
     amount = float(found["amount"])
@@ -78,9 +75,9 @@ def parse_price(text: str, valid_from: float | None = None) -> Price:
     Raises:
         ValueError: It is no price; the message says what is.
     """
-    first, *parts = _SEPARATOR.split(text.strip())
+    first, *parts = re.split(_SEPARATOR, text.strip())
     per: Per = "box"
-    matches = [_PER.fullmatch(part.strip()) for part in parts]
+    matches = [re.fullmatch(_PER, part.strip()) for part in parts]
     if None in matches or len(parts) > 2:
         raise ValueError(f"{text[:60]!r} is not a price such as `12.40 EUR` or `2.50 EUR per gpu`")
     for match in matches:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from armada.costs.amounts import Amounts, total
 from armada.costs.tariff import Span, Tariff, lasted_s, merged, within, without
@@ -16,8 +15,7 @@ WEEK_S = 7 * 86_400.0
 _LONGEST_S = 10 * 366 * 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """When a run was on its host, and what it held there.
 
     Attributes:
@@ -41,8 +39,7 @@ class Use:
         return Amounts({}, self.lasted_s) if tariff is None else tariff.cost_of_run(self.held, self.spans)
 
 
-@dataclass(frozen=True, slots=True)
-class HostCost:
+class HostCost(NamedTuple):
     """What a host cost in a window.
 
     Attributes:

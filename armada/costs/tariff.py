@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from armada.costs.amounts import Amounts, total
 from armada.costs.price import Price
@@ -23,8 +22,7 @@ Rate: TypeAlias = Callable[[Price, int], float | None]
 """What an hour costs at a price, for so many GPUs; None if that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tariff:
+class Tariff(NamedTuple):
     """What a host costs.
 
     Attributes:

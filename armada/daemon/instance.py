@@ -9,7 +9,6 @@ hold.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import random
 import time
 from pathlib import Path
@@ -45,7 +44,7 @@ def only_instance(home: HomePaths) -> Iterator[None]:
             held = _read(lock)
             who = f"process {held.pid}" if held else "another process"
             raise Conflict(f"{who} is this home's daemon already", hint="armada daemon status")
-        lock.write_holder(dataclasses.asdict(process_identity.current()))
+        lock.write_holder(process_identity.current()._asdict())
         yield
 
 

@@ -9,11 +9,11 @@ from difflib import get_close_matches
 from typing import TypeAlias
 
 from armada.filters.errors import FilterError
-from armada.filters.keys import CHOICES, FLAGS, TIMED, WRITTEN, Key, Subject, UnknownKey, Value, Vocabulary, resolve
+from armada.filters.filter import Filter, Test
+from armada.filters.keys import CHOICES, FLAGS, WRITTEN, Key, Subject, UnknownKey, Value, Vocabulary, resolve
 from armada.filters.syntax import All, Any, Comparison, Node, Not, Word, parse
 from armada.filters.values import EXAMPLES, Kind, flag_of, moment_of, number_of, pattern_of
 
-Test: TypeAlias = Callable[[Subject], bool]
 WordTest: TypeAlias = Callable[[str, Subject], bool]
 _ORDER: dict[str, Callable[[float, float], bool]] = {
     "<": lambda a, b: a < b,
@@ -23,31 +23,6 @@ _ORDER: dict[str, Callable[[float, float], bool]] = {
     "=": lambda a, b: math.isclose(a, b, rel_tol=1e-9),
     "!=": lambda a, b: not math.isnan(a) and not math.isclose(a, b, rel_tol=1e-9),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """A compiled filter.
-
-    Attributes:
-        text: As written.
-        matches: Whether a run passes.
-        keys: All keys that it names; a caller reads settings, metrics and prices for them.
-        names_archive: It says itself what is to become of archived runs, which other filters leave out.
-    """
-
-    text: str
-    matches: Test
-    keys: tuple[Key, ...] = ()
-    names_archive: bool = False
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether a run may pass later although nothing of it changed."""
-        return any(key.name in TIMED or key.kind == "moment" for key in self.keys)
-
-
-EVERYTHING = Filter("", lambda _: True)
 
 
 def compile_filter(text: str, vocabulary: Callable[[], Vocabulary], *, word_test: WordTest | None = None) -> Filter:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from armada.costs.report import cost_at_end
@@ -24,8 +24,7 @@ Value: TypeAlias = Scalar | tuple[Scalar, ...] | None
 """What a key holds for one run: None if it is not known, a tuple if there may be several."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """A run, with what a filter or a column may ask about it.
 
     Attributes:
@@ -41,7 +40,7 @@ class Subject:
     now: float
     tariff: Tariff | None = None
     trouble: str | None = None
-    facts: Mapping[str, Value] = field(default_factory=dict)
+    facts: Mapping[str, Value] = MappingProxyType({})
     earlier: Sequence[Span] = ()
 
     @property
@@ -93,8 +92,7 @@ class Fact(NamedTuple):
     of_series: str
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """Something that a run has.
 
     Attributes:
@@ -201,7 +199,7 @@ ALIASES = {
 SETTING_ALIASES = {"lr": "train.learning_rate"}
 """The same for settings, unless a setting has the name itself."""
 
-_SERIES = re.compile(r"(min|max|last)\(([^()]+)\)", re.IGNORECASE)
+_SERIES = r"(?i:(min|max|last)\(([^()]+)\))"
 _COMMON = frozenset({"eval_loss", "grad_norm", "epoch"})
 """Metrics that are known before the first run has them."""
 
@@ -215,8 +213,7 @@ class UnknownKey(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
+class Vocabulary(NamedTuple):
     """The settings and metrics that runs have.
 
     Attributes:
@@ -247,7 +244,7 @@ def resolve(word: str, vocabulary: Callable[[], Vocabulary]) -> Key:
     if (known := RUN_KEYS.get(word.casefold())) is not None:
         return known
     words = vocabulary()
-    if (found := _SERIES.fullmatch(word)) is not None:
+    if (found := re.fullmatch(_SERIES, word)) is not None:
         name = found[2]
         if name not in words.metrics | _COMMON | {"loss"}:
             raise UnknownKey(f"no run has a metric called `{name}`", _near(name, words.metrics | _COMMON))

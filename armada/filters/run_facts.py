@@ -6,7 +6,8 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from armada.filters.expression import Filter, compile_filter
+from armada.filters.expression import compile_filter
+from armada.filters.filter import Filter
 from armada.filters.keys import PRICED, Subject, Vocabulary, resolve
 
 if TYPE_CHECKING:

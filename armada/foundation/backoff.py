@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _MOST_DOUBLINGS = 60
 """Enough for any limit in use, and small enough for a float."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(NamedTuple):
     """An exponential back-off.
 
     Attributes:

@@ -8,12 +8,10 @@ reports,
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class TransferProgress:
+class TransferProgress(NamedTuple):
     """The progress of a transfer. The total is None if only the sender knows it."""
 
     done_bytes: int

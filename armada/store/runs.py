@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from armada.errors import NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
@@ -24,8 +23,7 @@ NO_HOST = "?"
 """The host of a run of which only checkpoints at home are left; no host can have this name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """One row: the run as last observed. Times are unix seconds; `observed_at` is None before the first poll."""
 
     run_id: str
@@ -123,8 +121,8 @@ class Run:
 
 DERIVED = ("guessed_at", "checkpoints_home", "checkpoints_host", "loss_not_finite")
 """Fields computed from other tables, which are not columns."""
-_COLUMNS = ", ".join(f'r."{name}"' for name in Run.__slots__ if name not in DERIVED)
-_GPUS, _TAGS = Run.__slots__.index("gpus"), Run.__slots__.index("tags")
+_COLUMNS = ", ".join(f'r."{name}"' for name in Run._fields if name not in DERIVED)
+_GPUS, _TAGS = Run._fields.index("gpus"), Run._fields.index("tags")
 _GUESSES = " OR ".join(f"(r.state = '{state}' AND r.reason = '{reason}')" for state, reason in sorted(GUESSES))
 LOSS_NOT_FINITE = """CASE WHEN r.loss IS NULL THEN (
     SELECT CASE WHEN p.value > 1.7976931348623157e308 THEN 'inf' WHEN p.value < -1.7976931348623157e308 THEN '-inf' ELSE 'NaN' END

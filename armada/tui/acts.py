@@ -8,8 +8,7 @@ import os
 import re
 import shlex
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from armada.foundation.atomic_write import write_atomically
 from armada.foundation.process_identity import Process, lives
@@ -22,13 +21,12 @@ if TYPE_CHECKING:
 
 KEPT = 100
 _LARGEST_BYTES = 1_000_000
-_NAME = re.compile(r"(\d+\.\d{3})-([A-Za-z_-]{1,40})(?:-\d+)?")
+_NAME = r"(\d+\.\d{3})-([A-Za-z_-]{1,40})(?:-\d+)?"
 
 Words = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
+class Act(NamedTuple):
     """A command that the dashboard started.
 
     Attributes:
@@ -86,7 +84,7 @@ def new_log(home: HomePaths, word: str, *, kind: str = "operations", kept: int =
     for old in logs[: -kept + 1]:
         old.unlink(missing_ok=True)
         old.with_suffix(".json").unlink(missing_ok=True)
-    last = _NAME.fullmatch(logs[-1].stem) if logs else None
+    last = re.fullmatch(_NAME, logs[-1].stem) if logs else None
     # Names are in the order of the acts, also after the clock was set back: the record has the time.
     moment = max(time.time(), float(last[1]) + 0.001 if last is not None else 0.0)
     stem = f"{moment:.3f}-{re.sub('[^A-Za-z_-]', '_', word)[:40]}"
@@ -171,7 +169,7 @@ def exit_code(log: Path) -> int | None:
 
 def read(log: Path) -> Act | None:
     """Return the act whose output is in this file; None if the file is not an act's."""
-    name = _NAME.fullmatch(log.stem)
+    name = re.fullmatch(_NAME, log.stem)
     if name is None:
         return None
     told = _read(log.with_suffix(".json"))

@@ -464,7 +464,7 @@ class Dashboard(App[None]):
             return None
         shown = sanitize_line(title, 200)
         self.notify(self.symbols.text(f"{shown} …"), markup=False, timeout=2)
-        undo = undoing(words, self.snapshot.index)
+        undo = undoing(words, self.snapshot.by_id)
 
         def tell(end: operations.Ended) -> None:
             self._tell(OperationEnded(end, ended))

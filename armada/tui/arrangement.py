@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 from armada.filters.cells import cell
@@ -69,8 +68,7 @@ NO_VALUE = "not set"
 GROUPS = ("nothing", "host", "state", "group", "tag", "chain")
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(NamedTuple):
     """A line above the runs of one group: how many they are, in which states, and their lowest loss that is a number.
 
     Of a group that is folded it is the only line, and has the runs.
@@ -78,7 +76,7 @@ class Heading:
 
     key: str
     title: str
-    count: int
+    size: int
     states: str = ""
     best: float | None = None
     folded: tuple[RunRow, ...] = ()
@@ -108,33 +106,36 @@ class Again(NamedTuple):
 Line: TypeAlias = "RunRow | Heading | Fold | Again"
 
 
-@dataclass(slots=True)
 class Arrangement:
-    """The chosen order, filter and grouping. `arrange` caches its result for each row, since most rows do not change."""
+    """The chosen order, filter and grouping. `arrange` caches its result for each row, since most rows do not change.
 
-    query: Query = field(default_factory=Query)
-    sort: str = "urgency"
-    """One of `SORTS`, or the name of `sort_key`."""
-    sort_key: Key | None = None
-    """What a column of the user's choice sorts by."""
-    reverse: bool = False
-    group: str = "nothing"
-    """One of `GROUPS`, or the name of `group_key`."""
-    group_key: Key | None = None
-    """The setting that runs are grouped by."""
-    opened: set[str] = field(default_factory=set)
-    """Keys of the sweeps whose cells are listed."""
-    closed: set[str] = field(default_factory=set)
-    """Keys of the groups that are folded."""
-    _memory: dict[str, tuple[RunRow, bool, Any]] = field(default_factory=dict)
-    _memory_of: tuple[object, ...] = ()
-    _chains: Chains = field(default_factory=lambda: Chains(()))
-    depths: dict[str, int] = field(default_factory=dict)
-    """How deep runs hang in the list: under the row of their sweep, or under the run that they follow in a chain."""
-    _bests: dict[str, float] = field(default_factory=dict)
-    """The lowest loss of each group."""
-    facts_version: int = 0
-    """Of the facts that the filter asks: another one means that each row has to be asked again."""
+    Attributes:
+        sort: One of `SORTS`, or the name of `sort_key`.
+        sort_key: What a column of the user's choice sorts by.
+        group: One of `GROUPS`, or the name of `group_key`.
+        group_key: The setting that runs are grouped by.
+        opened: Keys of the sweeps whose cells are listed.
+        closed: Keys of the groups that are folded.
+        depths: How deep runs hang in the list: under the row of their sweep, or under the run that they follow in a
+            chain.
+        facts_version: Of the facts that the filter asks: another one means that each row has to be asked again.
+    """
+
+    def __init__(self, *, group: str = "nothing", sort: str = "urgency") -> None:
+        self.query = Query()
+        self.sort = sort
+        self.sort_key: Key | None = None
+        self.reverse = False
+        self.group = group
+        self.group_key: Key | None = None
+        self.opened: set[str] = set()
+        self.closed: set[str] = set()
+        self.depths: dict[str, int] = {}
+        self.facts_version = 0
+        self._memory: dict[str, tuple[RunRow, bool, Any]] = {}
+        self._memory_of: tuple[object, ...] = ()
+        self._chains = Chains(())
+        self._bests: dict[str, float] = {}  # the lowest loss of each group
 
     @property
     def token(self) -> tuple[object, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 Choice = TypeVar("Choice")
@@ -11,19 +10,22 @@ SMOOTHINGS = (0.0, 0.6, 0.9, 0.97)
 PANELS = (1, 2, 4)
 
 
-@dataclass(slots=True)
 class ChartChoices:
-    """What was chosen on one screen."""
+    """What was chosen on one screen.
 
-    metric: str = "loss"
-    wanted: str = ""
-    """The words that filter the names of metrics."""
-    against: str = "step"
-    panels: int = 1
-    logarithmic: bool = False
-    smoothing: float = 0.0
-    places: dict[str, int] = field(default_factory=dict)
-    """The letter and colour of each run that was compared."""
+    Attributes:
+        wanted: The words that filter the names of metrics.
+        places: The letter and colour of each run that was compared.
+    """
+
+    def __init__(self) -> None:
+        self.metric = "loss"
+        self.wanted = ""
+        self.against = "step"
+        self.panels = 1
+        self.logarithmic = False
+        self.smoothing = 0.0
+        self.places: dict[str, int] = {}
 
     def next_smoothing(self) -> None:
         """Choose the next smoothing."""

@@ -64,7 +64,7 @@ class Commander:
         view = next((each for each in reversed(self._board.screen_stack) if isinstance(each, View)), None)
         if view is None:
             return Selected()
-        index = self._board.snapshot.index
+        index = self._board.snapshot.by_id
         rows = [row for row in view.concerned() if row.run.run_id in index]
         hosts, sweeps = {row.run.host for row in rows}, {row.run.sweep for row in rows}
         return Selected(
@@ -77,7 +77,7 @@ class Commander:
         )
 
     def _is_run(self, word: str) -> bool:
-        index = self._board.snapshot.index
+        index = self._board.snapshot.by_id
         return word in index or any(run_id.startswith(word) for run_id in index)
 
     def understood(self, text: str) -> tuple[Typed | None, list[Words]]:
@@ -176,7 +176,7 @@ class Commander:
 
     def _rows(self, names: Sequence[str]) -> list[RunRow] | None:
         """Return the runs of these ids; None if one is not an id, such as the beginning of one."""
-        index = self._board.snapshot.index
+        index = self._board.snapshot.by_id
         rows = [index[name] for name in dict.fromkeys(names) if name in index]
         return rows if len(rows) == len(set(names)) else None
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from armada.filters.errors import FilterError
-from armada.filters.expression import EVERYTHING, Filter, compile_filter
+from armada.filters.filter import EVERYTHING, Filter
 from armada.filters.keys import NO_WORDS, Subject, Value
 
 if TYPE_CHECKING:
@@ -70,6 +70,10 @@ class Query:
                 self._filter = self._before(error)
 
     def _compile(self, text: str) -> Filter:
+        if not text:
+            return EVERYTHING  # the first paint waits for no more
+        from armada.filters.expression import compile_filter
+
         return compile_filter(text, lambda: self.words, word_test=_fuzzy_word)
 
     def _before(self, error: FilterError) -> Filter:

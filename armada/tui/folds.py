@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from armada.costs.report import Use, cost_so_far
 from armada.foundation.sanitize import sanitize_line
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from armada.tui.widgets.table import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(NamedTuple):
     """A sweep.
 
     Attributes:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -11,8 +10,7 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import RunRow, Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class RunsOfHost:
+class RunsOfHost(NamedTuple):
     """The runs of one host, newest first, with what its row says of them."""
 
     rows: tuple[RunRow, ...] = ()
@@ -23,15 +21,14 @@ class RunsOfHost:
 NO_RUNS = RunsOfHost()
 
 
-@dataclass(slots=True)
 class HostRuns:
     """Knows the runs of all hosts in the newest snapshot that it was asked about."""
 
-    _of: object = None
-    """The rows of that snapshot; another snapshot may share them."""
-    _generation: int = -1
-    _rows: dict[str, dict[str, RunRow]] = field(default_factory=dict)
-    _found: dict[str, RunsOfHost] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._of: object = None  # the rows of that snapshot; another snapshot may share them
+        self._generation = -1
+        self._rows: dict[str, dict[str, RunRow]] = {}
+        self._found: dict[str, RunsOfHost] = {}
 
     def read(self, snapshot: Snapshot) -> Mapping[str, RunsOfHost]:
         """Return the runs of each host that has any, by its name."""
@@ -53,7 +50,7 @@ class HostRuns:
         """Put new versions of rows into their places; return whether each had one."""
         hosts = set()
         for run_id in changed:
-            row = snapshot.index.get(run_id)
+            row = snapshot.by_id.get(run_id)
             rows = self._rows.get(row.run.host, {}) if row is not None else {}
             if row is None or run_id not in rows:
                 return False

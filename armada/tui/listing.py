@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.tui import remembered
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from armada.tui.arrangement import Arrangement
 
 
-@dataclass(slots=True)
 class Listing:
     """Restores what Runs listed last, and remembers what it lists now.
 
@@ -26,9 +24,10 @@ class Listing:
         writes: Whether it is remembered; `--read-only` remembers nothing.
     """
 
-    home: HomePaths
-    writes: bool
-    _known: tuple[str, str, bool] | None = None
+    def __init__(self, home: HomePaths, *, writes: bool) -> None:
+        self.home = home
+        self.writes = writes
+        self._known: tuple[str, str, bool] | None = None
 
     def restore(self, arrangement: Arrangement, columns: Sequence[str], words: Vocabulary) -> None:
         """Set the remembered filter and order; an order that is none, here and now, is the usual one."""

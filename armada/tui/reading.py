@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from armada.filters.trouble import RECENT_S, trouble
 from armada.foundation.sanitize import sanitize_line
@@ -25,8 +24,7 @@ MOST_FIRST = 1000
 """If more runs belong to the top of the first screen, all are read at once, after the first paint."""
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(NamedTuple):
     """The input of a row, to detect whether the row must be rebuilt."""
 
     values: Values
@@ -49,7 +47,7 @@ class RunReader:
         self._calming: dict[str, float] = {}
         self.rows: tuple[RunRow, ...] = ()
         """All runs, newest first."""
-        self.index: dict[str, RunRow] = {}
+        self.by_id: dict[str, RunRow] = {}
         self.syncs: dict[str, RunSync] = {}
         self.changed: frozenset[str] | None = None
         """Ids of the rows that `read` replaced; None if rows were added or removed."""
@@ -147,13 +145,13 @@ class RunReader:
             self.changed = None
             found = sorted((known.row for known in self._known.values()), key=lambda row: -row.run.created_at)
             self._rows, self._places = found, {row.run.run_id: place for place, row in enumerate(found)}
-            self.index = {row.run.run_id: row for row in found}
+            self.by_id = {row.run.run_id: row for row in found}
         else:
             self.changed = frozenset(made)
             if made:
-                self.index = self.index.copy()  # the former index belongs to a snapshot that was published
+                self.by_id = self.by_id.copy()  # the former index belongs to a snapshot that was published
             for run_id in made:
-                self._rows[self._places[run_id]] = self.index[run_id] = self._known[run_id].row
+                self._rows[self._places[run_id]] = self.by_id[run_id] = self._known[run_id].row
         if moved or made:
             self.rows = tuple(self._rows)
 

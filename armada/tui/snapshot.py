@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from armada.costs.tariff import ran
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from armada.store.telemetry import Point
     from armada.store.transfers import Transfer
 
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
 
 class Kept(NamedTuple):
     """A summary of a run's checkpoints: the newest at home, how many are only on the host, and how many are damaged at home."""
@@ -39,8 +41,7 @@ class Kept(NamedTuple):
     damaged: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RunRow:
+class RunRow(NamedTuple):
     """A run as the table shows it; the same object as in the last snapshot if nothing of it changed.
 
     `name`, `host` and `trouble` are sanitized. `trouble` says why the run needs the user, None if it does not.
@@ -83,8 +84,7 @@ class RunRow:
         return self.tariff.run_rate(len(self.run.gpus), now) if self.tariff is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class HostView:
+class HostView(NamedTuple):
     """A host: its configuration, its last facts, and the last minutes of its GPUs.
 
     `history` is longer, for the host that a screen shows; `environment` is None until it is computed. `facts` are those
@@ -96,11 +96,11 @@ class HostView:
     configured: bool
     local: bool
     record: HostRecord | None
-    telemetry: Mapping[int, tuple[Point, ...]] = field(default_factory=dict)
+    telemetry: Mapping[int, tuple[Point, ...]] = NOTHING
     ssh: str | None = None
     environment: EnvironmentState | None = None
     config: Host | None = None
-    history: Mapping[int, tuple[Point, ...]] = field(default_factory=dict)
+    history: Mapping[int, tuple[Point, ...]] = NOTHING
     facts: RecordedFacts | None = None
 
     @property
@@ -145,8 +145,7 @@ class RunDetail(NamedTuple):
     """Where the time of its newest steps went."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """Times are unix seconds; `runs` are newest first; `trouble` is why the store could not be read.
 
     `taken_at` is 0 before the whole store was read.
@@ -154,19 +153,19 @@ class Snapshot:
 
     taken_at: float
     runs: tuple[RunRow, ...] = ()
-    index: Mapping[str, RunRow] = field(default_factory=dict)
-    counts: Counts = field(default_factory=Counts)
+    by_id: Mapping[str, RunRow] = NOTHING
+    counts: Counts = Counts()
     generation: int = 0
     """Counts the readings of all runs; `changed` are the rows that differ from the previous reading, None: any may."""
     changed: frozenset[str] | None = None
-    sparks: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
-    details: Mapping[str, RunDetail] = field(default_factory=dict)
+    sparks: Mapping[str, tuple[float | None, ...]] = NOTHING
+    details: Mapping[str, RunDetail] = NOTHING
     hosts: tuple[HostView, ...] = ()
     operations: tuple[Operation, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     told: tuple[Notification, ...] = ()
     """What the daemon told, newest first; each event once."""
-    syncs: Mapping[str, RunSync] = field(default_factory=dict)
+    syncs: Mapping[str, RunSync] = NOTHING
     daemon: DaemonView | None = None
     money: Money | None = None
     disk_free_bytes: int | None = None
@@ -177,7 +176,7 @@ class Snapshot:
 
     words: Vocabulary = NO_WORDS
     """The settings and metrics that runs have, as far as a screen asked."""
-    facts: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, Value]] = NOTHING
     """Settings and metrics that a screen wants, by run; `facts_version` rises when they were read anew for all."""
     facts_version: int = 0
     first_of: int | None = None
@@ -189,7 +188,7 @@ class Snapshot:
         return bool(self.hosts or self.config_trouble)
 
     def row(self, run_id: str | None) -> RunRow | None:
-        return self.index.get(run_id or "")
+        return self.by_id.get(run_id or "")
 
 
 EMPTY = Snapshot(0.0)

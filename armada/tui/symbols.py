@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from armada.foundation.ascii_text import in_ascii, is_utf8_terminal
 from armada.verdicts.states import STATE_GLYPHS
@@ -13,8 +13,7 @@ ASCII_GLYPHS = {"running": "*", "queued": "q", "submitted": "q", "preparing": ".
 ASCII_GLYPHS |= {"cancelled": "-", "unknown": "?"}
 
 
-@dataclass(frozen=True, slots=True)
-class Symbols:
+class Symbols(NamedTuple):
     """One set of symbols."""
 
     utf8: bool

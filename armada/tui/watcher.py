@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib.util
 import shutil
 import sqlite3
@@ -132,7 +131,7 @@ class Watcher:
                 hint = " → armada recover" if isinstance(explained or error, StoreDamaged) else ""
                 words = f"the store cannot be read: {sanitize_line(error, 300)}{hint}"
                 words = sanitize_line(error, 400) if isinstance(error, _Gone) else words
-                self._tell(dataclasses.replace(self._last, taken_at=time.time(), trouble=words), ())
+                self._tell(self._last._replace(taken_at=time.time(), trouble=words), ())
                 self._ended.wait(2.0)
 
     def _look_whether_it_is_there(self) -> None:
@@ -155,7 +154,7 @@ class Watcher:
         reader, hosts, facts = RunReader(database), HostReader(database, self._home), FactReader(database)
         version: int | None = None
         # The changes between this store and the one opened before are unknown.
-        self._last = dataclasses.replace(self._last, generation=self._last.generation + 1)
+        self._last = self._last._replace(generation=self._last.generation + 1)
         first, moved_at = True, time.monotonic()
         while not self._ended.is_set():
             self._look_whether_it_is_there()
@@ -163,7 +162,7 @@ class Watcher:
             self._wake.clear()
             now = database.data_version
             if not first and self._look_besides() and now == version:
-                self._last = dataclasses.replace(self._last, **self._besides)
+                self._last = self._last._replace(**self._besides)
                 self._tell(self._last, ())
             moved = now != version or reader.due or self._configured
             if moved or woken:
@@ -205,7 +204,7 @@ class Watcher:
         self._last = Snapshot(
             now,
             rows,
-            reader.index,
+            reader.by_id,
             reader.counts,
             self._last.generation + 1,
             reader.changed,
@@ -221,10 +220,9 @@ class Watcher:
         self, database: Database, hosts: HostReader, facts: FactReader
     ) -> tuple[Snapshot, tuple[CurveUpdate, ...]]:
         """Add what only the visible screen needs. When just the cursor moves, the runs are not read again."""
-        wants, index = self._wants, self._last.index
+        wants, index = self._wants, self._last.by_id
         facts.read(wants.facts, self._last.generation, self._last.changed, words=wants.words)
-        self._last = dataclasses.replace(
-            self._last,
+        self._last = self._last._replace(
             sparks={run_id: self._spark(database, index[run_id]) for run_id in wants.visible if run_id in index},
             details={run_id: found for run_id in wants.details if (found := read_detail(database, run_id))},
             hosts=hosts.read(self._hosts, telemetry=wants.telemetry, history=wants.history, now=time.time()),

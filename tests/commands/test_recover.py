@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import json
 import shutil
@@ -296,7 +295,7 @@ def test_nothing_is_written_under_an_operation(armada: Armada, home: HomePaths) 
         database.connection.execute(
             "INSERT INTO operations (id, kind, argv, pid, start_time, boot_id, state, started_at, updated_at)"
             " VALUES ('x', 'launch', '[]', ?, ?, ?, 'running', 1.0, 1.0)",
-            dataclasses.astuple(process_identity.current()),
+            process_identity.current(),
         )
     for options in ([], ["--dry-run"]):
         refused = armada.run("recover", *options)

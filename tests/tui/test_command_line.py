@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import pytest
@@ -261,10 +260,9 @@ def test_ten_thousand_runs_are_completed_within_a_frame(world: World) -> None:
     world.run("demo-aaaaaa")
     (row,) = rows(world).values()
     many = tuple(
-        dataclasses.replace(row, run=dataclasses.replace(row.run, run_id=f"r{number}-{number:06d}"), name="x" * 300)
-        for number in range(10_000)
+        row._replace(run=row.run._replace(run_id=f"r{number}-{number:06d}"), name="x" * 300) for number in range(10_000)
     )
-    snapshot = dataclasses.replace(EMPTY, runs=many, index={each.run.run_id: each for each in many})
+    snapshot = EMPTY._replace(runs=many, by_id={each.run.run_id: each for each in many})
     known = Known()
     complete("show 99", registry(), known.names(snapshot))
     start, found = complete("show r9999-", registry(), known.names(snapshot))

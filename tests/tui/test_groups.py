@@ -88,12 +88,12 @@ def test_a_change_that_moves_no_heading_leaves_the_lines_in_place(tagged: World)
     arrangement.arrange(reader.read({}))
     tagged.losses("two-bbbbbb", [0.7])
     reader.read({})
-    assert arrangement.stays([reader.index["two-bbbbbb"]])
+    assert arrangement.stays([reader.by_id["two-bbbbbb"]])
     tagged.losses("one-aaaaaa", [0.7])
     reader.read({})
-    assert not arrangement.stays([reader.index["one-aaaaaa"]])
+    assert not arrangement.stays([reader.by_id["one-aaaaaa"]])
     headings = [line for line in arrangement.arrange(reader.rows) if isinstance(line, Heading)]
-    assert [(each.title, each.count, each.best) for each in headings] == [
+    assert [(each.title, each.size, each.best) for each in headings] == [
         ("no tag", 1, None),
         ("arc", 2, 0.7),
         ("base", 2, 0.7),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from typing import Any
 
@@ -34,7 +33,7 @@ def snapshot(reader: RunReader, before: Snapshot | None = None) -> Snapshot:
     """What the watcher makes of the runs in the store."""
     rows = reader.read({})
     generation = before.generation + 1 if before is not None else 1
-    return Snapshot(time.time(), rows, reader.index, reader.counts, generation, reader.changed)
+    return Snapshot(time.time(), rows, reader.by_id, reader.counts, generation, reader.changed)
 
 
 def line(lines: GpuLines, host: HostView, index: dict[str, RunRow] | None = None, width: int = 16) -> str:
@@ -65,10 +64,10 @@ def test_a_hosts_gpu_line_changes_with_each_thing_that_it_shows(world: World, ch
     host = read(reader)
     known = RunReader(world.database)
     known.read({})
-    before = line(lines, host, known.index)
+    before = line(lines, host, known.by_id)
     assert read(reader) is host  # nothing changed in the store
-    assert line(lines, host, known.index) is not None
-    index, width = known.index, 16
+    assert line(lines, host, known.by_id) is not None
+    index, width = known.by_id, 16
     if change == "memory":
         hosts.record_facts(world.database, "box", {"gpus": [gpu(0, "mine-aaaaaa", used=70e9), gpu(1)]})
     elif change == "load":
@@ -96,7 +95,7 @@ def test_the_runs_of_hosts_follow_what_changed(world: World) -> None:
     first = snapshot(reader)
     found = kept.read(first)
     assert [row.id for row in found["box"].active] == ["one-aaaaaa"]
-    assert kept.read(dataclasses.replace(first)) is found
+    assert kept.read(Snapshot(*first)) is found
     far = found["far"]
     moment = time.time() + 60
     runs.record(world.database, "one-aaaaaa", Verdict("failed", "oom", "", 1, 2, "evidence"), ended_at=moment)

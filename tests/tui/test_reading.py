@@ -52,13 +52,13 @@ def test_whatever_is_written_about_a_run_is_read_and_only_that(world: World, wri
     world.checkpoint("one-aaaaaa", 5, home=False)
     reader = RunReader(world.database)
     reader.read({})
-    before = dict(reader.index)
+    before = dict(reader.by_id)
     write(world)
     reader.read({})
     assert reader.changed == frozenset({"one-aaaaaa"})
-    assert reader.index["one-aaaaaa"] != before["one-aaaaaa"]
-    assert reader.index["two-bbbbbb"] is before["two-bbbbbb"]
-    assert reader.rows[1] is reader.index["one-aaaaaa"]
+    assert reader.by_id["one-aaaaaa"] != before["one-aaaaaa"]
+    assert reader.by_id["two-bbbbbb"] is before["two-bbbbbb"]
+    assert reader.rows[1] is reader.by_id["one-aaaaaa"]
 
 
 def test_runs_come_and_go_even_where_the_newest_number_went_with_one(world: World) -> None:

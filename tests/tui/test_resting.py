@@ -49,9 +49,9 @@ def test_the_preview_shows_the_run_on_which_the_cursor_came_to_rest(world: World
         assert last is not None
         assert board.table.cursor == last
         assert drawn == []
-        await until(pilot, lambda: board.preview.chart.title.startswith(board.snapshot.index[last].name))
+        await until(pilot, lambda: board.preview.chart.title.startswith(board.snapshot.by_id[last].name))
         assert set(drawn) == {last}
-        await shows(pilot, f"{board.snapshot.index[last].name} · loss", "lowest ")
+        await shows(pilot, f"{board.snapshot.by_id[last].name} · loss", "lowest ")
 
     drive(world.board(), use)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from textual.pilot import Pilot
 
@@ -79,24 +77,22 @@ def test_a_sweep_of_many_cells_counts_them_in_its_row(world: World) -> None:
 def test_its_cost_has_an_hour_of_the_box_once(swept: World) -> None:
     tariff = Tariff((Price(10.0, "EUR"),))
     found = [
-        dataclasses.replace(runs.find(swept.database, run_id), created_at=0.0, started_at=0.0, ended_at=3600.0)
+        runs.find(swept.database, run_id)._replace(created_at=0.0, started_at=0.0, ended_at=3600.0)
         for run_id in list(SIX)[:2]
     ]
     cells = tuple(RunRow(run, run.run_id, "box", Kept(None, None, 0, 0), None, tariff) for run in found)
     assert Fold("sweep:lr", cells, is_open=False).costs(7200.0) == Amounts({"EUR": 10.0})
-    unpriced = tuple(dataclasses.replace(row, tariff=None) for row in cells)
+    unpriced = tuple(row._replace(tariff=None) for row in cells)
     assert Fold("sweep:lr", unpriced, is_open=False).costs(7200.0) is None
 
 
 def test_a_lost_run_costs_until_it_was_last_observed(swept: World) -> None:
     known = runs.find(swept.database, next(iter(SIX)))
-    lost = dataclasses.replace(
-        known, state="failed", created_at=0.0, started_at=0.0, ended_at=None, observed_at=3600.0, gpus=()
-    )
+    lost = known._replace(state="failed", created_at=0.0, started_at=0.0, ended_at=None, observed_at=3600.0, gpus=())
     row = RunRow(lost, "lost", "box", Kept(None, None, 0, 0), None, Tariff((Price(10.0, "EUR"),)))
     assert row.costs(9 * 3600.0) == Amounts({"EUR": 10.0})
     assert row.lasted_s(9 * 3600.0) == 3600.0
-    goes_on = dataclasses.replace(row, run=dataclasses.replace(lost, state="running"))
+    goes_on = row._replace(run=lost._replace(state="running"))
     assert goes_on.costs(2 * 3600.0) == Amounts({"EUR": 20.0})
 
 

@@ -18,9 +18,9 @@ _LONGEST = 300
 """Longer texts, such as scripts in an argument, are no settings that a person filters by."""
 _MOST_PARAMETERS = 90
 _MOST_SETTINGS = 5000
-_PATH = re.compile(r"\$(?:\.(?:\w+|\"[^\"\\]*\")|\[\d+\])+")
+_PATH = r"\$(?:\.(?:\w+|\"[^\"\\]*\")|\[\d+\])+"
 """Paths that SQLite reads as it wrote them: a key with a quotation mark in it is none."""
-_PLACE = re.compile(r"\[\d+\]")
+_PLACE = r"\[\d+\]"
 _ROOT = len("$.experiment.")
 
 
@@ -31,9 +31,9 @@ def setting_paths(database: Database) -> dict[str, tuple[str, ...]]:
                WHERE t.atom IS NOT NULL AND length(t.fullkey) < ? LIMIT ?"""
     found: dict[str, list[str]] = {}
     for (path,) in database.connection.execute(query, (SAMPLED, _LONGEST, _MOST_SETTINGS)):
-        if not _PATH.fullmatch(path):
+        if not re.fullmatch(_PATH, path):
             continue
-        key = _PLACE.sub("", path[_ROOT:]).replace('"', "")
+        key = re.sub(_PLACE, "", path[_ROOT:]).replace('"', "")
         if key:
             found.setdefault(key, []).append(path)
     return {key: tuple(paths[:_MOST_PARAMETERS]) for key, paths in found.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 Values = tuple[Any, ...]
 """A run's row as stored, cheap to compare with the previous one; `as_run` converts it to a `Run`."""
 
-_FIELDS = [name for name in Run.__slots__ if name not in DERIVED]
+_FIELDS = [name for name in Run._fields if name not in DERIVED]
 _COLUMNS = ", ".join([*(f'r."{name}"' for name in _FIELDS), LOSS_NOT_FINITE])
 _RUN_ID, _GPUS, _TAGS = (_FIELDS.index(name) for name in ("run_id", "gpus", "tags"))
 _MOST_PARAMETERS = 500
@@ -39,7 +38,7 @@ def revision(database: Database) -> tuple[int, int]:
 
 def changed_since(database: Database, number: int) -> dict[str, Values]:
     """Return the rows of runs that changed after revision `number`, by run id; -1 returns all."""
-    query = f"SELECT {_COLUMNS} FROM runs r WHERE r.revision > ?"  # noqa: S608  # column names are the dataclass's own
+    query = f"SELECT {_COLUMNS} FROM runs r WHERE r.revision > ?"  # noqa: S608  # column names are the class's own
     rows = database.connection.execute(query, (number,))
     return {row[_RUN_ID]: tuple(row) for row in rows}
 
@@ -76,7 +75,7 @@ def first_ids(database: Database, *, last: int, failed_since: float, most: int) 
 
 def of_ids(database: Database, run_ids: set[str]) -> dict[str, Values]:
     """Return the rows of these runs, by run id."""
-    rows = _of_ids(database, f"SELECT {_COLUMNS} FROM runs r", run_ids, after="")  # noqa: S608  # the dataclass's own
+    rows = _of_ids(database, f"SELECT {_COLUMNS} FROM runs r", run_ids, after="")  # noqa: S608  # the class's own
     return {row[_RUN_ID]: tuple(row) for row in rows}
 
 
@@ -86,7 +85,7 @@ def as_run(values: Values) -> Run:
     fields[_GPUS] = tuple(json.loads(fields[_GPUS]))
     fields[_TAGS] = read_tags(fields[_TAGS])
     run = Run(*fields)
-    return run if loss_not_finite is None else dataclasses.replace(run, loss_not_finite=loss_not_finite)
+    return run if loss_not_finite is None else run._replace(loss_not_finite=loss_not_finite)
 
 
 def count_checkpoints(

@@ -143,7 +143,7 @@ class CompareScreen(Exports, View):
 
     @property
     def rows(self) -> list[RunRow]:
-        by_id = self.snapshot.index
+        by_id = self.snapshot.by_id
         return [by_id[run_id] for run_id in self.run_ids if run_id in by_id]
 
     def concerned(self) -> list[RunRow]:

@@ -61,7 +61,7 @@ class HistoryWindow(Window):
         """Say how to find out what became of an act whose end nobody recorded."""
         if act.exit_code is not None or act.runs:
             return ()
-        run = next((word for word in act.words if word in self.board.snapshot.index), None)
+        run = next((word for word in act.words if word in self.board.snapshot.by_id), None)
         how = f"`armada show {run}`" if run is not None else "`armada ps`"
         said = (
             f"nobody recorded how it ended, as if the dashboard was killed: o shows its output, {how} what became of it"

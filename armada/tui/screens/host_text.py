@@ -117,10 +117,10 @@ def host_item(
     more += about or [(line,) for line in _idle(host, runs, now)]
     more += [(line,) for line in queue_lines(facts.queue, snapshot, now)]
     if len(gpus) > 1 and not (is_open or lists):
-        more.append(lambda: (lines.together(host, snapshot.index, history),))
+        more.append(lambda: (lines.together(host, snapshot.by_id, history),))
         return Item(host.name, cells, tuple(more))
     more += [
-        partial(_line_of, lines, host, place, snapshot.index, history) for place in range(min(len(gpus), GPUS_SHOWN))
+        partial(_line_of, lines, host, place, snapshot.by_id, history) for place in range(min(len(gpus), GPUS_SHOWN))
     ]
     if len(gpus) > GPUS_SHOWN:
         more.append((((f"and {counted(len(gpus) - GPUS_SHOWN, 'GPU')} more", "dim"),),))
@@ -185,7 +185,7 @@ def queue_lines(queue: RecordedQueue | None, snapshot: Snapshot, now: float) -> 
         names = []
         for each in waiting[:QUEUE_SHOWN]:
             lasted = f" {short(now - each.since)}" if each.since is not None else ""
-            names.append(f"{_whose(each.run_id, snapshot.index)}{lasted}")
+            names.append(f"{_whose(each.run_id, snapshot.by_id)}{lasted}")
         more = f", {len(waiting) - QUEUE_SHOWN} more" if len(waiting) > QUEUE_SHOWN else ""
         verb = "waits" if len(waiting) == 1 else "wait"
         yield ((f"{len(waiting)} {verb} for GPUs: ", "accent"), (", ".join(names) + more, "plain"))

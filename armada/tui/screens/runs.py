@@ -179,7 +179,7 @@ class RunsScreen(View):
 
     def await_run(self, host: str) -> None:
         """Put the cursor on the next new run of a host, unless you move it first."""
-        self._awaited = (host, set(self.snapshot.index), self.table.cursor)
+        self._awaited = (host, set(self.snapshot.by_id), self.table.cursor)
 
     def _follow_awaited(self, snapshot: Snapshot) -> None:
         if self._awaited is None:
@@ -197,7 +197,7 @@ class RunsScreen(View):
             return []
         if snapshot.generation != self._drawn[0] + 1 or snapshot.changed is None:
             return None
-        return [snapshot.index[run_id] for run_id in snapshot.changed]
+        return [snapshot.by_id[run_id] for run_id in snapshot.changed]
 
     def _find_columns(self, words: Vocabulary) -> None:
         """Find the columns that were chosen; one that no run has is left out."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -32,16 +31,16 @@ NAMES = 14
 """Characters of a host's name."""
 
 
-@dataclass(slots=True)
 class Safety:
     """What of one host is at home, and what is not."""
 
-    host: str
-    home: int = 0
-    only_host: int = 0
-    damaged: int = 0
-    running: int = 0
-    unreachable_since: float | None = None
+    def __init__(self, host: str, *, home: int = 0, only_host: int = 0, damaged: int = 0) -> None:
+        self.host = host
+        self.home = home
+        self.only_host = only_host
+        self.damaged = damaged
+        self.running = 0
+        self.unreachable_since: float | None = None
 
     def add(self, row: RunRow) -> None:
         kept, run = row.kept, row.run
@@ -120,7 +119,7 @@ class Tally:
             self.news = news_of(snapshot.runs)
             self._sum(snapshot.runs)
         elif changed:
-            rows = [snapshot.index[run_id] for run_id in sorted(changed) if run_id in snapshot.index]
+            rows = [snapshot.by_id[run_id] for run_id in sorted(changed) if run_id in snapshot.by_id]
             kept = (each for each in self.news if each[2].run.run_id not in changed)
             self.news = heapq.nlargest(NEWS, [*kept, *news_of(rows)], key=lambda each: each[0])
             self._sum(rows)

@@ -145,7 +145,7 @@ class RunTable(Table):
         self.folds = {line.key: line for line in lines if isinstance(line, Fold)}
         self.closed = {line.key: line for line in lines if isinstance(line, Heading) and line.folded}
         self._others = {}
-        self.marked &= set(snapshot.index) | set(self.folds)  # of a folded group its runs are marked
+        self.marked &= set(snapshot.by_id) | set(self.folds)  # of a folded group its runs are marked
         entries: list[Entry] = []
         for line in lines:
             if isinstance(line, Heading):
@@ -221,7 +221,7 @@ class RunTable(Table):
             title = self.symbols.text(sanitize_line(source.title, 80))
             best = f"  best {source.best:.4g}" if source.best is not None else ""
             states = f": {source.states}" if source.states else ""
-            return (((f"  {title}", "heading"), (f"  {counted(source.count, 'run')}{states}{best}", "dim")),)
+            return (((f"  {title}", "heading"), (f"  {counted(source.size, 'run')}{states}{best}", "dim")),)
         assert isinstance(source, RunRow | Fold)  # noqa: S101  # show_runs adds nothing else
         if entry.kind == "more":
             failed = isinstance(source, RunRow) and source.run.state == "failed"
@@ -245,14 +245,14 @@ class RunTable(Table):
         text = self.symbols.text
         if kind == "more":
             return (((text(heading.trouble or ""), "warn"),),)
-        count = f" ({counted(heading.count, 'run')})" if self._keys else ""  # else it stands beside it
+        count = f" ({counted(heading.size, 'run')})" if self._keys else ""  # else it stands beside it
         title = ((f"{self.symbols.closed} {text(sanitize_line(heading.title, 80))}{count}", "heading"),)
         sign: Span = (self.symbols.attention, "warn") if heading.trouble is not None else ("", "plain")
         ended = sum(row.run.ended for row in heading.folded)
         best = f"{heading.best:.4g}" if heading.best is not None else ""
         told = {
             "NAME": title,
-            "PROGRESS": self._counted(sum(map(done, heading.folded)) / max(1, heading.count), ended, heading.count),
+            "PROGRESS": self._counted(sum(map(done, heading.folded)) / max(1, heading.size), ended, heading.size),
             "LOSS": ((best, "plain"),),
         }
         columns = self.columns[1:]

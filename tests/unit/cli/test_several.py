@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 from pathlib import Path
@@ -25,7 +24,7 @@ def named(tmp_path: Path) -> list[runs.Run]:
     with Database(tmp_path / "armada.db") as database:
         runs.insert(database, run_id="a", name="n", host="h", task="command", experiment=None, spec={})
         first = runs.find(database, "a")
-    return [dataclasses.replace(first, run_id=run_id) for run_id in ("a", "b", "c", "d")]
+    return [first._replace(run_id=run_id) for run_id in ("a", "b", "c", "d")]
 
 
 def handle(run: runs.Run) -> Handled:

@@ -66,7 +66,7 @@ def test_a_plan_of_wrong_types_is_no_error(spec: dict[str, Any]) -> None:
 
 
 def reproduction(spec: dict[str, Any], run_id: str = "run-1") -> Reproduction:
-    values: dict[str, Any] = dict.fromkeys(Run.__dataclass_fields__)
+    values: dict[str, Any] = dict.fromkeys(Run._fields)
     run = Run(
         **{**values, "run_id": run_id, "name": "n", "host": "h", "task": "command", "experiment": "/old/exp.yaml"}
     )

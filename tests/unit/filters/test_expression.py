@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -38,7 +37,7 @@ VOCABULARY = Vocabulary(
 
 
 def run_of(**changes: Any) -> Run:
-    values: dict[str, Any] = {field.name: None for field in dataclasses.fields(Run)}
+    values: dict[str, Any] = dict.fromkeys(Run._fields)
     values |= {
         "run_id": "qwen-lora-aaaaaa",
         "name": "Qwen LoRA",

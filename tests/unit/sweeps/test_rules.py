@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ def run_of(database: Database, cell: int, host: str = "a", **changes: Any) -> Ru
     run_id = f"grid-{host}-{cell:03}"
     spec = {"sweep": {"id": "grid", "cell": cell, "label": f"x={cell}", "values": {"env.X": cell}}}
     runs.insert(database, run_id=run_id, name="grid", host=host, task="command", experiment=None, spec=spec)
-    return dataclasses.replace(runs.find(database, run_id), **changes)
+    return runs.find(database, run_id)._replace(**changes)
 
 
 @pytest.fixture

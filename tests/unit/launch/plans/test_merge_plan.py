@@ -53,7 +53,7 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 def source(
     checkpoint: Checkpoint, model: dict[str, Any], experiment: dict[str, Any], profile: str = "a100-80gb-8x"
 ) -> Source:
-    values: dict[str, Any] = {field.name: None for field in dataclasses.fields(Run)}
+    values: dict[str, Any] = dict.fromkeys(Run._fields)
     run = Run(**{**values, "run_id": "t-1", "host": "a100-1", "name": "train"})
     training = {
         "model": model, "precision": "bf16", "lora": {"r": 8, "quantize": "none"},
