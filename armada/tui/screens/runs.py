@@ -93,7 +93,7 @@ class RunsScreen(View):
         self._keys: tuple[Key, ...] = ()
         self._view: tuple[str, SavedView] | None = None
         self._lines: int | None = None
-        self._is_odd = False
+        self._ticks = 0
 
     def body(self) -> Iterable[Widget]:
         self.said = Static(id="said")
@@ -217,8 +217,8 @@ class RunsScreen(View):
         if self._drawn[1][:1] != (self.arrangement.token,):
             self.draw()  # a filter about ages
         self.preview.tick()
-        self._is_odd = not self._is_odd
-        if self._is_odd:  # ages there go on by tens of seconds, so half of the ticks are enough
+        self._ticks += 1
+        if self._ticks % 5 == 1:  # ages there go on by tens of seconds
             self.table.refresh_changed()
             self.answers.tick()
 

@@ -49,13 +49,19 @@ class TopLine(Widget):
         self.place = place
         self.snapshot: Snapshot = EMPTY
         self._shown = ""
+        self._laid_out: tuple[Snapshot, tuple[object, ...]] = (EMPTY, ())
 
     def take(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.tick()
 
     def tick(self) -> None:
-        """Draw again if the text changed, as the daemon's age does each second."""
+        """Draw again if the text changed, as the age of the daemon does."""
+        # To lay out the whole line each second is a fifth of what an idle dashboard costs.
+        of = (self.size, getattr(self.app, "unread", 0), self._daemon(time.time(), "", "").plain)
+        if self.snapshot is self._laid_out[0] and of == self._laid_out[1]:
+            return
+        self._laid_out = (self.snapshot, of)
         if (words := self._words().plain) != self._shown:
             self._shown = words
             self.refresh()
@@ -137,7 +143,7 @@ class TopLine(Widget):
             parts.append(Text(f"  {money.week.text(rough=True)} for runs this week", dim))
         return [Text(symbols.text(part.plain), part.style, spans=part.spans) for part in parts]
 
-    def _daemon(self, now: float, good: Style, warn: Style) -> Text:
+    def _daemon(self, now: float, good: Style | str, warn: Style | str) -> Text:
         daemon = self.snapshot.daemon
         if daemon is None:
             return Text("")
