@@ -1,11 +1,11 @@
-"""The filter and the order of Runs, kept for the next start."""
+"""The filter, the order and the grouping of Runs, kept for the next start."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from armada.tui import remembered
-from armada.tui.arrangement import SORTS
+from armada.tui.arrangement import GROUPS, SORTS
 from armada.tui.filtering import Query
 
 if TYPE_CHECKING:
@@ -27,25 +27,27 @@ class Listing:
     def __init__(self, home: HomePaths, *, writes: bool) -> None:
         self.home = home
         self.writes = writes
-        self._known: tuple[str, str, bool] | None = None
+        self._known: remembered.Listed | None = None
 
     def restore(self, arrangement: Arrangement, columns: Sequence[str], words: Vocabulary) -> None:
-        """Set the remembered filter and order; an order that is none, here and now, is the usual one."""
-        found, sort, reverse = remembered.listing(self.home)
-        arrangement.query = Query(found, words)
-        if sort in SORTS or sort in columns:
-            arrangement.sort, arrangement.reverse = sort, reverse
+        """Set what is remembered; an order or a group that is none, here and now, is the usual one."""
+        last = remembered.listing(self.home)
+        arrangement.query = Query(last.words, words)
+        if last.sort in SORTS or last.sort in columns:
+            arrangement.sort, arrangement.reverse = last.sort, last.reverse
+        if last.group in GROUPS or last.group in columns:
+            arrangement.group = last.group
         self._known = _of(arrangement)
 
     def keep(self, arrangement: Arrangement) -> None:
-        """Remember the filter and the order if they changed; a filter with an error is not worth it."""
+        """Remember how runs are listed if that changed; a filter with an error is not worth it."""
         now = _of(arrangement)
         if now == self._known or arrangement.query.error is not None:
             return
         self._known = now
         if self.writes:
-            remembered.keep_listing(self.home, *now)
+            remembered.keep_listing(self.home, now)
 
 
-def _of(arrangement: Arrangement) -> tuple[str, str, bool]:
-    return arrangement.query.text, arrangement.sort, arrangement.reverse
+def _of(arrangement: Arrangement) -> remembered.Listed:
+    return remembered.Listed(arrangement.query.text, arrangement.sort, arrangement.reverse, arrangement.group)

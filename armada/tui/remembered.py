@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from armada.foundation.atomic_write import write_atomically
 
@@ -65,22 +65,37 @@ def keep_columns(home: HomePaths, words: list[str]) -> None:
     _keep(home, "columns", words or None)
 
 
-def listing(home: HomePaths) -> tuple[str, str, bool]:
-    """Return the filter of Runs, its order, and whether that is reversed; for what is not known, what a new home has."""
+class Listed(NamedTuple):
+    """How Runs lists: the filter, the order, whether that is reversed, and what runs are grouped by."""
+
+    words: str = ""
+    sort: str = "urgency"
+    reverse: bool = False
+    group: str = "nothing"
+
+
+USUAL = Listed()
+
+
+def listing(home: HomePaths) -> Listed:
+    """Return how Runs listed last; for what is not known, what a new home has."""
     found = _read(home).get("runs")
     known = found if isinstance(found, dict) else {}
-    words, sort = known.get("filter"), known.get("sort")
+    words = known.get("filter")
     if not (isinstance(words, str) and len(words) <= _LONGEST_FILTER and words.isprintable()):
-        words = ""
-    if not (isinstance(sort, str) and 0 < len(sort) <= _LONGEST_WORD):
-        sort = "urgency"
-    return words, sort, known.get("reverse") is True
+        words = USUAL.words
+    sort, group = (_word(known.get(name), getattr(USUAL, name)) for name in ("sort", "group"))
+    return Listed(words, sort, known.get("reverse") is True, group)
 
 
-def keep_listing(home: HomePaths, words: str, sort: str, reverse: bool) -> None:
-    """Remember the filter and the order of Runs."""
-    is_usual = not words and sort == "urgency" and not reverse
-    _keep(home, "runs", None if is_usual else {"filter": words, "sort": sort, "reverse": reverse})
+def _word(found: object, usual: str) -> str:
+    return found if isinstance(found, str) and 0 < len(found) <= _LONGEST_WORD else usual
+
+
+def keep_listing(home: HomePaths, listed: Listed) -> None:
+    """Remember how Runs lists."""
+    kept = {"filter": listed.words, "sort": listed.sort, "reverse": listed.reverse, "group": listed.group}
+    _keep(home, "runs", None if listed == USUAL else kept)
 
 
 def notified_until(home: HomePaths) -> int:
