@@ -53,6 +53,7 @@ LOOK_EVERY_S = 10.0
 
 MANY = 1000
 LOOK = "check hosts"
+GONE = "the store is gone: it was deleted or moved. Put it back, or close the dashboard"
 OPEN_FIELDS = frozenset(":/")
 OF_VIEWS = frozenset({"go", "help", "command", "history", "notifications", "undo"})
 """Actions that wait while a window is open."""
@@ -436,10 +437,14 @@ class Dashboard(App[None]):
         return not (action in OF_VIEWS and not isinstance(self.screen, View))
 
     def refuses(self, what: str) -> bool:
-        """Refuse a change under `--read-only`, and say why."""
+        """Refuse a change under `--read-only`, or while the store is gone, and say why."""
         if self.read_only:
             self.notify(f"{what}: disabled, because this dashboard was started with --read-only", severity="warning")
-        return self.read_only
+            return True
+        if not self.home.store.exists():  # a command would make it anew, empty
+            self.notify(f"{what}: {GONE}", severity="error", markup=False)
+            return True
+        return False
 
     def operate(
         self,
@@ -473,6 +478,9 @@ class Dashboard(App[None]):
 
     def read(self, words: Sequence[str], then: Callable[[operations.Answer], None]) -> Callable[[], None]:
         """Run an armada command that only reads, and call `then` with its answer; return what ends it earlier."""
+        if not self.home.store.exists():
+            self.call_later(then, operations.Answer(7, "", GONE))
+            return lambda: None
         return operations.ask(words, lambda answer: self._tell(Answered(answer, then)))
 
     def _keep_watch(self) -> None:

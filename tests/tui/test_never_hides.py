@@ -12,7 +12,6 @@ from textual.pilot import Pilot
 from armada.__main__ import main as armada
 from armada.home import own
 from armada.store import checkpoints, metrics, runs
-from armada.store.database import Database
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.snapshot import Snapshot
@@ -184,23 +183,6 @@ def test_a_curve_of_very_many_points_is_shown_before_all_of_it_is_read(world: Wo
         watcher.stop()
     assert 0 < read[0] < 1100
     assert read[1:] == [6000]
-
-
-def test_a_store_that_is_deleted_is_said_to_be_gone_and_not_made_anew(world: World) -> None:
-    world.run("demo-aaaaaa")
-
-    async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "demo-aaaaaa")
-        for name in ("", "-wal", "-shm"):
-            world.home.store.with_name(world.home.store.name + name).unlink(missing_ok=True)
-        await shows(pilot, "the store is gone", "demo-aaaaaa")
-        assert not world.home.store.exists()
-        with Database(world.home.store):
-            pass
-        await lacks(pilot, "the store is gone", "demo-aaaaaa")
-        assert "Nothing has been launched yet" in screen(pilot)
-
-    drive(world.board(), use)
 
 
 @pytest.mark.parametrize(("newest", "word"), [(NAN, "NaN"), (math.inf, "inf"), (-math.inf, "-inf")])

@@ -1,0 +1,51 @@
+"""The store is deleted while the dashboard shows it."""
+
+from __future__ import annotations
+
+from textual.pilot import Pilot
+
+from armada.store.database import Database
+from armada.tui.app import Dashboard
+from armada.tui.operations import Answer
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
+
+
+def delete(world: World) -> None:
+    for name in ("", "-wal", "-shm"):
+        world.home.store.with_name(world.home.store.name + name).unlink(missing_ok=True)
+
+
+def test_a_store_that_is_deleted_is_said_to_be_gone_and_not_made_anew(world: World) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        delete(world)
+        await shows(pilot, "the store is gone", "demo-aaaaaa")
+        assert not world.home.store.exists()
+        with Database(world.home.store):
+            pass
+        await lacks(pilot, "the store is gone", "demo-aaaaaa")
+        assert "Nothing has been launched yet" in screen(pilot)
+
+    drive(world.board(), use)
+
+
+def test_an_act_on_a_store_that_is_gone_is_refused_and_makes_no_new_one(world: World) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        board = pilot.app
+        assert isinstance(board, Dashboard)
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("x")
+        await shows(pilot, "SIGTERM")
+        delete(world)  # before the question is answered
+        await pilot.press("y")
+        await until(pilot, lambda: "Put it back, or close the dashboard" in said(pilot))
+        answers: list[Answer] = []
+        board.read(["why", "demo-aaaaaa"], answers.append)
+        await until(pilot, lambda: [answer.exit_code for answer in answers] == [7])
+        assert not world.home.store.exists()
+
+    drive(world.board(), use)
