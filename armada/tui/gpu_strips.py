@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 HOT_C = 88.0
 SPAN_S = 900.0
 MINUTES = " 15 min"
+TALLEST = 3
+"""Lines of one GPU in a panel with room."""
 GAP_S = 120.0
 """A measurement holds so long: a host may be asked less often than a strip has cells."""
 
@@ -128,12 +130,27 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def panel_lines(host: HostView | None, of: Sequence[int], symbols: Symbols, width: int) -> list[list[Span]]:
-    """Return a line for each GPU of a host, or for those of a run."""
+def panel_lines(
+    host: HostView | None, of: Sequence[int], symbols: Symbols, width: int, height: int = 0
+) -> list[list[Span]]:
+    """Return the GPUs of a host, or those of a run: a line each, or where they fit in `height`, several."""
     if host is None or host.record is None:
         return [[("this host was not checked yet", "dim")]]
     gpus = host.gpus
     chosen = [gpu for gpu in gpus if gpu.index in of] or list(gpus)
     history = host.history or host.telemetry
     room = max(0, width - 34)
-    return [gpu_spans(gpu, points_of(history, gpu), symbols, room) for gpu in chosen] or [[("no GPU", "dim")]]
+    rows = min(TALLEST, (height + 1) // len(chosen) - 1) if chosen and room else 1
+    lines: list[list[Span]] = []
+    for gpu in chosen:
+        points = points_of(history, gpu)
+        loads = strip(points, room) if rows > 1 else []
+        if not loads:
+            lines.append(gpu_spans(gpu, points, symbols, room))
+            continue
+        number, *facts = gpu_spans(gpu, points, symbols, 0)
+        lines += [[]] if lines else []
+        first, *others = symbols.strips(loads, rows)
+        lines.append([number, (first, "accent"), (" ", "plain"), *facts])
+        lines += [[("   ", "plain"), (line, "accent")] for line in others]
+    return lines or [[("no GPU", "dim")]]

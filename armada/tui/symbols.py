@@ -27,6 +27,7 @@ class Symbols(NamedTuple):
     empty: str
     sparks: str
     loads: str
+    block: str
     none: str
     rule: str
     down: str
@@ -59,6 +60,21 @@ class Symbols(NamedTuple):
             for share in shares
         )
 
+    def strips(self, shares: Sequence[float | None], rows: int) -> list[str]:
+        """Draw the same over several lines, the top one first, as bars on a common ground."""
+        known = [
+            None if share is None or not math.isfinite(share) else min(1.0, max(0.0, share)) * rows for share in shares
+        ]
+        return ["".join(self._part(height, row) for height in known) for row in reversed(range(rows))]
+
+    def _part(self, height: float | None, row: int) -> str:
+        """Return what of a bar of `height` rows is in a row that is counted from the ground."""
+        if height is None or (height <= row and row):
+            return " "
+        if height >= row + 1:
+            return self.block
+        return self.sparks[max(0, math.ceil((height - row) * len(self.sparks)) - 1)]
+
     def spark(self, values: Sequence[float | None]) -> str:
         """Draw a sparkline: one character per value; a gap is a space."""
         known = [value for value in values if value is not None and math.isfinite(value)]
@@ -84,6 +100,7 @@ UNICODE = Symbols(
     empty="─",
     sparks="▁▂▃▄▅▆▇█",
     loads="▁▂▃▄▅▆",
+    block="█",
     none="—",
     rule="─",
     down="▼",
@@ -106,6 +123,7 @@ ASCII = Symbols(
     empty=".",
     sparks="_.-=^",
     loads="_.-=^",
+    block="#",
     none="-",
     rule="-",
     down="v",

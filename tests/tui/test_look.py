@@ -19,7 +19,7 @@ from armada.tui.gpu_strips import strip
 from armada.tui.screens.host_text import ranges
 from armada.tui.screens.run import RunScreen
 from armada.tui.screens.runs import RunsScreen
-from armada.tui.symbols import ASCII, UNICODE
+from armada.tui.symbols import ASCII, UNICODE, Symbols
 from armada.tui.widgets.chart import Chart
 from armada.tui.widgets.run_table import height_of_few
 from armada.tui.widgets.table import Entry
@@ -251,6 +251,36 @@ async def utilisation(pilot: Pilot[None]) -> dict[str, list[tuple[str, str]]]:
         if sign.isdigit():
             found[sign] = pieces
     return found
+
+
+@pytest.mark.parametrize(
+    ("symbols", "rows", "drawn"),
+    [
+        (UNICODE, 1, ["▁▁▄█ █"]),
+        (UNICODE, 2, ["   █ █", "▁▁██ █"]),
+        (UNICODE, 3, ["   █ █", "  ▄█ █", "▁▁██ █"]),
+        (ASCII, 2, ["   # #", "__## #"]),
+    ],
+)
+def test_loads_over_several_lines_stand_on_a_common_ground(symbols: Symbols, rows: int, drawn: list[str]) -> None:
+    assert symbols.strips([0.0, 0.04, 0.5, 1.0, None, 7.0], rows) == drawn
+
+
+@pytest.mark.parametrize(("gpus", "lines"), [("[0]", 3), ("[0, 1, 2, 3]", 15), ("[]", 31)])
+def test_the_gpus_of_a_run_are_as_tall_as_their_frame_lets_them_be(world: World, gpus: str, lines: int) -> None:
+    eight_gpus(world)
+    world.run("demo-aaaaaa", gpus=gpus)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        first = pilot.app.screen
+        assert isinstance(first, RunsScreen)
+        panel = first.preview.gpus
+        await until(pilot, lambda: len(panel.lines) == lines)
+        await pilot.resize_terminal(250, 40)
+        await until(pilot, lambda: len(panel.lines) <= panel.size.height)
+
+    drive(world.board(), use, (250, 70))
 
 
 def test_eight_curves_are_told_apart_by_colour_or_by_their_line(world: World) -> None:

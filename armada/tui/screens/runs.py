@@ -78,6 +78,7 @@ class RunsScreen(View):
     RunsScreen.-vast.-grand #loads { display: block; }
     RunsScreen.empty Answers, RunsScreen Answers.closed { display: none; }
     RunsScreen.few Preview { height: 1fr; max-height: 500; }
+    RunsScreen.few Preview #gpus { max-height: 500; }
     RunsScreen.-vast.few #main { layout: vertical; }
     RunsScreen.-vast.few Preview { layout: horizontal; width: 100%; max-width: 100%; }
     RunsScreen.-vast.few Preview #gpus { display: block; width: 60; height: 1fr; max-height: 500; }

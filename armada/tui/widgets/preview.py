@@ -109,6 +109,10 @@ class Preview(Horizontal):
             lines = (Line("loss", curve.steps, curve.raw, doubt=curve.doubt()),)
         chart.show(f"{row.name} · loss", lines, empty="no loss yet" if read else "reading …")
 
+    def on_resize(self) -> None:
+        """Fill the new size at once."""
+        self.tick()
+
     def tick(self) -> None:
         """Read the end of the log again when its file has grown, and the GPUs."""
         if self.gpus.display:
@@ -144,11 +148,12 @@ class Preview(Horizontal):
             self.gpus.show([])
             return
         host = next((each for each in snapshot.hosts if each.name == row.run.host), None)
-        made_from = (host, row.run.gpus, self.gpus.size.width)
+        made_from = (host, row.run.gpus, self.gpus.size)
         if made_from == self._gpus_of:
             return
         self._gpus_of = made_from
-        self.gpus.show(panel_lines(host, row.run.gpus or (), self.symbols, self.gpus.size.width - 2))
+        width, height = self.gpus.size
+        self.gpus.show(panel_lines(host, row.run.gpus or (), self.symbols, width - 2, height))
         frame.title(self.gpus, self.symbols.text(row.host))
 
     def _read(self, path: Path | None, height: int, width: int) -> Text:
