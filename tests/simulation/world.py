@@ -156,6 +156,8 @@ class World:
         self.clock += seconds
         for host in self.hosts.values():
             for one in list(host.supervisions):
+                if one not in host.supervisions:  # its batch system ended it when the one before it left
+                    continue
                 with host.computes():
                     self.supervisor_pid = one.pid
                     try:
