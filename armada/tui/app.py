@@ -208,7 +208,8 @@ class Dashboard(App[None]):
         return view if view is not None and view.is_mounted and self.is_running else None
 
     def want(self, wants: Subscription) -> None:
-        self._watcher.want(wants, self._uppermost)
+        view = self._uppermost
+        self._watcher.want(wants, (view, view.visits if view is not None else 0))
 
     def on_seen(self, message: Seen) -> None:
         first, changed = not self.snapshot.taken_at, message.snapshot.changed

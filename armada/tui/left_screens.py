@@ -39,6 +39,7 @@ class LeftScreens:
         known = self._kept.get(kind.PLACE)
         is_left = known is not None and known.is_running and not self._is_open(known)
         if is_left and isinstance(known, kind) and (known.shows == shows or known.turn_over(shows)):
+            known.visits += 1
             return known
         self.forget(kind.PLACE)
         made = make()

@@ -80,10 +80,13 @@ class Symbols(NamedTuple):
         known = [value for value in values if value is not None and math.isfinite(value)]
         if not known:
             return ""
-        low, high = min(known), max(known)
-        scale = (len(self.sparks) - 1) / (high - low) if high > low else 0.0
+        low, high = min(known) / 2, max(known) / 2  # a float cannot hold the span from -1e308 to 1e308
+        top = len(self.sparks) - 1
+        span = high - low
         return "".join(
-            " " if value is None or not math.isfinite(value) else self.sparks[round((value - low) * scale)]
+            " "
+            if value is None or not math.isfinite(value)
+            else self.sparks[round((value / 2 - low) / span * top) if span > 0 else 0]
             for value in values
         )
 

@@ -110,7 +110,7 @@ class Watcher:
 
     def want(self, wants: Subscription, who: object = None) -> None:
         """Set what is visible; missing data is read at once. A new subscriber has no curves yet."""
-        if wants != self._wants or who is not self._who:
+        if wants != self._wants or who != self._who:
             self._who, self._wants = who, wants
             self._wake.set()
 
@@ -242,7 +242,7 @@ class Watcher:
         return known[1]
 
     def _curves(self, database: Database, wants: Subscription, rows: Mapping[str, RunRow]) -> tuple[CurveUpdate, ...]:
-        if self._who is not self._curves_of:
+        if self._who != self._curves_of:
             self._curves_of = self._who
             self._read_until.clear()
             self._outlined.clear()

@@ -15,6 +15,7 @@ from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.launch import LaunchScreen
 from armada.tui.screens.run import RunScreen
 from armada.tui.screens.view import View
+from armada.tui.watcher import Subscription, Watcher
 from armada.tui.widgets.chart import Chart
 from tests.tui.conftest import World, drive, screen, shows, strips, until
 
@@ -347,5 +348,35 @@ def test_keys_that_come_faster_than_screens_leave_one_of_each(full: World) -> No
         await pilot.pause(0.2)
         for kind in (RunScreen, HostsScreen, CompareScreen):
             assert len(alive(pilot, kind)) <= 1, kind
+
+    drive(full.board(), use)
+
+
+def test_a_screen_that_is_opened_again_asks_anew_for_what_may_have_come_meanwhile(
+    full: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two readings of the store a screen may be left, turned over and turned back: its curves are gone then."""
+    asked: list[tuple[frozenset[tuple[str, str]], object]] = []
+    want = Watcher.want
+
+    def note(self: Watcher, wants: Subscription, who: object = None) -> None:
+        asked.append((wants.curves, who))
+        want(self, wants, who)
+
+    monkeypatch.setattr(Watcher, "want", note)
+
+    async def use(pilot: Pilot[None]) -> None:
+        tokens: list[set[object]] = []
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        for key in ("", "j", "k"):
+            await go(pilot, "runs")
+            await pilot.press(*key)
+            asked.clear()
+            await go(pilot, "run")
+            await until(pilot, lambda: any(curves for curves, _ in asked))
+            tokens.append({who for curves, who in asked if curves})
+        assert not tokens[0] & tokens[2]
+        assert not tokens[0] & tokens[1]
+        await shows(pilot, "lowest 1")
 
     drive(full.board(), use)

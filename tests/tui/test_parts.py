@@ -167,6 +167,7 @@ def test_bars_and_sparks_have_their_width() -> None:
     for symbols in (UNICODE, ASCII):
         assert [len(symbols.bar(share, 12)) for share in (-1, 0, 0.31, 1, 7)] == [12] * 5
         assert len(symbols.spark([1.0, None, float("nan"), 3.0])) == 4
+        assert symbols.spark([-1.7e308, 1.7e308]) == symbols.sparks[0] + symbols.sparks[-1]
     assert UNICODE.spark([]) == ""
 
 

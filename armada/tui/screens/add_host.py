@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, cast
 from rich.text import Text
 from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
-from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
 
 from armada.foundation.sanitize import sanitize_line, sanitize_text
+from armada.tui.screens.dialog import Dialog
 from armada.tui.screens.keys import keys_of
 from armada.tui.screens.question import Question
 from armada.tui.widgets import frame
@@ -42,7 +42,7 @@ NOTE = (
 )
 
 
-class AddHost(ModalScreen[str | None]):
+class AddHost(Dialog[str | None]):
     """Returns the name of the added host, or None.
 
     Args:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, cast
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.screens.dialog import Dialog
 from armada.tui.widgets import frame
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from armada.tui.operations import Answer
 
 
-class Checking(ModalScreen[list["Answer"] | None]):
+class Checking(Dialog[list["Answer"] | None]):
     """Runs commands one after the other, and returns their answers; None if the user cancelled.
 
     Args:

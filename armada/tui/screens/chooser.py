@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.filtering import fuzzy
+from armada.tui.screens.dialog import Dialog
 from armada.tui.widgets import frame
 from armada.tui.widgets.field import Field
 from armada.tui.widgets.list_table import Item, ListTable
@@ -49,7 +49,7 @@ def _rank(words: Sequence[str], choice: Choice) -> int | None:
     return 6 if all(fuzzy(word, f"{name} {choice.more}".casefold()) for word in words) else None
 
 
-class Chooser(ModalScreen[str | None]):
+class Chooser(Dialog[str | None]):
     """Enter selects the line under the cursor, Escape cancels.
 
     Args:

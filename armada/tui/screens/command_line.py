@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from armada.errors import UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import remembered
 from armada.tui.commands.completion import Candidate, complete, replaced
+from armada.tui.screens.dialog import Dialog
 from armada.tui.widgets import frame
 from armada.tui.widgets.candidates import candidate_lines
 from armada.tui.widgets.field import Field
@@ -34,7 +34,7 @@ LOW = 16
 """Lines of a terminal below which the line has no frame."""
 
 
-class CommandLine(ModalScreen[None]):
+class CommandLine(Dialog[None]):
     """One line at the bottom, with what completes it above.
 
     Args:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from armada.tui.bindings import SCREENS, Key, of, on_page
+from armada.tui.screens.dialog import Dialog
 from armada.tui.widgets import frame
 from armada.tui.widgets.text_scroll import TextScroll
 
@@ -43,7 +43,7 @@ class Here(NamedTuple):
     page: str = ""
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """Generated from `armada.tui.bindings`, like everything that shows keys."""
 
     BINDINGS = [Binding("escape,q,question_mark,enter", "close", "close")]  # noqa: RUF012  # Textual declares it so

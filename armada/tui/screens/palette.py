@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.app import SystemCommand
+from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette
 
 from armada.tui import theme as themes
@@ -37,6 +38,10 @@ class Palette(CommandPalette):
     Palette CommandList:focus { border: none; }
     Palette LoadingIndicator { display: none; }
     """
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        """Close it, once (see `dialog.py`, whose class cannot be mixed into Textual's own)."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()
 
     def on_mount(self) -> None:
         box = self.query_one("#--container")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.screens.dialog import Dialog
 from armada.tui.widgets import frame
 from armada.tui.widgets.field import Field
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 
-class Prompt(ModalScreen[str | None]):
+class Prompt(Dialog[str | None]):
     """Enter accepts the text, Escape cancels.
 
     Args:

@@ -8,10 +8,10 @@ from rich.cells import cell_len
 from rich.text import Text
 from textual.binding import Binding
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.screens.dialog import Dialog
 from armada.tui.widgets import frame
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SHOWN = 500
 
 
-class Question(ModalScreen[bool]):
+class Question(Dialog[bool]):
     """`y` confirms; every other key changes nothing.
 
     Args:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.tui.form import UNSET
+from armada.tui.screens.dialog import Dialog
 from armada.tui.widgets import frame
 from armada.tui.widgets.field import Field
 
@@ -28,7 +28,7 @@ _UNITS = {"_s": ", in seconds", "_minutes": ", in minutes", "_steps": ", in step
 """By the end of a key."""
 
 
-class SettingEditor(ModalScreen[None]):
+class SettingEditor(Dialog[None]):
     """Enter takes the value if the loader accepts it, Escape leaves it as it was.
 
     Args:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from armada.tui.screens.dialog import Dialog
 from armada.tui.widgets import frame
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ Before you destroy a box, press r on it (screen 3): it says what would be lost."
 STEPS = tuple(zip(TITLES, (WHAT, HOST, TRY, WATCH, HOME), strict=True))
 
 
-class Tour(ModalScreen[None]):
+class Tour(Dialog[None]):
     """One step at a time. Escape leaves it.
 
     Args:

@@ -8,10 +8,10 @@ from rich.cells import cell_len
 from rich.text import Text
 from textual.binding import Binding
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.screens.dialog import Dialog
 from armada.tui.screens.question import Question
 from armada.tui.widgets import frame
 from armada.units import counted
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SHOWN = 500
 
 
-class Verdict(ModalScreen[str | None]):
+class Verdict(Dialog[str | None]):
     """Returns `drain`, `release`, `wipe` or None.
 
     Args:

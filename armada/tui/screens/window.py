@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual.screen import ModalScreen
-
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import of
+from armada.tui.screens.dialog import Dialog
 from armada.tui.widgets import frame
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from armada.tui.app import Dashboard
 
 
-class Window(ModalScreen[None]):
+class Window(Dialog[None]):
     """A window, identified by its name in the table of keys. Subclasses bind `bindings(PLACE)` and `HELP`."""
 
     PLACE: ClassVar[str]

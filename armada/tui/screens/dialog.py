@@ -1,0 +1,35 @@
+"""What windows over a screen have in common."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from textual import events, on
+from textual.await_complete import AwaitComplete
+from textual.screen import ModalScreen
+
+Result = TypeVar("Result")
+
+
+class Dialog(ModalScreen[Result]):
+    """A window that closes itself and nothing else.
+
+    Textual's closes whatever is on top: after two Enters that arrive at once, the screen below it as well; after an answer
+    that comes late, the help over it.
+    """
+
+    _late: tuple[Result | None] | None = None
+
+    def dismiss(self, result: Result | None = None) -> AwaitComplete:
+        """Close it, or once it is on top again; nothing happens if it was closed before."""
+        if self.is_active:
+            return super().dismiss(result)
+        if self in self.app.screen_stack:
+            self._late = (result,)
+        return AwaitComplete()
+
+    @on(events.ScreenResume)
+    def _close_late(self) -> None:
+        """Close it if that was asked for while another window was over it."""
+        if self._late is not None:
+            super().dismiss(*self._late)  # not awaited: it cannot be, in its own handler
