@@ -101,6 +101,8 @@ class Curve:
         """The last value, even if it is not finite and so not drawn."""
         self.gaps: list[int] = []
         """Where values that are not finite begin."""
+        self.not_finite = 0
+        """How many values are not finite."""
         self._made: dict[tuple[bool, float], Levels] = {}
         self.extend(points)
 
@@ -119,6 +121,7 @@ class Curve:
             before = [self.raw.values[-1] if len(self.raw) else 0.0, *values]
             gap = (place for place, value in enumerate(values) if math.isnan(value) and not math.isnan(before[place]))
             self.gaps += [len(self.raw) + place for place in gap]
+            self.not_finite += sum(map(math.isnan, values))
         self.raw.extend(values)
         self.newest = NAN if found[-1][2] is None else found[-1][2]
         self._made.clear()
@@ -136,7 +139,15 @@ class Curve:
     @property
     def last(self) -> float | None:
         """The newest finite value."""
-        return next((value for value in reversed(self.raw.values) if not math.isnan(value)), None)
+        found = self.last_finite
+        return found[1] if found is not None else None
+
+    @property
+    def last_finite(self) -> tuple[float, float] | None:
+        """Step and value of the newest finite value."""
+        values = self.raw.values
+        place = next((place for place in range(len(values) - 1, -1, -1) if not math.isnan(values[place])), None)
+        return (self.steps[place], values[place]) if place is not None else None
 
     def best(self, goal: Goal | None) -> tuple[float, float] | None:
         """Return step and value of the first point with the best value; None without a goal, or without points."""

@@ -293,3 +293,44 @@ def test_a_log_has_colours_ranks_matches_and_steps(world: World) -> None:
         await until(pilot, lambda: "no line here names its rank" in said(pilot))
 
     drive(board, use)
+
+
+def test_a_log_that_is_in_sight_whole_goes_on_being_followed(world: World) -> None:
+    world.run("demo-aaaaaa", host="local")
+    path = world.home.local_root / "runs" / "demo-aaaaaa" / "output.log"
+    path.parent.mkdir(parents=True)
+    path.write_text("line one\nline two\n")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await shows(pilot, "line two", "following")
+        await pilot.press("k", "pageup")  # nothing is above
+        with path.open("a") as file:
+            file.writelines(f"line {number}\n" for number in range(3, 200))
+        await shows(pilot, "line 199", "following")
+        await pilot.press("k")
+        await lacks(pilot, "following")
+
+    drive(world.board(), use)
+
+
+def test_the_first_line_of_a_wrapped_log_can_be_reached(world: World) -> None:
+    world.run("demo-aaaaaa", host="local")
+    path = world.home.local_root / "runs" / "demo-aaaaaa" / "output.log"
+    path.parent.mkdir(parents=True)
+    path.write_text("the beginning\n" + 5 * f"{'x' * 3000}\n" + "the end\n")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await shows(pilot, "the end", "following")
+        await pilot.press("W")
+        await lacks(pilot, "the beginning")
+        await pilot.press("g")
+        await shows(pilot, "the beginning")
+        await lacks(pilot, "following")
+        await pilot.press("G")
+        await shows(pilot, "the end", "following")
+
+    drive(world.board(), use)

@@ -119,7 +119,7 @@ def test_charts_change_their_axis_show_figures_and_keep_the_choice(world: World)
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("enter", "c", "plus", "comma")  # also before the curve is read
-        await shows(pilot, "loss (1 of 2)", "highest   3          step 1", "NaN       1×, first at step 32")
+        await shows(pilot, "loss (1 of 2)", "highest   3          step 1", "NaN       10×, first at step 32")
         await shows(pilot, "✗ NaN", "↻ resumed", "resumed   1×")
         view = pilot.app.screen
         assert isinstance(view, RunScreen)

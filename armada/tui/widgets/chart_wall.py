@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_left
 from typing import TYPE_CHECKING
@@ -207,7 +208,8 @@ class ChartWall(Horizontal):
             self.figures.show([[("reading …" if shown and curve is None else "no points", "dim")]])
             return
         chart = self.query(Chart).first()
-        last, goal, lines = curve.last, goal_of(shown[0]), []
+        goal = goal_of(shown[0])
+        lines: list[Spans] = []
         lowest, highest = curve.best("min"), curve.best("max")
 
         def add(name: str, value: float | None, where: str, style: str = "plain") -> None:
@@ -217,7 +219,12 @@ class ChartWall(Horizontal):
         def at(found: tuple[float, float] | None) -> tuple[float | None, str]:
             return (None, "") if found is None else (found[1], f"step {found[0]:,.0f}")
 
-        add("last", last, f"step {curve.steps[-1]:,.0f}", "strong")
+        if math.isfinite(curve.newest):
+            add("last", curve.newest, f"step {curve.steps[-1]:,.0f}", "strong")
+        else:
+            word = "NaN" if math.isnan(curve.newest) else str(curve.newest)
+            lines.append([(f"{'last':<10}", "dim"), (f"{word:<11}", "bad"), (f"step {curve.steps[-1]:,.0f}", "dim")])
+            add("before", *at(curve.last_finite))
         add("lowest", *at(lowest), "accent" if goal == "min" else "plain")
         add("highest", *at(highest), "accent" if goal == "max" else "plain")
         if (cross := chart.cross) is not None and chart.lines:
@@ -234,7 +241,9 @@ class ChartWall(Horizontal):
         lines: list[Spans] = [[(f"{'points':<10}", "dim"), (f"{len(curve):,}", "plain")]]
         if curve.gaps:
             first = curve.steps[curve.gaps[0]]
-            lines.append([(f"{'NaN':<10}", "dim"), (f"{len(curve.gaps):,}×, first at step {first:,.0f}", "bad")])
+            lines.append(
+                [(f"{'NaN':<10}", "dim"), (f"{curve.not_finite:,}×, first at step {first:,.0f}", "bad")]
+            )
         if self._resumed:
             lines.append([(f"{'resumed':<10}", "dim"), (f"{len(self._resumed)}×", "plain")])
         return lines

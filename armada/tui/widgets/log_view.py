@@ -118,6 +118,7 @@ class LogView(Widget, can_focus=True):
             self.size,
             self._top,
             self._left,
+            self.following,
             self.wrapping,
             self.empty,
             self.word,
@@ -245,6 +246,8 @@ class LogView(Widget, can_focus=True):
         if self.file is None:
             return
         if by < 0:
+            if self._top == 0 and not self.wrapping:
+                return  # the whole file is in sight, and its end goes on being followed
             self.following = False
             self._top = self.file.backward(self._top, -by)
         elif not self.following:
