@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib.util
+import shutil
 import sys
 
 from armada.errors import UsageError
@@ -60,6 +61,9 @@ def show(*, read_only: bool = False) -> int:
     from armada.tui.app import Dashboard
 
     board = Dashboard(context.home, read_only=read_only, first=reading.wait())
+    # Of a terminal that says it has no size (a new pseudo-terminal), Rich and Textual assume two that differ by a line, and
+    # Textual would lay the screen out for one and the other without end.
+    board.console.size = shutil.get_terminal_size()
     board.run()
     if board.return_code:
         return 1

@@ -176,6 +176,12 @@ def test_a_clock_that_goes_back_by_a_day_shows_no_negative_age_and_stops_nothing
     drive(world.board(), use)
 
 
+def sizeless() -> dict[str, str]:
+    """Without the size of whoever runs the tests: a new pseudo-terminal says 0 by 0 of itself."""
+    known = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
+    return {**known, "TERM": "xterm-256color"}
+
+
 def test_a_hangup_of_the_terminal_ends_it(world: World) -> None:
     """The window was closed, or the SSH connection it ran in went away: no dashboard stays behind."""
     import pty
@@ -187,7 +193,7 @@ def test_a_hangup_of_the_terminal_ends_it(world: World) -> None:
         stdout=slave,
         stderr=slave,
         start_new_session=True,
-        env={**os.environ, "TERM": "xterm-256color"},
+        env=sizeless(),
     )
     os.close(slave)
     seen = bytearray()
@@ -223,7 +229,7 @@ def test_a_terminal_that_goes_without_a_signal_ends_it(world: World) -> None:
         stdout=slave,
         stderr=slave,
         start_new_session=True,
-        env={**os.environ, "TERM": "xterm-256color"},
+        env=sizeless(),
     )
     os.close(slave)
     seen = bytearray()

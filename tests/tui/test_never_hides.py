@@ -72,9 +72,7 @@ def test_a_loss_that_is_not_finite_is_in_the_table_the_headings_and_the_facts(
         await pilot.press("enter")
         await shows(pilot, f"loss {word}")
         await pilot.press("c", "plus")
-        await shows(
-            pilot, f"{word} since step 11, before 0.4125", f"last      {word:<11}step 30", "20×, first at"
-        )
+        await shows(pilot, f"{word} since step 11, before 0.4125", f"last      {word:<11}step 30", "20×, first at")
         await shows(pilot, "before    0.4125     step 10")
         await pilot.press("1", "c")
         await shows(pilot, "loss against step", f"{word} since step 11, before 0.4125")
