@@ -27,6 +27,8 @@ def cell(key: Key, subject: Subject) -> str:
     if key.name in ("cost", "forecast"):
         found = subject.costs if key.name == "cost" else subject.forecast
         return found.text() if found is not None else ""
+    if key.name == "loss" and subject.run.loss is None:
+        return subject.run.loss_not_finite or ""
     value = key.read(subject)
     if value in (None, (), ""):
         return ""

@@ -129,7 +129,7 @@ class Watcher:
                 # Whatever the error: an outdated screen must say so, and keep its content.
                 explained = explain(error, self._home.store) if isinstance(error, sqlite3.DatabaseError) else None
                 hint = " → armada recover" if isinstance(explained or error, StoreDamaged) else ""
-                words = f"the store cannot be read: {sanitize_line(error, 300)}{hint}"
+                words = f"the store cannot be read{hint}: {sanitize_line(error, 300)}"  # its end may be cut
                 words = sanitize_line(error, 400) if isinstance(error, _Gone) else words
                 self._tell(self._last._replace(taken_at=time.time(), trouble=words), ())
                 self._ended.wait(2.0)

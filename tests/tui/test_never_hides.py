@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 from armada.__main__ import main as armada
 from armada.home import own
 from armada.store import checkpoints, metrics, runs
+from armada.tui import remembered
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.snapshot import Snapshot
@@ -467,5 +468,17 @@ def test_the_cursor_goes_to_the_run_that_was_just_launched(world: World) -> None
         assert table.cursor == "old-aaaaaa"
         world.run("new-cccccc", host="box")
         await until(pilot, lambda: table.cursor == "new-cccccc")
+
+    drive(world.board(), use)
+
+
+def test_chosen_columns_say_nan_as_the_usual_ones_do(world: World) -> None:
+    world.run("demo-aaaaaa", step=30, total_steps=100)
+    world.losses("demo-aaaaaa", [2.0] * 9 + [NAN] * 20)
+    remembered.keep_columns(world.home, ["name", "loss"])
+
+    async def use(pilot: Pilot[None]) -> None:
+        words = await shows(pilot, "its loss is NaN")
+        assert [line for line in words.splitlines() if "demo-aaaaaa" in line and "NaN" in line]
 
     drive(world.board(), use)

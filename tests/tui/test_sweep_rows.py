@@ -158,3 +158,13 @@ def test_with_columns_of_ones_own_a_sweep_keeps_its_name(swept: World) -> None:
         assert next(line for line in seen.splitlines() if "lr-x7" in line).strip("│ ").split()[-1] == "box"
 
     drive(swept.board(), use, (170, 40))
+
+
+def test_with_columns_of_ones_own_a_sweep_says_how_it_stands(swept: World) -> None:
+    remembered.keep_columns(swept.home, ["name", "progress", "loss"])
+
+    async def use(pilot: Pilot[None]) -> None:
+        seen = await shows(pilot, "PROGRESS", "lr-x7 (6 cells)")
+        assert "%" in next(line for line in seen.splitlines() if "lr-x7" in line)
+
+    drive(swept.board(), use, (170, 40))

@@ -150,6 +150,10 @@ def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbol
         tried = "tried once" if sync.failures == 1 else f"tried {sync.failures} times"
         words = f"failing for {span(now - sync.failing_since)}, {tried}: {sanitize_line(sync.reason, 300)}"
         more.append((((words, "warn"),),))
+    elif row.run.unreachable_since is not None and (row.kept.only_host or not row.run.ended):
+        since, why = short(now - row.run.unreachable_since), sanitize_line(row.run.unreachable_why, 200)
+        words = f"waits: {row.host} has been unreachable for {since}{f': {why}' if why else ''}"
+        more.append((((symbols.text(words), "warn"),),))
     more += [(_transfer(each, symbols, now),) for each in transfers]
     return Item(row.run.run_id, cells, tuple(more))
 

@@ -241,9 +241,7 @@ class ChartWall(Horizontal):
         lines: list[Spans] = [[(f"{'points':<10}", "dim"), (f"{len(curve):,}", "plain")]]
         if curve.gaps:
             first = curve.steps[curve.gaps[0]]
-            lines.append(
-                [(f"{'NaN':<10}", "dim"), (f"{curve.not_finite:,}×, first at step {first:,.0f}", "bad")]
-            )
+            lines.append([(f"{'NaN':<10}", "dim"), (f"{curve.not_finite:,}×, first at step {first:,.0f}", "bad")])
         if self._resumed:
             lines.append([(f"{'resumed':<10}", "dim"), (f"{len(self._resumed)}×", "plain")])
         return lines

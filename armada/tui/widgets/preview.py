@@ -154,7 +154,7 @@ class Preview(Horizontal):
         self._gpus_of = made_from
         width, height = self.gpus.size
         self.gpus.show(panel_lines(host, row.run.gpus or (), self.symbols, width - 2, height))
-        frame.title(self.gpus, self.symbols.text(row.host))
+        frame.title(self.gpus, self.symbols.text(f"{row.host} now" if row.run.ended else row.host))
 
     def _read(self, path: Path | None, height: int, width: int) -> Text:
         if path is None:

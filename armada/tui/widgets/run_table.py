@@ -280,6 +280,9 @@ class RunTable(Table):
                 "id": title,
                 "state": ((text(states), style),),
                 "host": ((text(fold.hosts), "plain"),),
+                "loss": ((f"{best:.4g}" if best is not None else "", "plain"),),
+                "progress": ((f"{fold.share:.0%}", "plain"),),
+                "cost": ((costs.text() if costs is not None else "", "plain"),),
             }
             found = [told.pop(key.name, (blank,)) for key in self._keys]
             return ((state,), *(([title, *found[1:]]) if title not in found else found))
@@ -309,7 +312,7 @@ class RunTable(Table):
             *(
                 (
                     *(self._guided(row) if key is named else ()),
-                    (value, "strong" if active and key.name in ("id", "name") else "plain"),
+                    (value, _style(key, row, active=active)),
                 )
                 for key, value in values
             ),
@@ -426,6 +429,12 @@ def _tags(row: RunRow) -> str:
 
 def _gpus(row: RunRow) -> str:
     return f"{len(row.run.gpus)}×" if row.run.gpus else "cpu" if row.run.started_at else ""
+
+
+def _style(key: Key, row: RunRow, *, active: bool) -> str:
+    if key.name == "loss" and row.run.loss_not_finite is not None:
+        return "bad"
+    return "strong" if active and key.name in ("id", "name") else "plain"
 
 
 def age(moment: float | None, now: float) -> str:

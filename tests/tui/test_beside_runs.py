@@ -1,0 +1,36 @@
+"""What stands beside a run that waits, or that has ended, is not taken for something else."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.store import hosts
+from tests.tui.conftest import World, drive, shows
+
+
+def test_what_waits_on_an_unreachable_host_says_so(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    world.run("demo-aaaaaa", unreachable_since=time.time() - 400, unreachable_why="no route to host")
+    world.checkpoint("demo-aaaaaa", 3, home=False)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("4")
+        await shows(pilot, "waits: box has been unreachable for 6m: no route to host")
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize(("state", "title"), [("running", "─ box ─"), ("failed", "─ box now ─")])
+def test_the_gpus_beside_a_run_that_ended_are_those_of_its_host_now(world: World, state: str, title: str) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    world.run("demo-aaaaaa", state=state, gpus="[0]")
+    hosts.record_facts(world.database, "box", {"gpus": [{"index": 0, "name": "A100"}]})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa", title)
+
+    drive(world.board(), use, (250, 70))
