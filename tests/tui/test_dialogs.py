@@ -1,10 +1,11 @@
-"""Keys that arrive at once, as over a slow link, close one window and nothing below it."""
+"""Keys that arrive at once, as over a slow link, close one window, and are obeyed in their order."""
 
 from __future__ import annotations
 
 import pytest
 from textual import events
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from armada.tui.screens.prompt import Prompt
 from armada.tui.screens.run import RunScreen
@@ -16,7 +17,7 @@ from tests.tui.conftest import World, drive, shows, until
 def at_once(pilot: Pilot[None], *keys: str) -> None:
     """Let keys arrive in one piece: nothing is handled between them."""
     for key in keys:
-        pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        pilot.app.post_message(events.Key(key, {"space": " "}.get(key, key if len(key) == 1 else None)))
 
 
 @pytest.mark.parametrize(
@@ -73,5 +74,28 @@ def test_a_window_that_is_to_close_under_another_one_closes_after_it(world: Worl
         over.dismiss(None)
         await until(pilot, lambda: len(board.screen_stack) == 1)
         assert isinstance(board.screen, RunsScreen)
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ((*"abcd", "backspace", "backspace", "x"), "abx"),
+        ((*"abcd", "left", "left", "y"), "abycd"),
+        ((*"ab", "home", "z", "end", "e"), "zabe"),
+        ((*"one", "space", *"two", "ctrl+w", "n"), "one n"),
+    ],
+)
+def test_keys_reach_a_field_in_their_order(world: World, keys: tuple[str, ...], text: str) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("slash")
+        field = pilot.app.screen.query_one("#filter", Input)
+        await until(pilot, lambda: field.has_focus)
+        at_once(pilot, *keys)
+        await until(pilot, lambda: field.value == text)
 
     drive(world.board(), use)

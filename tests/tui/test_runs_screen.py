@@ -366,7 +366,7 @@ def test_a_store_that_goes_away_is_said_and_comes_back(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         world.database.connection.execute("ALTER TABLE revision RENAME TO gone")
-        await shows(pilot, "the store cannot be read: no such table", "demo-aaaaaa")
+        await shows(pilot, "the store cannot be read → armada recover: no such table", "demo-aaaaaa")
         world.database.connection.execute("ALTER TABLE gone RENAME TO revision")
         await shows(pilot, "1 running")
 

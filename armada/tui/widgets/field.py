@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.widgets import Input
 
 from armada.foundation.sanitize import without_controls
+
+if TYPE_CHECKING:
+    from textual import events
 
 
 class Field(Input):
@@ -16,3 +21,11 @@ class Field(Input):
     def replace(self, text: str, start: int, end: int) -> None:
         """Replace a part of the text; the cursor stands after what is left of the new one."""
         super().replace(without_controls(text), start, end)
+
+    async def on_key(self, event: events.Key) -> None:
+        """Obey the field's own keys in the order in which all came: Textual obeys letters at once, and others later."""
+        found = self._bindings.key_to_bindings.get(event.key)
+        if found and event.key != "enter":
+            event.stop()
+            event.prevent_default()
+            await self.run_action(found[0].action)
