@@ -243,10 +243,7 @@ def test_a_named_colour_is_the_themes_and_every_other_stays_as_printed() -> None
 
 
 def test_a_log_has_colours_ranks_matches_and_steps(world: World) -> None:
-    world.run("demo-aaaaaa", host="local")
-    path = world.home.local_root / "runs" / "demo-aaaaaa" / "output.log"
-    path.parent.mkdir(parents=True)
-    path.write_text(SHOWN)
+    path = world.local_log("demo-aaaaaa", SHOWN)
     board = world.board()
 
     async def field(pilot: Pilot[None], key: str, text: str) -> None:
@@ -296,10 +293,7 @@ def test_a_log_has_colours_ranks_matches_and_steps(world: World) -> None:
 
 
 def test_a_log_that_is_in_sight_whole_goes_on_being_followed(world: World) -> None:
-    world.run("demo-aaaaaa", host="local")
-    path = world.home.local_root / "runs" / "demo-aaaaaa" / "output.log"
-    path.parent.mkdir(parents=True)
-    path.write_text("line one\nline two\n")
+    path = world.local_log("demo-aaaaaa", "line one\nline two\n")
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
@@ -316,10 +310,7 @@ def test_a_log_that_is_in_sight_whole_goes_on_being_followed(world: World) -> No
 
 
 def test_the_first_line_of_a_wrapped_log_can_be_reached(world: World) -> None:
-    world.run("demo-aaaaaa", host="local")
-    path = world.home.local_root / "runs" / "demo-aaaaaa" / "output.log"
-    path.parent.mkdir(parents=True)
-    path.write_text("the beginning\n" + 5 * f"{'x' * 3000}\n" + "the end\n")
+    world.local_log("demo-aaaaaa", "the beginning\n" + 5 * f"{'x' * 3000}\n" + "the end\n")
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")

@@ -254,10 +254,7 @@ def test_the_preview_draws_the_loss_and_says_which_key_fetches_the_log(world: Wo
 
 
 def test_the_end_of_a_local_log_is_in_the_preview(world: World) -> None:
-    world.run("demo-aaaaaa", host="local")
-    log = world.home.local_root / "runs" / "demo-aaaaaa" / "output.log"
-    log.parent.mkdir(parents=True)
-    log.write_text("first line\n")
+    log = world.local_log("demo-aaaaaa", "first line\n")
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "first line")

@@ -63,7 +63,7 @@ class View(Screen[None]):
 
     _is_left = False
     visits = 0
-    """How often it was opened again: what was read for it before may have come while another screen was shown."""
+    """How often it was opened again after it was left (`left_screens.py`): what was read for it may have come meanwhile."""
     is_outdated = False
     """It was left, and colours or the terminal's size changed since."""
 
@@ -138,7 +138,6 @@ class View(Screen[None]):
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         if self.is_mounted:
-            self.visits += self._is_left
             drawn, self._mounted_with = self._mounted_with, None
             # Textual would style all widgets anew: those of a new screen a moment after it styled them.
             event.refresh_styles, self.is_outdated = self.is_outdated, False
