@@ -89,12 +89,12 @@ class DoubtedJob:
     def say_state(self, **state: object) -> None:
         self._write("state.json", state)
 
-    def say_attempt(self, exit_state: str | None, submission: int, exit_of: int | None = None) -> None:
+    def say_attempt(self, exit_state: str | None, submission: int, exit_of: int | None = None, **more: str) -> None:
         """Have a supervisor write how an attempt began and ended; `exit_of`: the submission that its exit names."""
         self._write("attempts/1/run.json", {"attempt": 1, "submission": submission})
         if exit_state is not None:
             named = {"submission": exit_of} if exit_of is not None else {}
-            self._write("attempts/1/exit.json", {"state": exit_state, **named})
+            self._write("attempts/1/exit.json", {"state": exit_state, **named, **more})
 
     def never_begin(self) -> None:
         (Path(self.paths.folder) / "attempts/1/run.json").unlink()

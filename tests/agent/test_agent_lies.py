@@ -141,6 +141,13 @@ def test_only_the_newest_attempt_of_the_submission_says_that_its_job_goes_back(
     assert job_activity.last_word(cluster.paths, 1) == wrote
 
 
+def test_an_end_that_the_next_attempt_wrote_does_not_say_that_this_one_left(cluster: DoubtedJob) -> None:
+    cluster.say_attempt("requeued", 1, reason="lost")
+    assert job_activity.last_word(cluster.paths, 1) == "begun"
+    cluster.say_attempt("requeued", 1, reason="preempted")
+    assert job_activity.last_word(cluster.paths, 1) == "goes back"
+
+
 def test_a_resumed_job_whose_supervisor_left_before_its_first_attempt_goes_back(cluster: DoubtedJob) -> None:
     cluster.say_attempt("cancelled", 0)  # the former submission's
     cluster.say_state(state="queued", submission=1, attempt=0, seq=9)

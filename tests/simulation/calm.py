@@ -14,6 +14,7 @@ from tests.simulation.home import EXPECTED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from armada.store.runs import Run
     from tests.simulation.home import SimHome
     from tests.simulation.world import World
 
@@ -75,21 +76,31 @@ def _end(world: World, home: SimHome, run_id: str) -> None:
         _watch(world, home, run_id)
     with _acting(world, home, f"{run_id} cannot be looked at"):
         run = home.look(run_id)
-    world.hold(run.ended and not run.is_guess, f"{run_id} does not end: it is {run.state} ({run.because})")
+    world.hold(_is_over(run), f"{run_id} does not end: it is {run.state} ({run.because})")
 
 
 def _watch(world: World, home: SimHome, run_id: str) -> None:
-    """What the daemon does, until the run has ended or for some minutes, and then once more much later."""
+    """What the daemon does, until the run has ended or for some minutes; and once more much later.
+
+    A Slurm that did not answer before may be asked again only then: doubt about what its first answer lacks takes minutes.
+    """
     for _ in range(_LOOKS):
-        if _ended(world, home, run_id, _OFTEN_S):
+        if _is_over(_look(world, home, run_id, _OFTEN_S)):
             break
-    _ended(world, home, run_id, _LONG_S)
+    run = _look(world, home, run_id, _LONG_S)
+    for _ in range(_LOOKS):
+        if _is_over(run) or run.state != "queued":
+            break
+        run = _look(world, home, run_id, _OFTEN_S)
 
 
-def _ended(world: World, home: SimHome, run_id: str, pause_s: float) -> bool:
+def _look(world: World, home: SimHome, run_id: str, pause_s: float) -> Run:
     world.tick(pause_s)
     with _acting(world, home, f"{run_id} cannot be looked at"):
-        run = home.look(run_id)
+        return home.look(run_id)
+
+
+def _is_over(run: Run) -> bool:
     return run.ended and not run.is_guess
 
 

@@ -192,6 +192,7 @@ FOUND_WITH_SLURM = {
     "its supervisor is killed as it is preempted, and its job lives on where the next attempt starts": (
         "one_machine launch start_job save tick preempt orphan_job watch start_job living=1 look=running"
     ),
+    "stopped as soon as Slurm answers again, which no longer lists it": "launch lie watch start_job take",
     "a resumed job is preempted before its first attempt, and shown as failed until its node is cleared": (
         "launch:3:1 start_job meanwhile_resume:3:2 early_signal:1:1 stop:0:3 look:0:3 meanwhile_start_job:1:2 freeze:0:1"
     ),
@@ -206,6 +207,9 @@ FOUND_WITH_HTCONDOR = {
     ),
     "stopped after its supervisor was killed before its job began, and resumed": (
         "launch join break_off:1:1 look start_job watch stop resume look:1"
+    ),
+    "its next attempt is killed before it begins, and the former goes on on a node that is believed dead": (
+        "launch:1:2 meanwhile_start_job:1:3 break_off:2:1 start_job:1:1 give_up:3:2 save:1:2 freeze:2"
     ),
     "its log is deleted, and its job dies": "launch start_job kill_supervisor lie:1:0 truth watch",
     "its clock is set back, and a job that its schedd forgot dies": "launch start_job forget_job set_clock:1 kill_supervisor",

@@ -13,7 +13,7 @@ from armada_agent.foundation import files, process_identity
 from armada_agent.paths import RunPaths, list_folder, newest
 from armada_agent.records.ending import exit_of
 from armada_agent.verdicts import liveness
-from armada_agent.verdicts.requeue import REQUEUED
+from armada_agent.verdicts.requeue import LOST, REQUEUED
 
 _MOST_HEARTBEATS = 256
 _MOST_READERS = 8
@@ -157,7 +157,8 @@ def sign(paths: RunPaths) -> str:
 def last_word(paths: RunPaths, submission: int) -> str:
     """Return the supervisor's last record of this submission's job: `UNBEGUN`, `BEGUN` or `GOES_BACK` of `liveness`.
 
-    An unreadable record counts as a job that has begun.
+    An unreadable record counts as a job that has begun. So does an attempt whose end the next one's supervisor wrote: its own
+    has not said that it left, and may go on, on a node that the batch system believes dead.
     """
     try:
         state = files.read_json(paths.state) or {}
@@ -176,7 +177,7 @@ def last_word(paths: RunPaths, submission: int) -> str:
         # The attempt is an earlier submission's; this one's supervisor may have left before it began one.
         return by_state if by_state == liveness.GOES_BACK else liveness.UNBEGUN
     exit_ = exit_of(exit_, submission)
-    if exit_ is None:
+    if exit_ is None or exit_.get("reason") == LOST:
         return liveness.BEGUN
     return liveness.GOES_BACK if exit_.get("state") == REQUEUED else liveness.UNBEGUN
 

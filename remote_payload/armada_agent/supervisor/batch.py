@@ -24,7 +24,7 @@ from armada_agent.supervisor.job import StartError
 from armada_agent.supervisor.supervise import Supervisor
 from armada_agent.verdicts import requeue
 from armada_agent.verdicts.cause import signal_name
-from armada_agent.verdicts.requeue import REQUEUED
+from armada_agent.verdicts.requeue import LOST, REQUEUED
 
 _FENCE_S = 10.0
 _NOTICED_S = 2 * _FENCE_S
@@ -32,8 +32,6 @@ _NOTICED_S = 2 * _FENCE_S
 _LOG_TAIL = 64 * 1024
 _PREEMPTED = "preempted"
 _NODE_FAILURE = "node_failure"
-_LOST = "lost"
-"""Of an attempt whose exit another attempt's supervisor wrote."""
 _TAKEN = (_PREEMPTED, _NODE_FAILURE)
 _MOST_WITHOUT = 2  # attempts that reach the time limit without a newer checkpoint, if an older home gave no number
 _TIME_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
@@ -318,7 +316,7 @@ def _recorded_end(paths: RunPaths, submission: int) -> Optional[str]:
 def _is_given_up(paths: RunPaths, attempt: int) -> bool:
     """Return whether the next attempt's supervisor wrote the exit of this one; it may have ended without beginning an attempt."""
     try:
-        return attempt > 0 and (files.read_json(paths.attempt(attempt, "exit.json")) or {}).get("reason") == _LOST
+        return attempt > 0 and (files.read_json(paths.attempt(attempt, "exit.json")) or {}).get("reason") == LOST
     except (files.UnreadableError, OSError):
         return False
 
@@ -339,7 +337,7 @@ def _close_former_attempts(paths: RunPaths, journal: Journal, reached: progress.
     for number in paths.attempts():
         if files.read_json(paths.attempt(number, "exit.json")) is None:
             message = "it ended without a record; its node failed, or was taken without a warning"
-            told: Dict[str, Any] = {"state": REQUEUED, "reason": _LOST, "message": message}
+            told: Dict[str, Any] = {"state": REQUEUED, "reason": LOST, "message": message}
             told.update({"exit_code": None, "signal": None})
             begun = (files.read_json(paths.attempt(number, "run.json")) or {}).get("submission")
             told.update({"submission": begun} if isinstance(begun, int) else {})
@@ -360,7 +358,7 @@ def _size(path: str) -> int:
 def _count_failures(paths: RunPaths, submission: int) -> int:
     """Count the attempts that failed on their own since the user submitted the run."""
     ended = progress.ended_attempts(paths, submission)
-    return sum(1 for one in ended if one.reason not in (None, "time_limit", _LOST, "superseded") + _TAKEN)
+    return sum(1 for one in ended if one.reason not in (None, "time_limit", LOST, "superseded") + _TAKEN)
 
 
 def _identify_gpus(words: List[str]) -> List[Dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 Evidence ranks: first what the supervisor wrote, then fresh signs of life, then the scheduler. A job has begun once its
 supervisor wrote so, until it writes that it left. Its signs of life are its own files, which change every ten seconds.
+That its successor wrote its end shows nothing: it may go on where nobody sees it.
 A supervisor that left because its job is requeued may seem to have ended: Slurm reports such a job as FAILED, or not at
 all, until the node is cleared.
 

@@ -18,6 +18,8 @@ from typing import Any, Dict, List, Optional
 TIME_LIMIT = "time_limit"
 REQUEUED = "requeued"
 """The end of an attempt whose job is requeued, as in exit.json."""
+LOST = "lost"
+"""The reason of an end that the next attempt's supervisor wrote: this one's wrote none, and may go on where nobody sees it."""
 
 
 class Attempt:
