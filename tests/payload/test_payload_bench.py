@@ -41,6 +41,19 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+IMPORTS = """
+import sys
+from pathlib import Path
+from armada_train.bench.__main__ import _import_once
+from armada_train.bench.cells import read_bench
+from armada_train.runfolder import RunFolder
+
+sys.path.insert(0, sys.argv[1])  # as of a host with GPUs
+spec = Path(sys.argv[2])
+print(_import_once(list(read_bench(spec).cells), RunFolder.from_environment(spec.parent, {})), "peft" in sys.modules)
+"""
+
+
 def bench_run(
     run: PayloadRun, micros: list[int], *, seconds: float = 0, timeout_s: float = 300, processes: int = 1
 ) -> PayloadRun:
@@ -207,3 +220,14 @@ def test_a_cell_of_two_processes_counts_the_samples_of_both(bench: PayloadRun) -
     (row,) = rows(bench)
     assert (row["status"], row["processes"]) == ("measured", 2)
     assert row["samples_per_s"] * row["measured_s"] == pytest.approx(4 * 8)
+
+
+def test_what_starts_cuda_as_it_is_imported_keeps_no_cell_from_being_forked(bench: PayloadRun, tmp_path: Path) -> None:
+    package = tmp_path / "packages" / "bitsandbytes"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('it starts CUDA')")
+    script = tmp_path / "imports.py"
+    script.write_text(IMPORTS)
+    run = bench_run(bench, [4])
+    told = run.finish_python(str(script), str(package.parent), str(run.spec_file), fresh=True)
+    assert told.output.splitlines()[-1] == "True True", told.output

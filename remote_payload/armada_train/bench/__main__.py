@@ -29,7 +29,7 @@ from armada_train.bench.turns import Turns, clear_turns, read_turns, turn_of, wr
 from armada_train.failure import GENERIC, INTERRUPTED, PREEMPTED, PayloadFailure, recorded, write_failure
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.runfolder import RunFolder
-from armada_train.training.libraries import configure_libraries
+from armada_train.training.libraries import configure_libraries, needed_packages
 from armada_train.training.preemption import SIGNALS
 
 
@@ -65,6 +65,8 @@ class _Driver:
         self._heartbeat.beat("loading", *self._progress(rows))
         if not (any(cell.processes == 1 for cell in left) and _import_once(left, self._run)):
             self._unforked = {cell.number for cell in left}
+        else:
+            self._unforked = {cell.number for cell in left if "bitsandbytes" in needed_packages(cell.training)}
         if left:
             self._measure(left, rows)
         self._heartbeat.beat("ended", *self._progress(rows))
@@ -171,6 +173,8 @@ def _import_once(cells: list[Cell], run: RunFolder) -> bool:
     configure_libraries((fetching or trainings)[0], run, os.environ)
     # With it torch asks NVML whether there are GPUs: CUDA once started cannot be used after a fork.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    # PEFT imports it wherever it is installed, which starts CUDA; a cell that needs it is a process of its own.
+    sys.modules["bitsandbytes"] = None  # type: ignore[assignment]
     try:
         import accelerate.commands.launch  # noqa: F401 - the forked cells use it
         import torch

@@ -33,6 +33,7 @@ from armada_train.specification.early_stop import EarlyStop
 from armada_train.specification.values import Training, check_gpus, check_world
 from armada_train.tasks.prepare import describe, ignored_keys, prepare_model_and_data
 from armada_train.training.adapter_casts import leave_out_casts
+from armada_train.training.adapter_products import add_within_products
 from armada_train.training.agreement import Agreement, leave
 from armada_train.training.arguments import choose_weights_dtype, make_arguments, make_lora
 from armada_train.training.attempt import Attempt, TrainingData
@@ -98,6 +99,7 @@ def _train(
         _say(run, "the loss is computed of all logits at once (train.logits)")
     if training.lora is not None and training.precision != "fp32":
         leave_out_casts()
+        add_within_products()
     arguments.eval_on_start = eval_files is not None and resume.checkpoint is None
     history, metrics = _open_metrics(run, resume.checkpoint)
     attention = _choose_attention(training, run)

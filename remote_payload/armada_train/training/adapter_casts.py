@@ -24,10 +24,10 @@ def leave_out_casts() -> None:
 
 
 def _cast_unless_undone(layer: Any, x: Any, dtype: Any) -> Any:
-    return x if x is not None and _is_undone(layer, x) else cast("Any", _CAST)(layer, x, dtype)
+    return x if x is not None and is_undone(layer, x) else cast("Any", _CAST)(layer, x, dtype)
 
 
-def _is_undone(layer: Any, x: Any) -> bool:
+def is_undone(layer: Any, x: Any) -> bool:
     """Tell whether autocast gives the input the type that it has already, in all that is computed of it.
 
     Not so with DoRA and other variants: they compute norms of weights in the input's type.
