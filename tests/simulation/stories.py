@@ -136,13 +136,11 @@ class Teller(Unusual):
 
         def retry() -> None:
             before = {run_id: len(self.world.alive(run_id)) for run_id in self.world.run_ids}
-            acts = self._acts
+            acts, well_done = self._acts, {*self.world.well_done, *home.succeeded()}
             self.said = "again" if home.retry(host) else "no"
             if acts != self._acts:
                 return  # somebody did something meanwhile, and may have begun it
-            again = [
-                r for r in self.world.run_ids if len(self.world.alive(r)) > before[r] and r in self.world.well_done
-            ]
+            again = [r for r in self.world.run_ids if len(self.world.alive(r)) > before[r] and r in well_done]
             self.world.hold(not again, f"{again} had succeeded and was run again by itself")
 
         self._act(home, retry)
@@ -273,8 +271,7 @@ class Teller(Unusual):
 
     def do_tear(self, one: int, two: int) -> None:
         """A power cut that takes what was written and not forced out, by luck."""
-        # With it goes every end that no home had seen.
-        self.world.well_done &= {run_id for home in self.world.homes.values() for run_id in home.succeeded()}
+        self.world.well_done.clear()  # with it goes every end; only the homes that had seen one know of it
         self._host(two).power_cut(random.Random(one))
         self.world.root_was_lost = True
 
@@ -298,8 +295,7 @@ class Teller(Unusual):
 
     def do_restore_host(self, _one: int, two: int) -> None:
         if (host := self._host(two)).mounted and host.snapshots:
-            # With its disk goes every end that no home had seen.
-            self.world.well_done &= {run_id for home in self.world.homes.values() for run_id in home.succeeded()}
+            self.world.well_done.clear()  # with its disk goes every end; only the homes that had seen one know of it
             host.restore()
             self.world.root_was_lost = True
             self.world.forget_words()

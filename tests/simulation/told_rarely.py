@@ -184,6 +184,9 @@ TOLD_RARELY = {
 }
 
 TOLD_RARELY_WITH_SCRIPTS = {
+    "its host is put back to when it ran, which a home that saw its end does not begin again, and one that did not does": (
+        "launch:1:3 snapshot_host end tick look restore_host retry=no join retry:1=again"
+    ),
     "an older agent does not say what remains, and its job makes a part of its folder anew": (
         "old_agent:3 launch:1 tick kill_supervisor hide_run save look=unknown/not_on_host release=vanished"
     ),

@@ -28,12 +28,13 @@ def add_within_products() -> None:
         name = None if args or kwargs else _only_adapter(layer)
         if name is None or not is_undone(layer, x):
             return plain(layer, x, *args, **kwargs)
-        result = layer.base_layer(x)
-        small = layer.lora_A[name](layer.lora_dropout[name](x)) * layer.scaling[name]
-        weight = layer.lora_B[name].weight.to(result.dtype)
+        # In rows: a product added into a view would have autograd copy the gradient three times.
+        rows = x.flatten(0, -2)
+        result = layer.base_layer(rows)
+        small = layer.lora_A[name](layer.lora_dropout[name](rows)) * layer.scaling[name]
         # Nothing needs the layer's own output any more, not even its gradient.
-        result.view(-1, result.shape[-1]).addmm_(small.view(-1, small.shape[-1]), weight.t())
-        return result
+        result.addmm_(small, layer.lora_B[name].weight.to(result.dtype).t())
+        return result.view(*x.shape[:-1], -1)
 
     Linear.forward = forward
 
