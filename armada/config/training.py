@@ -121,8 +121,8 @@ class Train(Settings):
     """Put samples of like length into one batch, so that less is padding."""
     neftune_alpha: Positive | None = None
     """Strength of NEFTune's noise on embeddings."""
-    kernels: Literal["none", "liger", "hub"] = "none"
-    """Faster kernels: Liger's, or those of the hub; they need GPUs."""
+    kernels: Literal["auto", "none", "liger", "hub"] = "auto"
+    """Faster kernels on GPUs: Liger's, or those of the hub; `auto` takes Liger's where they are known to compute the same."""
     compile: bool = False
     """Use torch.compile."""
     logits: Logits = "auto"

@@ -39,6 +39,7 @@ CHECKS = (
     _check("attention", "The attentions of transformers: equal losses, and their speed", 40, 240),
     _check("kernels", "SDPA's kernels: their speed, and what each new length costs", 30, 180),
     _check("lengths", "Rows of many lengths: no step waits until a kernel is prepared for its length", 30, 120),
+    _check("padding", "Padded rows with masks and without: equal losses, and their speed", 80, 300),
     _check("oom", "A batch that does not fit: the sentence, and the GPU is free again", 50, 240),
     _check(
         "launch", "`armada launch --host local`, killed and resumed, against a run that was not disturbed", 120, 300
@@ -51,7 +52,7 @@ CHECKS = (
     _check("speed-0.5b", "A shape of 0.5B: speed, MFU, memory against the estimate", 100, 400, "speed"),
     _check("speed-1.5b", "A shape of 1.5B, all weights at 4096 tokens", 50, 240, "speed"),
     _check("trl-0.5b", "The payload against TRL's own script, in turn, 0.5B", 120, 400, "against_trl"),
-    _check("speed-7b", "A shape of 7B: LoRA at 4096 tokens", 100, 300, "speed"),
+    _check("speed-7b", "A shape of 7B: LoRA at 4096 tokens", 60, 300, "speed"),
     _check("profile", "Where a step's time goes: kernels by kind", 120, 400, "profiling"),
     _check("speed-7b-more", "A shape of 7B: other lengths, and all weights", 200, 540, "speed"),
     _check("trl-7b", "The payload against TRL's own script, in turn, 7B", 150, 480, "against_trl"),

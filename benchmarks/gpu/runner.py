@@ -19,7 +19,7 @@ from benchmarks.gpu.processes import TIMED_OUT, run_to_end
 
 ROOT = Path(__file__).parents[2]
 HOOKS = Path(__file__).parent / "hooks"
-_STATES = (PASSED, FAILED, OOM, SKIPPED)
+_STATES = (PASSED, FAILED, OOM, SKIPPED, TIMEOUT)
 _TAIL_LINES = 25
 _LEAST_S = 5.0
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.catalogue import FAILED, OOM, PASSED, SKIPPED
+from benchmarks.gpu.catalogue import FAILED, OOM, PASSED, SKIPPED, TIMEOUT
 from benchmarks.gpu.processes import TIMED_OUT, run_to_end
 from benchmarks.gpu.results_file import plain
 from benchmarks.gpu.rows import write_rows
@@ -70,7 +70,8 @@ class Ended:
     def status(self) -> str:
         if self.code == 0:
             return PASSED
-        return OOM if self.failure.get("reason") in ("oom", "host_oom") else FAILED
+        known = {"oom": OOM, "host_oom": OOM, "timeout": TIMEOUT}
+        return known.get(str(self.failure.get("reason")), FAILED)
 
     @property
     def message(self) -> str:
@@ -137,10 +138,12 @@ class Workbench:
 
     def verdict(self) -> tuple[str, str]:
         """Return the state of the whole check by its cases."""
-        for status in (FAILED, OOM, SKIPPED):
+        for status in (FAILED, TIMEOUT, OOM, SKIPPED):
             count = self._statuses.count(status)
             if status == FAILED and count:
                 return FAILED, f"{count} of {len(self._statuses)} cases failed"
+            if status == TIMEOUT and count:
+                return TIMEOUT, f"{count} of {len(self._statuses)} cases did not end in time"
             if self._statuses and count == len(self._statuses):
                 return status, ""
         return PASSED, ""

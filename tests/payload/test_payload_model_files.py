@@ -186,8 +186,8 @@ def part(*rows: list[int], lengths: list[int] | None = None, max_length: int = 2
     return SimpleNamespace(dataset=Rows(list(rows)), fitted=fitted, encoding=columns)
 
 
-def model(*modules: str, embeddings: int = 4, positions: int = 256) -> Any:
-    config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(max_position_embeddings=positions))
+def model(*modules: str, embeddings: int = 4, positions: int = 256, **more: str) -> Any:
+    config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(max_position_embeddings=positions, **more))
     names = [(name, None) for name in ("model.layers.0.self_attn.q_proj", *modules)]
     weights = SimpleNamespace(weight=SimpleNamespace(shape=(embeddings, 8)))
     return SimpleNamespace(named_modules=lambda: names, config=config, get_input_embeddings=lambda: weights)
@@ -226,6 +226,19 @@ def test_rows_beyond_positions_are_refused_where_positions_were_learned_and_else
         check_fit(asked, model("transformer.wpe"), tokenizer(3), [rows])
     short = part([1], lengths=[10, 500], max_length=300)  # the long one is dropped
     assert check_fit(asked, model("transformer.wpe"), tokenizer(3), [short]) == []
+
+
+def test_ligers_kernels_are_refused_for_another_activation() -> None:
+    plain = training(target_modules=["q_proj"])
+    asked = dataclasses.replace(plain, schedule=dataclasses.replace(plain.schedule, kernels="liger"))
+
+    def check(kind: str, activation: str) -> list[str]:
+        return check_fit(asked, model(model_type=kind, hidden_act=activation), tokenizer(3), [])
+
+    with pytest.raises(PayloadFailure, match="compute SiLU in models of type llama, and this one has 'gelu'"):
+        check("llama", "gelu")
+    assert check("llama", "silu") == check("gemma", "gelu") == []
+    assert check_fit(plain, model(model_type="llama", hidden_act="gelu"), tokenizer(3), []) == []
 
 
 def test_a_module_that_the_loaded_model_lacks_is_refused() -> None:

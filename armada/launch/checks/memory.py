@@ -40,7 +40,7 @@ def check_memory(subject: Subject) -> Answer | None:
         return ok(f"memory is not estimated: {trained.facts.problem}")
     shape, training = trained.facts.shape, _shape_of(trained, subject)
     estimate = estimate_memory(shape, training)
-    what = _describe(estimate) + _name_logits(trained)
+    what = _describe(estimate) + _name_choices(trained)
     if trained.teacher is not None and trained.teacher.shape is None:
         what = f"without the teacher, whose size is unknown ({trained.teacher.problem}), {what}"
     if training.device == "cpu":
@@ -127,12 +127,16 @@ def _describe(estimate: MemoryEstimate) -> str:
     return f"an estimated {amount(estimate.total_bytes)} ({span}; {terms})"
 
 
-def _name_logits(trained: Trained) -> str:
-    """Name how the loss is computed, if armada chose it."""
-    if not trained.logits_why:
-        return ""
-    how = "of all logits at once" if trained.section.train.get("logits") == "whole" else "in tiles"
-    return f"; the loss is computed {how}, {trained.logits_why}"
+def _name_choices(trained: Trained) -> str:
+    """Name how the loss is computed, and by which kernels a step is, if armada chose that."""
+    said = ""
+    if trained.logits_why:
+        how = "of all logits at once" if trained.section.train.get("logits") == "whole" else "in tiles"
+        said += f"; the loss is computed {how}, {trained.logits_why}"
+    if trained.kernels_why:
+        whose = "Liger's" if trained.section.train.get("kernels") == "liger" else "transformers' own"
+        said += f"; the kernels are {whose}, {trained.kernels_why}"
+    return said
 
 
 def _remedy(shape: ModelShape, training: TrainingShape, memory: int, *, may_shard: bool) -> str:

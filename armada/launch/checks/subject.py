@@ -47,6 +47,7 @@ class Trained:
         has_reference: Whether a second copy of the model is in memory, which is never trained.
         may_shard: Whether `train.sharding: fsdp` would go with everything else that the experiment says.
         logits_why: Why the loss is computed as the section says, as part of a sentence; empty if the experiment says it.
+        kernels_why: The same of its kernels; empty also where there is no choice.
         teacher: Another model whose output is compared with this one's; None without one.
     """
 
@@ -68,6 +69,7 @@ class Trained:
     has_reference: bool = False
     may_shard: bool = False
     logits_why: str = ""
+    kernels_why: str = ""
     teacher: ModelFacts | None = None
 
 

@@ -10,6 +10,7 @@ What is counted, and where from:
   activations are recomputed.
 - Activations: bytes for each token and layer as a linear function of the layer's widths. The factors were fitted to what
   torch 2.13 and transformers 5.23 keep, counted storage by storage with fake tensors; they are in `_KEPT` and `_LAYER`.
+- Liger's kernels keep neither the activation of the feed-forward part nor each norm's result: `_FUSED`, from peaks on an H200.
 - Output head: TRL 1.16 computes the loss in tiles of 4096 tokens × 32,768 words (its module `chunked_logprob`), so
   no logits of vocabulary × length exist. The gradients of hidden states and head are summed in 32 bits. With
   `train.logits: whole` they do, as `WHOLE_LOGITS_BYTES` says.
@@ -20,7 +21,7 @@ What is counted, and where from:
 - RAM: a process without GPUs has its libraries, and the heap keeps blocks that were freed. Both are measured, by
   `benchmarks/memory.py`.
 
-Not counted: fragmentation of a GPU's memory, what `compile` and Liger's kernels save, and rows that are shorter than `length`.
+Not counted: fragmentation of a GPU's memory, what `compile` saves, and rows that are shorter than `length`.
 """
 
 from __future__ import annotations
@@ -98,6 +99,14 @@ _KEPT: dict[tuple[bool, int], _Widths] = {
 By (adapter, bytes of the precision), for Llama, Mistral, Phi 3 and Qwen 2 with SDPA.
 """
 
+_FUSED: dict[tuple[bool, int], _Widths] = {
+    (False, 2): (8, 0, 0, 2),
+    (True, 2): (4, 0, 0, 2),
+    (False, 4): (8, 0, 0, 4),
+    (True, 4): (8, 0, 0, 4),
+}
+"""Fewer with Liger's kernels."""
+
 _DORA_CASTS: _Widths = (6, 2, 0, 0)
 """More for DoRA in 16 bits: its layers keep copies of their inputs in 32 bits, which the payload leaves out elsewhere."""
 
@@ -162,6 +171,10 @@ class TrainingShape:
     """All logits of a micro batch exist at once: the loss is not computed in tiles."""
     stages_checkpoints: bool = False
     """Checkpoints are copied to host memory before they are written."""
+    masks: bool = True
+    """Padding may be anywhere in a row, so that SDPA is given a mask."""
+    fuses: bool = False
+    """Liger's kernels compute norms and the feed-forward part."""
     scores: bool = False
     """The model ends in a score for each sequence, as a reward model does: no word is predicted."""
 
@@ -450,6 +463,9 @@ def _factors(shape: ModelShape, training: TrainingShape) -> _Widths:
     if shape.is_plain:
         return _PLAIN[shape.kind][width]
     h, a, k, f = _KEPT[adapter, width]
+    if training.fuses:
+        less = _FUSED[adapter, width]
+        h, f = h - less[0], f - less[3]
     if training.dora and width == 2:
         h, a = h + _DORA_CASTS[0], a + _DORA_CASTS[1]
     if shape.has_qk_norms:
@@ -478,5 +494,5 @@ def _scores(shape: ModelShape, training: TrainingShape) -> float:
 
 def _mask(training: TrainingShape) -> float:
     """The mask of padded rows as SDPA adds it, in the precision; a single row has no padding."""
-    padded = training.attention == "sdpa" and training.micro_batch * training.sequences > 1
+    padded = training.masks and training.attention == "sdpa" and training.micro_batch * training.sequences > 1
     return float(training.width * training.tokens * training.length) if padded else 0.0

@@ -55,6 +55,7 @@ class ModelShape:
         head_size: Numbers of one attention head.
         intermediate: Width of the feed-forward layers, of one expert in layers with experts.
         dense_intermediate: Width of the feed-forward layers in layers without experts.
+        activation: `hidden_act`; None if it does not say.
         positions: The longest row that the model is made for, with its RoPE scaling; None if it does not say.
         learned_positions: Whether positions beyond that do not exist.
         experts: Experts of a layer; 0 without.
@@ -78,6 +79,7 @@ class ModelShape:
     experts: int = 0
     experts_per_token: int = 0
     expert_layers: int = 0
+    activation: str | None = None
 
     @property
     def attention(self) -> int:
@@ -161,6 +163,7 @@ def read_shape(config: Mapping[str, object]) -> ModelShape:
         experts=sizes.need(experts) if experts else 0,
         experts_per_token=sizes.need("num_experts_per_tok") if experts else 0,
         expert_layers=_expert_layers(config, sizes, layers) if experts else 0,
+        activation=str(config["hidden_act"])[:40] if "hidden_act" in config else None,
     )
 
 

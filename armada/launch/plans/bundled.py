@@ -14,6 +14,7 @@ from armada.launch.plans.task import Parts, Task
 from armada.launch.plans.training import Training, take_data
 from armada.launch.training.batch import Batch, resolve_batch
 from armada.launch.training.dataset import DataFacts, check_data, count_rows, mean_row_bytes
+from armada.launch.training.fused_kernels import KernelsChoice, choose_kernels
 from armada.launch.training.hook import check_hooks
 from armada.launch.training.image_needs import training_needs
 from armada.launch.training.model_facts import ModelFacts, read_folder, read_model, tiny_model
@@ -99,6 +100,7 @@ class BundledTask(Task[BundledTraining]):
         teacher = self._teacher_facts(place)
         refuse_fewer_words(settings, facts, teacher)
         logits = self._choose_logits(place, facts, batch)
+        kernels = choose_kernels(settings, environment, facts.shape, gpus=place.gpus, precision=profile.train.precision)
         training = Training(
             settings=settings,
             profile=profile,
@@ -116,6 +118,7 @@ class BundledTask(Task[BundledTraining]):
             start=self.start,
             companions=self.sent_companions,
             logits=logits.word,
+            kernels=kernels.word,
         )
         contents, section = training.contents(), training.section()
         return Parts(
@@ -132,7 +135,7 @@ class BundledTask(Task[BundledTraining]):
             precision=profile.train.precision,
             checkpoint_bytes=self._checkpoint_bytes(contents, hub),
             trained=self._trained(
-                section, environment, hub, answer, facts, teacher, logits, is_divided=training.is_divided
+                section, environment, hub, answer, facts, teacher, (logits, kernels), is_divided=training.is_divided
             ),
         )
 
@@ -154,7 +157,7 @@ class BundledTask(Task[BundledTraining]):
         answer: HubAnswer,
         facts: ModelFacts,
         teacher: ModelFacts | None,
-        logits: LogitsChoice,
+        chosen: tuple[LogitsChoice, KernelsChoice],
         *,
         is_divided: bool,
     ) -> Trained:
@@ -178,7 +181,8 @@ class BundledTask(Task[BundledTraining]):
             sequences=settings.sequences,
             has_reference=settings.keeps_reference,
             may_shard=settings.may_shard,
-            logits_why=logits.why,
+            logits_why=chosen[0].why,
+            kernels_why=chosen[1].why,
             teacher=teacher,
         )
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from armada.config.tasks.bundled import BundledTraining
     from armada.launch.training.batch import Batch
     from armada.launch.training.config_files import UserFiles
+    from armada.launch.training.fused_kernels import Kernels
     from armada.launch.training.warmstart import Start
     from armada.paths import HostPaths
     from armada.provision.environment import Environment
@@ -59,6 +60,7 @@ class Training:
         start: The checkpoint it begins with.
         companions: Models beside the one that is trained, of those that are sent.
         logits: How the output head computes them: in tiles, or those of a micro batch at once.
+        kernels: Which it takes instead of those of transformers.
     """
 
     settings: BundledTraining
@@ -77,6 +79,7 @@ class Training:
     start: Start | None = None
     companions: Mapping[str, Content] = field(default_factory=dict)
     logits: Literal["tiles", "whole"] = "tiles"
+    kernels: Kernels = "none"
 
     @property
     def device(self) -> Literal["cuda", "cpu"]:
@@ -197,7 +200,8 @@ class Training:
             train=_dump(settings.train, *_DECIDED, "best_metric")
             | self._best_section()
             | settings.train_section()
-            | {"activation_checkpointing": profile.train.activation_checkpointing, "logits": self.logits},
+            | {"activation_checkpointing": profile.train.activation_checkpointing}
+            | {"logits": self.logits, "kernels": self.kernels},
             lora=_dump(settings.lora) if settings.lora is not None else None,
             precision=profile.train.precision,
             attention=profile.train.attention,

@@ -133,6 +133,8 @@ def training_shape(
         teacher=teacher,
         optimizer=str(optimizer.get("name", "adamw")),
         has_momentum=bool(optimizer.get("momentum")),
+        masks=(section.objective or {}).get("name") in ("distill", "grpo"),
+        fuses=section.train.get("kernels") == "liger",
         whole_logits=section.train.get("logits") == "whole",
         stages_checkpoints=bool(section.checkpoint.get("in_background")),
         scores=(section.objective or {}).get("name") == "reward",

@@ -5,6 +5,7 @@ The micro batch is the largest of 8, 4, 2 and 1 that fits by the estimate, witho
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -80,10 +81,16 @@ def plan(shape: ModelShape, cell: Cell, bench: Workbench, memory_bytes: float) -
                 precision="fp32" if bench.precision == "fp32" else "bf16" if bench.precision == "bf16" else "fp16",
                 activation_checkpointing=recomputes,
                 device="cpu" if bench.tiny else "cuda",
+                fuses=takes_liger(bench),
             )
             if estimate_memory(shape, training).total_bytes <= _FILLED * memory_bytes:
                 return training
     return None
+
+
+def takes_liger(bench: Workbench) -> bool:
+    """Tell whether `train.kernels: auto` would take Liger's kernels for these shapes."""
+    return bench.precision == "bf16" and importlib.util.find_spec("liger_kernel") is not None
 
 
 def section(bench: Workbench, training: TrainingShape, model: dict[str, Any]) -> dict[str, Any]:
@@ -94,7 +101,10 @@ def section(bench: Workbench, training: TrainingShape, model: dict[str, Any]) ->
         bench.rows(training.length),
         length=training.length,
         micro=training.micro_batch,
-        train={"activation_checkpointing": training.activation_checkpointing},
+        train={
+            "activation_checkpointing": training.activation_checkpointing,
+            "kernels": "liger" if training.fuses else "none",
+        },
         **changes,
     )
 
@@ -108,6 +118,7 @@ def _measure(bench: Workbench, cell: Cell, shape: ModelShape, training: Training
     figures: dict[str, Any] = {
         "micro_batch": training.micro_batch,
         "recomputes": training.activation_checkpointing,
+        "fuses": training.fuses,
         "tokens_per_s": ended.result.get("tokens_per_s"),
         "mfu": mfu,
         "aim_mfu": cell.aim_mfu,

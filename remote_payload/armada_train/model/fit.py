@@ -11,6 +11,7 @@ from armada_train.specification.section import bad_spec
 from armada_train.specification.values import Schedule, Training
 
 _ROWS_AT_ONCE = 1000
+_SILU_IN_LIGER = frozenset({"llama", "mistral", "mixtral", "phi3", "qwen2", "qwen3", "qwen3_moe"})
 
 
 def check_fit(training: Training, model: Any, tokenizer: Any, parts: Sequence[Any]) -> list[str]:
@@ -29,9 +30,22 @@ def check_fit(training: Training, model: Any, tokenizer: Any, parts: Sequence[An
         PayloadFailure: `bad_spec`: no module has a given name; `data_error`: the model has no embedding for some rows.
     """
     modules = [name for name, _ in model.named_modules()]
+    if training.schedule.kernels == "liger":
+        _refuse_other_activation(model)
     if training.lora is not None:
         refuse_unmatched(training.lora, modules, "the model")
     return [*_check_vocabulary(training, model, tokenizer, parts), *_check_positions(training, model, modules, parts)]
+
+
+def _refuse_other_activation(model: Any) -> None:
+    """Refuse a model for which Liger's kernels would compute another function: they do not ask which it has."""
+    config = model.config.get_text_config()
+    activation = getattr(config, "hidden_act", None)
+    if config.model_type in _SILU_IN_LIGER and activation not in ("silu", "swish"):
+        raise bad_spec(
+            f"`training.train.kernels`: Liger's compute SiLU in models of type {config.model_type}, "
+            f"and this one has {activation!r}: leave it at none"
+        )
 
 
 def _check_vocabulary(training: Training, model: Any, tokenizer: Any, parts: Sequence[Any]) -> list[str]:

@@ -24,6 +24,7 @@ from armada_train.failure import PayloadFailure
 from armada_train.model.attention import ATTEMPTS, Attention, choose_attention
 from armada_train.model.fit import check_fit
 from armada_train.model.loading import base_model_folder, load_model, model_path
+from armada_train.model.right_padding import leave_out_masks
 from armada_train.model.sdpa_kernels import use_plans_for_full_rows
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.reporting.metrics import History, Metrics, read_history
@@ -219,6 +220,7 @@ def _choose_attention(training: Training, run: RunFolder) -> Attention:
     _say(run, f"attention: {attention.name} ({attention.why})")
     if attention.name == "sdpa":
         use_plans_for_full_rows(training)
+        leave_out_masks()
     return attention
 
 

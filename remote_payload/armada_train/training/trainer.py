@@ -24,6 +24,7 @@ from armada_train.data.sampling import LengthSampler
 from armada_train.data.stream import StreamDataset
 from armada_train.data.workers import InWorker
 from armada_train.failure import PayloadFailure
+from armada_train.model.right_padding import padded_at_their_ends
 from armada_train.specification.values import StartFrom, Training
 from armada_train.training.agreement import Agreement
 from armada_train.training.arguments import schedule_arguments
@@ -68,6 +69,8 @@ class Trainer(Evaluating):
     """The class of TRL's configuration."""
     curves: ClassVar[tuple[str, ...]] = ()
     """The objective's own metrics, in TRL's words."""
+    pads_ends: ClassVar[bool] = False
+    """Whether the rows of its batches have padding at their ends alone."""
 
     def __init__(
         self, *, training: Training, attempt: Attempt, data: TrainingData, base_model: Path | None, **rest: Any
@@ -176,7 +179,8 @@ class Trainer(Evaluating):
 
     @timed("forward")
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        result = super().compute_loss(model, inputs, *args, **kwargs)
+        with padded_at_their_ends(are=self.pads_ends):
+            result = super().compute_loss(model, inputs, *args, **kwargs)
         loss = result[0] if isinstance(result, tuple) else result
         if self.model.training:
             # Summed on the device, and read only for a log entry: reading here would stall a GPU at every step.

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu.catalogue import CHECKS
+from benchmarks.gpu.catalogue import CHECKS, FINAL
 from benchmarks.gpu.checks import against_trl, facts, launch, measuring, profiling
+from benchmarks.gpu.processes import TIMED_OUT
 from benchmarks.gpu.workbench import Ended, Failed, Workbench, read_end
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"
@@ -138,6 +139,31 @@ def test_a_batch_that_does_not_fit_must_end_with_advice(
     found, verdict = run("oom", too_large)
     assert found["does not fit"]["message"].startswith(wrong or message)
     assert verdict[0] == ("failed" if wrong else "passed")
+
+
+def test_a_training_that_the_budget_cut_off_is_measured_again(run: RunCheck) -> None:
+    def cut_off(_name: str, _section: Mapping[str, Any]) -> Ended:
+        return Ended(TIMED_OUT, 29.0, Path(), failure={"reason": "timeout", "message": "it did not end within 29 s"})
+
+    found, verdict = run("compile", cut_off)
+    assert found["compiled"]["status"] == "timeout"
+    assert verdict == ("timeout", "2 of 2 cases did not end in time")
+    assert verdict[0] not in FINAL
+
+
+def test_padded_rows_are_measured_both_ways(run: RunCheck, tmp_path: Path) -> None:
+    found, verdict = run("padding")
+    assert verdict == ("passed", "")
+    assert found["gain"]["figures"]["speedup"] == 1.0
+    assert found["equal losses"]["figures"]["differs"] == 0.0
+    (tmp_path / "padding").rename(tmp_path / "before")
+
+    def odd(label: str, section: Mapping[str, Any]) -> Ended:
+        ended = trained(label, section)
+        is_other = label == "learns-not-masked"
+        return Ended(0, 1.0, Path(), ended.result, {}, dict.fromkeys(ended.losses, 7.0)) if is_other else ended
+
+    assert run("padding", odd)[1][0] == "failed"
 
 
 @pytest.mark.parametrize("name", ["liger", "qlora", "bf16"])

@@ -15,6 +15,7 @@ from armada_train.training.trainer import Trainer
 class RowWeightedTrainer(Trainer):
     """A batch of pairs holds the chosen sequences first, then the rejected ones."""
 
+    pads_ends: ClassVar[bool] = True
     weighs: ClassVar[str] = "pairs"
     sequences: ClassVar[int] = 2
     """Sequences of tokens in each row."""

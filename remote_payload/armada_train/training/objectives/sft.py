@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from trl import SFTConfig, SFTTrainer
 
+from armada_train.model.right_padding import padded_at_their_ends
 from armada_train.specification.values import Training
 from armada_train.training.trainer import Trainer
 
@@ -15,6 +16,7 @@ class SftTrainer(Trainer, SFTTrainer):  # type: ignore[misc]  # trl is not insta
     """The loss is a mean over tokens, in training and evaluation."""
 
     config: ClassVar[Any] = SFTConfig
+    pads_ends: ClassVar[bool] = True
 
     @classmethod
     def own_arguments(cls, training: Training) -> dict[str, Any]:
@@ -28,7 +30,8 @@ class SftTrainer(Trainer, SFTTrainer):  # type: ignore[misc]  # trl is not insta
         }
 
     def evaluate_batch(self, model: Any, inputs: Any) -> tuple[Any, Any, Mapping[str, tuple[Any, Any]]]:
-        outputs = model(**inputs, use_cache=False, fused_lm_head=True)
+        with padded_at_their_ends(are=True):
+            outputs = model(**inputs, use_cache=False, fused_lm_head=True)
         return -outputs.log_probs.double().sum(), outputs.label_mask.sum(), {}
 
 
