@@ -39,6 +39,7 @@ def plan(home: Path, overrides: tuple[str, ...] = (), profile: str = "cpu", gpus
         gpus=gpus,
         cores=2,
         data=take_data(experiment.data.paths),
+        kernels="none" if experiment.train.kernels == "auto" else experiment.train.kernels,
     )
 
 

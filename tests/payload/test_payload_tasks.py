@@ -183,7 +183,8 @@ def test_a_task_equals_trls_own_trainer(
     told = payload_python.finish("-c", TRL, *given)
     assert told.code == 0, told.output
     found = json.loads(next(line for line in told.output.splitlines() if line.startswith("losses ")).partition(" ")[2])
-    assert run.losses() == pytest.approx({int(step): loss for step, loss in found.items()}, rel=1e-5, abs=1e-7)
+    rel = 1e-4 if task == "reward" else 1e-5  # SDPA rounds otherwise with a mask of the padding, which TRL gives it
+    assert run.losses() == pytest.approx({int(step): loss for step, loss in found.items()}, rel=rel, abs=1e-7)
 
 
 @each_task
