@@ -173,4 +173,4 @@ def test_a_filter_finds_one_of_thousands_of_metrics(world: World) -> None:
 @pytest.mark.parametrize("symbols", [UNICODE, ASCII])
 def test_the_sign_of_a_resume_can_be_shown(symbols: object) -> None:
     chart = Chart(symbols)  # type: ignore[arg-type]
-    assert chart._resumed_sign.isascii() is not chart.symbols.utf8  # noqa: SLF001
+    assert chart._signs["resumed"].isascii() is not chart.symbols.utf8  # noqa: SLF001
