@@ -50,7 +50,9 @@ def test_each_of_several_runs_has_its_marks_on_its_curve_after_its_letter(
         view = await compared(pilot)
         lost, back = (NAMES[view._places[run_id]] for run_id in ("lost-aaaaaa", "back-bbbbbb"))  # noqa: SLF001
         seen = (await shows(pilot, f"{gap} NaN, {resumed} resumed", f"{lost}{gap}", f"{back}{resumed}")).splitlines()
-        above, below = (next(at for at, line in enumerate(seen) if word in line) for word in (lost + gap, back + resumed))
+        above, below = (
+            next(at for at, line in enumerate(seen) if word in line) for word in (lost + gap, back + resumed)
+        )
         assert above < below, "the loss of 3 is drawn over the one of 1"
         colours = {}
         for strip in strips(pilot.app):
@@ -146,3 +148,23 @@ def test_the_figures_of_several_smoothed_runs_say_that_they_are_not_smoothed(wor
         await shows(pilot, "aaaaaa 2 ", "bbbbbb 7 ", "(values not smoothed)", "Runs · values not smoothed")
 
     drive(world.board(), use)
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_the_keys_that_charts_need_most_fit_under_them_at_every_width(world: World, width: int) -> None:
+    unhappy(world)
+    needed = ("+ zoom", "→ move", ", values", "s smooth", "b axis")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "aaaaaa", "bbbbbb")
+        await pilot.press("enter", "c")
+        line = (await shows(pilot, "m metric", *needed)).splitlines()[-1]
+        assert line.endswith("q quit")
+        assert len(line) <= width
+        await pilot.press("escape")
+        await compared(pilot)
+        line = (await shows(pilot, *needed)).splitlines()[-1]
+        assert line.endswith("q quit")
+        assert width == 80 or "m metric" in line
+
+    drive(world.board(), use, (width, 36))

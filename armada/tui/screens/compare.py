@@ -29,7 +29,7 @@ from armada.tui.widgets.run_figures import RunFigures
 from armada.tui.widgets.scatter import Scatter
 from armada.tui.widgets.table import Column
 from armada.tui.widgets.text_scroll import TextScroll
-from armada.tui.x_axis import AGAINST, NO_PRICE, XAxis
+from armada.tui.x_axis import NO_PRICE, XAxis
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -419,12 +419,12 @@ class CompareScreen(Exports, View):
         self._draw_scatter()
 
     def action_against(self) -> None:
-        self.choices.against = AGAINST[(AGAINST.index(self.choices.against) + 1) % len(AGAINST)]
+        self.choices.next_axis()
         self.action_whole()
         self.take()
 
     def action_log_scale(self) -> None:
-        self.choices.logarithmic = not self.choices.logarithmic
+        self.choices.toggle_log()
         self._draw_page()
 
     def action_smooth(self) -> None:

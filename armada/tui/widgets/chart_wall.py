@@ -20,7 +20,7 @@ from armada.tui.widgets import chart_axes, frame
 from armada.tui.widgets.chart import Chart
 from armada.tui.widgets.chart_plane import Line
 from armada.tui.widgets.panel import Panel
-from armada.tui.x_axis import AGAINST, Placed, XAxis
+from armada.tui.x_axis import Placed, XAxis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -252,7 +252,7 @@ class ChartWall(Horizontal):
 
     def next_axis(self) -> None:
         """Take the next horizontal axis: step, time, tokens or cost."""
-        self.choices.against = AGAINST[(AGAINST.index(self.choices.against) + 1) % len(AGAINST)]
+        self.choices.next_axis()
         self.reset()
         self._draw()
 
@@ -261,7 +261,7 @@ class ChartWall(Horizontal):
         self._draw()
 
     def toggle_log(self) -> None:
-        self.choices.logarithmic = not self.choices.logarithmic
+        self.choices.toggle_log()
         self._draw()
 
     def next_smoothing(self) -> None:
