@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from armada.store import transitions
 from armada.tui.curves import Levels, smoothed
 from armada.tui.screens.compare import CompareScreen
+from armada.tui.screens.help import Here, words
 from armada.tui.symbols import ASCII, UNICODE
 from armada.tui.widgets.braille import Canvas
 from armada.tui.widgets.chart import NAMES, Chart
@@ -71,8 +72,7 @@ def test_each_of_several_runs_has_its_marks_on_its_curve_after_its_letter(
     drive(world.board(), use)
 
 
-def test_a_mark_that_is_not_in_the_visible_part_is_not_drawn_and_a_gap_at_the_start_is(world: World) -> None:
-    del world
+def test_a_sign_and_its_letter_stay_together_where_others_are() -> None:
     canvas = Canvas(10, 3)
     canvas.word(0, 0, "a✗", 0)
     canvas.word(2, 0, "b✗", 1)  # its cells are taken: the next row
@@ -83,7 +83,7 @@ def test_a_mark_that_is_not_in_the_visible_part_is_not_drawn_and_a_gap_at_the_st
 
 def test_letters_of_runs_and_signs_differ_also_in_ascii() -> None:
     for symbols in (UNICODE, ASCII):
-        signs = set(Chart(symbols)._signs.values())  # noqa: SLF001
+        signs = set(symbols.marks.values())
         assert len(signs) == 2
         assert not signs & set(NAMES)
         assert symbols.utf8 or all(sign.isascii() for sign in signs)
@@ -168,3 +168,12 @@ def test_the_keys_that_charts_need_most_fit_under_them_at_every_width(world: Wor
         assert width == 80 or "m metric" in line
 
     drive(world.board(), use, (width, 36))
+
+
+@pytest.mark.parametrize("page", ["charts", "curves"])
+def test_help_says_what_the_signs_on_curves_mean_where_there_are_curves(page: str) -> None:
+    of_page, of_other = (words("run", ASCII, read_only=False, here=Here("", (), each)).plain for each in (page, "log"))
+    assert "On curves: x NaN begins" in of_page
+    assert "R the run was resumed" in of_page
+    assert of_page.isascii()
+    assert "On curves" not in of_other

@@ -193,7 +193,7 @@ class Chart(Plane):
             column = self._column(mark.x, window, canvas.width)
             if column is not None and column not in columns:
                 columns.add(column)
-                canvas.letter(column * 2, canvas.height * 4 - 1, self._signs[mark.kind], owners[mark.kind])
+                canvas.letter(column * 2, canvas.height * 4 - 1, self.symbols.marks[mark.kind], owners[mark.kind])
 
     def _mark_each(self, canvas: Canvas, window: Window) -> None:
         """Put the signs of the marks onto each of several curves, in its colour and after its letter; the last curve comes first."""
@@ -208,12 +208,7 @@ class Chart(Plane):
                 value = _value_beside(line, mark.point)
                 share = (window.y1 - value) / (window.y1 - window.y0) if value is not None else 1.0
                 y = round(min(most, max(-most, share * lowest)))
-                canvas.word(column * 2, y, _sign(line, owner) + self._signs[mark.kind], owner)
-
-    @property
-    def _signs(self) -> dict[str, str]:
-        """The signs of the marks; in ASCII a capital, since the letters of curves are small."""
-        return {"gap": self.symbols.states["failed"], "resumed": "↻" if self.symbols.utf8 else "R"}
+                canvas.word(column * 2, y, _sign(line, owner) + self.symbols.marks[mark.kind], owner)
 
     def _rows(self, canvas: Canvas, marks: dict[int, str]) -> list[Strip]:
         """Draw the lines of the plot: labels, and the grid behind the curves."""
@@ -297,7 +292,9 @@ class Chart(Plane):
         kinds = {mark.kind for line in self.lines for mark in line.marks}
         zoomed = ["zoomed: 0 shows all"] if self._view else []
         signs = [
-            f"{self._signs[kind]} {word}" for kind, word in (("gap", "NaN"), ("resumed", "resumed")) if kind in kinds
+            f"{self.symbols.marks[kind]} {word}"
+            for kind, word in (("gap", "NaN"), ("resumed", "resumed"))
+            if kind in kinds
         ]
         raw = ["values not smoothed"] if len(self.lines) > 1 and self.legend and self.is_smoothed else []
         shown = ["log"] if self.logarithmic else []
