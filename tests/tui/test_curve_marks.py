@@ -14,7 +14,7 @@ from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.help import Here, words
 from armada.tui.symbols import ASCII, UNICODE
 from armada.tui.widgets.braille import Canvas
-from armada.tui.widgets.chart import NAMES, Chart
+from armada.tui.widgets.chart import NAMES, Chart, _value_beside
 from armada.tui.widgets.chart_plane import Line, Mark
 from tests.tui.conftest import World, drive, shows, strips, until
 
@@ -177,3 +177,9 @@ def test_help_says_what_the_signs_on_curves_mean_where_there_are_curves(page: st
     assert "R the run was resumed" in of_page
     assert of_page.isascii()
     assert "On curves" not in of_other
+
+
+def test_a_gap_at_the_start_is_marked_where_the_curve_begins() -> None:
+    line = line_of([math.nan, math.nan, 5.0, 1.0, math.nan])
+    assert [_value_beside(line, point) for point in (0, 3, 4)] == [5.0, 5.0, 1.0]
+    assert _value_beside(line_of([math.nan] * 3), 0) is None

@@ -33,6 +33,8 @@ LARGEST = 8e307
 """Values further from zero are drawn here: the difference of two larger ones is infinite."""
 LOOKED_THROUGH = 1000
 """With more points than these, a search for a second visible one is unnecessary."""
+LOOKED_AFTER = 100
+"""In so many points after a mark the height of its curve is looked for, if there is none before it."""
 ALONG = 16
 """Without colours, the letter of each of several curves stands on it at every so many columns."""
 MARKED = Style(reverse=True)
@@ -358,9 +360,9 @@ def _sign(line: Line, owner: int) -> str:
 
 
 def _value_beside(line: Line, index: int) -> float | None:
-    """Return the height of the curve at a point, or right beside it; None in the midst of a gap."""
+    """Return the height of the curve right before a point, or soon after it; None if it has none there."""
     values = line.levels.values
-    near = (values[place] for place in (index - 1, index, index + 1) if 0 <= place < len(values))
+    near = values[max(0, index - 1) : index + LOOKED_AFTER]
     return next((value for value in near if not math.isnan(value)), None)
 
 
