@@ -139,7 +139,8 @@ class Preview(Horizontal):
         old = logs.brief_age(board.home, run, path, sync, time.time()) if path is not None else ""
         frame.facts(self.tail, self.symbols.text(old))
         written = (stat.st_size, stat.st_mtime) if stat else ()
-        stamp = (run.run_id, path, written, size, self.app.theme)
+        colours = (self.app.theme, *map(self._style, ("dim", *NAMES)))  # a theme reaches a screen that was left later
+        stamp = (run.run_id, path, written, size, colours)
         if stamp == self._tail:
             return
         self._tail = stamp
