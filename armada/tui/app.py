@@ -19,10 +19,9 @@ from textual.widgets import Input
 
 from armada.foundation.ascii_text import in_ascii
 from armada.foundation.sanitize import sanitize_line
-from armada.tui import hung_up, operations, remembered
+from armada.tui import chart_choices, hung_up, operations, remembered
 from armada.tui import theme as themes
 from armada.tui.bindings import bindings
-from armada.tui.chart_choices import ChartChoices
 from armada.tui.host_runs import HostRuns
 from armada.tui.inverse import undoing
 from armada.tui.left_screens import LeftScreens
@@ -131,7 +130,7 @@ class Dashboard(App[None]):
         self.host_runs = HostRuns()
         self.tally = Tally()
         self.left = LeftScreens(self)
-        self.charts = {"run": ChartChoices(), "compare": ChartChoices()}
+        self.charts = chart_choices.of_home(home, writes=not read_only)
         self._looking = False
         self._is_new = True
         """No snapshot was seen yet."""

@@ -98,6 +98,40 @@ def keep_listing(home: HomePaths, listed: Listed) -> None:
     _keep(home, "runs", None if listed == USUAL else kept)
 
 
+class Charted(NamedTuple):
+    """How a screen shows charts: the horizontal axis, how many at once, the smoothing, and whether values are logarithmic."""
+
+    against: str = "step"
+    panels: int = 1
+    smoothing: float = 0.0
+    logarithmic: bool = False
+
+
+def charting(home: HomePaths, screen: str) -> Charted:
+    """Return how a screen, `run` or `compare`, showed charts last; the caller knows which values there are."""
+    found = _read(home).get("charts")
+    every = found if isinstance(found, dict) else {}
+    found = every.get(screen)
+    known = found if isinstance(found, dict) else {}
+    panels, smoothing = (known.get(name) for name in ("panels", "smoothing"))
+    usual = Charted()
+    return Charted(
+        _word(known.get("against"), usual.against),
+        panels if isinstance(panels, int) and not isinstance(panels, bool) else usual.panels,
+        smoothing if isinstance(smoothing, int | float) and not isinstance(smoothing, bool) else usual.smoothing,
+        known.get("logarithmic") is True,
+    )
+
+
+def keep_charting(home: HomePaths, screen: str, charted: Charted) -> None:
+    """Remember how a screen shows charts."""
+    found = _read(home).get("charts")
+    every = {**(found if isinstance(found, dict) else {}), screen: charted._asdict()}
+    if charted == Charted():
+        del every[screen]
+    _keep(home, "charts", every or None)
+
+
 def notified_until(home: HomePaths) -> int:
     """Return the id of the newest notification that was read; 0 if none was."""
     found = _read(home).get("notified_until")

@@ -38,6 +38,11 @@ class Symbols(NamedTuple):
     star: str
     grid: str
 
+    @property
+    def marks(self) -> dict[str, str]:
+        """The signs on a curve: where it is not finite, and where its run was resumed. No curve has a capital as its letter."""
+        return {"gap": self.states["failed"], "resumed": "↻" if self.utf8 else "R"}
+
     def text(self, text: str) -> str:
         """Return a text with only characters that this terminal can show."""
         return text if self.utf8 else in_ascii(text)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from armada.tui.curves import Curve
     from armada.tui.snapshot import RunRow
 
-AGAINST = ("step", "time", "tokens", "cost")
 NO_PRICE = "it needs the host's price"
 
 
@@ -50,7 +49,7 @@ class XAxis:
             row: The run.
             name: The metric.
             curve: Its points.
-            against: One of `AGAINST`.
+            against: `step`, `time`, `tokens` or `cost`.
             tokens: The curve of the tokens; None if it was not read.
             now: Unix time.
         """

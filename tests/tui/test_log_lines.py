@@ -23,6 +23,7 @@ from armada.tui.log_places import find_place, parse_place
 from armada.tui.rank_lines import RankLines, rank_tag, ranks_in
 from armada.tui.screens.run import RunScreen
 from armada.tui.severity import Mark, Severities
+from armada.tui.widgets.preview import Preview
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, strips, until
 
 LOGGED = """\
@@ -325,3 +326,37 @@ def test_the_first_line_of_a_wrapped_log_can_be_reached(world: World) -> None:
         await shows(pilot, "the end", "following")
 
     drive(world.board(), use)
+
+
+@pytest.mark.parametrize("key", ["", "enter"])
+def test_the_end_of_a_log_beside_a_run_has_the_colours_of_the_log(world: World, key: str) -> None:
+    text = "Traceback (most recent call last):\n" + '  File "deep.py", line 1\n' * 60 + SHOWN
+    world.local_log("demo-aaaaaa", text + f"[rank1]: ERROR {'long ' * 100}\n")
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "aaaaaa")
+        if key:
+            await pilot.press(key)
+        await shows(pilot, "needle three")
+        beside = board.screen.query_one(Preview)
+        error, warning, quiet, plain = (
+            beside.get_component_rich_style(f"log--{name}").color for name in ("error", "warning", "quiet", "dim")
+        )
+        assert quiet == plain != error
+        ground = beside.tail.rich_style.color
+        assert styles(pilot, "ValueError")["[rank0]: ValueError: needle two"].color == error
+        assert styles(pilot, "deep.py")['File "deep.py", line 1'].color == error, "its traceback began out of sight"
+        assert styles(pilot, "careful")["WARNING"].color == warning
+        assert styles(pilot, "careful")["careful with this"].color == ground
+        own = styles(pilot, "of the job")
+        assert own["green of the job"].color not in (error, warning, quiet, ground)
+        assert own["ERROR: its own colours win"].color == ground
+        line = next(line for line in screen(pilot).splitlines() if "long long" in line)
+        assert "…│" in line, "it is cut off at the frame"
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: beside.get_component_rich_style("log--error").color != error)
+        renewed = beside.get_component_rich_style("log--error").color
+        await until(pilot, lambda: styles(pilot, "ValueError")["[rank0]: ValueError: needle two"].color == renewed)
+
+    drive(board, use, (250, 48))

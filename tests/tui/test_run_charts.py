@@ -17,7 +17,6 @@ from armada.tui.curves import Curve
 from armada.tui.screens.run import RunScreen
 from armada.tui.screens.run_text import _facts
 from armada.tui.snapshot import Kept, RunRow
-from armada.tui.symbols import ASCII, UNICODE
 from armada.tui.widgets.chart import NAMES, Chart
 from armada.tui.x_axis import XAxis
 from tests.tui.conftest import World, drive, lacks, screen, shows, until
@@ -168,9 +167,3 @@ def test_a_filter_finds_one_of_thousands_of_metrics(world: World) -> None:
         assert "[red]" in screen(pilot)
 
     drive(world.board(), use)
-
-
-@pytest.mark.parametrize("symbols", [UNICODE, ASCII])
-def test_the_sign_of_a_resume_can_be_shown(symbols: object) -> None:
-    chart = Chart(symbols)  # type: ignore[arg-type]
-    assert chart._resumed_sign.isascii() is not chart.symbols.utf8  # noqa: SLF001

@@ -13,6 +13,7 @@ from armada.compare.metrics import TOKENS, in_order
 from armada.compare.settings import differences
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
+from armada.tui.curve_marks import marks_of, resumes
 from armada.tui.screens import compare_text as pages
 from armada.tui.screens.compare_actions import Exports
 from armada.tui.screens.compare_samples import SampleBook, beside
@@ -28,7 +29,7 @@ from armada.tui.widgets.run_figures import RunFigures
 from armada.tui.widgets.scatter import Scatter
 from armada.tui.widgets.table import Column
 from armada.tui.widgets.text_scroll import TextScroll
-from armada.tui.x_axis import AGAINST, NO_PRICE, XAxis
+from armada.tui.x_axis import NO_PRICE, XAxis
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -199,6 +200,8 @@ class CompareScreen(Exports, View):
         self._draw_page()
 
     def _draw_page(self) -> None:
+        smoothed = self.shown == "curves" and self.choices.smoothing
+        frame.title(self.figures, self.board.symbols.text("Runs · values not smoothed" if smoothed else "Runs"))
         if self.shown == "curves":
             self._draw_curves()
         if self.shown in ("curves", "settings"):
@@ -250,7 +253,8 @@ class CompareScreen(Exports, View):
             behind = curve.shown(log=choices.logarithmic, smoothing=0.0) if choices.smoothing else None
             behind = behind if len(runs) <= BEHIND else None
             name, doubt = f"{run.row.name} {run.row.id[-6:]}", curve.doubt(log=choices.logarithmic)
-            lines.append(Line(name, placed.xs, levels, NAMES[run.place], doubt, behind, run.place, run.lit))
+            marks = marks_of(curve, placed, resumes(self.snapshot.details.get(run.row.id)))
+            lines.append(Line(name, placed.xs, levels, NAMES[run.place], doubt, behind, run.place, run.lit, marks))
         notes = f" · {counted(without, 'run')} without it" if without and lines else ""
         notes += f" · {counted(others, 'run')} in another currency left out" if others else ""
         notes += "".join(f" · left out: {each}" for each in sorted(reasons)) if lines else ""
@@ -415,12 +419,12 @@ class CompareScreen(Exports, View):
         self._draw_scatter()
 
     def action_against(self) -> None:
-        self.choices.against = AGAINST[(AGAINST.index(self.choices.against) + 1) % len(AGAINST)]
+        self.choices.next_axis()
         self.action_whole()
         self.take()
 
     def action_log_scale(self) -> None:
-        self.choices.logarithmic = not self.choices.logarithmic
+        self.choices.toggle_log()
         self._draw_page()
 
     def action_smooth(self) -> None:

@@ -28,6 +28,8 @@ ACTIVE = ("logs", "tab('log')", "stop", "sync", "shell", "web")
 DONE = ("open", "tab('checkpoints')", "sync", "compare", "label('archive')")
 CHECKPOINT = ("pull", "pull_to", "copy")
 HOST = ("check", "release", "runs", "shell")
+CHARTS = ("charts", "curves")
+"""Pages with curves."""
 GENERAL = ("lists", "find", "text")
 """Places of keys that work on several screens."""
 WIDEST = 100
@@ -122,6 +124,10 @@ def words(
     signs = [f"{sign} {state}" for state, sign in symbols.states.items()]
     signs += [f"{symbols.attention} needs you", f"{symbols.unreachable} unreachable", f"{symbols.marked} marked"]
     text.append(" · ".join(signs) if symbols.utf8 else "  ".join(signs))
+    if here is not None and here.page in CHARTS:
+        text.append("\nOn curves: ", style="bold")
+        text.append(symbols.text(f"{symbols.marks['gap']} NaN begins · {symbols.marks['resumed']} the run was resumed"))
+        text.append("; of several runs, after the letter of the run and in its colour")
     return text
 
 

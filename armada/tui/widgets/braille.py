@@ -66,6 +66,15 @@ class Canvas:
                 self._letters[row, column] = (letter, owner)
                 return
 
+    def word(self, x: int, y: int, word: str, owner: int) -> None:
+        """Put a word whose last character is at a dot (x, y), or in the nearest row in which all of its cells are free."""
+        first = min(self.width - len(word), max(0, x // 2 - len(word) + 1))
+        for row in sorted(range(self.height), key=lambda each: abs(each - y // 4)):
+            cells = [(row, first + place) for place in range(len(word))]
+            if first >= 0 and not any(cell in self._letters for cell in cells):
+                self._letters |= {cell: (character, owner) for cell, character in zip(cells, word, strict=True)}
+                return
+
     def name_along(self, letter: str, owner: int, first: int, every: int) -> None:
         """Put a curve's letter on it at every so many columns from the first one, where no other curve covers it."""
         for column in range(first, self.width, every):

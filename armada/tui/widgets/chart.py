@@ -16,12 +16,13 @@ from armada.tui.curves import nearest
 from armada.tui.theme import CURVES
 from armada.tui.widgets import chart_axes as axes
 from armada.tui.widgets import frame
-from armada.tui.widgets.braille import EMPTY, Canvas, Window, draw, extent
-from armada.tui.widgets.chart_plane import LABEL, Line, Mark, Plane
+from armada.tui.widgets.braille import EMPTY, FAR, Canvas, Window, draw, extent
+from armada.tui.widgets.chart_plane import LABEL, Line, Plane
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from armada.tui.curves import Levels
     from armada.tui.symbols import Symbols
 
 NAMES = "abcdefghijklmnopqrst"
@@ -32,6 +33,8 @@ LARGEST = 8e307
 """Values further from zero are drawn here: the difference of two larger ones is infinite."""
 LOOKED_THROUGH = 1000
 """With more points than these, a search for a second visible one is unnecessary."""
+LOOKED_AFTER = 100
+"""In so many points after a mark the height of its curve is looked for, if there is none before it."""
 ALONG = 16
 """Without colours, the letter of each of several curves stands on it at every so many columns."""
 MARKED = Style(reverse=True)
@@ -64,11 +67,10 @@ class Chart(Plane):
         self.empty = NO_POINTS
         self.logarithmic = False
         self.unit = "step"
-        self.marks: tuple[Mark, ...] = ()
         self.legend = True
+        """Whether the first line has the values of several curves."""
         self.digits: int | None = None
         """Digits after the point in the legend; None for as many as the value needs."""
-        """Whether the first line has the values of several curves."""
         self._window: Window | None = None
         """The part of the plane that is drawn; None if no curve is."""
 
@@ -84,7 +86,6 @@ class Chart(Plane):
         log: bool = False,
         unit: str = "step",
         empty: str = "",
-        marks: Sequence[Mark] = (),
     ) -> None:
         """Show curves.
 
@@ -94,10 +95,8 @@ class Chart(Plane):
             log: The values are exponents.
             unit: Of the x axis; see `axes.foot`.
             empty: Why there are no curves.
-            marks: Places under the curves; the first one in each column is drawn.
         """
         self.title, self.lines, self.logarithmic, self.unit = title, tuple(lines), log, unit
-        self.marks = tuple(marks)
         self.empty = empty or self.empty
         if self.has_class(frame.FRAME):
             frame.title(self, self.symbols.text(title))
@@ -157,7 +156,8 @@ class Chart(Plane):
         for line in self.lines:
             if line.behind is not None:
                 draw(canvas, line.xs, line.behind, window, BEHIND)
-        self._mark(canvas, window)
+        if len(self.lines) == 1:
+            self._mark_below(canvas, window)
         for owner, line in enumerate(self.lines):
             canvas.dash(owner, self._colour(owner) // CURVES)
             draw(canvas, line.xs, line.levels, window, owner)
@@ -165,6 +165,8 @@ class Chart(Plane):
                 _name_curve(canvas, line, window, owner, _sign(line, owner))
             elif _is_lone(line, x0, x1):  # a single dot is hard to see
                 _name_curve(canvas, line, window, owner, self.symbols.states["running"])
+        if len(self.lines) > 1:
+            self._mark_each(canvas, window)
         if self.app.no_color and len(self.lines) > 1:
             for owner, line in enumerate(self.lines):
                 canvas.name_along(_sign(line, owner), owner, 2 + 3 * owner % ALONG, ALONG)
@@ -186,23 +188,29 @@ class Chart(Plane):
             y0, y1 = y0 - (abs(y0) * 0.05 or 1.0), y1 + (abs(y1) * 0.05 or 1.0)
         return y0, y1
 
-    def _mark(self, canvas: Canvas, window: Window) -> None:
-        """Put the signs of the marks into the lowest row, one in each column."""
-        signs = {"gap": (self._gap_sign, GAP), "resumed": (self._resumed_sign, RESUMED)}
-        columns = set()
-        for mark in self.marks:
+    def _mark_below(self, canvas: Canvas, window: Window) -> None:
+        """Put the signs of the marks of a single curve into the lowest row, one in each column."""
+        owners, columns = {"gap": GAP, "resumed": RESUMED}, set()
+        for mark in self.lines[0].marks:
             column = self._column(mark.x, window, canvas.width)
             if column is not None and column not in columns:
                 columns.add(column)
-                canvas.letter(column * 2, canvas.height * 4 - 1, *signs[mark.kind])
+                canvas.letter(column * 2, canvas.height * 4 - 1, self.symbols.marks[mark.kind], owners[mark.kind])
 
-    @property
-    def _gap_sign(self) -> str:
-        return self.symbols.states["failed"]
-
-    @property
-    def _resumed_sign(self) -> str:
-        return "↻" if self.symbols.utf8 else "r"
+    def _mark_each(self, canvas: Canvas, window: Window) -> None:
+        """Put the signs of the marks onto each of several curves, in its colour and after its letter; the last curve comes first."""
+        lowest, most = canvas.height * 4 - 1, int(FAR)
+        for owner, line in reversed(list(enumerate(self.lines))):
+            drawn = set()
+            for mark in line.marks:
+                column = self._column(mark.x, window, canvas.width)
+                if column is None or (column, mark.kind) in drawn:
+                    continue
+                drawn.add((column, mark.kind))
+                value = _value_beside(line, mark.point)
+                share = (window.y1 - value) / (window.y1 - window.y0) if value is not None else 1.0
+                y = round(min(most, max(-most, share * lowest)))
+                canvas.word(column * 2, y, _sign(line, owner) + self.symbols.marks[mark.kind], owner)
 
     def _rows(self, canvas: Canvas, marks: dict[int, str]) -> list[Strip]:
         """Draw the lines of the plot: labels, and the grid behind the curves."""
@@ -264,47 +272,83 @@ class Chart(Plane):
             segments.append(Segment(self.symbols.text(place), self._style("title")))
         used = sum(segment.cell_length for segment in segments)
         shown = self.lines if self.legend or len(self.lines) == 1 else ()
+        single = [self._said(0, self.lines[0], width)] if len(self.lines) == 1 else []
+        notes = self.symbols.text(self._notes(width - used - sum(map(cell_len, single))))
+        room = width - cell_len(notes)
         for owner, line in enumerate(shown):
             said = self.symbols.text(self._said(owner, line, width))
             used += cell_len(said)
-            if owner and used > width - (3 if owner + 1 < len(shown) else 0):
+            if owner and used > room - (3 if owner + 1 < len(shown) else 0):
                 segments.append(Segment(self.symbols.text(" …"), self._style("dim")))
                 break
             segments.append(Segment(said, self._curve_style(owner)))
-        if (
-            len(self.lines) == 1
-            and self._cross is None
-            and not self.lines[0].doubt
-            and (best := self._range(self.lines[0]))
-        ):
-            segments.append(Segment(self.symbols.text(best), self._style("dim")))
-        notes = [*(["log"] if self.logarithmic else []), *(["zoomed: 0 shows all"] if self._view else [])]
-        kinds = {mark.kind for mark in self.marks}
-        notes += [f"{self._gap_sign} NaN"] if "gap" in kinds else []
-        notes += [f"{self._resumed_sign} resumed"] if "resumed" in kinds else []
-        if notes:
-            segments.append(Segment(f"  ({', '.join(notes)})", self._style("dim")))
+        if len(self.lines) == 1:
+            forms = map(self.symbols.text, self._beside(self.lines[0]))
+            fitting = next((form for form in forms if cell_len(form) <= room - used), "")
+            segments.append(Segment(fitting, self._style("dim")))
+        segments.append(Segment(notes, self._style("dim")))
         return Strip(segments).adjust_cell_length(width, self.rich_style)
 
-    def _said(self, owner: int, line: Line, width: int) -> str:
+    def _notes(self, room: int) -> str:
+        """Say what the signs mean, and that only a part is shown; what is needed least is left out, none is cut off."""
+        kinds = {mark.kind for line in self.lines for mark in line.marks}
+        zoomed = ["zoomed: 0 shows all"] if self._view else []
+        signs = [
+            f"{self.symbols.marks[kind]} {word}"
+            for kind, word in (("gap", "NaN"), ("resumed", "resumed"))
+            if kind in kinds
+        ]
+        raw = ["values not smoothed"] if len(self.lines) > 1 and self.legend and self.is_smoothed else []
+        shown = ["log"] if self.logarithmic else []
+        needed = [*zoomed, *signs, *shown, *raw]
+        while needed:
+            ordered = [*(each for each in shown if each in needed), *(each for each in needed if each not in shown)]
+            if len(words := f"  ({', '.join(ordered)})") <= room:
+                return words
+            needed.pop()
+        return ""
+
+    @property
+    def is_smoothed(self) -> bool:
+        return any(line.behind is not None for line in self.lines)
+
+    def _value(self, line: Line, levels: Levels) -> float | None:
+        """Return the value at the crosshair, or the newest one."""
         if self._cross is not None:
-            at = nearest(line.xs, line.levels, self._cross)
-            value = " —" if at is None else f" {self._label(at)}"
-        else:
-            last = next((value for value in reversed(line.levels.values) if not math.isnan(value)), None)
-            value = "" if last is None else f" {self._label(last)}"
-            value = f" {line.doubt}{f', before{value}' if value else ''}" if line.doubt else value
+            return nearest(line.xs, levels, self._cross)
+        return next((value for value in reversed(levels.values) if not math.isnan(value)), None)
+
+    def _said(self, owner: int, line: Line, width: int) -> str:
+        """Return a curve's name and value: of a smoothed one the value that was measured, as all figures of runs are."""
+        at = self._value(line, line.levels if line.behind is None else line.behind)
+        raw = "raw " if line.behind is not None and len(self.lines) == 1 else ""
+        value = "" if at is None else f" {raw}{self._label(at)}"
+        if self._cross is not None:
+            value = value or " —"
+        elif line.doubt:
+            value = f" {line.doubt}{f', before{value}' if value else ''}"
         most = max(10, width // len(self.lines) - 16)
         shown = line.name if len(line.name) <= most else line.name[: most - 1] + "…"
         name = f"  {_sign(line, owner)}{f' {shown}' if shown else ''}" if len(self.lines) > 1 else ""
         return (name + value).removeprefix(" " if len(self.lines) == 1 else "")
 
-    def _range(self, line: Line) -> str:
-        """Say between which values the visible part lies."""
-        found = extent(line.levels, line.xs, *self.view)
+    def _beside(self, line: Line) -> list[str]:
+        """Say between which values the visible part of a single curve lies, and the same of the smoothed one; the longest form first."""
+        now = self._value(line, line.levels) if line.behind is not None else None
+        smooth = "" if now is None else f"  smoothed {self._label(now)}"
+        if self._cross is not None or line.doubt:
+            return [smooth]
+        found = extent(line.levels if line.behind is None else line.behind, line.xs, *self.view)
         if found is None or found[0] == found[1]:
-            return ""
-        return f"  lowest {self._label(found[0])} · highest {self._label(found[1])}"
+            return [smooth]
+        low, high = map(self._label, found)
+        forms = [f"  lowest {low} · highest {high}", f"  lowest {low}"]
+        if not smooth:
+            return forms
+        ends = extent(line.levels, line.xs, *self.view)
+        lowest, highest = map(self._label, ends) if ends is not None else ("—", "—")
+        more = (f"{smooth}, lowest {lowest} · highest {highest}", f"{smooth}, lowest {lowest}", smooth)
+        return [*(f"{forms[0]}{each}" for each in more), *forms]
 
     def _label(self, value: float) -> str:
         shown = 10**value if self.logarithmic else value
@@ -313,6 +357,13 @@ class Chart(Plane):
 
 def _sign(line: Line, owner: int) -> str:
     return line.sign or NAMES[owner % len(NAMES)]
+
+
+def _value_beside(line: Line, index: int) -> float | None:
+    """Return the height of the curve right before a point, or soon after it; None if it has none there."""
+    values = line.levels.values
+    near = values[max(0, index - 1) : index + LOOKED_AFTER]
+    return next((value for value in near if not math.isnan(value)), None)
 
 
 def _is_lone(line: Line, x0: float, x1: float) -> bool:

@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
     `sign` is the character that marks it among several; by default, its index determines it. `doubt` describes its
     newest value if that cannot be drawn. `behind` are values that are drawn dimmed behind it, such as those before
-    smoothing. `colour` counts the colours of curves; by default, the index determines it.
+    smoothing. `colour` counts the colours of curves; by default, the index determines it. `marks` are places on it.
     """
 
     name: str
@@ -35,13 +35,15 @@ class Line(NamedTuple):
     behind: Levels | None = None
     colour: int | None = None
     lit: bool = False
+    marks: Sequence[Mark] = ()
 
 
 class Mark(NamedTuple):
-    """A place on the x axis: `gap`, where values that are not finite begin, or `resumed`."""
+    """A point of a curve, by its place on the x axis and its number: `gap`, where values that are not finite begin, or `resumed`."""
 
     x: float
     kind: Literal["gap", "resumed"]
+    point: int
 
 
 class Crossed(Message, namespace="chart"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from textual.containers import Grid, Horizontal
@@ -12,16 +11,16 @@ from textual.containers import Grid, Horizontal
 from armada.compare.metrics import TOKENS, goal_of, in_order
 from armada.foundation.sanitize import sanitize_line
 from armada.store.metrics import MOST_SERIES
-from armada.store.transitions import RESUMED
 from armada.tui import ticks
 from armada.tui.chart_choices import PANELS, ChartChoices
+from armada.tui.curve_marks import marks_of, resumes
 from armada.tui.curves import Curve, nearest
 from armada.tui.filtering import fuzzy, holds
 from armada.tui.widgets import chart_axes, frame
 from armada.tui.widgets.chart import Chart
-from armada.tui.widgets.chart_plane import Line, Mark
+from armada.tui.widgets.chart_plane import Line
 from armada.tui.widgets.panel import Panel
-from armada.tui.x_axis import AGAINST, Placed, XAxis
+from armada.tui.x_axis import Placed, XAxis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 BESIDE = 100
 """From so many columns on, the figures stand beside a single chart."""
-MOST_GAPS = 500
 
 LONGEST = 60
 BESIDE_NAME = 44
@@ -113,7 +111,7 @@ class ChartWall(Horizontal):
     def take(self, row: RunRow, detail: RunDetail | None, updates: Sequence[CurveUpdate]) -> None:
         """Take a run, what is known of it, and the updates of its curves."""
         names = detail.metrics if detail is not None else ()
-        resumed = tuple(moment for moment, *_, message in detail.transitions if message == RESUMED) if detail else ()
+        resumed = resumes(detail)
         ended = self._row.run.ended if self._row is not None else None
         changed = names != self._names or resumed != self._resumed or row.run.ended != ended
         self._row, self._resumed = row, resumed
@@ -179,8 +177,9 @@ class ChartWall(Horizontal):
             return
         levels = curve.shown(log=choices.logarithmic, smoothing=choices.smoothing)
         behind = curve.shown(log=choices.logarithmic, smoothing=0.0) if choices.smoothing else None
-        line = Line(plain, placed.xs, levels, doubt=curve.doubt(log=choices.logarithmic), behind=behind)
-        chart.show(title, [line], log=choices.logarithmic, unit=placed.unit, marks=self._marks(curve, placed))
+        doubt, marks = curve.doubt(log=choices.logarithmic), marks_of(curve, placed, self._resumed)
+        line = Line(plain, placed.xs, levels, doubt=doubt, behind=behind, marks=marks)
+        chart.show(title, [line], log=choices.logarithmic, unit=placed.unit)
 
     def _place(self, name: str, curve: Curve) -> Placed:
         """Return where the points are on the x axis, as it was chosen."""
@@ -190,15 +189,6 @@ class ChartWall(Horizontal):
         if self._row is None:
             return Placed((), against, "reading …")
         return self._axis.place(self._row, name, curve, against, tokens, time.time())
-
-    def _marks(self, curve: Curve, placed: Placed) -> list[Mark]:
-        """Return where values that are not finite begin, and where the run was resumed."""
-        marks = [Mark(placed.xs[place], "gap") for place in curve.gaps[:MOST_GAPS]]
-        for moment in self._resumed:
-            place = bisect_left(curve.times, moment)
-            if 0 < place < len(curve):
-                marks.append(Mark(placed.xs[place], "resumed"))
-        return marks
 
     def _draw_figures(self) -> None:
         """Fill the table beside a single chart."""
@@ -262,7 +252,7 @@ class ChartWall(Horizontal):
 
     def next_axis(self) -> None:
         """Take the next horizontal axis: step, time, tokens or cost."""
-        self.choices.against = AGAINST[(AGAINST.index(self.choices.against) + 1) % len(AGAINST)]
+        self.choices.next_axis()
         self.reset()
         self._draw()
 
@@ -271,7 +261,7 @@ class ChartWall(Horizontal):
         self._draw()
 
     def toggle_log(self) -> None:
-        self.choices.logarithmic = not self.choices.logarithmic
+        self.choices.toggle_log()
         self._draw()
 
     def next_smoothing(self) -> None:

@@ -14,8 +14,8 @@ from textual.widget import Widget
 from textual.worker import get_current_worker
 
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.ansi import in_theme, pieces
 from armada.tui.bindings import bindings
+from armada.tui.log_colours import NAMES, css_of, paint
 from armada.tui.log_file import LINE_BYTES, LogFile, LogLine
 from armada.tui.log_matches import Matches
 from armada.tui.log_places import find_place
@@ -42,17 +42,12 @@ class LogView(Widget, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("lists"), *bindings("text")]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"log--{name}" for name in ("dim", "found", "match", "error", "warning", "quiet")
-    }
-    DEFAULT_CSS = """
-    LogView { height: 1fr; background: $background; color: $foreground; }
-    LogView > .log--dim { color: $text-muted; }
-    LogView > .log--found { background: $accent; color: $background; text-style: bold; }
-    LogView > .log--match { color: $text-accent; text-style: bold underline; }
-    LogView > .log--error { color: $text-error; }
-    LogView > .log--warning { color: $text-warning; text-style: bold; }
-    LogView > .log--quiet { color: $text-muted; }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"log--{name}" for name in ("dim", "found", "match", *NAMES)}
+    DEFAULT_CSS = f"""
+    LogView {{ height: 1fr; background: $background; color: $foreground; }}
+    LogView > .log--found {{ background: $accent; color: $background; text-style: bold; }}
+    LogView > .log--match {{ color: $text-accent; text-style: bold underline; }}
+    {css_of("LogView")}
     """
 
     class Looked(Message):
@@ -206,22 +201,13 @@ class LogView(Widget, can_focus=True):
 
     def _colours(self) -> dict[str, Style]:
         style = self.rich_style
-        names = ("error", "warning", "quiet", "found", "match")
+        names = (*NAMES, "found", "match")
         return {name: style + self.get_component_rich_style(f"log--{name}") for name in names}
 
     def _segments(self, line: LogLine, severities: Severities, coloured: Mapping[str, Style]) -> list[Segment]:
         """Return a line in its colours: the job's own if it has some, else by its severity; what was searched over both."""
         style, variables = self.rich_style, self.app.theme_variables
-        parts = pieces(line.raw, LINE_BYTES)
-        text = "".join(part.text for part in parts)
-        mark = severities.mark(text)
-        spans: list[tuple[int, int, Style]] = []
-        at = 0
-        for part in parts:
-            spans.append((at, at + len(part.text), style + in_theme(part.style, variables)))
-            at += len(part.text)
-        if mark is not None and not any(part.style for part in parts):
-            spans.append((mark.start, mark.end, coloured[mark.severity]))
+        text, spans = paint(line.raw, LINE_BYTES, severities, coloured, style, variables)
         spans += self._matched(text, coloured["found" if line.start == self._found else "match"])
         edges = sorted({0, *(edge for start, end, _ in spans for edge in (start, end))})
         segments = []

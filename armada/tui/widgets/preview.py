@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, cast
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from rich.cells import cell_len, set_cell_size
+from rich.style import Style
 from rich.text import Text
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from armada.foundation.sanitize import last_state, sanitize_line
+from armada.foundation.sanitize import coloured_state, last_state, sanitize_line
 from armada.tui import logs
 from armada.tui.curves import Curve
 from armada.tui.gpu_strips import panel_lines
+from armada.tui.log_colours import NAMES, css_of, paint
+from armada.tui.log_file import LINE_BYTES
+from armada.tui.severity import Severities
 from armada.tui.widgets import frame
 from armada.tui.widgets.chart import Chart
 from armada.tui.widgets.chart_plane import Line
 from armada.tui.widgets.panel import Panel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from textual.app import ComposeResult
@@ -31,15 +35,19 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 TAIL_BYTES = 65_536
+MARKED_BEFORE = 100
+"""How many lines before those in sight may have begun a traceback that goes on in sight."""
 
 
 class Preview(Horizontal):
     """Chart and tail, side by side."""
 
-    DEFAULT_CSS = """
-    Preview Chart { width: 1fr; }
-    Preview #gpus { display: none; height: auto; max-height: 14; }
-    Preview #tail { width: 1fr; height: 1fr; color: $text-muted; }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"log--{name}" for name in ("dim", *NAMES)}
+    DEFAULT_CSS = f"""
+    Preview Chart {{ width: 1fr; }}
+    Preview #gpus {{ display: none; height: auto; max-height: 14; }}
+    Preview #tail {{ width: 1fr; height: 1fr; color: $foreground; }}
+    {css_of("Preview")}
     """
 
     def __init__(self, symbols: Symbols) -> None:
@@ -130,7 +138,9 @@ class Preview(Horizontal):
         sync = board.snapshot.syncs.get(run.run_id)
         old = logs.brief_age(board.home, run, path, sync, time.time()) if path is not None else ""
         frame.facts(self.tail, self.symbols.text(old))
-        stamp = (run.run_id, path, stat.st_size if stat else 0, stat.st_mtime if stat else 0, size)
+        written = (stat.st_size, stat.st_mtime) if stat else ()
+        colours = (self.app.theme, *map(self._style, ("dim", *NAMES)))  # a theme reaches a screen that was left later
+        stamp = (run.run_id, path, written, size, colours)
         if stamp == self._tail:
             return
         self._tail = stamp
@@ -158,19 +168,31 @@ class Preview(Horizontal):
 
     def _read(self, path: Path | None, height: int, width: int) -> Text:
         if path is None:
-            return Text(self.symbols.text(" log not synced yet; press l to follow"))
+            return Text(self.symbols.text(" log not synced yet; press l to follow"), self._style("dim"))
         with path.open("rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - TAIL_BYTES))
             read = file.read(TAIL_BYTES).decode("utf-8", "replace").removesuffix("\n")
-        lines = [last_state(line) for line in read.split("\n")][-height:] if read and height > 0 else []
-        shown = [self._cut(sanitize_line(line.expandtabs(4), width), width - 1) for line in lines]
-        if not shown:
-            return Text(" nothing printed yet")
-        return Text("\n".join(f" {line}" for line in shown), no_wrap=True)
+        lines = read.split("\n") if read and height > 0 else []
+        if not lines:
+            return Text(" nothing printed yet", self._style("dim"))
+        severities, before = Severities(), lines[:-height][-MARKED_BEFORE:]
+        for line in before:  # they may have begun a traceback
+            severities.mark(sanitize_line(last_state(line), LINE_BYTES))
+        styles = {name: self._style(name) for name in NAMES}
+        return Text("\n", no_wrap=True).join(self._line(line, severities, styles, width) for line in lines[-height:])
 
-    def _cut(self, line: str, cells: int) -> str:
-        """Cut a text to so many cells: a longer line would continue on the next one."""
-        text = self.symbols.text(line)
-        end = "…" if self.symbols.utf8 else "~"
-        return text if cell_len(text) <= cells else f"{set_cell_size(text, cells - 1)}{end}"
+    def _line(self, raw: str, severities: Severities, styles: Mapping[str, Style], width: int) -> Text:
+        """Return a line in its colours, cut to the width: a longer one would continue on the next line."""
+        text, spans = paint(coloured_state(raw), LINE_BYTES, severities, styles, Style.null(), self.app.theme_variables)
+        line, edges = Text(" "), sorted({edge for start, end, _ in spans for edge in (start, end)})
+        for start, end in pairwise(edges):
+            own = next((each[2] for each in reversed(spans) if each[0] <= start < each[1]), Style.null())
+            line.append(self.symbols.text(text[start:end]), own)
+            if line.cell_len > width:
+                line.truncate(width - 1, overflow="crop")
+                return line.append("…" if self.symbols.utf8 else "~")
+        return line
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"log--{name}", partial=True)
