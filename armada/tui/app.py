@@ -309,9 +309,9 @@ class Dashboard(App[None]):
 
     @property
     def marked(self) -> list[RunRow]:
-        """The runs for Compare: the marked ones, else the one under the cursor."""
+        """The runs for Compare: the marked ones, else the one under the cursor; pinned ones first."""
         first = self.screen_stack[0]
-        return first.concerned() if isinstance(first, RunsScreen) else []
+        return first.compared() if isinstance(first, RunsScreen) else []
 
     async def action_back(self) -> None:
         if isinstance(self.screen, View) and self.screen.back():

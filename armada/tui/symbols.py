@@ -36,6 +36,7 @@ class Symbols(NamedTuple):
     closed: str
     guide: str
     star: str
+    pin: str
     grid: str
 
     def text(self, text: str) -> str:
@@ -112,6 +113,7 @@ UNICODE = Symbols(
     closed="▸",
     guide="└",
     star="★",
+    pin="↑",
     grid="┈",
 )
 ASCII = Symbols(
@@ -135,6 +137,7 @@ ASCII = Symbols(
     closed=">",
     guide="`",
     star="*",
+    pin="^",
     grid="-",
 )
 

@@ -121,6 +121,7 @@ def words(
     text.append("Signs: ", style="bold")
     signs = [f"{sign} {state}" for state, sign in symbols.states.items()]
     signs += [f"{symbols.attention} needs you", f"{symbols.unreachable} unreachable", f"{symbols.marked} marked"]
+    signs += [f"{symbols.pin} pinned", f"{symbols.star} starred"]
     text.append(" · ".join(signs) if symbols.utf8 else "  ".join(signs))
     return text
 
