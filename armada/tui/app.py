@@ -54,7 +54,7 @@ LOOK_EVERY_S = 10.0
 MANY = 1000
 LOOK = "check hosts"
 GONE = "the store is gone: it was deleted or moved. Put it back, or close the dashboard"
-OPEN_FIELDS = frozenset(":/")
+OPEN_FIELDS = frozenset(":/C")
 OF_VIEWS = frozenset({"go", "help", "command", "history", "notifications", "undo"})
 """Actions that wait while a window is open."""
 
@@ -172,7 +172,7 @@ class Dashboard(App[None]):
             view.fit()
 
     async def on_event(self, event: events.Event) -> None:
-        """Open fields at once: the keys behind `:` and `/` may have come already, and are meant for them."""
+        """Open fields at once: the keys behind `:`, `/` and `C` may have come already, and are meant for them."""
         is_opened = False
         if isinstance(event, events.Key) and event.character in OPEN_FIELDS and not event.is_forwarded:
             is_opened = self._takes_keys and await self._check_bindings(event.key)

@@ -53,7 +53,9 @@ class ColumnChoice:
     """
 
     def __init__(self, present: Sequence[str], words: Vocabulary) -> None:
-        self._taken = list(present or USUAL)
+        self._rows = list(dict.fromkeys(present or USUAL))
+        """What is taken, and what was left out since: it stays where it was, so that the list does not jump."""
+        self._left: set[str] = set()
         self.learn(words)
 
     def learn(self, words: Vocabulary) -> None:
@@ -64,7 +66,12 @@ class ColumnChoice:
         self._known: dict[str, Offer] = {}
 
     @property
+    def _taken(self) -> list[str]:
+        return [word for word in self._rows if word not in self._left]
+
+    @property
     def taken(self) -> list[Offer]:
+        """The columns that are taken, in their order."""
         return [self._offer(word) for word in self._taken]
 
     @property
@@ -98,23 +105,28 @@ class ColumnChoice:
         return ids.index(offer.id) if offer.id in ids else None
 
     def take(self, offer: Offer) -> bool:
-        """Take a column, as the last one; return False if there are too many."""
+        """Take a column, as the last one or where it was left out; return False if there are too many."""
         if self.place(offer) is None:
             if len(self._taken) >= MOST_COLUMNS:
                 return False
-            self._taken.append(offer.word)
+            before = next((word for word in self._rows if self._offer(word).id == offer.id), None)
+            if before is None:
+                self._rows.append(offer.word)
+            else:
+                self._left.discard(before)
         return True
 
     def leave(self, offer: Offer) -> None:
         """Leave a column out."""
         if (place := self.place(offer)) is not None:
-            del self._taken[place]
+            self._left.add(self._taken[place])
 
     def shift(self, offer: Offer, by: int) -> None:
-        """Move a column that is taken among the others."""
-        place = self.place(offer)
-        if place is not None and 0 <= place + by < len(self._taken):
-            self._taken.insert(place + by, self._taken.pop(place))
+        """Let a column that is taken change places with a neighbour."""
+        place, taken = self.place(offer), self._taken
+        if place is not None and 0 <= place + by < len(taken):
+            one, other = (self._rows.index(taken[each]) for each in (place, place + by))
+            self._rows[one], self._rows[other] = self._rows[other], self._rows[one]
 
     def take_only(self, names: Sequence[str]) -> None:
         """Take exactly these columns.
@@ -124,23 +136,24 @@ class ColumnChoice:
         """
         for name in names:
             resolve(name, lambda: self._asked)
-        self._taken = list(dict.fromkeys(names))[:MOST_COLUMNS]
+        self._rows, self._left = list(dict.fromkeys(names))[:MOST_COLUMNS], set()
 
     def find(self, typed: str) -> list[Offer]:
         """Return the columns that a text finds, the best first; all of them for none, those that are taken first."""
-        taken = self.taken
-        ids = {offer.id for offer in taken}
-        every = [*taken, *(offer for offer in self._offers.values() if offer.id not in ids)]
+        rows = {offer.id: offer for offer in map(self._offer, self._rows)}
+        every = [*rows.values(), *(offer for offer in self._offers.values() if offer.id not in rows)]
         word = _SEPARATORS.split(typed)[-1].casefold()
         if not word:
             return every
-        meant = {**ALIASES, **SETTING_ALIASES}.get(word, word).casefold()
+        others = {**ALIASES, **SETTING_ALIASES}
+        meant = others.get(word, word).casefold()
         ranked = [(rank, offer) for offer in every if (rank := _rank(word, meant, offer)) is not None]
         ranked.sort(key=lambda each: each[0])
-        if ranked:
-            return [offer for _, offer in ranked]
-        key = self._resolved(typed.strip())  # such as min(eval_loss), or a setting that no run has yet
-        return [_of_key(key, typed.strip())] if key is not None else []
+        found = [offer for _, offer in ranked]
+        # Such as min(eval_loss), or a setting that no run has yet.
+        is_new = not found or (word in others and ranked[0][0] > 0)
+        key = self._resolved(word if found else typed.strip()) if is_new else None
+        return found if key is None else [_of_key(key, word if found else typed.strip()), *found]
 
 
 def _rank(word: str, meant: str, offer: Offer) -> int | None:

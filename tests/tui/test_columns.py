@@ -139,11 +139,11 @@ def test_keys_that_come_at_once_act_in_their_order(world: World) -> None:
     one(world)
 
     async def use(pilot: Pilot[None]) -> None:
-        window = await opened(pilot)
-        for key in ("s", "e", "e", "d", "space", *["backspace"] * 4, "n", "o", "r", "m", "enter"):
+        await shows(pilot, "1 of 1 run")
+        for key in ("C", "t", "a", "g", "space", *["backspace"] * 3, "l", "r", "enter"):
             pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
-        await closed(pilot)
-        assert taken(window) == [*USUAL, "train.seed", "grad/norm"]
+        await until(pilot, lambda: remembered.columns(world.home))
+        assert remembered.columns(world.home) == [*USUAL, "tag", "lr"]
 
     drive(world.board(), use)
 
@@ -191,6 +191,21 @@ def test_what_is_offered_means_what_it_says() -> None:
         assert choice.take(offer) or len(choice.taken) == MOST_COLUMNS
     assert len(choice.taken) == MOST_COLUMNS
     assert {key.name for key in choice.keys} <= set(offers)
+
+
+def test_what_is_left_out_stays_in_sight_and_comes_back_where_it_was() -> None:
+    choice = ColumnChoice(["name", "lr", "loss", "name"], WORDS)
+    name, rate, loss = choice.taken
+    choice.leave(rate)
+    assert choice.result == ["name", "loss"]
+    assert choice.find("")[:3] == [name, rate, loss]
+    choice.shift(loss, -1)
+    assert choice.result == ["loss", "name"]
+    assert choice.take(rate)
+    assert choice.result == ["loss", "lr", "name"]
+    choice.shift(loss, -1)  # it is the first one
+    choice.shift(choice.find("tag")[0], 1)  # it is not taken
+    assert choice.result == ["loss", "lr", "name"]
 
 
 def test_a_text_finds_by_alias_by_the_last_part_by_letters_and_by_what_is_shown() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
 from textual.widgets import Input, Static
@@ -38,9 +38,9 @@ TYPED = "type to find; a,b,c is exactly these, default the usual"
 class NameField(Field):
     """Gives the keys of the window to it, in the order in which all came; no name of a column has one of them."""
 
-    KEYS = {
+    KEYS: ClassVar[dict[str, str]] = {
         name: key.action for key in of("columns") for name in key.keys.split(",") if name not in ("enter", "escape")
-    }  # noqa: RUF012  # never changed
+    }
 
     async def on_key(self, event: events.Key) -> None:
         """Obey a key of the window, else one of the field."""

@@ -91,7 +91,7 @@ class RunsChoices(View):
 
     # Columns --------------------------------------------------------------------------------------------------------
 
-    def action_columns(self) -> None:
+    async def action_columns(self) -> None:
         """Choose the columns of the table."""
         from armada.tui.screens.columns import ColumnsWindow
         from armada.tui.widgets.run_table import fitting
@@ -106,7 +106,8 @@ class RunsChoices(View):
         self.is_choosing = True
         self.board.want(self.wants())  # the settings and metrics that there are
         room = self.table.scrollable_content_region.width
-        self.board.push_screen(ColumnsWindow(self.board, self._columns, lambda keys: fitting(keys, room)), take)
+        window = ColumnsWindow(self.board, self._columns, lambda keys: fitting(keys, room))
+        await self.board.push_screen(window, take)  # what is typed at once is meant for it
 
     def _choose_columns(self, words: list[str]) -> None:
         before = self._columns
