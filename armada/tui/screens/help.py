@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FAILED = ("logs", "tab('log')", "resume", "compare", "web", "remove")
 ACTIVE = ("logs", "tab('log')", "stop", "sync", "shell", "web")
-DONE = ("open", "tab('checkpoints')", "sync", "compare", "label('archive')")
+DONE = ("open", "tab('checkpoints')", "sync", "compare", "pin", "label('archive')")
 CHECKPOINT = ("pull", "pull_to", "copy")
 HOST = ("check", "release", "runs", "shell")
 GENERAL = ("lists", "find", "text")
@@ -90,7 +90,7 @@ def what_is_here(view: View) -> Here:
     if len(rows) != 1:
         return Here(
             f"{len(rows)} runs" if rows else "",
-            ("stop", "resume", "compare", "sync", "label('tag')") if rows else (),
+            ("stop", "resume", "compare", "sync", "pin", "label('tag')") if rows else (),
             page,
         )
     run = rows[0].run
