@@ -53,7 +53,7 @@ LOOK_EVERY_S = 10.0
 MANY = 1000
 LOOK = "check hosts"
 GONE = "the store is gone: it was deleted or moved. Put it back, or close the dashboard"
-OPEN_FIELDS = frozenset(":/")
+OPEN_FIELDS = frozenset(":/C")
 OF_VIEWS = frozenset({"go", "help", "command", "history", "notifications", "undo"})
 """Actions that wait while a window is open."""
 
@@ -171,7 +171,7 @@ class Dashboard(App[None]):
             view.fit()
 
     async def on_event(self, event: events.Event) -> None:
-        """Open fields at once: the keys behind `:` and `/` may have come already, and are meant for them."""
+        """Open fields at once: the keys behind `:`, `/` and `C` may have come already, and are meant for them."""
         is_opened = False
         if isinstance(event, events.Key) and event.character in OPEN_FIELDS and not event.is_forwarded:
             is_opened = self._takes_keys and await self._check_bindings(event.key)
@@ -308,9 +308,9 @@ class Dashboard(App[None]):
 
     @property
     def marked(self) -> list[RunRow]:
-        """The runs for Compare: the marked ones, else the one under the cursor."""
+        """The runs for Compare: the marked ones, else the one under the cursor; pinned ones first."""
         first = self.screen_stack[0]
-        return first.concerned() if isinstance(first, RunsScreen) else []
+        return first.compared() if isinstance(first, RunsScreen) else []
 
     async def action_back(self) -> None:
         if isinstance(self.screen, View) and self.screen.back():

@@ -65,6 +65,9 @@ HEADS = {
 """The sort order for a click on a column's title."""
 NO_CHAIN = "no chain"
 NO_VALUE = "not set"
+PINNED = "pinned"
+PINNED_KEY = "pinned:"
+"""Of the heading above pinned runs; no group has this key."""
 GROUPS = ("nothing", "host", "state", "group", "tag", "chain")
 
 
@@ -89,7 +92,7 @@ class Heading(NamedTuple):
 
 
 class Again(NamedTuple):
-    """A run under another of its tags; the first of its lines is the run's own."""
+    """A run under another of its tags, or a pinned one in its group; the first of its lines is the run's own."""
 
     row: RunRow
     group: str
@@ -116,6 +119,9 @@ class Arrangement:
         group_key: The setting that runs are grouped by.
         opened: Keys of the sweeps whose cells are listed.
         closed: Keys of the groups that are folded.
+        pins: Ids of the runs that stand above all others. In its group and in the list of its sweep's cells, such a run
+            is listed again.
+        tops: Those of them that stand there now: the filter may exclude some, and their heading may be folded.
         depths: How deep runs hang in the list: under the row of their sweep, or under the run that they follow in a
             chain.
         facts_version: Of the facts that the filter asks: another one means that each row has to be asked again.
@@ -130,6 +136,8 @@ class Arrangement:
         self.group_key: Key | None = None
         self.opened: set[str] = set()
         self.closed: set[str] = set()
+        self.pins: frozenset[str] = frozenset()
+        self.tops: frozenset[str] = frozenset()
         self.depths: dict[str, int] = {}
         self.facts_version = 0
         self._memory: dict[str, tuple[RunRow, bool, Any]] = {}
@@ -210,7 +218,19 @@ class Arrangement:
         found.sort(key=lambda pair: pair[0], reverse=self.reverse)
         ordered = [row for _, row in found]
         self.depths = {}
-        return self._grouped(ordered) if self.grouping != "nothing" else self._folded(ordered)
+        top = [row for row in ordered if row.id in self.pins] if self.pins else []
+        self.tops = frozenset(row.id for row in top)
+        if self.grouping != "nothing":
+            return self._grouped(ordered, top)
+        return [*top, *self._below(ordered)] if top else self._folded(ordered)
+
+    def _below(self, rows: list[RunRow]) -> list[Line]:
+        """Return the lines under the pinned runs: a sweep has all of its cells."""
+        lines = self._folded([row for row in rows if row.id not in self.tops or (row.run.sweep and not self.query)])
+        return [
+            Again(line, line.run.sweep or "") if isinstance(line, RunRow) and line.id in self.tops else line
+            for line in lines
+        ]
 
     def _folded(self, rows: list[RunRow], within: str = "") -> list[Line]:
         if self.query:
@@ -237,7 +257,7 @@ class Arrangement:
         self.depths |= {row.id: self._chains.depth(row.id) for row in rows}
         return self._chains.in_order(rows)
 
-    def _grouped(self, rows: list[RunRow]) -> list[Line]:
+    def _grouped(self, rows: list[RunRow], top: list[RunRow]) -> list[Line]:
         groups: dict[str, list[RunRow]] = {}
         for row in rows:
             for title in dict.fromkeys(self._groups_of(row)):
@@ -245,6 +265,12 @@ class Arrangement:
         lines: list[Line] = []
         self._bests, self.depths = {}, {}
         seen: set[str] = set()
+        if top:
+            is_folded = PINNED_KEY in self.closed
+            lines.append(Heading(PINNED_KEY, PINNED, len(top), folded=tuple(top) if is_folded else ()))
+            self.tops = frozenset() if is_folded else self.tops
+            lines += () if is_folded else top
+            seen |= self.tops
         for title, found in groups.items():
             members = self._in_chain(found) if self.group == "chain" and title != NO_CHAIN else found
             best = min((each.run.loss for each in members if _is_finite(each.run.loss)), default=None)

@@ -123,10 +123,20 @@ class Commander:
         {
             "history": board.action_history,
             "notifications": board.action_notifications,
+            "pin": self._pin,
             "quit": board.action_leave,
             "tour": board.show_tour,
             "undo": board.action_undo,
         }[name]()
+
+    def _pin(self) -> None:
+        """Pin the runs of the screen below, on Runs: it is always the first one."""
+        from armada.tui.screens.runs import RunsScreen
+
+        first = self._board.screen_stack[0]
+        view = next(each for each in reversed(self._board.screen_stack) if isinstance(each, View))
+        if isinstance(first, RunsScreen):
+            first.action_pin() if view is first else first.pin(view.concerned())
 
     def _show(self, started: list[Words]) -> None:
         from armada.tui.outputs import Reading

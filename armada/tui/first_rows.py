@@ -37,11 +37,13 @@ class FirstRows:
 
     def _read(self) -> None:
         from armada.store.database import Database
+        from armada.tui import remembered
         from armada.tui.reading import read_first
 
         # A store that cannot be read is reported by the watcher, which goes on trying.
         try:
             with Database(self._home.store, patience_s=PATIENCE_S) as database:
-                self._found = read_first(database, last=shutil.get_terminal_size().lines)
+                lines = shutil.get_terminal_size().lines
+                self._found = read_first(database, last=lines, pinned=remembered.pinned(self._home))
         except (ArmadaError, sqlite3.Error, ValueError, OSError):
             self._found = None

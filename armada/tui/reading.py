@@ -13,7 +13,7 @@ from armada.store.queries.uses import read_use
 from armada.tui.snapshot import Counts, Kept, RunDetail, RunRow, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from armada.costs.tariff import Tariff
     from armada.store.database import Database
@@ -181,18 +181,19 @@ def _row(
     return RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, words, tariff, earlier), calm_at
 
 
-def read_first(database: Database, last: int) -> Snapshot | None:
+def read_first(database: Database, last: int, pinned: Collection[str] = ()) -> Snapshot | None:
     """Read the runs at the top of the first screen, for the first paint; the others follow.
 
     Args:
         database: The store.
         last: How many ended runs to read at most, besides those that need you or have not ended.
+        pinned: Ids of the runs above all others; some may not exist any more.
 
     Returns:
         A snapshot without a time: it is not the whole store. None if even the top is long.
     """
     now = time.time()
-    found = run_list.first_ids(database, last=last, failed_since=now - RECENT_S, most=MOST_FIRST)
+    found = run_list.first_ids(database, last=last, failed_since=now - RECENT_S, most=MOST_FIRST, pinned=pinned)
     if found is None:
         return None
     ids, count = found

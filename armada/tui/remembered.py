@@ -17,6 +17,8 @@ _LARGEST_BYTES = 100_000
 _LONGEST_WORD = 200
 _LONGEST_FILTER = 2000
 _COMMANDS_KEPT = 500
+MOST_PINNED = 100
+"""Runs at the top of the list."""
 _COMMANDS_BYTES = 1_000_000
 
 
@@ -63,6 +65,18 @@ def columns(home: HomePaths) -> list[str]:
 def keep_columns(home: HomePaths, words: list[str]) -> None:
     """Remember the columns of the table of runs; none means the usual columns."""
     _keep(home, "columns", words or None)
+
+
+def pinned(home: HomePaths) -> list[str]:
+    """Return the ids of the runs that are pinned to the top of the list; they may have been removed meanwhile."""
+    found = _read(home).get("pinned")
+    words = found if isinstance(found, list) else []
+    return [word for word in words if isinstance(word, str) and 0 < len(word) <= _LONGEST_WORD][:MOST_PINNED]
+
+
+def keep_pinned(home: HomePaths, run_ids: list[str]) -> None:
+    """Remember the pinned runs."""
+    _keep(home, "pinned", run_ids or None)
 
 
 class Listed(NamedTuple):

@@ -36,6 +36,7 @@ class Symbols(NamedTuple):
     closed: str
     guide: str
     star: str
+    pin: str
     grid: str
 
     @property
@@ -117,6 +118,7 @@ UNICODE = Symbols(
     closed="▸",
     guide="└",
     star="★",
+    pin="↑",
     grid="┈",
 )
 ASCII = Symbols(
@@ -140,6 +142,7 @@ ASCII = Symbols(
     closed=">",
     guide="`",
     star="*",
+    pin="^",
     grid="-",
 )
 

@@ -167,6 +167,14 @@ SCENES: tuple[Scene, ...] = (
         ("submitted",),
     ),
     Scene(
+        "columns",
+        "Columns",
+        "Every column that there is, those that are taken first; `learning` finds the learning rate, space takes it.",
+        keys("C", *"learning", "space"),
+        ("train.learning_rate", "11 columns"),
+        is_window=True,
+    ),
+    Scene(
         "overview",
         "A run",
         "Its facts, and beside them its curve, GPUs, checkpoints and log.",

@@ -6,6 +6,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from armada.tui import remembered
+from armada.tui.screens.columns import ColumnsWindow
 from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.prompt import Prompt
 from armada.tui.screens.question import Question
@@ -124,7 +125,7 @@ def test_a_column_sorts_by_a_click_on_its_title_and_the_choice_of_columns_is_und
 
 
 async def _field(pilot: Pilot[None]) -> Field:
-    await until(pilot, lambda: isinstance(pilot.app.screen, Prompt))
+    await until(pilot, lambda: isinstance(pilot.app.screen, Prompt | ColumnsWindow))
     return pilot.app.screen.query_one(Field)
 
 

@@ -70,6 +70,19 @@ def test_the_first_rows_are_those_at_the_top_of_the_whole_list(many: World) -> N
     assert first.taken_at == 0.0
 
 
+def test_a_pinned_run_is_among_the_first_rows_however_old_it_is(many: World) -> None:
+    whole = RunReader(many.database).read({})
+    plain = read_first(many.database, last=12)
+    assert plain is not None
+    old = next(row.id for row in whole if row.id not in plain.by_id and not row.run.is_archived)
+    first = read_first(many.database, last=12, pinned=[old, "removed-aaaaaa"])
+    assert first is not None
+    assert set(first.by_id) == {*plain.by_id, old}
+    arrangement = Arrangement()
+    arrangement.pins = frozenset({old})
+    assert [line.id for line in arrangement.arrange(first.runs)[:1] if isinstance(line, RunRow)] == [old]
+
+
 def test_a_top_that_is_long_is_not_read_first(many: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MOST_FIRST", 10)
     assert read_first(many.database, last=5) is None

@@ -173,6 +173,7 @@ def test_bars_and_sparks_have_their_width() -> None:
 
 def test_every_key_has_an_action_and_a_place() -> None:
     from armada.tui.app import Dashboard
+    from armada.tui.screens.columns import ColumnsWindow
     from armada.tui.screens.compare import CompareScreen
     from armada.tui.screens.history import HistoryWindow
     from armada.tui.screens.hosts import HostsScreen
@@ -189,7 +190,7 @@ def test_every_key_has_an_action_and_a_place() -> None:
     owners: dict[str, type] = {"everywhere": Dashboard, "lists": Table, "runs": RunsScreen, "run": RunScreen}
     owners |= {"hosts": HostsScreen, "sync": SyncScreen, "launch": LaunchScreen, "compare": CompareScreen}
     owners |= {"find": Finding, "text": LogView, "history": HistoryWindow, "notifications": NotificationsWindow}
-    owners |= {"output": OutputWindow}
+    owners |= {"output": OutputWindow, "columns": ColumnsWindow}
     assert set(owners) == set(SCREENS)
     for key in KEYS:
         assert hasattr(owners[key.where], "action_" + key.action.partition("(")[0]), key

@@ -13,6 +13,7 @@ import pytest
 from textual.pilot import Pilot
 
 from armada.store import run_sync, runs, transfers
+from armada.tui import remembered
 from armada.tui.operations import Answer
 from armada.tui.screens.launch import LaunchScreen, Planned
 from armada.verdicts.states import Verdict
@@ -66,6 +67,21 @@ def test_runs(still: World, size: tuple[int, int]) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "no daemon", "arc-r128", "no route to host", "loss")
         await looks_like(pilot, "runs")
+
+    drive(still.board(), use, size)
+
+
+@SIZES
+def test_pins_and_columns(still: World, size: tuple[int, int]) -> None:
+    fill(still)
+    remembered.keep_pinned(still.home, ["lora-eeeeee"])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "no daemon", "arc-r128", "no route to host", "loss")
+        await looks_like(pilot, "runs-pinned")
+        await pilot.press("C", "down", "down", "space")
+        await shows(pilot, "the newest loss", "9 columns")
+        await looks_like(pilot, "columns")
 
     drive(still.board(), use, size)
 

@@ -10,6 +10,7 @@ from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Collection
 
     from armada.store.database import Database
 
@@ -43,7 +44,9 @@ def changed_since(database: Database, number: int) -> dict[str, Values]:
     return {row[_RUN_ID]: tuple(row) for row in rows}
 
 
-def first_ids(database: Database, *, last: int, failed_since: float, most: int) -> tuple[set[str], int] | None:
+def first_ids(
+    database: Database, *, last: int, failed_since: float, most: int, pinned: Collection[str] = ()
+) -> tuple[set[str], int] | None:
     """Find the runs that a list by urgency begins with, without reading the others.
 
     They are all runs that have not ended, failed lately, or whose syncs fail; the last ones that ended; and all other
@@ -54,11 +57,12 @@ def first_ids(database: Database, *, last: int, failed_since: float, most: int) 
         last: How many runs that ended last.
         failed_since: Of failed runs those that ended after this time, unix seconds.
         most: Give up if there are more.
+        pinned: Ids of runs that are there too, if they exist.
 
     Returns:
         Their ids, and how many runs there are in all; None if they are too many.
     """
-    found: set[str] = set()
+    found = set(pinned)
     for query, values in ((_ACTIVE, ()), (_FAILED, (failed_since,)), (_FAILING, ()), (_LAST, (last,))):
         found.update(
             row[0] for row in database.connection.execute(f"{query} LIMIT {most}" if query != _LAST else query, values)

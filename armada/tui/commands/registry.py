@@ -12,6 +12,7 @@ from armada.errors import UsageError
 OWN = {
     "history": "Show what the dashboard started, and its output",
     "notifications": "Show the notifications from the daemon",
+    "pin": "Pin what is selected to the top of Runs, or take the pins away",
     "quit": "Leave the dashboard",
     "tour": "Show the five steps for newcomers",
     "undo": "Undo the last act that can be undone",

@@ -1,39 +1,219 @@
-"""Ask for the columns of the table of runs."""
+"""The window that chooses the columns of Runs: a list of all that there are, which narrows down as you type."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from rich.text import Text
+from textual.widgets import Input, Static
 
 from armada.filters.cells import MOST_COLUMNS
-from armada.filters.keys import UnknownKey, resolve
+from armada.filters.keys import UnknownKey
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.screens.prompt import Prompt
+from armada.tui.bindings import bindings, of
+from armada.tui.column_choice import USUAL, ColumnChoice, Offer, split
+from armada.tui.screens.dialog import Dialog
+from armada.tui.widgets import frame
+from armada.tui.widgets.field import Field
+from armada.tui.widgets.list_table import Item, ListTable
+from armada.tui.widgets.table import Column, Span, Table
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from textual import events
+    from textual.app import ComposeResult
+
+    from armada.filters.keys import Key
     from armada.tui.app import Dashboard
 
-NOTE = "Keys with commas between: name,state,lr,eval_loss,cost,tag,age. `default` shows the usual columns."
+MOST = 1000
+"""Columns that are listed at once."""
+LOOK_S = 0.2
+KEYS = (("space", "takes"), ("< >", "move"), ("enter", "keeps"), ("esc", "cancels"))
+TYPED = "type to find; a,b,c is exactly these, default the usual"
 
 
-def ask_columns(board: Dashboard, present: Sequence[str], then: Callable[[list[str]], None]) -> None:
-    """Ask for columns, and call `then` with their keys if they are others than before; none are the usual ones."""
+class NameField(Field):
+    """Gives the keys of the window to it, in the order in which all came; no name of a column has one of them."""
 
-    def take(text: str | None) -> None:
-        if text is None:
+    KEYS: ClassVar[dict[str, str]] = {
+        name: key.action for key in of("columns") for name in key.keys.split(",") if name not in ("enter", "escape")
+    }
+
+    async def on_key(self, event: events.Key) -> None:
+        """Obey a key of the window, else one of the field."""
+        action = self.KEYS.get(event.key)
+        if action is None:
+            await super().on_key(event)
+        else:
+            event.stop()
+            event.prevent_default()
+            await self.app.run_action(action, self.screen)
+
+
+class ColumnsWindow(Dialog[list[str] | None]):
+    """Returns the words of the columns, none for the usual ones; None if nothing is to change.
+
+    Args:
+        board: Knows the settings and metrics that runs have.
+        present: The words of the columns now.
+        fitting: Returns how many of the columns the table is wide enough for.
+    """
+
+    BINDINGS = bindings("columns")
+    DEFAULT_CSS = """
+    ColumnsWindow { align: center middle; }
+    ColumnsWindow Vertical { width: 90%; max-width: 100; height: 90%; max-height: 34; }
+    ColumnsWindow Input { height: 1; border: none; padding: 0 1; background: $boost; }
+    ColumnsWindow Input:focus { border: none; background: $accent 20%; }
+    ColumnsWindow ListTable { height: 1fr; background: $panel; }
+    ColumnsWindow #told { height: auto; max-height: 3; }
+    """
+
+    def __init__(self, board: Dashboard, present: Sequence[str], fitting: Callable[[Sequence[Key]], int]) -> None:
+        super().__init__()
+        self._symbols = board.symbols
+        self._fitting = fitting
+        self.choice = ColumnChoice(present, board.snapshot.words)
+        self._found: dict[str, Offer] = {}
+        self._text = ""
+        self._is_meant = False
+        """A text was typed, and nothing was done since with what it found: Enter takes the first."""
+
+    def compose(self) -> ComposeResult:
+        with frame.dialog("Columns", *KEYS):
+            self.field = NameField(placeholder=TYPED)
+            yield self.field
+            columns = (Column("", 2, right=True), Column("COLUMN", 20, grow=2), Column("SHOWS", 20, grow=3, rank=1))
+            self.table = ListTable(columns, self._symbols)
+            self.table.can_focus = False
+            yield self.table
+            self.told = Static(id="told", markup=False)
+            yield self.told
+
+    def on_mount(self) -> None:
+        self.set_focus(self.field)
+        self._show()
+        self.set_interval(LOOK_S, self._renew)
+
+    def _renew(self) -> None:
+        """Offer settings and metrics when they were read."""
+        words = cast("Dashboard", self.app).snapshot.words
+        if words != self.choice.words:
+            self.choice.learn(words)
+            self._show()
+
+    # Drawing --------------------------------------------------------------------------------------------------------
+
+    def _show(self, *, trouble: str = "") -> None:
+        found = self.choice.find(self.field.value)
+        self._found = {offer.id: offer for offer in found}
+        places = {offer.id: place for place, offer in enumerate(self.choice.taken, 1)}
+        self.table.empty = "no column matches" if self.field.value != "default" else "the usual columns"
+        self.table.show_items(self._item(offer, places.get(offer.id)) for offer in found[:MOST])
+        self.table.reveal()
+        more = f", {MOST:,} listed" if len(found) > MOST else ""
+        self._tell(trouble or f"{self._counted()}{more}", is_trouble=bool(trouble))
+
+    def _item(self, offer: Offer, place: int | None) -> Item:
+        number: Span = (str(place) if place is not None else "", "accent")
+        name: Span = (sanitize_line(offer.name, 200), "strong" if place is not None else "plain")
+        return Item(offer.id, ((number,), (name,), ((sanitize_line(offer.about, 200), "dim"),)))
+
+    def _counted(self) -> str:
+        if not self.choice.result:
+            return "the usual columns"
+        count, fit = len(self.choice.taken), self._fitting(self.choice.keys)
+        words = counted(count, "column")
+        return words if fit >= len(self.choice.keys) else f"{words}; {fit} fit, the last ones are left out here"
+
+    def _tell(self, words: str, *, is_trouble: bool) -> None:
+        style = self.app.theme_variables["text-warning"] if is_trouble else "dim"
+        self.told.update(Text(self._symbols.text(words), style=style))
+
+    # Keys -----------------------------------------------------------------------------------------------------------
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._read()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_keep()
+
+    def _read(self) -> None:
+        """Narrow the list down by a text that changed; a key may come before the message that it did."""
+        if self.field.value != self._text:
+            self._text = self.field.value
+            self._is_meant = bool(self._text.strip())
+            self._show()
+            self.table.action_edge(-1)
+
+    def on_table_chosen(self, event: Table.Chosen) -> None:
+        event.stop()
+        self.action_choose()
+
+    @property
+    def _here(self) -> Offer | None:
+        return self._found.get(self.table.cursor or "")
+
+    def action_step(self, by: int) -> None:
+        self._read()
+        self._is_meant = False
+        self.table.action_move(by)
+
+    def action_page(self, by: int) -> None:
+        self._read()
+        self._is_meant = False
+        self.table.action_page(by)
+
+    def action_choose(self) -> None:
+        """Take the column under the cursor, or leave it out."""
+        self._read()
+        self._is_meant = False
+        if (offer := self._here) is None:
             return
-        words = [word.strip() for word in text.split(",") if word.strip()]
-        words = [] if words == ["default"] else words[:MOST_COLUMNS]
-        wrong = []
-        for word in words:
-            try:
-                resolve(word, lambda: board.snapshot.words)
-            except UnknownKey as error:
-                wrong.append(f"{error.sentence}{f' ({error.hint})' if error.hint else ''}")
-        if wrong:
-            board.notify(board.symbols.text(sanitize_line(wrong[0], 300)), severity="warning", markup=False)
-        elif words != list(present):
-            then(words)
+        if self.choice.place(offer) is not None:
+            self.choice.leave(offer)
+            self._show()
+        else:
+            self._take(offer)
 
-    board.push_screen(Prompt("Columns", NOTE, ",".join(present), board.symbols), take)
+    def _take(self, offer: Offer) -> bool:
+        done = self.choice.take(offer)
+        self._show(trouble="" if done else f"at most {MOST_COLUMNS} columns can be chosen")
+        return done
+
+    def action_shift(self, by: int) -> None:
+        """Move the column under the cursor to the left or to the right."""
+        self._read()
+        self._is_meant = False
+        if (offer := self._here) is not None:
+            self.choice.shift(offer, by)
+            self._show()
+
+    def action_keep(self) -> None:
+        """Keep what is taken; what was typed and not used before Enter is taken first, and stays if it is wrong."""
+        self._read()
+        text = self._text.strip()
+        names = ["default"] if text == "default" else split(self._text)
+        if names is not None and self._is_meant:
+            self._keep_only(names)
+        elif self._is_meant and (offer := self._here) is None:
+            self._keep_only([text])  # says why not
+        elif not self._is_meant or (offer is not None and self._take(offer)):
+            self.dismiss(self.choice.result)
+
+    def _keep_only(self, names: Sequence[str]) -> None:
+        try:
+            self.choice.take_only(USUAL if list(names) == ["default"] else names)
+        except UnknownKey as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            self._show(trouble=sanitize_line(f"{error.sentence}{hint}", 300))
+        else:
+            self.dismiss(self.choice.result)
+
+    def action_close(self) -> None:
+        self.dismiss(None)

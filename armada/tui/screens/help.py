@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FAILED = ("logs", "tab('log')", "resume", "compare", "web", "remove")
 ACTIVE = ("logs", "tab('log')", "stop", "sync", "shell", "web")
-DONE = ("open", "tab('checkpoints')", "sync", "compare", "label('archive')")
+DONE = ("open", "tab('checkpoints')", "sync", "compare", "pin", "label('archive')")
 CHECKPOINT = ("pull", "pull_to", "copy")
 HOST = ("check", "release", "runs", "shell")
 CHARTS = ("charts", "curves")
@@ -92,7 +92,7 @@ def what_is_here(view: View) -> Here:
     if len(rows) != 1:
         return Here(
             f"{len(rows)} runs" if rows else "",
-            ("stop", "resume", "compare", "sync", "label('tag')") if rows else (),
+            ("stop", "resume", "compare", "sync", "pin", "label('tag')") if rows else (),
             page,
         )
     run = rows[0].run
@@ -123,6 +123,7 @@ def words(
     text.append("Signs: ", style="bold")
     signs = [f"{sign} {state}" for state, sign in symbols.states.items()]
     signs += [f"{symbols.attention} needs you", f"{symbols.unreachable} unreachable", f"{symbols.marked} marked"]
+    signs += [f"{symbols.pin} pinned", f"{symbols.star} starred"]
     text.append(" · ".join(signs) if symbols.utf8 else "  ".join(signs))
     if here is not None and here.page in CHARTS:
         text.append("\nOn curves: ", style="bold")

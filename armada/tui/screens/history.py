@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (Column("AGO", 6, right=True), Column("ENDED", 12), Column("COMMAND", 30, grow=1), Column("UNDO", 9, rank=1))
 LOOK_S = 1.0
-NOTHING = "there is nothing to undo: stars, tags, notes, groups, archiving, columns and views can be"
+NOTHING = "there is nothing to undo: stars, tags, notes, groups, archiving, columns, views and pins can be"
 NOT_UNDONE = "it cannot be undone: only stars, tags, notes, groups and archiving can"
 
 

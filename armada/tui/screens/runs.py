@@ -10,20 +10,16 @@ from rich.text import Text
 from textual.containers import Container
 from textual.widgets import Input, Static
 
-from armada.filters.cells import MOST_COLUMNS
 from armada.filters.keys import UnknownKey, resolve
 from armada.foundation.sanitize import sanitize_line
-from armada.tui import remembered
-from armada.tui.arrangement import GROUPS, HEADS, SORTS, Arrangement
+from armada.tui.arrangement import GROUPS, HEADS, SORTS
 from armada.tui.bindings import bindings
 from armada.tui.filtering import Query
 from armada.tui.gpu_strips import SPAN_S
 from armada.tui.listing import Listing
 from armada.tui.screens.first_start import FIRST_START
 from armada.tui.screens.group_acts import about_group
-from armada.tui.screens.view import View
-from armada.tui.undo import Changes
-from armada.tui.views import SavedView
+from armada.tui.screens.runs_choices import RunsChoices
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.answers import Answers
@@ -44,7 +40,7 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import RunRow, Snapshot
 
 
-class RunsScreen(View):
+class RunsScreen(RunsChoices):
     """Table, running operations, preview."""
 
     PLACE = "runs"
@@ -86,13 +82,10 @@ class RunsScreen(View):
 
     def __init__(self) -> None:
         super().__init__()
-        self.arrangement = Arrangement()
         self._drawn: tuple[int, tuple[object, ...]] = (-1, ())
         self._awaited: tuple[str, set[str], str | None] | None = None
-        self._columns: list[str] = []
         self._columns_of: tuple[list[str], object] = ([], None)
         self._keys: tuple[Key, ...] = ()
-        self._view: tuple[str, SavedView] | None = None
         self._lines: int | None = None
         self._ticks = 0
 
@@ -111,8 +104,7 @@ class RunsScreen(View):
         yield self.answers
 
     def on_mount(self) -> None:
-        self._changes = Changes(self.board.home)
-        self._columns = remembered.columns(self.board.home)[:MOST_COLUMNS]
+        self.restore()
         self._listing = Listing(self.board.home, writes=not self.board.read_only)
         self._listing.restore(self.arrangement, self._columns, self.snapshot.words)
         self.set_focus(self.table)  # before the first paint: the frame is lit at once
@@ -123,7 +115,7 @@ class RunsScreen(View):
         cursor = self.cursor_run
         curves = frozenset({(cursor, "loss")} if cursor and self.preview.in_sight else ())
         facts = self.arrangement.query.wanted | {key.fact for key in self._keys if key.source != "run"}
-        words = bool(self.arrangement.query) or bool(self._columns) or self.field.is_open
+        words = bool(self.arrangement.query) or bool(self._columns) or self.field.is_open or self.is_choosing
         visible = frozenset(map(self.table.mark_of, self.table.visible_keys)) | ({cursor} if cursor else frozenset())
         history = (self.preview.host, SPAN_S) if self.preview.host is not None else None
         loads = self.answers.wants_loads
@@ -145,7 +137,8 @@ class RunsScreen(View):
             a.query = Query(a.query.text, snapshot.words)  # a key may be known now
         a.query.facts, a.facts_version = snapshot.facts, snapshot.facts_version
         self._find_columns(snapshot.words)
-        chosen = (a.token, a.reverse, a.grouping, frozenset(a.opened), frozenset(a.closed))
+        a.pins = self.pins.ids
+        chosen = (a.token, a.reverse, a.grouping, frozenset(a.opened), frozenset(a.closed), a.pins)
         changed = self._changed(snapshot) if chosen == self._drawn[1] else None
         # Sorting and laying out 10,000 rows takes 20 ms, so skip it when a few changed and stay in place.
         if changed is not None and a.stays(changed):
@@ -153,7 +146,7 @@ class RunsScreen(View):
             self.table.replace({row.run.run_id: row for row in changed})
         else:
             lines = a.arrange(runs)
-            self.table.depths = a.depths
+            self.table.depths, self.table.pins, self.table.tops = a.depths, a.pins, a.tops
             self.table.show_runs(snapshot, lines)
         self._drawn = (snapshot.generation, chosen)
         self._follow_awaited(snapshot)
@@ -314,10 +307,9 @@ class RunsScreen(View):
         """List the cells of the sweep or the runs of the group under the cursor, or put them back into one row."""
         cursor = self.table.cursor
         if opens and cursor in self.table.closed:
-            first = self.table.closed[cursor].folded[0].id
             self.arrangement.closed.discard(cursor)
             self.draw()
-            self.table.place(first)
+            self.table.place(self.table.first_under(cursor) or "")
             return
         key = next((key for key, fold in self.table.folds.items() if self._is_at(key, fold)), None)
         if not opens and (key is None or not self.table.folds[key].is_open):
@@ -332,6 +324,8 @@ class RunsScreen(View):
 
     def _is_at(self, key: str, fold: Fold) -> bool:
         cursor = self.table.cursor
+        if cursor in self.arrangement.tops:
+            return False
         return key == cursor or (fold.is_open and any(row.run.run_id == self.table.cursor_mark for row in fold.rows))
 
     def action_logs(self) -> None:
@@ -349,7 +343,7 @@ class RunsScreen(View):
             row.run.run_id: key for key, fold in self.table.folds.items() if not fold.is_open for row in fold.rows
         }
         for row in self.snapshot.runs:
-            key = folded.get(row.run.run_id, row.run.run_id)
+            key = row.id if self.table.shows(row.id) else folded.get(row.id, row.id)
             if self.table.shows(key):
                 self.table.place(key)
                 return
@@ -387,75 +381,6 @@ class RunsScreen(View):
         self.arrangement.group = order[(place + 1) % len(order)]
         self._find_sort()
         self.draw()
-
-    def action_columns(self) -> None:
-        """Ask for the columns of the table."""
-        from armada.tui.screens.columns import ask_columns
-
-        ask_columns(self.board, self._columns, self._choose_columns)
-
-    def _choose_columns(self, words: list[str]) -> None:
-        before = self._columns
-        said = f"columns as before: {', '.join(before) or 'the usual ones'}"
-        self._changes.add(said, lambda: self._show_columns(before))
-        self._show_columns(words)
-
-    def _show_columns(self, words: list[str]) -> None:
-        self._columns = words
-        if not self.board.read_only:
-            remembered.keep_columns(self.board.home, words)
-        self.take()
-
-    def undo(self) -> bool:
-        """Take the last change of columns, views or what is listed back, if no command was started after it."""
-        said = self._changes.undo()
-        if said is not None:
-            self.notify(self.board.symbols.text(sanitize_line(said, 300)), markup=False)
-            self.take()
-        return said is not None
-
-    @property
-    def present_view(self) -> SavedView:
-        """What the table shows, as a view that can be saved."""
-        a = self.arrangement
-        return SavedView(a.query.text, tuple(self._columns), a.sort, a.reverse, a.group)
-
-    def action_views(self) -> None:
-        from armada.tui.screens.saved_views import choose_view
-
-        choose_view(self.board, self._choose_view, self._changes)
-
-    def action_save_view(self) -> None:
-        from armada.tui.screens.saved_views import save_view
-
-        present, name = self.present_view, self._view[0] if self._view else ""
-        save_view(self.board, name, present, lambda typed: self._named(typed, present), self._changes)
-
-    def _named(self, name: str, view: SavedView) -> None:
-        self._view = (name, view)
-        self.take()
-
-    def _choose_view(self, name: str, view: SavedView) -> None:
-        before, named = self.present_view, self._view
-
-        def back() -> None:
-            self._show_view("", before)
-            self._view = named
-
-        self._changes.add(f"listed as before: {before.words}", back)
-        self._show_view(name, view)
-
-    def _show_view(self, name: str, view: SavedView) -> None:
-        """Show a view; an order or group that this armada does not know, or that is no column, is the usual one."""
-        a = self.arrangement
-        a.query = Query(view.filter, self.snapshot.words)
-        a.sort = view.sort
-        a.group = view.group
-        a.reverse = view.reverse
-        self._columns = list(view.columns[:MOST_COLUMNS])
-        self._view = (name, self.present_view) if name else None
-        self._find_sort()
-        self.take()
 
     def action_preview(self) -> None:
         self.preview.toggle_class("closed")

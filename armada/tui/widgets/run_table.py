@@ -59,6 +59,16 @@ def _column(key: Key, place: int) -> Column:
     return Column(sanitize_line(title, 20), width, right=right, grow=int(not right), most=60, rank=place)
 
 
+def fitting(keys: Sequence[Key], width: int) -> int:
+    """Return how many columns of the user's choice a table of this width shows."""
+    left = width - 2 - (COLUMNS[0].width + 1)
+    for place, key in enumerate(keys):
+        left -= _column(key, place).width + 1
+        if left < 0:
+            return place
+    return len(keys)
+
+
 def short(seconds: float) -> str:
     """Format a duration in a few characters: `41s`, `6m`, `3h12m`, `2d04h`."""
     whole = max(0, int(seconds))
@@ -122,6 +132,10 @@ class RunTable(Table):
         """The groups that are folded."""
         self.depths: Mapping[str, int] = {}
         """How deep runs hang under the row of their sweep, or under the run that they follow."""
+        self.pins: frozenset[str] = frozenset()
+        """The pinned runs."""
+        self.tops: frozenset[str] = frozenset()
+        """Those of them that stand above all other runs: they hang under nothing there."""
         self._others: dict[str, list[str]] = {}
         """The further lines of runs that have several tags, by run."""
         self._keys: tuple[Key, ...] = ()
@@ -213,6 +227,12 @@ class RunTable(Table):
                 return found
         return None
 
+    def first_under(self, key: str) -> str | None:
+        """Return the key of the first row under a heading; None if it has none."""
+        keys = [entry.key for entry in self.entries if entry.kind != "more"]
+        place = keys.index(key) + 1 if key in keys else len(keys)
+        return keys[place] if place < len(keys) else None
+
     def cells(self, entry: Entry) -> Cells:
         source = entry.source
         if isinstance(source, Heading) and source.folded:
@@ -230,7 +250,8 @@ class RunTable(Table):
             return (((reason, "bad" if failed else "warn"), *hints),)
         if isinstance(source, Fold):
             return self._folded(source, self.now())
-        return self._chosen(source, self.now()) if self._keys else self._row(source, self.now())
+        depth = 0 if entry.key in self.tops else self.depths.get(source.id, 0)
+        return self._chosen(source, self.now(), depth) if self._keys else self._row(source, self.now(), depth)
 
     def _hints(self, source: RunRow | Fold, reason: str) -> tuple[Span, ...]:
         """The keys that help, if they fit behind the reason; they act on the row under the cursor."""
@@ -302,30 +323,30 @@ class RunTable(Table):
             ((lately(now - seen) if seen is not None else "", "dim"),),
         )
 
-    def _chosen(self, row: RunRow, now: float) -> Cells:
+    def _chosen(self, row: RunRow, now: float, depth: int) -> Cells:
         subject = subject_of(row, self.snapshot.facts, now)
         values = [(key, self.symbols.text(cell(key, subject))) for key in self._keys]
         active = row.run.state not in ENDED
-        named = next((key for key in self._keys if key.name in ("id", "name")), None)
+        named = next((key for key in self._keys if key.name in ("id", "name")), self._keys[0])
         return (
             (glyph(row, self.symbols),),
             *(
                 (
-                    *(self._guided(row) if key is named else ()),
+                    *(self._guided(row, depth) if key is named else ()),
                     (value, _style(key, row, active=active)),
                 )
                 for key, value in values
             ),
         )
 
-    def _row(self, row: RunRow, now: float) -> Cells:
+    def _row(self, row: RunRow, now: float, depth: int) -> Cells:
         run, text = row.run, self.symbols.text
         blank: tuple[Span, ...] = (("", "plain"),)
         eta = run.eta_s if run.state == "running" and run.unreachable_since is None else None
         costs = row.costs(now)
         return (
             (glyph(row, self.symbols),),
-            self._titled(row),
+            self._titled(row, depth),
             ((text(row.host), "plain"),),
             ((_gpus(row), "dim"),),
             self._progress(row, now),
@@ -342,18 +363,18 @@ class RunTable(Table):
         values = self.snapshot.sparks.get(run_id, ())
         return self._sparks.get(run_id, values, lambda: self.symbols.spark(values))
 
-    def _titled(self, row: RunRow) -> tuple[Span, ...]:
-        """The name, the star, the end of the id and, if there is room for them, the tags."""
+    def _titled(self, row: RunRow, depth: int) -> tuple[Span, ...]:
+        """The pin, the name, the star, the end of the id and, if there is room for them, the tags."""
         run, text = row.run, self.symbols.text
         name = (text(row.name), "plain" if run.ended else "strong")
         star: tuple[Span, ...] = ((text(f" {self.symbols.star}"), "accent"),) if run.starred_at is not None else ()
         tags: tuple[Span, ...] = ((text(_tags(row)), "dim"),) if run.tags else ()
-        return (*self._guided(row), name, *star, (f" {run.run_id[-6:]}", "dim"), *tags)
+        return (*self._guided(row, depth), name, *star, (f" {run.run_id[-6:]}", "dim"), *tags)
 
-    def _guided(self, row: RunRow) -> tuple[Span, ...]:
-        """The guide before a run that hangs under another row."""
-        depth = self.depths.get(row.id, 0)
-        return ((f"{'  ' * min(depth - 1, DEEPEST)}{self.symbols.guide} ", "faint"),) if depth else ()
+    def _guided(self, row: RunRow, depth: int) -> tuple[Span, ...]:
+        """The guide before a run that hangs under another row, and the sign of a pinned one."""
+        guide = ((f"{'  ' * min(depth - 1, DEEPEST)}{self.symbols.guide} ", "faint"),) if depth else ()
+        return (*guide, (f"{self.symbols.pin} ", "accent")) if row.id in self.pins else guide
 
     def _progress(self, row: RunRow, now: float) -> tuple[Span, ...]:
         run = row.run

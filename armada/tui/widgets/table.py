@@ -321,8 +321,7 @@ class Table(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         self._cache.clear()
-        if (line := self._lines.get(self.cursor or "")) is not None:
-            self._reveal(line)  # a smaller window must not leave the cursor below its edge
+        self.reveal()  # a smaller window must not leave the cursor below its edge
 
     def on_focus(self) -> None:
         self._cache.clear()  # the cursor then looks different
@@ -376,6 +375,11 @@ class Table(ScrollView, can_focus=True):
             self.scroll_to(y=0 if line <= 1 else line, animate=False, immediate=True, force=True)
         elif line >= top + room:
             self.scroll_to(y=line - room + 1, animate=False, immediate=True, force=True)
+
+    def reveal(self) -> None:
+        """Scroll to the cursor, where its row has moved to."""
+        if (line := self._lines.get(self.cursor or "")) is not None:
+            self._reveal(line)
 
     def shows(self, key: str) -> bool:
         """Return whether there is a row with this key."""
