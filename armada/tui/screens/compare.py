@@ -13,7 +13,6 @@ from armada.compare.metrics import TOKENS, in_order
 from armada.compare.settings import differences
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
-from armada.tui.curve_marks import marks_of, resumes
 from armada.tui.screens import compare_text as pages
 from armada.tui.screens.compare_actions import Exports
 from armada.tui.screens.compare_samples import SampleBook, beside
@@ -23,6 +22,7 @@ from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.chart import NAMES, Chart
 from armada.tui.widgets.chart_plane import Line
+from armada.tui.widgets.curve_marks import marks_of, resumes
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.parallel import Parallel
 from armada.tui.widgets.run_figures import RunFigures

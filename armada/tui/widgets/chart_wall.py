@@ -13,12 +13,12 @@ from armada.foundation.sanitize import sanitize_line
 from armada.store.metrics import MOST_SERIES
 from armada.tui import ticks
 from armada.tui.chart_choices import PANELS, ChartChoices
-from armada.tui.curve_marks import marks_of, resumes
 from armada.tui.curves import Curve, nearest
 from armada.tui.filtering import fuzzy, holds
 from armada.tui.widgets import chart_axes, frame
 from armada.tui.widgets.chart import Chart
 from armada.tui.widgets.chart_plane import Line
+from armada.tui.widgets.curve_marks import marks_of, resumes
 from armada.tui.widgets.panel import Panel
 from armada.tui.x_axis import Placed, XAxis
 
