@@ -134,9 +134,17 @@ class ColumnChoice:
         Raises:
             UnknownKey: One means nothing, or several things; nothing changes.
         """
+        self.check(names)
+        self._rows, self._left = list(dict.fromkeys(names))[:MOST_COLUMNS], set()
+
+    def check(self, names: Sequence[str]) -> None:
+        """Find out what columns mean.
+
+        Raises:
+            UnknownKey: One means nothing, or several things.
+        """
         for name in names:
             resolve(name, lambda: self._asked)
-        self._rows, self._left = list(dict.fromkeys(names))[:MOST_COLUMNS], set()
 
     def find(self, typed: str) -> list[Offer]:
         """Return the columns that a text finds, the best first; all of them for none, those that are taken first."""

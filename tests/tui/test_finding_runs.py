@@ -10,6 +10,8 @@ from textual.widgets import Input
 
 from armada.store import run_sync, runs
 from armada.tui import remembered
+from armada.tui.app import Dashboard
+from armada.tui.screens.columns import ColumnsWindow
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.widgets.run_table import RunTable
 from tests.tui.conftest import World, drive, lacks, said, shows, until
@@ -123,6 +125,27 @@ def test_columns_are_chosen_shown_and_remembered(world: World) -> None:
     drive(world.board(), use)
     drive(world.board(), use_again)
     assert remembered.columns(world.home) == []
+
+
+def test_what_is_wrong_with_columns_stays_when_the_names_of_metrics_are_read_after_it(world: World) -> None:
+    world.run("a-aaaaaa", name="ant")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "PROGRESS")
+        await pilot.press("C")
+        await shows(pilot, "the usual columns")
+        window, board = pilot.app.screen, pilot.app
+        assert isinstance(window, ColumnsWindow)
+        assert isinstance(board, Dashboard)
+        await pilot.press(*"name,nonsense", "enter")
+        await shows(pilot, "no run has a key called `nonsense`")
+        window.choice.learn(window.choice.words._replace(metrics=frozenset({"other"})))  # as before others were read
+        await until(pilot, lambda: window.choice.words == board.snapshot.words)
+        await shows(pilot, "no run has a key called `nonsense`")
+        await pilot.press("backspace")
+        await lacks(pilot, "no run has a key called")
+
+    drive(world.board(), use)
 
 
 def test_labels_are_given_by_keys_and_shown(world: World) -> None:

@@ -81,6 +81,8 @@ class ColumnsWindow(Dialog[list[str] | None]):
         self._text = ""
         self._is_meant = False
         """A text was typed, and nothing was done since with what it found: Enter takes the first."""
+        self._refused: Sequence[str] = ()
+        """Names that were to be kept, and of which one means nothing."""
 
     def compose(self) -> ComposeResult:
         with frame.dialog("Columns", *KEYS):
@@ -103,11 +105,22 @@ class ColumnsWindow(Dialog[list[str] | None]):
         words = cast("Dashboard", self.app).snapshot.words
         if words != self.choice.words:
             self.choice.learn(words)
-            self._show()
+            self._show(trouble=self._trouble())
+
+    def _trouble(self) -> str:
+        """Say what is wrong with the names that were refused, unless what was read since mends it."""
+        try:
+            self.choice.check(self._refused)
+        except UnknownKey as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            return sanitize_line(f"{error.sentence}{hint}", 300)
+        return ""
 
     # Drawing --------------------------------------------------------------------------------------------------------
 
     def _show(self, *, trouble: str = "") -> None:
+        if not trouble:
+            self._refused = ()
         found = self.choice.find(self.field.value)
         self._found = {offer.id: offer for offer in found}
         places = {offer.id: place for place, offer in enumerate(self.choice.taken, 1)}
@@ -209,9 +222,9 @@ class ColumnsWindow(Dialog[list[str] | None]):
     def _keep_only(self, names: Sequence[str]) -> None:
         try:
             self.choice.take_only(USUAL if list(names) == ["default"] else names)
-        except UnknownKey as error:
-            hint = f" ({error.hint})" if error.hint else ""
-            self._show(trouble=sanitize_line(f"{error.sentence}{hint}", 300))
+        except UnknownKey:
+            self._refused = names
+            self._show(trouble=self._trouble())
         else:
             self.dismiss(self.choice.result)
 
