@@ -74,6 +74,13 @@ class Interpreter:
             argv, server=self.socket(), cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
 
+    def told(self, code: str) -> dict[str, Any]:
+        """Run code to its end, and return the JSON that it prints last."""
+        ended = self.finish("-c", code)
+        assert ended.code == 0, ended.output
+        found: dict[str, Any] = json.loads(ended.output.splitlines()[-1])
+        return found
+
     def finish(self, *arguments: str, **options: Any) -> Ended:
         return wait_for_end(self.start(*arguments, **options))
 

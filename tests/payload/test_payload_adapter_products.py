@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from tests.payload.interpreter import Interpreter
@@ -78,6 +75,15 @@ for dropout in (0.0, 0.1):
 print(json.dumps(found))
 """
 
+_ODD = """
+leave_out_casts()
+layer = next(each for each in adapted().modules() if isinstance(each, Linear))
+add_within_products()
+with torch.autocast("cpu", torch.bfloat16):
+    shapes = [list(layer(torch.ones(*shape, 64, dtype=torch.bfloat16)).shape) for shape in ((0,), (2, 0), (), (2, 3))]
+print(json.dumps({"shapes": shapes}))
+"""
+
 _OTHERWISE = """
 def describe(model, **options):
     theirs, ours, others = both(model, **options)
@@ -99,21 +105,18 @@ print(json.dumps(found))
 """
 
 
-def run(interpreter: Interpreter, code: str) -> dict[str, Any]:
-    ended = interpreter.finish("-c", _MODEL + code)
-    assert ended.code == 0, ended.output
-    found: dict[str, Any] = json.loads(ended.output.splitlines()[-1])
-    return found
-
-
 def test_an_ordinary_adapter_is_as_exact_and_needs_nothing_of_pefts_way(payload_python: Interpreter) -> None:
-    for dropout, told in run(payload_python, _ORDINARY).items():
+    for dropout, told in payload_python.told(_MODEL + _ORDINARY).items():
         assert told["others"] == 0, dropout
         assert told["ours"] < 1.05 * told["theirs"] < 0.01, (dropout, told)
 
 
+def test_rows_of_any_number_and_shape_pass(payload_python: Interpreter) -> None:
+    assert payload_python.told(_MODEL + _ODD)["shapes"] == [[0, 64], [2, 0, 64], [64], [2, 3, 64]]
+
+
 def test_everything_else_goes_pefts_way_to_the_bit(payload_python: Interpreter) -> None:
-    found = run(payload_python, _OTHERWISE)
+    found = payload_python.told(_MODEL + _OTHERWISE)
     assert len(found) == 6
     for name, told in found.items():
         assert told == [True, 14], name  # equal, and each of the layers was PEFT's

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from tests.payload.interpreter import Interpreter
@@ -82,15 +79,8 @@ print(json.dumps(found))
 """
 
 
-def run(interpreter: Interpreter, code: str) -> dict[str, Any]:
-    ended = interpreter.finish("-c", _MODEL + code)
-    assert ended.code == 0, ended.output
-    found: dict[str, Any] = json.loads(ended.output.splitlines()[-1])
-    return found
-
-
 def test_without_the_mask_real_tokens_and_gradients_are_the_same(payload_python: Interpreter) -> None:
-    found = run(payload_python, _EQUAL)
+    found = payload_python.told(_MODEL + _EQUAL)
     assert found["masks"] == [True, False]
     assert found["logits"] < 1e-5
     assert found["gradients"] < 1e-5
@@ -98,5 +88,5 @@ def test_without_the_mask_real_tokens_and_gradients_are_the_same(payload_python:
 
 
 def test_a_mask_that_says_anything_else_stays(payload_python: Interpreter) -> None:
-    for what, masked in run(payload_python, _STAYS).items():
+    for what, masked in payload_python.told(_MODEL + _STAYS).items():
         assert masked, what

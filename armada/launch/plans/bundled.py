@@ -162,7 +162,7 @@ class BundledTask(Task[BundledTraining]):
         is_divided: bool,
     ) -> Trained:
         """What the checks read of the training."""
-        settings = self.settings
+        settings, (logits, kernels) = self.settings, chosen
         return Trained(
             section=section,
             environment=environment,
@@ -181,8 +181,8 @@ class BundledTask(Task[BundledTraining]):
             sequences=settings.sequences,
             has_reference=settings.keeps_reference,
             may_shard=settings.may_shard,
-            logits_why=chosen[0].why,
-            kernels_why=chosen[1].why,
+            logits_why=logits.why,
+            kernels_why=kernels.why,
             teacher=teacher,
         )
 

@@ -25,7 +25,7 @@ def add_within_products() -> None:
 
     @functools.wraps(plain)
     def forward(layer: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-        name = None if args or kwargs else _only_adapter(layer)
+        name = None if args or kwargs or x.dim() < 2 else _only_adapter(layer)
         if name is None or not is_undone(layer, x):
             return plain(layer, x, *args, **kwargs)
         # In rows: a product added into a view would have autograd copy the gradient three times.
@@ -34,7 +34,7 @@ def add_within_products() -> None:
         small = layer.lora_A[name](layer.lora_dropout[name](rows)) * layer.scaling[name]
         # Nothing needs the layer's own output any more, not even its gradient.
         result.addmm_(small, layer.lora_B[name].weight.to(result.dtype).t())
-        return result.view(*x.shape[:-1], -1)
+        return result.view(*x.shape[:-1], result.shape[-1])
 
     Linear.forward = forward
 
