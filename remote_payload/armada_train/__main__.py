@@ -17,6 +17,7 @@ from armada_train.data.hooks import Stream
 from armada_train.data.prepared import check_once, prepared_folder
 from armada_train.data.rows import Files, refuse_other_evaluation
 from armada_train.failure import GENERIC, INTERRUPTED, PREEMPTED, PayloadFailure, describe, write_failure
+from armada_train.leaving import end_process
 from armada_train.model.files import check_model
 from armada_train.model.warmstart import check_start
 from armada_train.reporting.heartbeat import Heartbeat
@@ -138,4 +139,4 @@ STEPS = {"train": _train, "prepare": _prepare}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())
