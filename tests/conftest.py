@@ -22,7 +22,7 @@ from tests.chance import ARMADA_SEED
 from tests.leftovers import end_all
 from tests.waiting import eventually as eventually  # noqa: PLC0414  # tests import it from here, too
 
-pytest_plugins = ["tests.plugins.repeats", "tests.plugins.turns"]
+pytest_plugins = ["tests.plugins.pressed_keys", "tests.plugins.repeats", "tests.plugins.turns"]
 
 # Hypothesis throws the same dice every time, as `tests.chance` does; where others are asked for, it prints how to throw those again.
 hypothesis.settings.register_profile("armada", derandomize=not ARMADA_SEED, print_blob=True, deadline=None)

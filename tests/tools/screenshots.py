@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -27,8 +25,10 @@ from typing import TYPE_CHECKING
 from armada import __version__
 from armada.daemon import instance, status
 from armada.paths import HomePaths
+from armada.tui import remembered
 from tests.tools import story, story_answers, svg
 from tests.tools.reflow import reflow
+from tests.tools.scenes import SCENES, SIZES, Scene
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -38,248 +38,16 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "screenshots"
 PAGE = ROOT / "docs" / "reference" / "screens.md"
-SIZES = ((80, 24), (120, 36), (160, 48), (250, 70))
-LIGHT = ((80, 24), (160, 48))
-"""The sizes that are there in light, too."""
 SHOWN = (120, 36)
 """The size that the page shows at once; it links the others."""
 PATIENCE_S = 10.0
 STILL_S = 0.25
 
-Go = Callable[["Pilot[None]", "Dashboard"], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """A screen, or a window over it.
-
-    Attributes:
-        name: Of its files.
-        title: Its heading on the page.
-        says: A sentence for the page.
-        go: Goes there from the first screen.
-        words: Stand there when it can be pictured.
-        is_window: It is a window: what is under it keeps its size, so it is opened anew for each.
-    """
-
-    name: str
-    title: str
-    says: str
-    go: Go
-    words: tuple[str, ...]
-    is_window: bool = False
-
-
-def keys(*pressed: str) -> Go:
-    """Press keys."""
-
-    async def go(pilot: Pilot[None], _: Dashboard) -> None:
-        await pilot.press(*pressed)
-
-    return go
-
-
-def run(run_id: str, page: str = "overview", *pressed: str) -> Go:
-    """Open a page of a run, and press keys there."""
-
-    async def go(pilot: Pilot[None], board: Dashboard) -> None:
-        board.open_run(run_id, page)
-        await pilot.pause()
-        await pilot.press(*pressed)
-
-    return go
-
-
-def on(run_id: str, *pressed: str) -> Go:
-    """Put the cursor on a run, and press keys there."""
-
-    async def go(pilot: Pilot[None], board: Dashboard) -> None:
-        from armada.tui.screens.runs import RunsScreen
-
-        assert isinstance(board.screen, RunsScreen)
-        board.screen.table.place(run_id)
-        await pilot.pause()
-        await pilot.press(*pressed)
-
-    return go
-
-
-def compare(page: str, *run_ids: str) -> Go:
-    """Compare runs on a page; without any, the cells of the sweep and two others."""
-
-    async def go(pilot: Pilot[None], board: Dashboard) -> None:
-        from armada.tui.screens.runs import RunsScreen
-
-        first = board.screen
-        assert isinstance(first, RunsScreen)
-        cells = {row.id for row in board.snapshot.runs if row.run.sweep and row.run.step}
-        first.table.marked = set(run_ids) or {story.LONG, story.HUNG, *cells}
-        await pilot.press("c", page)
-
-    return go
-
-
-async def verdict(pilot: Pilot[None], board: Dashboard) -> None:
-    """Ask whether a host can be destroyed."""
-    from armada.tui.operations import Answer
-    from armada.tui.screens.verdict import show_verdict
-
-    await pilot.press("3")
-    show_verdict(board, "a100-2", Answer(7, json.dumps(story_answers.VERDICT), ""))
-
-
-async def launch(pilot: Pilot[None], board: Dashboard) -> None:
-    """Fill Launch, and give it the plan."""
-    from armada.tui.operations import Answer
-    from armada.tui.screens.launch import LaunchScreen, Planned
-
-    await pilot.press("5")
-    screen = board.screen
-    assert isinstance(screen, LaunchScreen)
-    for name, value in (("experiment", "arc.yaml"), ("host", "a100-1"), ("set", "lora.r=64 train.seed=7")):
-        screen.fields[name].value = value
-    while screen.form.form is None or screen.asked is None:
-        await pilot.pause(0.02)
-    screen.on_planned(Planned(screen.asked, Answer(0, json.dumps(story_answers.PLANS), "")))
-    await pilot.press("escape", "home")
-
-
-SCENES: tuple[Scene, ...] = (
-    Scene(
-        "runs",
-        "Runs",
-        "What needs you is at the top, with its reason; sweeps share a row.",
-        on(story.LONG),
-        ("arc-1.5b-r128",),
-    ),
-    Scene(
-        "sweep",
-        "A sweep",
-        "Its cells, with those that were pruned.",
-        on(f"sweep:{story.SWEEP}:", "enter", "down"),
-        ("lr-rank-4",),
-    ),
-    Scene(
-        "filter",
-        "Filter",
-        "What may follow stands under the field; Tab takes it.",
-        keys("slash", *"lr>4e-5 state:"),
-        ("submitted",),
-    ),
-    Scene(
-        "columns",
-        "Columns",
-        "Every column that there is, those that are taken first; `learning` finds the learning rate, space takes it.",
-        keys("C", *"learning", "space"),
-        ("train.learning_rate", "11 columns"),
-        is_window=True,
-    ),
-    Scene(
-        "overview",
-        "A run",
-        "Its facts, and beside them its curve, GPUs, checkpoints and log.",
-        run(story.HUNG),
-        ("because",),
-    ),
-    Scene(
-        "charts",
-        "Charts",
-        "Up to four metrics with one crosshair; ↻ marks where the run was resumed.",
-        run(story.LONG, "charts", "v", "v", *["comma"] * 12),
-        ("loss (1 of", "at step"),
-    ),
-    Scene(
-        "nan",
-        "A loss that is not finite",
-        "✗ marks where NaN begins, and the heading says since when.",
-        run(story.NAN, "charts"),
-        ("NaN since step",),
-    ),
-    Scene("log", "Log", "The copy at home, in the colours of the job.", run(story.OOM, "log"), ("OutOfMemoryError",)),
-    Scene(
-        "checkpoints",
-        "Checkpoints",
-        "Where each one is, and whether it was verified. One is damaged.",
-        run(story.DONE, "checkpoints"),
-        ("damaged at home",),
-    ),
-    Scene("events", "Events", "What happened to the run, in words.", run(story.SPENT, "events"), ("budget",)),
-    Scene("config", "Config", "The whole plan that was sent.", run(story.LONG, "config"), ("learning_rate",)),
-    Scene(
-        "stop",
-        "A question",
-        "Acts that cannot be undone ask first.",
-        on(story.HUNG, "x"),
-        ("Stop 1 run?",),
-        is_window=True,
-    ),
-    Scene(
-        "hosts",
-        "Hosts",
-        "GPUs over the last minutes, queues, environments, prices and disks.",
-        keys("3"),
-        ("leonardo", "boost"),
-    ),
-    Scene(
-        "release",
-        "May this host go?",
-        "What would be lost, and how to bring it home.",
-        verdict,
-        ("would be lost",),
-        is_window=True,
-    ),
-    Scene("sync", "Sync", "What is safe, what travels, and what waits.", keys("4"), ("connection reset by peer",)),
-    Scene(
-        "launch",
-        "Launch",
-        "The experiment as a form, hosts side by side, and the checks of the plan.",
-        launch,
-        ("arc.yaml",),
-    ),
-    Scene("compare", "Compare: curves", "Each run keeps its letter and its colour.", compare("c"), ("against step",)),
-    Scene("compare-settings", "Compare: settings", "Only what differs.", compare("f"), ("lora.r",)),
-    Scene(
-        "compare-parallel",
-        "Compare: parallel coordinates",
-        "Settings and the metric; the run under the cursor is lit.",
-        compare("p"),
-        ("lora.r",),
-    ),
-    Scene("compare-scatter", "Compare: scatter", "A setting against the metric.", compare("t"), ("against",)),
-    Scene("compare-pareto", "Compare: Pareto front", "Loss against cost.", compare("o"), ("against cost",)),
-    Scene(
-        "compare-samples",
-        "Compare: samples",
-        "What two runs answered to the same prompt.",
-        compare("a", story.LONG, story.HUNG),
-        ("prompt:",),
-    ),
-    Scene("history", "History", "What was started here, with its end.", keys("7"), ("armada resume",), is_window=True),
-    Scene(
-        "notifications",
-        "Notifications",
-        "What the daemon told, and whether it was sent.",
-        keys("8"),
-        ("unreachable",),
-        is_window=True,
-    ),
-    Scene(
-        "command",
-        "The command line",
-        "Every command of armada, with completion; what is selected is filled in.",
-        on(story.OOM, "colon", *"why "),
-        ("armada why",),
-        is_window=True,
-    ),
-    Scene("help", "Help", "The keys of the screen first.", keys("question_mark"), ("Keys",), is_window=True),
-)
-
-
 # Pictures ---------------------------------------------------------------------------------------------------------------
 
 
 async def shoot(home: HomePaths, scene: Scene, folder: Path, sizes: tuple[tuple[int, int], ...]) -> None:
-    """Picture a scene at all sizes, dark, and at some in light."""
+    """Picture a scene at its sizes."""
     from armada.tui.app import Dashboard
 
     board = Dashboard(home, watch=False)
@@ -289,7 +57,7 @@ async def shoot(home: HomePaths, scene: Scene, folder: Path, sizes: tuple[tuple[
             await pilot.pause(0.02)
         if not scene.is_window:
             await scene.go(pilot, board)
-        for theme, name, wanted in (("armada-dark", "", SIZES), ("armada-light", "-light", LIGHT)):
+        for theme, is_light, wanted in (("armada-dark", False, scene.sizes), ("armada-light", True, scene.light)):
             board.choose_theme(theme)
             for size in wanted:
                 if size in sizes:
@@ -297,7 +65,7 @@ async def shoot(home: HomePaths, scene: Scene, folder: Path, sizes: tuple[tuple[
                     if scene.is_window:
                         await open_again(pilot, board, scene)
                     await settle(pilot, scene.words)
-                    file = folder / file_of(scene, size, light=bool(name))
+                    file = folder / scene.file(size, light=is_light)
                     file.write_text(take(board, f"{scene.title}, {size[0]}×{size[1]}"), encoding="utf-8")
 
 
@@ -331,11 +99,6 @@ async def settle(pilot: Pilot[None], words: tuple[str, ...]) -> None:
             raise TimeoutError(f"{words} are not on the screen:\n{seen}")
 
 
-def file_of(scene: Scene, size: tuple[int, int], *, light: bool = False) -> str:
-    """Return the name of a picture."""
-    return f"{scene.name}-{size[0]}x{size[1]}{'-light' if light else ''}.svg"
-
-
 def page() -> str:
     """Return docs/reference/screens.md."""
     parts = [
@@ -345,8 +108,8 @@ def page() -> str:
         "[The dashboard](dashboard.md) says what the screens do.\n",
     ]
     for scene in SCENES:
-        links = [f"[{wide}×{high}]({_path(scene, (wide, high))})" for wide, high in SIZES]
-        links += [f"[{wide}×{high} in light]({_path(scene, (wide, high), light=True)})" for wide, high in LIGHT]
+        links = [f"[{wide}×{high}]({_path(scene, (wide, high))})" for wide, high in scene.sizes]
+        links += [f"[{wide}×{high} in light]({_path(scene, (wide, high), light=True)})" for wide, high in scene.light]
         parts += [
             f"## {scene.title}\n",
             f"{scene.says} {' · '.join(links)}\n",
@@ -356,16 +119,31 @@ def page() -> str:
 
 
 def _path(scene: Scene, size: tuple[int, int], *, light: bool = False) -> str:
-    return f"../screenshots/{file_of(scene, size, light=light)}"
+    return f"../screenshots/{scene.file(size, light=light)}"
 
 
 # The world around -------------------------------------------------------------------------------------------------------
 
 
+_STILL = """
+import sys, time
+sys.path.insert(0, sys.argv.pop(1))
+from armada.cli.main import run
+from tests.tools import story
+time.time = story.Clock.time
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def still_command(*words: str) -> list[str]:
+    """Return the command line of armada, in a process whose clock stands still, too."""
+    return [sys.executable, "-c", _STILL, str(ROOT), *words]
+
+
 @contextmanager
-def still_home() -> Iterator[HomePaths]:
-    """A home with the story in it, in a world whose clock stands still and whose disks are alike."""
-    from armada.tui import asking, watcher
+def still_homes() -> Iterator[tuple[HomePaths, HomePaths]]:
+    """A home with the story in it and one that is new, in a world whose clock stands still and whose disks are alike."""
+    from armada.tui import asking, outputs, watcher
 
     os.environ.pop("COLORFGBG", None)
     os.environ |= {"TZ": "UTC", "LANG": "C.UTF-8", "ARMADA_NO_DAEMON": "1"}
@@ -374,6 +152,8 @@ def still_home() -> Iterator[HomePaths]:
     shutil.disk_usage = lambda _: SimpleNamespace(total=1000 * story.GB, used=400 * story.GB, free=600 * story.GB)  # type: ignore[assignment,return-value]
     watcher.READ_EVERY_S = watcher.LOOK_EVERY_S = 0.02  # nobody's eye is waited for
     asking.Asking.ask = lambda *_: None  # type: ignore[method-assign]  # no host is asked for a plan
+    outputs.command = still_command  # type: ignore[attr-defined]  # it is looked up there
+    (status.judge.__kwdefaults__ or {})["wall"] = time.time  # it took the clock that goes, before this one stood still
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"HOME": folder, "ARMADA_HOME": str(Path(folder, ".armada"))}
         project = Path(folder, "arc")
@@ -381,16 +161,31 @@ def still_home() -> Iterator[HomePaths]:
         os.chdir(project)
         Path("arc.yaml").write_text(story_answers.EXPERIMENT)
         Path("puzzles.jsonl").write_text('{"messages": []}\n')
-        home = HomePaths.from_environment()
+        home, new = HomePaths.from_environment(), HomePaths(Path(folder, "new"), Path(folder, "new", "state"))
         story.tell(home)
-        with instance.only_instance(home):
-            status.write(
-                home, status.Status(4711, None, None, __version__, True, story.NOW - 9000, story.NOW - 1, {}, ())
-            )
-            (status.judge.__kwdefaults__ or {})["wall"] = (
-                time.time
-            )  # it took the clock that goes, before this one stood still
-            yield home
+        new.make()
+        remembered.keep_toured(new)
+        with watched(home), watched(new):
+            yield home, new
+
+
+@contextmanager
+def watched(home: HomePaths) -> Iterator[None]:
+    """A daemon watches a home, by all that can be seen of it."""
+    with instance.only_instance(home):
+        status.write(home, status.Status(4711, None, None, __version__, True, story.NOW - 9000, story.NOW - 1, {}, ()))
+        yield
+
+
+@contextmanager
+def settings(env: tuple[tuple[str, str], ...]) -> Iterator[None]:
+    """Set variables of the environment for a while; none of them was set before."""
+    os.environ |= dict(env)
+    try:
+        yield
+    finally:
+        for name, _ in env:
+            del os.environ[name]
 
 
 def picture_report(folder: Path) -> None:
@@ -419,11 +214,12 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     sizes = tuple(size for size in SIZES if f"{size[0]}x{size[1]}" in options.sizes.split(","))
     began, missing = time.monotonic(), list[str]()
-    with still_home() as home:
+    with still_homes() as (home, new):
         for scene in SCENES:
             if scene.name in options.only.split(","):
                 try:
-                    asyncio.run(shoot(home, scene, folder, sizes))
+                    with settings(scene.env):
+                        asyncio.run(shoot(new if scene.is_new else home, scene, folder, sizes))
                 except TimeoutError as error:
                     missing.append(f"{scene.name}: {error}")
         if folder == PICTURES:
@@ -432,7 +228,7 @@ def main() -> None:
         PAGE.write_text(page(), encoding="utf-8")
     if missing:
         sys.exit("\n".join(missing))
-    named = {file_of(scene, size, light=light) for scene in SCENES for light in (False, True) for size in SIZES}
+    named = {name for scene in SCENES for name in scene.files}
     for old in {path.name for path in folder.glob("*.svg")} - named:
         (folder / old).unlink()
     total = sum(each.stat().st_size for each in folder.iterdir())

@@ -53,7 +53,7 @@ def test_columns_are_taken_left_and_moved_by_keys(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         window = await opened(pilot)
         await shows(pilot, "the usual columns", "its id", "space takes", "enter keeps", "esc cancels")
-        await pilot.press("down", "space")  # the second one
+        await pilot.press("down", "down", "up", "space")  # the second one
         assert taken(window) == ["name", *USUAL[2:]]
         await pilot.press(*"seed")
         await shows(pilot, "train.seed", "a setting of the experiment")

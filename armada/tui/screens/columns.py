@@ -39,7 +39,7 @@ class NameField(Field):
     """Gives the keys of the window to it, in the order in which all came; no name of a column has one of them."""
 
     KEYS: ClassVar[dict[str, str]] = {
-        name: key.action for key in of("columns") for name in key.keys.split(",") if name not in ("enter", "escape")
+        name: key.action for key in of("columns") for name in key.keys.split(",") if name != "escape"
     }
 
     async def on_key(self, event: events.Key) -> None:
@@ -151,10 +151,6 @@ class ColumnsWindow(Dialog[list[str] | None]):
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         self._read()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.action_keep()
 
     def _read(self) -> None:
         """Narrow the list down by a text that changed; a key may come before the message that it did."""
