@@ -141,12 +141,13 @@ class Commander:
     def _show(self, started: list[Words]) -> None:
         from armada.tui.outputs import Reading
         from armada.tui.screens.output import OutputWindow
+        from armada.tui.screens.window import inside
 
         board = self._board
         if len(started) > MOST_READ:
             words = f"{len(started)} runs are selected; this shows the first {MOST_READ}"
             board.notify(words, severity="warning")
-        reading = Reading(board.home, started[:MOST_READ], board.size.width - 8)
+        reading = Reading(board.home, started[:MOST_READ], inside(board.size.width))
         board.push_screen(OutputWindow(started[0], reading.log, lambda: reading.exit_code, reading.stop))
 
     def _print(self, started: list[Words]) -> None:

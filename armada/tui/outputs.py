@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
 
 KEPT = 20
-NARROWEST = 80
+NARROWEST = 60
 
 
 class Reading:

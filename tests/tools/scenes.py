@@ -377,7 +377,7 @@ SCENES: tuple[Scene, ...] = (
         "Output of a command",
         "What a command that only reads printed; it scrolls, searches and wraps.",
         on(story.OOM, "colon", *"why ", "enter"),
-        ("armada why wide-r512",),
+        ("out of memory", "armada resume"),
         is_window=True,
     ),
     Scene(

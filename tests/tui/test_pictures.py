@@ -248,7 +248,7 @@ def test_a_picture_that_differs_says_where_and_how_to_keep_the_new_one(
         with pytest.raises(pytest.fail.Exception) as failure:
             await looks_like(pilot, "first-start")
         assert "-something else" in str(failure.value)
-        assert "+│  Nothing has been launched yet. To begin:" in str(failure.value)
+        assert "│  Nothing has been launched yet. To begin:" in str(failure.value)
         assert "ARMADA_UPDATE_PICTURES=1" in str(failure.value)
 
     drive(still.board(), use, (80, 24))

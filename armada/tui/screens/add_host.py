@@ -85,7 +85,8 @@ class AddHost(Dialog[str | None]):
                 suggester = SuggestFromList(hints[name]) if name in hints else None
                 self.fields[name] = Field(placeholder=self._symbols.text(more), id=name, suggester=suggester)
                 yield Horizontal(Static(label, classes="label", markup=False), self.fields[name])
-            with VerticalScroll(can_focus=False):
+            with VerticalScroll(can_focus=False) as said:
+                said.display = False
                 self.said = Static()
                 yield self.said
 
@@ -162,6 +163,7 @@ class AddHost(Dialog[str | None]):
 
     def _say(self, words: str, style: str = "") -> None:
         colour = self.app.theme_variables.get("text-error", "") if style == "error" else style
+        cast("VerticalScroll", self.said.parent).display = bool(words)
         self.said.update(Text(self._symbols.text(sanitize_text(words, SAID_MOST)), style=colour))
 
     def _lock(self, words: str) -> None:

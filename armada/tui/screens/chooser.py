@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from rich.cells import cell_len
 from textual.binding import Binding
 from textual.widgets import Input
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 MOST = 500
+HIGHEST, FEWEST = 30, 3
+"""Lines of the window at most, and of its list at least: it is as high as its list."""
+AROUND = 5
+"""Lines around the list: the frame, the field, and one that parts them, above and below."""
 
 
 class Choice(NamedTuple):
@@ -68,7 +73,7 @@ class Chooser(Dialog[str | None]):
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("enter", "takes it"), ("esc", "cancels"))
     DEFAULT_CSS = """
     Chooser { align: center middle; }
-    Chooser Vertical { width: 90%; max-width: 110; height: 80%; max-height: 30; }
+    Chooser Vertical { width: 90%; max-width: 110; height: 80%; }
     Chooser Input { height: 1; border: none; padding: 0 1; background: $boost; }
     Chooser Input:focus { border: none; background: $accent 20%; }
     Chooser ListTable { height: 1fr; background: $panel; }
@@ -81,9 +86,13 @@ class Chooser(Dialog[str | None]):
         self._symbols = symbols
 
     def compose(self) -> ComposeResult:
-        with frame.dialog(self._symbols.text(sanitize_line(self._title, 200)), *self.KEYS):
+        longest = max((cell_len(each.name) for each in self._choices), default=1)
+        name = Column("", min(20, longest), grow=2 if longest > 20 else 0, most=max(1, longest))
+        box = frame.dialog(self._symbols.text(sanitize_line(self._title, 200)), *self.KEYS)
+        box.styles.max_height = min(HIGHEST, AROUND + max(FEWEST, len(self._choices)))
+        with box:
             yield Field(placeholder="type to narrow it down")
-            self.table = ListTable((Column("", 20, grow=2), Column("", 20, grow=3, rank=1)), self._symbols)
+            self.table = ListTable((name, Column("", 20, grow=3, rank=1)), self._symbols)
             yield self.table
 
     def on_mount(self) -> None:

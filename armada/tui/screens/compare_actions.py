@@ -35,6 +35,7 @@ class Exports(View):
         """Show how the run under the cursor differs from the pinned one, as `armada diff` prints it."""
         from armada.tui.outputs import Reading
         from armada.tui.screens.output import OutputWindow
+        from armada.tui.screens.window import inside
 
         lit = self.lit
         if lit is None or len(self.run_ids) < 2:
@@ -42,7 +43,7 @@ class Exports(View):
             return
         other = lit.row.id if lit.row.id != self.run_ids[0] else self.run_ids[1]
         words = ["diff", self.run_ids[0], other]
-        reading = Reading(self.board.home, [words], self.board.size.width - 8)
+        reading = Reading(self.board.home, [words], inside(self.board.size.width))
         window = OutputWindow(words, reading.log, lambda: reading.exit_code, reading.stop)
         self.board.push_screen(window)
 

@@ -201,9 +201,10 @@ class HostsScreen(View):
             return
         from armada.tui.outputs import Reading
         from armada.tui.screens.output import OutputWindow
+        from armada.tui.screens.window import inside
 
         words = ("doctor", "--", name)
-        reading = Reading(self.board.home, [words], self.board.size.width - 8)
+        reading = Reading(self.board.home, [words], inside(self.board.size.width))
         self.board.push_screen(OutputWindow(words, reading.log, lambda: reading.exit_code, reading.stop))
 
     def action_forget(self) -> None:

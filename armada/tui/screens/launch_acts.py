@@ -14,6 +14,7 @@ from armada.paths import bundled
 from armada.tui.outputs import Reading
 from armada.tui.screens.output import OutputWindow
 from armada.tui.screens.question import Question
+from armada.tui.screens.window import inside
 from armada.units import amount
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ ROW_SHOWN = 2000
 
 def show(board: Dashboard, words: Sequence[str]) -> None:
     """Show what a command prints that only reads, in a window."""
-    reading = Reading(board.home, [words], board.size.width - 8)
+    reading = Reading(board.home, [words], inside(board.size.width))
     board.push_screen(OutputWindow(words, reading.log, lambda: reading.exit_code, reading.stop))
 
 

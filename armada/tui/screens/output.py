@@ -49,6 +49,7 @@ class OutputWindow(Window):
     def body(self) -> Iterable[Widget]:
         self.view = LogView(self.board.symbols)
         self.view.fills = False
+        self.view.wrapping = True
         yield self.view
 
     def on_mount(self) -> None:
@@ -64,7 +65,7 @@ class OutputWindow(Window):
     def _look(self) -> None:
         code = self._exit_code()
         state = "running …" if code is None else "" if code == 0 else f"ended with {code}"
-        self.say(f"{self._command}   {state}")
+        self.say(f"{self._command}   {state}".rstrip())
         self.view.show(LogFile(self._log), empty="running …" if code is None else "it printed nothing")
 
     def action_copy(self) -> None:

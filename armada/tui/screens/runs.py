@@ -17,7 +17,7 @@ from armada.tui.bindings import bindings
 from armada.tui.filtering import Query
 from armada.tui.gpu_strips import SPAN_S
 from armada.tui.listing import Listing
-from armada.tui.screens.first_start import FIRST_START
+from armada.tui.screens.first_start import OFFERS, FirstStart
 from armada.tui.screens.group_acts import about_group
 from armada.tui.screens.runs_choices import RunsChoices
 from armada.tui.watcher import Subscription
@@ -54,8 +54,7 @@ class RunsScreen(RunsChoices):
     RunsScreen #offers { display: none; height: auto; max-height: 7; padding: 0 1; }
     RunsScreen.-low #offers { max-height: 3; }
     RunsScreen.-tiny #offers { max-height: 1; }
-    RunsScreen #first { display: none; height: 1fr; }
-    RunsScreen.empty #first { display: block; }
+    RunsScreen.empty FirstStart { display: block; }
     RunsScreen.empty #main, RunsScreen.empty #said { display: none; }
     RunsScreen RunTable { height: 1fr; min-height: 2; }
     RunsScreen Preview { height: 35%; max-height: 16; }
@@ -94,9 +93,7 @@ class RunsScreen(RunsChoices):
         yield self.said
         self.field = FilterField()
         yield self.field.box
-        first = Static(FIRST_START, id="first", markup=False, classes=frame.FRAME)
-        frame.title(first, "Welcome")
-        yield first
+        yield FirstStart()
         self.table = RunTable(self.board.symbols, id="table", classes=frame.FRAME)
         self.preview = Preview(self.board.symbols)
         yield Container(self.table, self.preview, id="main")
@@ -111,6 +108,10 @@ class RunsScreen(RunsChoices):
 
     # Drawing --------------------------------------------------------------------------------------------------------
 
+    @property
+    def offers(self) -> frozenset[str] | None:
+        return OFFERS if self.has_class("empty") else None
+
     def wants(self) -> Subscription:
         cursor = self.cursor_run
         curves = frozenset({(cursor, "loss")} if cursor and self.preview.in_sight else ())
@@ -124,7 +125,10 @@ class RunsScreen(RunsChoices):
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         snapshot = self.snapshot
         # Before the first snapshot it is unknown whether there are runs.
-        self.set_class(not snapshot.runs and snapshot.taken_at > 0 and snapshot.trouble is None, "empty")
+        is_empty = not snapshot.runs and snapshot.taken_at > 0 and snapshot.trouble is None
+        if is_empty != self.has_class("empty"):
+            self.set_class(is_empty, "empty")
+            self.keys.refresh()
         none = "cannot read the store" if snapshot.trouble is not None else NONE_LIKE_THIS
         self.table.empty = (
             (none if snapshot.taken_at or snapshot.trouble else "reading …") if not snapshot.runs else NONE_LIKE_THIS

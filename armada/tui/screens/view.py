@@ -86,6 +86,11 @@ class View(Screen[None]):
         """The visible page of a screen with several pages; the key line shows its keys."""
         return ""
 
+    @property
+    def offers(self) -> frozenset[str] | None:
+        """The actions of this screen that have something to act on, for the key line; None for all."""
+        return None
+
     def body(self) -> Iterable[Widget]:
         """Return the widgets between the two lines."""
         raise NotImplementedError

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from armada.tui.app import Dashboard
 
 
+def inside(width: int) -> int:
+    """The columns inside a window, on a terminal of a width."""
+    return width * 96 // 100 - 4
+
+
 class Window(Dialog[None]):
     """A window, identified by its name in the table of keys. Subclasses bind `bindings(PLACE)` and `HELP`."""
 

@@ -20,7 +20,7 @@ CSS = """
     border-title-color: $text-accent; border-title-style: bold;
     border-subtitle-color: $text-muted; border-subtitle-align: right;
 }
-.dialog Table { background: $panel; }
+.dialog Table, .dialog LogView { background: $panel; }
 .dialog.asks { border: round $warning; border-title-color: $text-warning; }
 .dialog.danger { border: heavy $error; border-title-color: $text-error; }
 .frame {

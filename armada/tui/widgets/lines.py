@@ -182,6 +182,8 @@ class KeyLine(Widget):
         shown = [key for key in shown if key.action != f"tab('{page}')"]  # it is there already
         if typing:  # the field takes all other keys
             shown = [key for key in shown if key.always]
+        elif (offers := getattr(self.screen, "offers", None)) is not None:
+            shown = [key for key in shown if key.where == "everywhere" or key.action in offers]
         here = sorted((key for key in shown if key.where != "everywhere"), key=lambda key: not key.page)
         rest = Text("  ").join([self._part(key) for key in shown if key.where == "everywhere"])
         sign, word = self._styles()

@@ -6,6 +6,7 @@ import contextlib
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual import work
 from textual.message import Message
@@ -22,7 +23,7 @@ from armada.tui.log_places import find_place
 from armada.tui.severity import Severities
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from rich.style import Style
@@ -31,6 +32,18 @@ if TYPE_CHECKING:
 
     from armada.tui.log_places import Place
     from armada.tui.symbols import Symbols
+
+
+def wrapped(text: str, width: int) -> Iterator[tuple[int, int]]:
+    """Yield where each piece of a long line begins and ends, in cells: after a blank, if its last third has one."""
+    start, end = 0, cell_len(text)
+    while end - start > width:
+        # With characters of two cells, places in the text are not those on the screen.
+        blank = text.rfind(" ", start + width * 2 // 3, start + width) if end == len(text) else -1
+        stop = blank + 1 if blank >= 0 else start + width
+        yield start, stop
+        start = stop
+    yield start, end
 
 
 class LogView(Widget, can_focus=True):
@@ -184,8 +197,8 @@ class LogView(Widget, can_focus=True):
         for line in self._lines:
             strip = Strip(self._segments(line, severities, coloured))
             if self.wrapping and strip.cell_length > width > 0:
-                starts = range(0, strip.cell_length, width)
-                strips += [strip.crop(start, start + width).adjust_cell_length(width, style) for start in starts]
+                pieces = [strip.crop(start, end) for start, end in wrapped(strip.text, width)]
+                strips += [piece.adjust_cell_length(width, style) for piece in pieces]
             else:
                 strip = strip.crop(self._left) if self._left else strip
                 strips.append(strip.adjust_cell_length(width, style))
