@@ -64,6 +64,7 @@ def use(*keys, focus=False):
             return board.total
     return asyncio.run(go())
 """
+HEAD, ALL = "keys of the dashboard that no test presses", "all 4 keys of the dashboard were pressed"
 MISSING = "board.app.Board binds 'f1' to add(1), and no test presses it there."
 
 
@@ -91,15 +92,17 @@ def session(project: Path, *options: str) -> tuple[int, list[str]]:
     argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--import-mode=importlib", *options]
     done = subprocess.run(argv, cwd=project, env=env, capture_output=True, text=True, check=False)
     assert "INTERNALERROR" not in done.stdout + done.stderr, done.stdout + done.stderr
-    return done.returncode, [line for line in done.stdout.splitlines() if " binds " in line]
+    return done.returncode, [
+        line.strip(" =") for line in done.stdout.splitlines() if " binds " in line or "keys of " in line
+    ]
 
 
 @pytest.mark.parametrize("workers", [[], ["-p", "xdist", "-n", "2"]])
 def test_a_key_that_no_test_presses_fails_the_session(project: Path, workers: list[str]) -> None:
-    assert session(project, *workers) == (1, [MISSING])
+    assert session(project, *workers) == (1, [HEAD, MISSING])
     with (project / "tui" / "test_line.py").open("a") as file:
         file.write("\ndef test_f1():\n    assert use('f1') == 2\n")
-    assert session(project, *workers) == (0, [])
+    assert session(project, *workers) == (0, [ALL])
 
 
 @pytest.mark.parametrize(
@@ -127,8 +130,11 @@ def test_long_tests_may_be_left_out_and_skipped_ones_count_as_there(project: Pat
     with (project / "tui" / "test_line.py").open("a") as file:
         file.write("\nimport pytest\n\n@pytest.mark.long\ndef test_f1():\n    assert use('f1') == 2\n")
         file.write("\n@pytest.mark.skip\ndef test_browser():\n    pass\n")
-    assert session(project, "-m", "not long") == (1, [MISSING])
-    assert session(project) == (0, [])
+    (project / "tui" / "test_only_long.py").write_text(
+        "import pytest\n\n@pytest.mark.long\ndef test_hours():\n    pass\n"
+    )
+    assert session(project, "-m", "not long") == (1, [HEAD, MISSING])
+    assert session(project) == (0, [ALL])
 
 
 def test_the_keys_of_the_dashboard_are_found() -> None:

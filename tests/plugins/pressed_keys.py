@@ -109,9 +109,10 @@ class PressedKeys:
         self._patches = pytest.MonkeyPatch()
         self._is_noting = False
         self._pressed = set[Bound]()
-        self._tests, self._left_out = set[str](), False
+        self._files, self._tests, self._left_out = set[str](), set[str](), False
         self._notes: list[Notes] = []
         self._passed, self._failed = set[str](), False
+        self._wanted = frozenset[Bound]()
         self._missing: list[Bound] = []
 
     @property
@@ -119,6 +120,10 @@ class PressedKeys:
         return hasattr(self._config, "workerinput")
 
     # In each process that runs tests --------------------------------------------------------------------------------
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        if self._folder in item.path.parents:
+            self._files.add(item.path.name)
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Only the long tests may be left out: whoever runs without them must see every key, too."""
@@ -129,8 +134,9 @@ class PressedKeys:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         items = [item for item in session.items if self._folder in item.path.parents]
         files = {path.name for path in self._folder.glob("test_*.py")}
+        only = any("::" in each for each in self._config.args)
         self._tests = {item.nodeid for item in items}
-        self._left_out |= files != {item.path.name for item in items} or any("::" in each for each in self._config.args)
+        self._left_out |= files != self._files or only
         if items:
             self._listen()
 
@@ -206,11 +212,14 @@ class PressedKeys:
         tests = max(each.tests for each in notes)
         if tests and len(self._passed) == tests and not self._failed and all(each.is_whole for each in notes):
             pressed = frozenset[Bound]().union(*(each.pressed for each in notes))
-            self._missing = sorted(all_declared(self._package) - pressed)
+            self._wanted = all_declared(self._package)
+            self._missing = sorted(self._wanted - pressed)
         if self._missing and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._wanted and not self._missing:
+            terminalreporter.line(f"all {len(self._wanted)} keys of the dashboard were pressed")
         if self._missing:
             terminalreporter.section("keys of the dashboard that no test presses", red=True)
             for each in self._missing:

@@ -85,14 +85,15 @@ def take(board: Dashboard, title: str) -> str:
 
 
 async def settle(pilot: Pilot[None], words: tuple[str, ...]) -> None:
-    """Wait until the words are there, nothing is being read, and nothing has changed for a moment."""
+    """Wait until the words are there, nothing is being read or runs, and nothing has changed for a moment."""
     began = since = time.monotonic()
     last = ""
     while time.monotonic() - since < STILL_S:
         await pilot.pause(0.02)
         strips = pilot.app.screen._compositor.render_strips()  # noqa: SLF001
         seen = "\n".join(strip.text for strip in strips)
-        is_ready = "reading …" not in seen and all(word in seen for word in words)
+        is_busy = "reading …" in seen or "running …" in seen
+        is_ready = not is_busy and all(word in seen for word in words)
         if seen != last or not is_ready:
             last, since = seen, time.monotonic()
         if time.monotonic() - began > PATIENCE_S:
