@@ -9,6 +9,7 @@ keys are not seen here.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import re
@@ -69,12 +70,13 @@ def plain(key: str) -> str:
     return key[-1].upper() if re.fullmatch(r"shift\+[a-z]", key) else key
 
 
-def declared(cls: type) -> Iterator[Bound]:
+@functools.cache  # it takes half a millisecond, and is asked at each key
+def declared(cls: type) -> frozenset[Bound]:
     """The keys that a class itself binds."""
     from textual.binding import Binding
 
-    for each in Binding.make_bindings(cls.__dict__.get("BINDINGS", ())):
-        yield Bound(f"{cls.__module__}.{cls.__qualname__}", plain(each.key), each.action)
+    made = Binding.make_bindings(cls.__dict__.get("BINDINGS", ()))
+    return frozenset(Bound(f"{cls.__module__}.{cls.__qualname__}", plain(each.key), each.action) for each in made)
 
 
 def all_declared(package: str) -> frozenset[Bound]:
@@ -89,7 +91,7 @@ def all_declared(package: str) -> frozenset[Bound]:
         cls = rest.pop()
         rest |= set(cls.__subclasses__())
         if cls.__module__.startswith(f"{package}."):
-            found |= set(declared(cls))
+            found |= declared(cls)
     return frozenset(found)
 
 
@@ -183,10 +185,10 @@ class PressedKeys:
 
     def _note(self, node: object, key: str, action: object) -> None:
         for cls in type(node).__mro__:
-            for bound in declared(cls) if "BINDINGS" in cls.__dict__ else ():
-                if (bound.key, bound.action) == (plain(key), action):
-                    self._pressed.add(bound)
-                    return
+            bound = Bound(f"{cls.__module__}.{cls.__qualname__}", plain(key), str(action))
+            if bound in declared(cls):
+                self._pressed.add(bound)
+                return
 
     # In the process that people start -------------------------------------------------------------------------------
 
