@@ -56,7 +56,7 @@ class View(Screen[None]):
     def fit(self) -> None:
         """Set the classes for the terminal's size; Textual sets those of the window on top alone."""
         width, height = self.app.size
-        classes = {}
+        classes: dict[str, bool] = {}
         for size, breaks in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
             wanted = max(each for each in breaks if each[0] <= size)[1]
             classes |= {name: name == wanted for _, name in breaks}
