@@ -497,7 +497,9 @@ def test_a_chart_without_room_for_its_curve_does_not_say_that_there_is_none(worl
         await shows(pilot, "preparing", "lowest 1 · highest 3")
         view = pilot.app.screen
         assert isinstance(view, RunsScreen)
-        await until(pilot, lambda: view.preview.chart.size.height == 2)  # its heading, and no room for a row and its label
+        await until(
+            pilot, lambda: view.preview.chart.size.height == 2
+        )  # its heading, and no room for a row and its label
         await lacks(pilot, "no loss yet")
 
     drive(world.board(), use, size=(80, 24))
