@@ -144,6 +144,8 @@ def still_command(*words: str) -> list[str]:
 @contextmanager
 def still_homes() -> Iterator[tuple[HomePaths, HomePaths]]:
     """A home with the story in it and one that is new, in a world whose clock stands still and whose disks are alike."""
+    from textual.widgets import Input
+
     from armada.tui import asking, outputs, watcher
 
     os.environ.pop("COLORFGBG", None)
@@ -151,6 +153,7 @@ def still_homes() -> Iterator[tuple[HomePaths, HomePaths]]:
     time.tzset()
     time.time = story.Clock.time
     shutil.disk_usage = lambda _: SimpleNamespace(total=1000 * story.GB, used=400 * story.GB, free=600 * story.GB)  # type: ignore[assignment,return-value]
+    Input._toggle_cursor = lambda _: None  # type: ignore[method-assign]  # noqa: SLF001  # a cursor that blinks is not always there
     watcher.READ_EVERY_S = watcher.LOOK_EVERY_S = 0.02  # nobody's eye is waited for
     asking.Asking.ask = lambda *_: None  # type: ignore[method-assign]  # no host is asked for a plan
     outputs.command = still_command  # type: ignore[attr-defined]  # it is looked up there
@@ -218,11 +221,13 @@ def main() -> None:
     with still_homes() as (home, new):
         for scene in SCENES:
             if scene.name in options.only.split(","):
+                read = remembered.notified_until(home)
                 try:
                     with settings(scene.env):
                         asyncio.run(shoot(new if scene.is_new else home, scene, folder, sizes))
                 except TimeoutError as error:
                     missing.append(f"{scene.name}: {error}")
+                remembered.keep_notified_until(home, read)  # each scene is pictured as if it were the only one
         if folder == PICTURES:
             picture_report(folder)
     if folder == PICTURES:
