@@ -153,7 +153,7 @@ def still_homes() -> Iterator[tuple[HomePaths, HomePaths]]:
     time.tzset()
     time.time = story.Clock.time
     shutil.disk_usage = lambda _: SimpleNamespace(total=1000 * story.GB, used=400 * story.GB, free=600 * story.GB)  # type: ignore[assignment,return-value]
-    Input._toggle_cursor = lambda _: None  # type: ignore[method-assign]  # noqa: SLF001  # a cursor that blinks is not always there
+    Input._toggle_cursor = lambda _: None  # type: ignore[assignment]  # noqa: SLF001  # a cursor that blinks is not always there
     watcher.READ_EVERY_S = watcher.LOOK_EVERY_S = 0.02  # nobody's eye is waited for
     asking.Asking.ask = lambda *_: None  # type: ignore[method-assign]  # no host is asked for a plan
     outputs.command = still_command  # type: ignore[attr-defined]  # it is looked up there
