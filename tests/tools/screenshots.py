@@ -177,9 +177,9 @@ SCENES: tuple[Scene, ...] = (
     Scene(
         "overview",
         "A run",
-        "Its facts, and beside them its curve, GPUs, checkpoints and log.",
+        "What needs you, its curve, GPUs, where a step's time goes, its cost, checkpoints and log, at every size.",
         run(story.HUNG),
-        ("because",),
+        ("needs you", "NCCL"),
     ),
     Scene(
         "charts",
