@@ -204,7 +204,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("run", "s", "s", "smooth", "smooth", "Charts: smoothing 0, 0.6, 0.9, 0.97", page="charts"),
     Key("run", "b", "b", "against", "axis", "Charts: horizontal axis: step, time, tokens or cost", page="charts"),
-    Key("run", "v", "v", "panels", "panels", "Charts: 1, 2 or 4 at once", page="charts"),
+    Key("run", "v", "v", "panels", "panels", "Charts: 1, 2, 4 or as many at once as fit", page="charts"),
     Key("run", "L,shift+l,g", "L", "log_scale", "log", "Charts: logarithmic scale", page="charts"),
     Key("run", "slash", "/", "search", "search", "Charts: filter the metrics; Log: search", page="charts,log"),
     Key("run", "N,shift+n", "N", "search_on(True)", "", "Log: next match towards the beginning", page="log"),

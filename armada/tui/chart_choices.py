@@ -19,7 +19,9 @@ Choice = TypeVar("Choice")
 
 AGAINST = ("step", "time", "tokens", "cost")
 SMOOTHINGS = (0.0, 0.6, 0.9, 0.97)
-PANELS = (1, 2, 4)
+WALL = 0
+"""Instead of a number of charts: as many as fit."""
+PANELS = (1, 2, 4, WALL)
 
 
 class ChartChoices:

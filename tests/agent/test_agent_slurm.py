@@ -266,6 +266,21 @@ def test_an_end_is_not_recalled_of_a_job_that_has_written_since(
     becomes(host, "unknown")
 
 
+def test_an_end_is_not_recalled_of_a_job_that_slurm_shows_by_its_id(
+    slurm_host: Callable[[], Conversation], programs: Programs
+) -> None:
+    host = slurm_host()
+    hand_over(host, programs)
+    programs.say("squeue", "11|NODE_FAIL|None|n1|armada.a-1.1\n")
+    becomes(host, "ended")
+    programs.say("scontrol", "JobId=11 JobName=armada.a-1.1 JobState=PENDING Reason=BeginTime NodeList=(null)\n")
+    programs.say("squeue", "")
+    becomes(host, "pending")
+    programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
+    been_away(host, 120, looks=2)
+    becomes(host, "unknown")  # it came back after that end
+
+
 def test_a_controller_that_is_down_changes_only_the_age(
     slurm_host: Callable[[], Conversation], programs: Programs
 ) -> None:

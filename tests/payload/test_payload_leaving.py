@@ -53,7 +53,9 @@ def test_ranks_that_have_met_for_the_last_time_end(payload_python: Interpreter, 
         assert (ended.code, ended.output.endswith("has left\n")) == (0, True), ended.output
 
 
-def test_what_a_library_does_when_it_is_unloaded_does_not_change_how_a_training_ended(payload_python: Interpreter) -> None:
+def test_what_a_library_does_when_it_is_unloaded_does_not_change_how_a_training_ended(
+    payload_python: Interpreter,
+) -> None:
     work = """
 import atexit, sys, threading
 from armada_train.leaving import end_process

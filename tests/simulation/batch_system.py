@@ -118,6 +118,11 @@ class BatchSystem(abc.ABC):
         """How long it has to say what it says now before that is believed against a silent job; None: never."""
         return None
 
+    @property
+    def hides_jobs(self) -> bool:
+        """Whether its answers lack jobs that it has."""
+        return self.lie in {"empty", "cut", "others", "old"}
+
     def run_tool(self, argv: Sequence[str], *_: object, **__: object) -> str:
         return self.run_tool_aloud(argv)[0]
 

@@ -45,6 +45,9 @@ FOUND = {
 
 # What random stories found in later code.
 FOUND_BY_CHANCE = {
+    "its launch broke off, and what it had put there is hidden by a mount": (
+        "break_off:1:1 meanwhile_unmount:1:0 launch:0:2 mount:1:1 release:2:3"
+    ),
     "its file system goes away between two questions of a release": "launch save tick end tick meanwhile_unmount:0:1 release",
     "resumed while its last sync is under way": "launch save end:0:1 tick meanwhile_resume:0:1 sync",
     "resumed while a release asks what there is": "launch power_cut sync meanwhile_retry:0:3 release",
@@ -195,6 +198,12 @@ FOUND_WITH_SLURM = {
     "stopped as soon as Slurm answers again, which no longer lists it": "launch lie watch start_job take",
     "a resumed job is preempted before its first attempt, and shown as failed until its node is cleared": (
         "launch:3:1 start_job meanwhile_resume:3:2 early_signal:1:1 stop:0:3 look:0:3 meanwhile_start_job:1:2 freeze:0:1"
+    ),
+    "it was said to have ended, then it waits, then it is not listed": (
+        "launch:1:2 start_job:3:3 lie:1:2 node_dies:2 watch meanwhile_lie:3:3 notice:2:2 watch:2:3"
+    ),
+    "it was said to have ended, and is not listed when it waits": (
+        "launch:1:2 start_job:3:3 lie:1:2 node_dies:2 watch meanwhile_lie:3:3 join:2:1 notice:2:2 watch:2:3"
     ),
 }
 

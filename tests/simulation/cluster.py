@@ -16,6 +16,7 @@ from armada_agent.records.ending import ENDED
 from armada_agent.records.stop_request import concerns, read_stop_request
 from armada_agent.supervisor import batch
 from armada_agent.supervisor.batch import _FENCE_S
+from armada_agent.verdicts import liveness
 
 from tests.simulation.batch_system import BatchJob, BatchSystem
 from tests.simulation.breaking import Killed
@@ -61,7 +62,10 @@ class SimCluster(SimHost):
 
     def misreports(self, run_id: str) -> bool:
         put_back = [job for job in self.batch_system.of_run(run_id) if job.put_back_at is not None]
-        return any(self.world.clock - max(job.put_back_at or 0.0, job.cleared_at) < POLL_S for job in put_back)
+        told_s = POLL_S
+        if self.batch_system.hides_jobs:  # it is asked by the job's id, and not again while the answer counts
+            told_s += liveness.ask_again_after_s(self.world.clock - self.world.begun_at)
+        return any(self.world.clock - max(job.put_back_at or 0.0, job.cleared_at) < told_s for job in put_back)
 
     def _is_over(self, job: BatchJob) -> bool:
         """Whether a job leaves again as soon as it starts: the end of its submission is written, or another follows it."""

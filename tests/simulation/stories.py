@@ -98,9 +98,12 @@ class Teller(Unusual):
                 self.world.keeps_last[run_id] = kept["last"]
 
             def launch() -> None:
-                if not host.mounted:
-                    host.asked_while_away.add(run_id)
-                home.launch(host, run_id, script=self.scripts and one % 2 == 1, retries=2, plan=plan, **sync)
+                was_mounted = host.mounted
+                try:
+                    home.launch(host, run_id, script=self.scripts and one % 2 == 1, retries=2, plan=plan, **sync)
+                finally:
+                    if not (was_mounted and host.mounted):
+                        host.asked_while_away.add(run_id)
                 self._spoke(home, host, run_id)
 
             self._act(home, launch)

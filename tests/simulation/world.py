@@ -54,7 +54,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.clock = 1_800_000_000.0
+        self.clock = self.begun_at = 1_800_000_000.0
         self.hosts: dict[str, SimHost] = {}
         self.homes: dict[str, SimHome] = {}
         self.run_ids: list[str] = []

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from armada import __version__
 from armada.daemon import instance, status
 from armada.paths import HomePaths
+from armada.tui.chart_choices import WALL
 from tests.tools import story, story_answers, svg
 from tests.tools.reflow import reflow
 
@@ -86,6 +87,16 @@ def run(run_id: str, page: str = "overview", *pressed: str) -> Go:
         board.open_run(run_id, page)
         await pilot.pause()
         await pilot.press(*pressed)
+
+    return go
+
+
+def charts(run_id: str, panels: int, *pressed: str) -> Go:
+    """Open so many charts of a run, and press keys there."""
+
+    async def go(pilot: Pilot[None], board: Dashboard) -> None:
+        board.charts["run"].panels = panels
+        await run(run_id, "charts", *pressed)(pilot, board)
 
     return go
 
@@ -184,15 +195,22 @@ SCENES: tuple[Scene, ...] = (
     Scene(
         "charts",
         "Charts",
-        "Up to four metrics with one crosshair; ↻ marks where the run was resumed.",
-        run(story.LONG, "charts", "v", "v", *["comma"] * 12),
+        "Four metrics with one crosshair; ↻ marks where the run was resumed.",
+        charts(story.LONG, 4, *["comma"] * 12),
         ("loss (1 of", "at step"),
+    ),
+    Scene(
+        "wall",
+        "A wall of charts",
+        "`v` also shows as many metrics as fit.",
+        charts(story.LONG, WALL, *["comma"] * 12),
+        ("grad_norm (4 of", "at step"),
     ),
     Scene(
         "nan",
         "A loss that is not finite",
         "✗ marks where NaN begins, and the heading says since when.",
-        run(story.NAN, "charts"),
+        charts(story.NAN, 1),
         ("NaN since step",),
     ),
     Scene("log", "Log", "The copy at home, in the colours of the job.", run(story.OOM, "log"), ("OutOfMemoryError",)),

@@ -290,6 +290,9 @@ class RunScreen(LogPage):
         do(self.wall)
         self.board.want(self.wants())
 
+    def on_chart_wall_widened(self) -> None:
+        self.board.want(self.wants())
+
     def _open_field(self, what: str, hint: str, value: str) -> None:
         self._asked = what
         self.field.placeholder = hint

@@ -1,4 +1,4 @@
-"""Show charts of one run: one, two or four metrics at once, and the figures of a single one beside it."""
+"""Show charts of one run: one, two, four or as many metrics as fit, and the figures of a single one beside it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import time
 from typing import TYPE_CHECKING
 
 from textual.containers import Grid, Horizontal
+from textual.message import Message
 
 from armada.compare.metrics import TOKENS, goal_of, in_order
 from armada.foundation.sanitize import sanitize_line
 from armada.store.metrics import MOST_SERIES
 from armada.tui import ticks
-from armada.tui.chart_choices import PANELS, ChartChoices
+from armada.tui.chart_choices import WALL, ChartChoices
 from armada.tui.curves import Curve, nearest
 from armada.tui.filtering import fuzzy, holds
+from armada.tui.wall_layout import Layout, arrange, fitting
 from armada.tui.widgets import chart_axes, frame
 from armada.tui.widgets.chart import Chart
 from armada.tui.widgets.chart_plane import Line
@@ -36,9 +38,15 @@ if TYPE_CHECKING:
 BESIDE = 100
 """From so many columns on, the figures stand beside a single chart."""
 
-LONGEST = 60
-BESIDE_NAME = 44
-"""Characters of a name in a title, and how many columns are left for what follows it."""
+LAYOUTS = {1: Layout(1, 1), 2: Layout(1, 2), 4: Layout(2, 2)}
+SHORTEST, LONGEST = 16, 60
+"""Characters of a name in a title: there is room for so many, and no more are shown."""
+FRAMED = 6
+"""Columns of a title that its frame takes."""
+
+
+class Widened(Message, namespace="chart_wall"):
+    """Another number of charts fits now: their curves are needed."""
 
 
 class ChartWall(Horizontal):
@@ -52,8 +60,6 @@ class ChartWall(Horizontal):
 
     DEFAULT_CSS = """
     ChartWall Grid { grid-size: 1; width: 1fr; }
-    ChartWall.panels2 Grid { grid-size: 1 2; }
-    ChartWall.panels4 Grid { grid-size: 2 2; }
     ChartWall Chart { display: none; height: 1fr; }
     ChartWall Chart.shown { display: block; }
     ChartWall Panel { display: none; width: 40; }
@@ -63,6 +69,7 @@ class ChartWall(Horizontal):
     def __init__(self, symbols: Symbols, choices: ChartChoices | None = None, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.symbols = symbols
+        self._room = (0, 0)
         self.choices = choices or ChartChoices()
         self._begin()
 
@@ -79,14 +86,17 @@ class ChartWall(Horizontal):
         self._is_drawn = False
 
     def compose(self) -> ComposeResult:
-        with Grid():
-            for _ in range(max(PANELS)):
-                yield Chart(self.symbols, classes=frame.FRAME)
+        with Grid() as self.grid:
+            yield Chart(self.symbols, classes=frame.FRAME)
         self.figures = Panel(self.symbols, "Figures")
         yield self.figures
 
     def on_resize(self) -> None:
+        before = self.shown
+        self._room = (self.size.width, self.size.height)
         self._draw()
+        if self.display and self.shown != before:
+            self.post_message(Widened())
 
     def forget(self) -> None:
         """Be as a new one: the next run that is taken is another one. What was chosen stays."""
@@ -99,8 +109,13 @@ class ChartWall(Horizontal):
     @property
     def shown(self) -> list[str]:
         """The names of the visible metrics."""
-        count = min(self.choices.panels, len(self.metrics))
+        count = min(self._most, len(self.metrics))
         return [self.metrics[(self._first + place) % len(self.metrics)] for place in range(count)]
+
+    @property
+    def _most(self) -> int:
+        """The charts that there is room for."""
+        return self.choices.panels or fitting(*self._room)
 
     @property
     def wanted(self) -> list[str]:
@@ -145,11 +160,11 @@ class ChartWall(Horizontal):
         if not self.display:
             return  # another page is visible
         choices, shown = self.choices, self.shown
-        for count in PANELS:
-            self.set_class(choices.panels == count, f"panels{count}")
+        columns = self._lay_out(len(shown))
         self.set_class(len(shown) == 1 and self.size.width >= BESIDE, "beside")
         for place, chart in enumerate(self.query(Chart)):
             chart.set_class(place < max(1, len(shown)), "shown")
+            chart.styles.column_span = -len(shown) % columns + 1 if place == len(shown) - 1 else 1
             if place < len(shown):
                 self._draw_chart(chart, shown[place])
             elif not shown and place == 0:
@@ -157,15 +172,30 @@ class ChartWall(Horizontal):
                 chart.show(f"no metric matches {words}", (), empty="/ changes the filter, esc clears it")
         self._draw_figures()
 
+    def _lay_out(self, count: int) -> int:
+        """Have so many charts, in columns and rows; return how many columns."""
+        columns, rows = LAYOUTS.get(self.choices.panels) or arrange(max(1, count), *self._room)
+        self.grid.styles.grid_size_columns, self.grid.styles.grid_size_rows = columns, rows
+        charts = self.query(Chart)
+        if (missing := count - len(charts)) > 0:
+            view, cross = charts.first().chosen, charts.first().cross
+            made = [Chart(self.symbols, classes=frame.FRAME) for _ in range(missing)]
+            for chart in made:
+                chart.look(view)
+                chart.put_cross(cross)
+            self.grid.mount(*made)
+        return columns
+
     def _draw_chart(self, chart: Chart, name: str) -> None:
         choices, curve = self.choices, self.curves.get(name)
-        room = self.size.width // (1 if choices.panels == 1 else 2) - BESIDE_NAME if self.size.width else LONGEST
-        plain = sanitize_line(name, max(16, min(LONGEST, room)))
         smooth = f" · smoothed {choices.smoothing}" if choices.smoothing else ""
         by = f" by {choices.against}" if choices.against != "step" else ""
         every = f" of {len(self._ordered):,}" if len(self.metrics) < len(self._ordered) else ""
         full = ", no more are kept" if len(self._ordered) >= MOST_SERIES else ""
-        title = f"{plain} ({self.metrics.index(name) + 1} of {len(self.metrics):,}{every}{full}){by}{smooth}"
+        where = f" ({self.metrics.index(name) + 1} of {len(self.metrics):,}{every}{full}){by}{smooth}"
+        width = self.size.width // self.grid.styles.grid_size_columns
+        plain = sanitize_line(name, max(SHORTEST, min(LONGEST, width - FRAMED - len(where))) if width else LONGEST)
+        title = plain + where
         ended = self._row is not None and self._row.run.ended
         none = "no points of this metric" + ("" if ended else " yet: the next check of the host brings them")
         if curve is None or not len(curve):
@@ -239,8 +269,11 @@ class ChartWall(Horizontal):
     # Actions --------------------------------------------------------------------------------------------------------
 
     def step_metric(self, by: int) -> None:
+        """Show the next metric first, or one further away; a wall turns to the next that it has no room for."""
         if self.metrics:
-            self._first = (self._first + by) % len(self.metrics)
+            shown = len(self.shown)
+            step = shown if self.choices.panels == WALL and shown < len(self.metrics) else 1
+            self._first = (self._first + by * step) % len(self.metrics)
             self.choices.metric = self.metrics[self._first]
         self._draw()
 

@@ -102,6 +102,13 @@ class Memory:
             self._end = {"sign": self.watch["sign"], "said": said}
             self._keep()
 
+    def forget_end(self) -> None:
+        """Forget the end that was accepted, on all machines: the scheduler shows the job again, and not as ended."""
+        others = [{name: value for name, value in each.items() if name != "end"} for each in self._others]
+        if self._end is not None or others != self._others:
+            self._end, self._others = None, others
+            self._keep()
+
     def recall_end(self, paths: RunPaths) -> Optional[Dict[str, Any]]:
         """Return the end that any machine recorded with `note_end`; None if there is none, or if the job's files changed since."""
         ends = [self._end] + [each.get("end") for each in self._others]

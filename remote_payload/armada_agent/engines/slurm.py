@@ -151,10 +151,12 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     if row is None:
         end = memory.recall_end(handed.paths)
         if end is not None:
-            return dict(end, error=queue.error)
+            return _shown_since(handed, queue, memory) or dict(end, error=queue.error)
     memory.follow(said["state"], queue.looked_at, handed.paths)
     believed = liveness.judge(memory.watch, memory.now_s, wrote, poll_s)
-    if believed == engine.ENDED and row is not None:
+    if row is not None and said["state"] != engine.ENDED:
+        memory.forget_end()
+    elif believed == engine.ENDED and row is not None:
         memory.note_end(said)
     if believed == liveness.ASK:
         return _find_missing(handed, queue, memory)
@@ -255,6 +257,19 @@ def describe_queue() -> Dict[str, Any]:
     mine = engine.count_words([line.partition("|")[2] for line in lines if line.partition("|")[0] == own])
     others = engine.count_words([line.partition("|")[2] for line in lines if line.partition("|")[0] != own])
     return {"partitions": sorted(partitions.values(), key=lambda p: str(p["name"])), "mine": mine, "others": others}
+
+
+def _shown_since(handed: Handed, queue: slurm_queue.Queue, memory: job_activity.Memory) -> Optional[Dict[str, Any]]:
+    """Ask by its id whether a job that the queue no longer lists is back, although its end was believed; None: it is not shown."""
+    if not memory.watch:  # it was another machine that believed the end
+        memory.follow(liveness.MISSING, queue.looked_at, handed.paths)
+    second = memory.ask_second(handed.paths.root, lambda: _ask_second(handed)) or {}
+    row: Any = second.get("row")
+    shown = slurm_answers.status_of(row, queue.looked_at) if slurm_answers.is_row(row) else None
+    if shown is None or shown["state"] == engine.ENDED:
+        return None
+    memory.forget_end()
+    return shown
 
 
 def _find_missing(handed: Handed, queue: slurm_queue.Queue, memory: job_activity.Memory) -> Dict[str, Any]:

@@ -26,7 +26,8 @@ How long the scheduler has been saying something counts from its first to its la
 gets no older.
 
 The end of a job that wrote no end itself is believed after three minutes of its silence. The scheduler may be right about an
-execution that left no trace, and an earlier one goes on, on a node that it believes dead.
+execution that left no trace, and an earlier one goes on, on a node that it believes dead. An end that was believed is forgotten
+once the scheduler shows the job as waiting: its silence later does not say that the job ended.
 
 `gone` is a guess. Nothing is deleted because of it, and it is revised when the job shows itself.
 
