@@ -276,9 +276,9 @@ SCENES: tuple[Scene, ...] = (
     Scene(
         "notifications",
         "Notifications",
-        "What the daemon told, and whether it was sent.",
+        "What the daemon told, and whether it was sent; Enter opens the run or the host.",
         keys("8"),
-        ("unreachable",),
+        ("disk soon full",),
         is_window=True,
     ),
     Scene(

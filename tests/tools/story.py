@@ -434,11 +434,11 @@ class Story:
 
     def _told(self) -> None:
         news = (
-            (5400, "run_failed", f"{OOM} failed: oom", NO_MEMORY),
-            (5390, "run_failed", f"{SPENT} failed: budget", BUDGET),
-            (700, "sync_failing", f"{HUNG}: sync fails", "connection reset by peer"),
-            (432, "run_stalled", f"{HUNG} is stalled", STALLED),
-            (360, "host_unreachable", "workstation is unreachable", "no route to host"),
+            (5400, "run_failed", f"{OOM[:-7]} failed", f"{OOM} on a100-1: failed, oom ({NO_MEMORY})"),
+            (5390, "run_failed", f"{SPENT[:-7]} failed", f"{SPENT} on a100-2: failed, budget ({BUDGET})"),
+            (700, "sync_failing", f"{HUNG[:-7]}: sync is failing", f"{HUNG} on a100-2: nothing came home for 2 h 1 m"),
+            (432, "run_stalled", f"{HUNG[:-7]} is stalled", f"{HUNG} on a100-2: {STALLED}; its processes are alive"),
+            (360, "disk_soon_full", "workstation: disk soon full", "workstation: 40 GB of 1.0 TB are free"),
         )
         for age_s, kind, title, body in news:
             key = f"{kind}:{title}@desk"
