@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Container
-
-    from armada.store.notifications import Notification
-
 _OF_HOSTS = frozenset({"disk_soon_full", "host_stop"})
 """Kinds of messages that are about a host, not about one of its runs."""
 
@@ -21,16 +18,17 @@ class Subject(NamedTuple):
     is_known: bool
 
 
-def subject_of(message: Notification, runs: Container[str], hosts: Container[str]) -> Subject:
+def subject_of(kind: str, body: str, runs: Container[str], hosts: Container[str]) -> Subject:
     """Return what a message is about; messages name it first, as `RUN on HOST: …` or `HOST: …`.
 
     Args:
-        message: The message.
+        kind: The message's kind, such as `run_failed`.
+        body: Its text.
         runs: The ids of all runs.
         hosts: The names of all hosts.
     """
-    first = message.body.partition("\n")[0].partition(":")[0]
+    first = body.partition("\n")[0].partition(":")[0]
     run_id, on, _ = first.partition(" on ")
-    if message.kind in _OF_HOSTS or not on:
+    if kind in _OF_HOSTS or not on:
         return Subject("host", first, first in hosts)
     return Subject("run", run_id, run_id in runs)

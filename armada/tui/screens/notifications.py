@@ -60,7 +60,7 @@ class NotificationsWindow(Window):
         if (each := self._told.get(self.table.cursor or "")) is None:
             return
         snapshot = self.board.snapshot
-        subject = subject_of(each, snapshot.by_id, {host.name for host in snapshot.hosts})
+        subject = subject_of(each.kind, each.body, snapshot.by_id, {host.name for host in snapshot.hosts})
         if not subject.is_known:
             gone = {"run": "is no longer in the store", "host": "is no host in hosts.yaml"}[subject.kind]
             self.tell(f"{subject.name or 'what this message is about'} {gone}", bad=True)
