@@ -26,7 +26,6 @@ from armada.store.database import Database
 from armada.verdicts.states import Verdict
 from tests.conftest import Armada, eventually
 
-
 PRICE, DEAR = (Tariff((Price(amount),)) for amount in (14.4, 900.0))
 
 
@@ -275,7 +274,9 @@ def test_every_message_begins_with_the_run_or_the_host_that_it_is_about(database
         ("disk_soon_full", Subject("host", "box", is_known=True)),
     }
     assert subject_of("host_stop", "box: the stop command exited with 3", known, {"box"}).is_known
-    assert subject_of("host_stop", "box on wheels: gone", known, {"box"}) == Subject("host", "box on wheels", is_known=False)
+    assert subject_of("host_stop", "box on wheels: gone", known, {"box"}) == Subject(
+        "host", "box on wheels", is_known=False
+    )
 
 
 def test_a_disk_that_will_be_full_within_the_hours_asked_for_is_told(database: Database) -> None:

@@ -177,7 +177,9 @@ def test_enter_on_a_notification_opens_its_run_or_its_host(world: World) -> None
     about(world, 1, "host_stop", "away: its stop command failed")
     about(world, 2, "run_failed", "gone-bbbbbb on one: failed, oom after 3 m\narmada logs gone-bbbbbb")
     about(world, 3, "disk_soon_full", "two: 3.0 GB of 1.0 TB are free; a run saves checkpoints there")
-    about(world, 4, "run_stalled", "demo-aaaaaa on one: no step for 7 m; its processes are alive\narmada stop demo-aaaaaa")
+    about(
+        world, 4, "run_stalled", "demo-aaaaaa on one: no step for 7 m; its processes are alive\narmada stop demo-aaaaaa"
+    )
     about(world, 5, "run_failed", "")
     board = world.board()
 
