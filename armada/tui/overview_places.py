@@ -28,6 +28,8 @@ TAIL = 3
 """Lines inside the frame of the lowest log."""
 LISTED = 8
 """Checkpoints that are listed before others get more room."""
+SLACK = 2
+"""Lines that long facts may take before a part gets a place of its own."""
 FEW = 4
 """Those in one column of everything."""
 
@@ -93,7 +95,7 @@ def _below(width: int, height: int, needs: Needs, edge: int) -> Places:
     )  # they need a title
     own: dict[str, int] = {}
     for name, wanted in lines.items():
-        if wanted and wanted + edge - 1 <= spare:
+        if wanted and wanted + edge - 1 + SLACK <= spare:
             own[name] = wanted + edge
             spare -= wanted + edge - 1
             facts -= 1

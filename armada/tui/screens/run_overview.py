@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from textual.layout import Layout, WidgetPlacement
 from textual.widget import Widget
 
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.gpu_strips import gpus_of
 from armada.tui.overview_places import OWN, Needs, place
 from armada.tui.screens import overview_text, run_text
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from textual.geometry import Size
     from textual.layout import ArrangeResult
 
+    from armada.store.queries.step_times import StepTimes
     from armada.tui.app import Dashboard
     from armada.tui.curves import Curve
     from armada.tui.overview_places import Places
@@ -46,6 +48,25 @@ class _Placing(Layout):
         return [WidgetPlacement(region, region.offset * 0, child.styles.margin, child) for child, region in found]
 
 
+class _Times(Panel):
+    """The parts of a step."""
+
+    def __init__(self, symbols: Symbols) -> None:
+        super().__init__(symbols, "A step", id="times")
+        self._times: StepTimes | None = None
+
+    def show_times(self, times: StepTimes | None) -> None:
+        """Show the parts, each with a bar."""
+        self._times = times if times is not None and times.total_s > 0 else None
+        self.show(overview_text.times_lines(self._times, self.symbols, self.size.width))
+        if self._times is not None:
+            frame.title(self, f"A step takes {self._times.total_s / self._times.steps:.3g} s")
+
+    def on_resize(self) -> None:
+        """Fill the new size at once."""
+        self.show_times(self._times)
+
+
 class Overview(Widget):
     """Its parts say the same as facts where they have no place of their own.
 
@@ -64,7 +85,7 @@ class Overview(Widget):
         self.symbols = symbols
         self.lines = FactLines(symbols)
         self.facts = TextScroll(self.lines, id="facts", classes=frame.FRAME)
-        self.times = Panel(symbols, "A step", id="times")
+        self.times = _Times(symbols)
         self.settings = Panel(symbols, "Settings", id="settings")
         self.kept = Panel(symbols, "Checkpoints", id="kept")
         self.chart = Chart(symbols, id="chart", classes=frame.FRAME)
@@ -89,8 +110,9 @@ class Overview(Widget):
         self.chart.forget()
         for each in (self.facts, self.gpus, self.tail):
             each.forget()
-        for panel in (self.times, self.kept, self.settings):
+        for panel in (self.kept, self.settings):
             panel.show([])
+        self.times.show_times(None)
 
     def say(self, words: str) -> None:
         """Say why no run is shown."""
@@ -101,8 +123,8 @@ class Overview(Widget):
 
     @property
     def metric(self) -> str:
-        """The metric whose curve is shown: of a run without a loss, its first."""
-        return metric_of(self._detail)
+        """The name of the metric whose curve is shown: of a run without a loss, its first."""
+        return sanitize_line(metric_of(self._detail), 60)
 
     @property
     def host(self) -> str | None:
@@ -126,7 +148,7 @@ class Overview(Widget):
         self._draw_curve(row)
         self.gpus.show_run(row, snapshot)
         self.tail.show_run(row)
-        self._draw_times()
+        self.times.show_times(detail.times if detail is not None else None)
         self._renew()
 
     @property
@@ -139,16 +161,10 @@ class Overview(Widget):
     @property
     def _none(self) -> str:
         """Why there is no curve."""
-        return f"no {self.symbols.text(self.metric)} yet" if self._curve is not None else "reading …"
-
-    def _draw_times(self) -> None:
-        times = self._detail.times if self._detail is not None else None
-        self.times.show(overview_text.times_lines(times, self.symbols, self.times.size.width))
-        if times is not None and times.total_s > 0:
-            frame.title(self.times, f"A step takes {times.total_s / times.steps:.3g} s")
+        return f"no {self.metric} yet" if self._curve is not None else "reading …"
 
     def _draw_curve(self, row: RunRow) -> None:
-        curve, name = self._curve, self.symbols.text(self.metric)
+        curve, name = self._curve, self.metric
         lines: tuple[Line, ...] = ()
         if curve is not None and len(curve):
             marks = marks_of(curve, Placed(curve.steps, "step"), resumes(self._detail))

@@ -47,17 +47,20 @@ class LogTail(Static):
         super().__init__(id="tail", classes=frame.FRAME)
         self.symbols = symbols
         self.available = 1
+        self._row: RunRow | None = None
         self._made_from: object = None
         frame.title(self, "log")
 
     def forget(self) -> None:
         """Be as a new one: no run is shown."""
-        self._made_from, self.available = None, 1
+        self._row = self._made_from = None
+        self.available = 1
         self.update("", layout=False)
         frame.facts(self, "")
 
     def show_run(self, row: RunRow) -> None:
         """Show the end of a run's log as it is now."""
+        self._row = row
         run, board, size = row.run, cast("Dashboard", self.app), self.size
         path = logs.at_home(board.home, run, local=run.host == "local")
         stat = path.stat() if path is not None else None
@@ -71,6 +74,11 @@ class LogTail(Static):
             return
         self._made_from = made_from
         self.update(self._read(path, max(1, size.height), max(10, size.width)), layout=False)
+
+    def on_resize(self) -> None:
+        """Fill the new size at once."""
+        if self._row is not None:
+            self.show_run(self._row)
 
     def _read(self, path: Path | None, height: int, width: int) -> Text:
         self.available = 1
