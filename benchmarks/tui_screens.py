@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from armada.tui.app import Dashboard
 
 PLACES = ("run", "hosts", "sync", "launch", "compare", "runs")
+READS_S = 3.0
+"""A person looks at the first screen for so many seconds before another is opened."""
 MANY_POINTS = 1_000_000
 LOOKS = ["plus"] * 6 + ["left"] * 12 + ["right"] * 12 + ["minus"] * 6
 
@@ -70,6 +72,30 @@ async def _open_others(app: Dashboard, pilot: Pilot[Any], rounds: int) -> list[f
         await pilot.pause(0.2)
         spent.append(time.process_time() - began)
     return spent
+
+
+def open_one(place: str, home: HomePaths, _rounds: int) -> dict[str, str]:
+    """Processor time of the first opening of a screen in this process, of all threads, in seconds, by its place."""
+    return {place: str(asyncio.run(_open_one(place, home)))}
+
+
+async def _open_one(place: str, home: HomePaths) -> float:
+    from armada.tui.app import Dashboard
+    from armada.tui.screens.view import View
+
+    app = Dashboard(home, read_only=True)
+    async with app.run_test(size=SIZE) as pilot:
+        await all_rows(app, pilot, home)
+        await pilot.pause(READS_S)
+        began = time.process_time()
+        if place == "run":
+            app.open_run("run-000020")
+        else:
+            app.action_go(place)
+        while not (isinstance(app.screen, View) and place == app.screen.PLACE):
+            await pilot.pause()
+        await pilot.pause(0.2)
+        return time.process_time() - began
 
 
 def zoom(home: HomePaths, _rounds: int) -> dict[str, str]:

@@ -218,6 +218,7 @@ class Dashboard(App[None]):
                 view.take(message.updates)
         if self._is_new and message.snapshot.taken_at and isinstance(self.screen, View):
             self._is_new = False
+            self.left.import_ahead()
             self._welcome()
         if first or changed is None or len(changed) > MANY:
             # These objects stay. Python's garbage collector would scan them again and again: 120 ms with 10,000 runs.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, TypeVar
+
+from armada.tui import screens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -11,6 +14,9 @@ if TYPE_CHECKING:
     from armada.tui.screens.view import View
 
 V = TypeVar("V", bound="View")
+
+AHEAD_S = 1.0
+"""After so many seconds the screens are imported: until then the first one has the processor for itself."""
 
 
 class LeftScreens:
@@ -23,6 +29,11 @@ class LeftScreens:
     def __init__(self, board: Dashboard) -> None:
         self._board = board
         self._kept: dict[str, View] = {}
+
+    def import_ahead(self) -> None:
+        """Import all screens soon, beside the event loop."""
+        thread = threading.Thread(target=screens.import_all, name="screens", daemon=True)
+        self._board.set_timer(AHEAD_S, thread.start)
 
     def holds(self, screen: object) -> bool:
         """Whether a screen stays when another one takes its place."""

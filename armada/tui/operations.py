@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
 
 ASK_S = 120.0
+NOT_STARTED = 1
+ROOM_BYTES = 1 << 16
+"""On a disk with less room than this, output may be lost."""
 
 
 def command(*words: str) -> list[str]:
@@ -47,7 +51,7 @@ def start(
     undo: Sequence[Sequence[str]] = (),
     undoes: str | None = None,
     is_own: bool = False,
-) -> Path:
+) -> Path | None:
     """Start an armada command that outlives this process.
 
     Args:
@@ -60,10 +64,16 @@ def start(
         is_own: The user did not ask for it; the history leaves it out.
 
     Returns:
-        The file with its output.
+        The file with its output; None if there can be none: then nothing is started, and `tell` says why.
     """
-    log = acts.new_log(home, words[0], kind="checks", kept=10) if is_own else acts.new_log(home, words[0])
-    with log.open("wb") as output:
+    try:
+        log = acts.new_log(home, words[0], kind="checks", kept=10) if is_own else acts.new_log(home, words[0])
+        output = log.open("wb")
+    except OSError as error:
+        why = sanitize_line(f"not started, as there can be no file for its output: {error}", 300)
+        tell(Ended(title, NOT_STARTED, why, acts.folder_of(home)))
+        return None
+    with output:
         process = subprocess.Popen(
             command(*words), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -73,7 +83,7 @@ def start(
     def wait() -> None:
         code = process.wait()
         acts.record_end(log, code)
-        tell(Ended(title, code, last_line(log), log))
+        tell(Ended(title, code, last_line(log) or why_silent(log, code), log))
 
     threading.Thread(target=wait, name=f"wait {words[0]}", daemon=True).start()
     return log
@@ -177,6 +187,16 @@ def launchers(home: HomePaths, run_ids: Sequence[str]) -> dict[str, str]:
 def last_line(log: Path) -> str:
     """Return the last line of a command's output that is not a hint."""
     return last_of(log.read_text(encoding="utf-8", errors="replace")[-4000:])
+
+
+def why_silent(log: Path, code: int) -> str:
+    """Return why a command that failed left no output; "" if it did not fail."""
+    if code == 0:
+        return ""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(log.parent).free < ROOM_BYTES:
+            return f"the disk with {sanitize_line(log.parent, 200)} is full, so what it said is lost"
+    return "it said nothing"
 
 
 def last_of(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from armada.errors import ArmadaError, StoreDamaged
 from armada.foundation.extras import install_command
 from armada.foundation.sanitize import sanitize_line
-from armada.store.database import Database, explain, identity_of
+from armada.store.database import MIGRATIONS, Database, explain, identity_of
 from armada.store.queries.curves import is_long, read_curve, read_spark
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.fact_reading import FactReader
@@ -133,6 +133,8 @@ class Watcher:
                 words = sanitize_line(error, 400) if isinstance(error, _Gone) else words
                 self._tell(self._last._replace(taken_at=time.time(), trouble=words), ())
                 self._ended.wait(2.0)
+                if isinstance(error, _Renewed):
+                    self._wait_for_another()
 
     def _look_whether_it_is_there(self) -> None:
         """Check that the store is still the file that was opened; reading must not create a deleted store again.
@@ -150,6 +152,12 @@ class Watcher:
             self._opened = None
             raise _Replaced
 
+    def _wait_for_another(self) -> None:
+        """Wait until the store that cannot be read here is deleted or replaced."""
+        with contextlib.suppress(_Gone, _Replaced):
+            while not self._ended.wait(2.0):
+                self._look_whether_it_is_there()
+
     def _watch(self, database: Database) -> None:
         reader, hosts, facts = RunReader(database), HostReader(database, self._home), FactReader(database)
         version: int | None = None
@@ -166,6 +174,8 @@ class Watcher:
                 self._tell(self._last, ())
             moved = now != version or reader.due or self._configured
             if moved or woken:
+                if now != version:
+                    _refuse_newer(database)
                 version = now
                 began = moved_at = time.monotonic()
                 if moved:
@@ -341,8 +351,24 @@ class _Gone(Exception):
     """The store that was shown no longer exists."""
 
 
+class _Renewed(_Gone):
+    """A newer armada renewed the store."""
+
+
 class _Replaced(Exception):
     """Another store took its place."""
+
+
+def _refuse_newer(database: Database) -> None:
+    """Check that the store is still one that this armada reads right.
+
+    Raises:
+        _Renewed: A newer armada renewed it meanwhile.
+    """
+    (version,) = database.connection.execute("PRAGMA user_version").fetchone()
+    if version > len(MIGRATIONS):
+        known = f"it has version {version}, and this dashboard knows {len(MIGRATIONS)}"
+        raise _Renewed(f"a newer armada renewed the store: {known}. This shows the last known state: open it anew")
 
 
 def _told(error: ArmadaError) -> str:

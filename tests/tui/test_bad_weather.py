@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -16,9 +17,10 @@ from textual.pilot import Pilot
 
 from armada.store import runs
 from armada.store.database import Database
+from armada.tui import operations
 from armada.verdicts.states import Verdict
 from tests.conftest import eventually
-from tests.tui.conftest import World, drive, lacks, screen, shows, strips, until
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, strips, until
 
 
 def test_a_daemon_that_is_killed_is_said_to_have_ended_and_the_rest_stays_right(world: World) -> None:
@@ -249,3 +251,33 @@ def test_a_terminal_that_goes_without_a_signal_ends_it(world: World) -> None:
     finally:
         board.kill()
         board.wait()
+
+
+def test_an_act_on_a_full_disk_ends_with_the_reason(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+    home = world.home
+    full = shutil.disk_usage(home.state)._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    monkeypatch.setattr(operations, "command", lambda *_: ["false"])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("asterisk")
+        await until(pilot, lambda: "operations is full, so what it said is lost" in said(pilot))
+
+    drive(world.board(), use)
+
+
+def test_an_act_that_can_have_no_file_for_its_output_is_not_started_and_says_so(world: World) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+    folder = world.home.state / "dashboard"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "operations").write_text("a file is in the way")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("asterisk")
+        await until(pilot, lambda: "not started, as there can be no file for its output" in said(pilot))
+        await shows(pilot, "demo-aaaaaa")
+
+    drive(world.board(), use)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
 from typing import cast
 
 import pytest
 from textual.pilot import Pilot
 
 from armada.store import hosts
+from armada.tui import left_screens
 from armada.tui.app import Dashboard
 from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.hosts import HostsScreen
@@ -380,3 +385,25 @@ def test_a_screen_that_is_opened_again_asks_anew_for_what_may_have_come_meanwhil
         await shows(pilot, "lowest 1")
 
     drive(full.board(), use)
+
+
+def test_all_screens_are_imported_soon_after_the_first_is_drawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported: list[str] = []
+    monkeypatch.setattr(left_screens, "AHEAD_S", 0.01)
+    monkeypatch.setattr("armada.tui.screens.import_all", lambda: imported.append(threading.current_thread().name))
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await until(pilot, lambda: imported == ["screens"])
+
+    drive(world.board(), use)
+
+
+def test_what_is_imported_ahead_is_what_screens_need() -> None:
+    code = "from armada.tui.screens import import_all; import_all(); import sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2]
+    )
+    places = ("run", "hosts", "sync", "launch", "compare")
+    assert {f"armada.tui.screens.{place}" for place in places} <= set(done.stdout.split())

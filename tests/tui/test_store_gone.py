@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.pilot import Pilot
 
-from armada.store.database import Database
+from armada.store.database import MIGRATIONS, Database
 from armada.tui.app import Dashboard
 from armada.tui.operations import Answer
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
@@ -47,5 +47,24 @@ def test_an_act_on_a_store_that_is_gone_is_refused_and_makes_no_new_one(world: W
         board.read(["why", "demo-aaaaaa"], answers.append)
         await until(pilot, lambda: [answer.exit_code for answer in answers] == [7])
         assert not world.home.store.exists()
+
+    drive(world.board(), use)
+
+
+def test_a_store_that_a_newer_armada_renews_is_said_to_be_and_its_last_state_stays(world: World) -> None:
+    world.run("demo-aaaaaa", step=7, total_steps=9)
+    world.losses("demo-aaaaaa", [3.0])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        with world.database.transaction() as connection:
+            connection.execute("ALTER TABLE runs RENAME TO runs_of_later")
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+        await shows(pilot, "a newer armada renewed the store", f"this dashboard knows {len(MIGRATIONS)}", "demo-aaaaaa")
+        delete(world)
+        await shows(pilot, "the store is gone", "demo-aaaaaa")
+        with Database(world.home.store):
+            pass
+        await lacks(pilot, "the store is gone", "a newer armada", "demo-aaaaaa")
 
     drive(world.board(), use)

@@ -34,6 +34,11 @@ def screen_of(place: str, board: Dashboard) -> View:
     return board.left.open(CompareScreen, CompareScreen, tuple(row.id for row in board.marked))
 
 
+def import_all() -> None:
+    """Import what the screens need, before one is opened: a third of a first opening."""
+    from armada.tui.screens import compare, hosts, launch, run, sync  # noqa: F401
+
+
 def run_screen(run_id: str, board: Dashboard, tab: str | None = None) -> RunScreen:
     """Return the screen of a run, at a page; by default at the page where it was left, or the first one."""
     from armada.tui.screens.run import RunScreen

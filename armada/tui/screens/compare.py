@@ -96,6 +96,7 @@ class CompareScreen(Exports, View):
         marked = self.board.marked
         self._marked = tuple(row.id for row in marked)
         self.run_ids = [row.run.run_id for row in marked[:MOST]]
+        self.update_classes(self._classes_wanted, update=False)  # with widgets in it, each change styles all of them
         self._places = dict(zip(self.run_ids, self.choices.place_runs(self.run_ids, MOST), strict=True))
         self._left_out = len(marked) - len(self.run_ids)
         self.tabs = Static(id="tabs")
@@ -122,8 +123,11 @@ class CompareScreen(Exports, View):
         self.table.set_columns((Column("DIFFERS IN", 22, grow=1, most=50), *named))
 
     def on_mount(self) -> None:
-        self.set_class(not self.run_ids, "empty")
         self.action_tab(self.shown)
+
+    @property
+    def _classes_wanted(self) -> dict[str, bool]:
+        return {"empty": not self.run_ids, **{each: each == self.shown for each in TABS}}
 
     def on_resize(self) -> None:
         """Give the runs the room they need, at most two fifths."""
@@ -383,8 +387,7 @@ class CompareScreen(Exports, View):
 
     def action_tab(self, tab: str) -> None:
         self.shown = tab
-        for each in TABS:
-            self.set_class(each == tab, each)
+        self.update_classes(self._classes_wanted)
         self._samples = None  # read again
         self.set_focus(self.table if tab == "settings" else self.figures)
         self.keys.refresh()

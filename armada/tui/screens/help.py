@@ -97,7 +97,7 @@ def what_is_here(view: View) -> Here:
         )
     run = rows[0].run
     actions = DONE if run.state == "succeeded" else FAILED if run.ended else ACTIVE
-    return Here(f"{rows[0].name} {run.run_id}, {run.state}", actions, page)
+    return Here(f"{run.run_id}, {run.state}", actions, page)
 
 
 def words(

@@ -167,8 +167,7 @@ class LaunchScreen(View):
     def show_part(self, part: str) -> None:
         """Show a frame: in a narrow terminal they share one place."""
         if part != self.part:
-            self.frames.set_class(False, f"-at-{self.part}")
-            self.frames.set_class(True, f"-at-{part}")
+            self.frames.update_classes({f"-at-{self.part}": False, f"-at-{part}": True})
             self.part = part
         self._draw_tabs()
 

@@ -56,10 +56,11 @@ class View(Screen[None]):
     def fit(self) -> None:
         """Set the classes for the terminal's size; Textual sets those of the window on top alone."""
         width, height = self.app.size
+        classes: dict[str, bool] = {}
         for size, breaks in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
             wanted = max(each for each in breaks if each[0] <= size)[1]
-            for _, name in breaks:
-                self.set_class(name == wanted, name)
+            classes |= {name: name == wanted for _, name in breaks}
+        self.update_classes(classes)
 
     _is_left = False
     visits = 0

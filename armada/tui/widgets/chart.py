@@ -141,11 +141,14 @@ class Chart(Plane):
         room, rows = width - LABEL, height - 2
         if not extents or room < 4 or rows < 1:
             doubts = ", ".join(line.doubt for line in self.lines if line.doubt)
-            words = self.empty
-            if doubts and room >= 4 and rows >= 1:
+            if extents or (doubts and (room < 4 or rows < 1)):
+                words = ""  # there is no room for them
+            elif doubts:
                 words = f"no finite values to draw: {doubts}"
             elif self._view is not None and self.has_points:
                 words = "no points in this part: 0 shows all"
+            else:
+                words = self.empty
             said = Strip([Segment("  " + self.symbols.text(words), self._style("dim"))])
             strips.append(said.adjust_cell_length(width, plain))
             return [*strips, *(Strip.blank(width, plain) for _ in range(height - 2))][:height]
