@@ -97,6 +97,7 @@ class Overview(Widget):
         self._curve: Curve | None = None
         self._placed: tuple[object, Places] | None = None
         self._arranged: Places | None = None
+        self._drawn: object = None
 
     def compose(self) -> ComposeResult:
         yield from (self.facts, self.times, self.kept, self.settings, self.chart, self.gpus, self.tail)
@@ -105,7 +106,7 @@ class Overview(Widget):
 
     def forget(self) -> None:
         """Be as a new one: no run is shown."""
-        self._row = self._detail = self._curve = self._placed = None
+        self._row = self._detail = self._curve = self._placed = self._drawn = None
         self.lines.show(())
         self.chart.forget()
         for each in (self.facts, self.gpus, self.tail):
@@ -164,10 +165,14 @@ class Overview(Widget):
         return f"no {self.metric} yet" if self._curve is not None else "reading …"
 
     def _draw_curve(self, row: RunRow) -> None:
-        curve, name = self._curve, self.metric
+        curve, name, resumed = self._curve, self.metric, resumes(self._detail)
+        made_from = (row.name, name, curve, len(curve) if curve is not None else 0, resumed)
+        if made_from == self._drawn:
+            return  # nothing of it is drawn anew each second
+        self._drawn = made_from
         lines: tuple[Line, ...] = ()
         if curve is not None and len(curve):
-            marks = marks_of(curve, Placed(curve.steps, "step"), resumes(self._detail))
+            marks = marks_of(curve, Placed(curve.steps, "step"), resumed)
             lines = (Line(name, curve.steps, curve.raw, doubt=curve.doubt(), marks=marks),)
         self.chart.show(f"{row.name} · {name}", lines, empty=self._none)
 
