@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from armada.verdicts.states import ENDED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -43,7 +45,8 @@ class HostRuns:
     def _sort(self, snapshot: Snapshot) -> None:
         self._rows = {}
         for row in snapshot.runs:
-            self._rows.setdefault(row.run.host, {})[row.id] = row
+            run = row.run
+            self._rows.setdefault(run.host, {})[run.run_id] = row
         self._found = {host: _sum(rows) for host, rows in self._rows.items()}
 
     def _replace(self, snapshot: Snapshot, changed: frozenset[str]) -> bool:
@@ -61,6 +64,7 @@ class HostRuns:
 
 
 def _sum(rows: Mapping[str, RunRow]) -> RunsOfHost:
-    active = tuple(row for row in rows.values() if not row.run.ended)
-    ends = (row.run.ended_at for row in rows.values() if row.run.ended_at is not None)
-    return RunsOfHost(tuple(rows.values()), active, max(ends, default=None))
+    every = tuple(rows.values())
+    active = tuple([row for row in every if row.run.state not in ENDED])  # its property takes twice as long
+    ends = [at for row in every if (at := row.run.ended_at) is not None]
+    return RunsOfHost(every, active, max(ends, default=None))

@@ -81,3 +81,36 @@ def test_only_rows_of_full_length_have_a_kernel_that_is_prepared_for_each_shape(
     ended = payload_python.finish("-c", _MODEL + program)
     assert ended.code == 0, ended.output
     assert ended.output.splitlines()[-1] == "done"
+
+
+# The warning's own words, by TRL's own statement: the rest of its trainer needs a GPU with Liger's kernels.
+_WARNS = """
+import ast, inspect, warnings
+from types import SimpleNamespace as Named
+import trl.trainer.sft_trainer as sft
+from armada_train.training import libraries
+
+found = [
+    node
+    for node in ast.walk(ast.parse(inspect.getsource(sft)))
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn" and "use_liger_kernel=True" in ast.unparse(node)
+]
+assert len(found) == 1, found
+code = compile(ast.unparse(found[0]), "trl", "exec")
+with warnings.catch_warnings(record=True) as before:
+    warnings.simplefilter("always")
+    exec(code, {"warnings": warnings, "FutureWarning": FutureWarning})
+libraries._configure_wandb = lambda *_: False
+training = Named(model_is_local=False, data_is_local=False)
+with warnings.catch_warnings(record=True) as after:
+    warnings.simplefilter("always")
+    libraries.configure_libraries(training, None, {})
+    exec(code, {"warnings": warnings, "FutureWarning": FutureWarning})
+    warnings.warn("another", FutureWarning)
+print(len(before), [str(each.message) for each in after])
+"""
+
+
+def test_trls_warning_that_nobody_can_act_on_is_left_out(payload_python: Interpreter) -> None:
+    ended = payload_python.finish("-c", _WARNS)
+    assert (ended.code, ended.output.splitlines()[-1:]) == (0, ["1 ['another']"]), ended.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import MutableMapping
 
 from armada_train.failure import PayloadFailure
@@ -66,6 +67,8 @@ def configure_libraries(training: Training, run: RunFolder, environment: Mutable
     environment["HF_HUB_DISABLE_TELEMETRY"] = "1"
     environment["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"  # output.log is a file
     environment["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+    # Of TRL 1.x, in the log of every training with Liger's kernels: there is nothing that a user could do.
+    warnings.filterwarnings("ignore", message="`use_liger_kernel=True` is deprecated", category=FutureWarning)
     if training.model_is_local and training.data_is_local and not _may_fetch_a_kernel(training):
         environment["HF_HUB_OFFLINE"] = "1"  # without it a host without internet retries for 48 s
     return _configure_wandb(training, run, environment)
