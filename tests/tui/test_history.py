@@ -378,7 +378,7 @@ def test_help_begins_with_what_is_under_the_cursor(world: World, state: str, key
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("question_mark")
-        seen = await shows(pilot, f"demo-aaaaaa demo-aaaaaa, {state}")
+        seen = await shows(pilot, f"demo-aaaaaa, {state}")
         lines = seen.splitlines()
         here = next(place for place, line in enumerate(lines) if f", {state}" in line)
         assert any(key in line for line in lines[here : here + 7])
