@@ -45,7 +45,8 @@ class Needs(NamedTuple):
         kept: The checkpoints.
         log: The lines of the log.
         curve: Whether there is a curve.
-        settings: The settings that were chosen; they take the place of a curve.
+        settings: The settings that were chosen; they take the place of a curve, or room that nothing else needs.
+        events: The events; they take room that nothing else needs.
     """
 
     facts: Callable[[int], int]
@@ -56,10 +57,11 @@ class Needs(NamedTuple):
     log: int = 1
     curve: bool = True
     settings: int = 0
+    events: int = 0
 
 
 Places = dict[str, Region]
-"""Where each part is, by its name: facts, times, kept, settings, chart, gpus, tail. What has no room is not in it."""
+"""Where each part is, by its name: facts, times, kept, happened, settings, chart, gpus, tail. What has no room is not in it."""
 OWN = ("times", "gpus", "kept")
 """Parts that are a line of the facts while they have no place."""
 
@@ -144,7 +146,7 @@ def _beside(width: int, height: int, left: int, needs: Needs, edge: int) -> Plac
         spare -= _grow(heights, spare, needs, edge)
         more = max(0, min(spare, needs.log + edge - tail, high - height // 2))
         tail, high, spare = tail + more, high - more, spare - more
-        heights["facts"] += spare
+        heights["facts"] += spare - _fill(heights, spare, needs, edge)
     right = width - left
     places = _stacked(0, 0, left, heights)
     if not on_the_left and gpus and gpus + CHART + 2 + edge <= high:
@@ -161,12 +163,14 @@ def _all_beside(width: int, height: int, left: int, needs: Needs, edge: int) -> 
     """Put the log below the facts, and the curve beside all of them: lines of a log are shorter than such a screen is wide."""
     heights, right = _left_heights(left, needs, edge), width - left
     gpus = needs.gpus + edge if needs.gpus else 0
-    spare = height - sum(heights.values()) - needs.log - edge
+    spare = height - sum(heights.values()) - max(TAIL, needs.log) - edge
     tall = _tallest(needs.gpus, spare - edge) + edge if gpus and gpus <= spare else 0
     if tall:
         heights["gpus"] = tall
         spare -= tall
-    _grow(heights, max(0, spare), needs, edge)
+    spare = max(0, spare)
+    spare -= _grow(heights, spare, needs, edge)
+    _fill(heights, spare, needs, edge)
     heights["tail"] = height - sum(heights.values())
     places = _stacked(0, 0, left, heights)
     over = _tallest(needs.gpus, height * 2 // 5 - edge) + edge if gpus and not tall else 0
@@ -190,7 +194,8 @@ def _without_curve(width: int, height: int, left: int, needs: Needs, edge: int) 
     if spare < 0:
         _shrink(heights, -spare, _least(needs, left, edge), edge)
     else:
-        heights["facts"] += spare - _grow(heights, spare, needs, edge)
+        spare -= _grow(heights, spare, needs, edge)
+        heights["facts"] += spare - _fill(heights, spare, needs._replace(settings=0), edge)
     places, right = _stacked(0, 0, left, heights), width - left
     column = {"gpus": gpus} if gpus and not on_the_left and gpus + TAIL + edge <= height else {}
     room = height - sum(column.values()) - max(TAIL, min(needs.log, height * 2 // 3)) - edge
@@ -242,6 +247,16 @@ def _grow(heights: dict[str, int], spare: int, needs: Needs, edge: int) -> int:
     more = min(spare, max(0, needs.kept + edge - heights["kept"]))
     heights["kept"] += more
     return more
+
+
+def _fill(heights: dict[str, int], spare: int, needs: Needs, edge: int) -> int:
+    """Give events and settings the lines that nothing else needs; return how many."""
+    used = 0
+    for name, lines in (("happened", needs.events), ("settings", needs.settings)):
+        if lines and spare - used >= TAIL + edge:
+            heights[name] = min(lines + edge, spare - used)
+            used += heights[name]
+    return used
 
 
 def _tallest(gpus: int, room: int) -> int:

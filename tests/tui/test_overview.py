@@ -167,6 +167,21 @@ def test_a_long_reason_is_whole_where_it_fits_and_shortened_where_not(world: Wor
     drive(world.board(), use, SIZES[0])
 
 
+def test_room_that_nothing_else_needs_has_events(world: World) -> None:
+    without_gpu(world)
+    begun = {"seq": 1, "time": time.time(), "kind": "state", "state": "running", "message": "[b]begun\x1b[31m"}
+    metrics.record_events(world.database, RUN, [begun], offset=0, next_offset=1)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, RUN)
+        await pilot.press("enter")
+        await shows(pilot, "─ Events ─", "state  running · [b]begun", "the last line")
+        await pilot.resize_terminal(80, 24)
+        await lacks(pilot, "─ Events ─")
+
+    drive(world.board(), use, (250, 70))
+
+
 def test_a_script_with_metrics_of_its_own_shows_the_first_of_them(world: World) -> None:
     box(world, gpus=1)
     world.run(RUN, gpus="[0]", step=3)

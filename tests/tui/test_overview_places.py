@@ -36,6 +36,7 @@ KINDS = {
     "50 checkpoints": needs(kept=50),
     "no curve": needs(curve=False, settings=12),
     "queued": needs(curve=False, times=0, kept=0, gpus=0, log=1, settings=300),
+    "much happened": needs(log=1, gpus=1, events=50, settings=40),
     "nothing known": needs(curve=False, times=0, kept=0, gpus=0, log=1),
 }
 
@@ -82,6 +83,15 @@ def test_a_log_of_few_lines_leaves_its_room_to_the_others() -> None:
         "the GPUs are below the facts, and the curve has all of its side"
     )
     assert place(250, 67, needs(log=1))["chart"].height == 67
+
+
+def test_room_that_nothing_else_needs_is_for_events_and_settings() -> None:
+    assert not {"happened", "settings"} & set(place(250, 67, needs(events=50, settings=12)))
+    places = place(250, 67, needs(log=1, gpus=0, events=20, settings=12))
+    assert (places["happened"].height, places["tail"].height) == (20 + 2, 5 + 2)
+    assert "settings" not in places
+    assert place(250, 67, needs(log=1, gpus=0, events=8, settings=12))["settings"].height == 12 + 2
+    assert place(160, 45, needs(log=1, gpus=0, times=0, events=50))["happened"].height >= 5
 
 
 def test_many_checkpoints_are_listed_where_there_is_room() -> None:

@@ -88,6 +88,7 @@ class Overview(Widget):
         self.times = _Times(symbols)
         self.settings = Panel(symbols, "Settings", id="settings")
         self.kept = Panel(symbols, "Checkpoints", id="kept")
+        self.events = Panel(symbols, "Events", id="happened")
         self.chart = Chart(symbols, id="chart", classes=frame.FRAME)
         self.gpus = GpuPanel(symbols)
         self.tail = LogTail(symbols)
@@ -100,7 +101,7 @@ class Overview(Widget):
         self._drawn: object = None
 
     def compose(self) -> ComposeResult:
-        yield from (self.facts, self.times, self.kept, self.settings, self.chart, self.gpus, self.tail)
+        yield from (self.facts, self.times, self.kept, self.events, self.settings, self.chart, self.gpus, self.tail)
 
     # What it shows --------------------------------------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ class Overview(Widget):
         self.chart.forget()
         for each in (self.facts, self.gpus, self.tail):
             each.forget()
-        for panel in (self.kept, self.settings):
+        for panel in (self.kept, self.events, self.settings):
             panel.show([])
         self.times.show_times(None)
 
@@ -146,6 +147,7 @@ class Overview(Widget):
         self.kept.show(run_text.kept_lines(detail, snapshot, symbols))
         frame.facts(self.kept, symbols.text(overview_text.kept_words(row)))
         self.settings.show(run_text.setting_lines(detail))
+        self.events.show(run_text.event_lines(detail))
         self._draw_curve(row)
         self.gpus.show_run(row, snapshot)
         self.tail.show_run(row)
@@ -195,6 +197,7 @@ class Overview(Widget):
             kept=len(detail.checkpoints[-run_text.LISTED :]) if detail is not None else 0,
             log=self.tail.available,
             settings=len(self.settings.lines),
+            events=len(self.events.lines),
             curve=self.has_curve,
         )
 

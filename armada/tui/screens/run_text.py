@@ -32,7 +32,7 @@ CHECKPOINT_COLUMNS = (
 )
 DIFFERENCE_COLUMNS = (Column("SETTING", 20, grow=1, most=50), Column("THIS", 12, grow=2), Column("OTHER", 12, grow=2))
 LISTED = 50
-"""The newest checkpoints, which the overview lists."""
+"""The newest checkpoints and events, which the overview lists."""
 FIRST_SAID = ("state", "reason", "message")
 EVENT_COLUMNS = (Column("TIME", 19), Column("KIND", 12), Column("WHAT", 30, grow=1))
 
@@ -169,6 +169,18 @@ def _event_words(event: Mapping[str, Any]) -> str:
         shown = amount(int(value)) if size else f"{int(value):,}" if count else value[:8] if name == "digest" else value
         said.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {shown}")
     return sanitize_line(" · ".join(said), 1000)
+
+
+def event_lines(detail: RunDetail | None) -> list[list[Span]]:
+    """Return a line for each event, newest first."""
+    lines: list[list[Span]] = []
+    for event in reversed(detail.events[-LISTED:] if detail is not None else ()):
+        rest = {key: value for key, value in event.items() if key not in ("seq", "time", "kind", "attempt")}
+        moment = event.get("time")
+        when = stamp(moment if isinstance(moment, int | float) else None)
+        kind = sanitize_line(event.get("kind"), 40)
+        lines.append([(f"{when}  ", "dim"), (f"{kind}  ", "strong"), (_event_words(rest), "plain")])
+    return lines
 
 
 def event_items(detail: RunDetail) -> list[Item]:
