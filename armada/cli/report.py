@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from armada.cli.context import Context
     from armada.compare.gather import Comparison
+    from armada.compare.marks import Kind
     from armada.compare.report.page import Curves, Report
 
 _MOST_CHARTS = 24
@@ -98,6 +99,7 @@ def _gather(context: Context, options: argparse.Namespace) -> Report:
         facts=_facts(found),
         settings=tuple(differences([summary.spec for summary in found.runs], everything=True)),
         curves=[_curves(context, run.run_id, found.metrics) for run in chosen],
+        marks=[_marks(context, run.run_id, found.metrics) for run in chosen],
         samples=[read_samples(context.home.run(run.run_id) / "outputs" / "samples.jsonl") for run in chosen],
     )
 
@@ -117,5 +119,19 @@ def _curves(context: Context, run_id: str, names: tuple[str, ...]) -> Curves:
 
     return {
         name: [(step, value) for step, _, value in read_curve(context.database, run_id, name, outline=True)]
+        for name in names
+    }
+
+
+def _marks(context: Context, run_id: str, names: tuple[str, ...]) -> dict[str, list[tuple[float, Kind]]]:
+    from armada.store import transitions
+    from armada.store.queries.curve_marks import read_gaps, read_resumes
+
+    moments = transitions.resumes(context.database, run_id)
+    return {
+        name: [
+            *((step, "gap") for step in read_gaps(context.database, run_id, name)),
+            *((step, "resumed") for step in read_resumes(context.database, run_id, name, moments)),
+        ]
         for name in names
     }

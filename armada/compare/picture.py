@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from armada.compare.marks import ABOVE, WORDS, apart, sign
 from armada.compare.new_file import check_new_file, new_file
 from armada.errors import UsageError
 from armada.foundation.sanitize import sanitize_line
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from armada.compare.marks import Kind
     from armada.paths import HomePaths
 
 COLOURS = ("#2a5bd0", "#7a3fc0", "#0b7f8a", "#20263c", "#b1267f", "#6d7590")
@@ -37,6 +39,8 @@ class Trace:
     pieces: tuple[tuple[Point, ...], ...] = ()
     dots: tuple[Point, ...] = ()
     faded: bool = False
+    marks: tuple[tuple[float, float, Kind], ...] = ()
+    """Where values that are not finite begin, and where the run was resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ def svg(picture: Picture) -> str:
         *_axes(picture),
         *_uprights(picture),
         *(part for trace in picture.traces for part in _trace(trace)),
+        *_legend(picture),
     ]
     if picture.front:
         parts.append(f'<polyline points="{_points(picture.front)}" fill="none" stroke="#8f5600" stroke-width="1.5"/>')
@@ -143,6 +148,25 @@ def _trace(trace: Trace) -> Iterator[str]:
         yield f'<circle cx="{left}" cy="{top}" r="4" fill="{_colour(trace)}"/>'
         if trace.dots:
             yield f'<text x="{float(left) + 7:.1f}" y="{float(top) - 5:.1f}">{_text(trace.sign, 2)}</text>'
+
+    ordered = sorted(trace.marks, key=lambda mark: mark[0])
+    for number, x, kind in apart((_LEFT + x * _PLOT_WIDTH, kind) for x, _, kind in ordered):
+        y = _TOP + (1 - ordered[number][1]) * _PLOT_HEIGHT - ABOVE
+        shape = sign(kind, x, y)
+        yield f'<path d="{shape}" fill="none" stroke="#ffffff" stroke-width="6"/>'  # other curves may cross it
+        yield f'<path d="{shape}" fill="none" stroke="{_colour(trace)}" stroke-width="2"/>'
+        yield f'<text x="{x - 7:.1f}" y="{y + 4:.1f}" text-anchor="end" fill="{_colour(trace)}">{_text(trace.sign, 2)}</text>'
+
+
+def _legend(picture: Picture) -> Iterator[str]:
+    """Say what the signs on the curves mean."""
+    kinds = {kind for trace in picture.traces for _, _, kind in trace.marks}
+    x, y = _LEFT + _PLOT_WIDTH, _TOP - 18
+    for kind in (each for each in reversed(WORDS) if each in kinds):
+        yield f'<text x="{x}" y="{y + 4}" text-anchor="end" fill="#555555">{WORDS[kind]}</text>'
+        x -= 16 + 7 * len(WORDS[kind])
+        yield f'<path d="{sign(kind, x, y)}" fill="none" stroke="#555555" stroke-width="2"/>'
+        x -= 20
 
 
 def _look(trace: Trace) -> str:

@@ -55,6 +55,12 @@ def resumed_at(database: Database, run_id: str) -> float | None:
     return found
 
 
+def resumes(database: Database, run_id: str) -> list[float]:
+    """Return each time at which the run was submitted again, the first one first."""
+    query = "SELECT time FROM transitions WHERE run_id = ? AND state = 'submitted' AND message = ? ORDER BY rowid"
+    return [float(row["time"]) for row in database.connection.execute(query, (run_id, RESUMED))]
+
+
 def was_seen(database: Database, run_id: str) -> bool:
     """Whether the run was ever submitted to or seen on its host; its folder may be gone since."""
     query = "SELECT 1 FROM transitions WHERE run_id = ? AND state IN ('submitted', 'queued', 'running') LIMIT 1"

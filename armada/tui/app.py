@@ -10,17 +10,16 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from rich.segment import Segment
 from textual import events
 from textual.app import App
-from textual.filter import LineFilter
 from textual.message import Message
 from textual.widgets import Input
 
-from armada.foundation.ascii_text import in_ascii
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import chart_choices, hung_up, operations, remembered
 from armada.tui import theme as themes
+from armada.tui.answer_keys import AnswerKeys
+from armada.tui.ascii_filter import InAscii
 from armada.tui.bindings import bindings
 from armada.tui.host_runs import HostRuns
 from armada.tui.inverse import undoing
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from textual.app import SystemCommand
-    from textual.color import Color
+    from textual.filter import LineFilter
     from textual.screen import Screen
 
     from armada.paths import HomePaths
@@ -56,14 +55,6 @@ GONE = "the store is gone: it was deleted or moved. Put it back, or close the da
 OPEN_FIELDS = frozenset(":/C")
 OF_VIEWS = frozenset({"go", "help", "command", "history", "notifications", "undo"})
 """Actions that wait while a window is open."""
-
-
-class InAscii(LineFilter):
-    """Draws in ASCII for terminals without UTF-8, including Textual's own borders and scrollbars."""
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        del background
-        return [Segment(in_ascii(text), style, control) for text, style, control in segments]
 
 
 class Seen(Message):
@@ -122,6 +113,7 @@ class Dashboard(App[None]):
         self.set_reactive(App.theme, themes.of_terminal(remembered.theme(home)))
         self.stylesheet.set_variables(self.get_css_variables())
         self.read_only = read_only
+        self._answer_keys = AnswerKeys()
         self._watch = watch
         self.symbols = of_terminal()
         self._ascii = [] if self.symbols.utf8 else [InAscii()]
@@ -172,6 +164,8 @@ class Dashboard(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         """Open fields at once: the keys behind `:`, `/` and `C` may have come already, and are meant for them."""
+        if self._answer_keys.holds_back(event, self):
+            return
         is_opened = False
         if isinstance(event, events.Key) and event.character in OPEN_FIELDS and not event.is_forwarded:
             is_opened = self._takes_keys and await self._check_bindings(event.key)

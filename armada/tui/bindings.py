@@ -396,7 +396,8 @@ KEYS: tuple[Key, ...] = (
     Key("output", "y", "y", "copy", "copy command", "Copy the command"),
     Key("output", "escape,q,enter", "esc", "close", "close", "Close; this ends a command that only reads"),
     Key("notifications", "y", "y", "copy", "copy", "Copy the message under the cursor"),
-    Key("notifications", "escape,q,8,enter", "esc", "close", "close", "Close"),
+    Key("notifications", "enter", "enter", "open", "open", "Open the run, or the host, that the message is about"),
+    Key("notifications", "escape,q,8", "esc", "close", "close", "Close"),
 )
 
 

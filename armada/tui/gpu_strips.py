@@ -130,14 +130,18 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
+def gpus_of(host: HostView, of: Sequence[int]) -> list[RecordedGpu]:
+    """Return the GPUs of a run, by their numbers; all of the host while it has none."""
+    return [gpu for gpu in host.gpus if gpu.index in of] or list(host.gpus)
+
+
 def panel_lines(
     host: HostView | None, of: Sequence[int], symbols: Symbols, width: int, height: int = 0
 ) -> list[list[Span]]:
     """Return the GPUs of a host, or those of a run: a line each, or where they fit in `height`, several."""
     if host is None or host.record is None:
         return [[("this host was not checked yet", "dim")]]
-    gpus = host.gpus
-    chosen = [gpu for gpu in gpus if gpu.index in of] or list(gpus)
+    chosen = gpus_of(host, of)
     history = host.history or host.telemetry
     room = max(0, width - 34)
     rows = min(TALLEST, (height + 1) // len(chosen) - 1) if chosen and room else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from armada.compare.new_file import check_new_file
 from armada.errors import UsageError
+from armada.store.transitions import RESUMED
 from tests.conftest import Armada
 from tests.published_run import opened, record, record_losses, sft_plan
 from tests.tui.browser import Page, browser, needs_chromium
@@ -58,6 +60,27 @@ def test_the_report_is_one_file_with_curves_tables_and_samples(home: Armada) -> 
     assert len(re.findall(r"<script\b", page)) == 1
     assert "<img" not in page
     assert not re.findall(r"""(?:src|href|action)\s*=\s*["']?(?:https?:|//)""", page)
+
+
+def test_the_report_marks_where_nan_begins_and_where_a_run_was_resumed(armada: Armada) -> None:
+    with opened(armada.folder / "home") as (_, database):
+        record(database, "one", sft_plan("one"))
+        lines = [
+            {"kind": "train", "step": step, "time": 1000.0 + step, "loss": math.nan if 60 < step < 80 else 1 / step}
+            for step in range(1, 10_001)
+        ]
+        record_losses(database, "one", lines)
+        database.connection.execute(
+            "INSERT INTO transitions (run_id, time, state, message) VALUES ('one', 6000.5, 'submitted', ?)", [RESUMED]
+        )
+    armada.json("report", "one", "--html", "r.html", "--metrics", "loss")
+    page = (armada.folder / "r.html").read_text()
+    assert "<title>NaN: step 61</title>" in page, "also where only an outline of the curve is drawn"
+    assert "<title>resumed: step 5,001</title>" in page
+    assert page.count('<path class="mark c0"') == 2
+    caption = re.search("<figcaption>.*?</figcaption>", page)
+    assert caption is not None
+    assert re.sub("<[^>]*>", "", caption[0]) == "loss by step ·  NaN ·  resumed"
 
 
 def test_a_file_that_exists_stays_unless_forced(home: Armada) -> None:

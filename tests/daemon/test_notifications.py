@@ -19,11 +19,14 @@ from armada.notifications import delivery
 from armada.notifications.events import find_events
 from armada.notifications.messenger import APART_S, LONGEST_RETRY_S, Messenger
 from armada.notifications.settings import KINDS, load_settings
+from armada.notifications.subject import Subject, subject_of
 from armada.paths import HomePaths
 from armada.store import hosts, notifications, run_sync, runs
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
 from tests.conftest import Armada, eventually
+
+PRICE, DEAR = (Tariff((Price(amount),)) for amount in (14.4, 900.0))
 
 
 class Mailbox:
@@ -246,6 +249,36 @@ def test_a_disk_that_is_soon_full_is_told_once_a_day(database: Database) -> None
     assert find_events(database, now, sync_failing_s=1) == []
 
 
+def test_every_message_begins_with_the_run_or_the_host_that_it_is_about(database: Database) -> None:
+    now = time.time()
+    spec = {"experiment": {"budget": 20.0}}
+    for run_id in ("q-aaaaaa", "s-aaaaaa"):
+        runs.insert(database, run_id=run_id, name=run_id[0], host="box", task="command", experiment=None, spec=spec)
+    end(database, "failed-aaaaaa", at=now)
+    end(database, "well-aaaaaa", "succeeded", None, at=now)
+    end(database, "guess-aaaaaa", reason="gone", at=now)
+    runs.record(database, "q-aaaaaa", Verdict("running", None, None, 1, 3), observed_at=now - 9000)
+    runs.record(database, "s-aaaaaa", Verdict("running", "stalled", "no progress: 3 m", 1, 3), observed_at=now - 300)
+    run_sync.failed(database, "q-aaaaaa", now=now - 3 * 3600, reason="no space left at home", next_due_at=now)
+    hosts.record_facts(database, "box", {"disk": {"free_bytes": 3_000_000_000, "total_bytes": 2_000_000_000_000}})
+    known = {run.run_id for run in runs.every(database)}
+    found = find_events(database, now + 90, sync_failing_s=3600, tariffs={"box": PRICE})
+    about = {(each.kind, subject_of(each.kind, each.body, known, {"box"})) for each in found}
+    assert about == {
+        ("run_failed", Subject("run", "failed-aaaaaa", is_known=True)),
+        ("run_failed", Subject("run", "guess-aaaaaa", is_known=True)),
+        ("run_finished", Subject("run", "well-aaaaaa", is_known=True)),
+        ("run_stalled", Subject("run", "s-aaaaaa", is_known=True)),
+        ("sync_failing", Subject("run", "q-aaaaaa", is_known=True)),
+        ("budget_reached", Subject("run", "q-aaaaaa", is_known=True)),
+        ("disk_soon_full", Subject("host", "box", is_known=True)),
+    }
+    assert subject_of("host_stop", "box: the stop command exited with 3", known, {"box"}).is_known
+    assert subject_of("host_stop", "box on wheels: gone", known, {"box"}) == Subject(
+        "host", "box on wheels", is_known=False
+    )
+
+
 def test_a_disk_that_will_be_full_within_the_hours_asked_for_is_told(database: Database) -> None:
     now = time.time()
     runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})
@@ -323,9 +356,6 @@ def test_a_stalled_run_is_told_once_it_has_been_so_for_a_while(database: Databas
     assert find_events(database, now + 90, sync_failing_s=1) == [event]
     runs.record(database, "q-aaaaaa", Verdict("running", None, None, 1, 3), observed_at=now + 91)
     assert find_events(database, now + 92, sync_failing_s=1) == []
-
-
-PRICE, DEAR = (Tariff((Price(amount),)) for amount in (14.4, 900.0))
 
 
 def test_a_spent_budget_is_told_at_the_price_of_the_host(database: Database) -> None:

@@ -266,9 +266,9 @@ SCENES: tuple[Scene, ...] = (
     Scene(
         "overview",
         "A run",
-        "Its facts, and beside them its curve, GPUs, checkpoints and log.",
+        "What needs you, its curve, GPUs, where a step's time goes, its cost, checkpoints and log, at every size.",
         run(story.HUNG),
-        ("because",),
+        ("needs you", "NCCL"),
     ),
     Scene(
         "charts",
@@ -377,9 +377,9 @@ SCENES: tuple[Scene, ...] = (
     Scene(
         "notifications",
         "Notifications",
-        "What the daemon told, and whether it was sent.",
+        "What the daemon told, and whether it was sent; Enter opens the run or the host.",
         keys("8"),
-        ("unreachable",),
+        ("disk soon full",),
         is_window=True,
     ),
     Scene(

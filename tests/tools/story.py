@@ -86,11 +86,18 @@ TRACEBACK = """\
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.10 GiB. GPU 3 has 0.93 GiB free.
 \x1b[31mERROR\x1b[0m  rank 3 ended with 1; the others are stopped
 """
-WARNINGS = """\
+WARNINGS = "".join(
+    f"13:{26 + at // 2:02}:{at % 2 * 30:02}  step {11_602 - 2 * (68 - at):,}  loss 0.7{61 - at // 2 + at % 5:02}{at % 9}"
+    f"  grad_norm 0.{64 + at % 9}  lr 2.8e-05  39,6{at % 10}2 tok/s\n"
+    + ("13:47:58  saved checkpoint-11500 (2.1 GB, 9.8 s)\n" if at == 43 else "")
+    for at in range(68)
+)
+WARNINGS += """\
 14:05:20  step 11,602  loss 0.7214  grad_norm 0.71  lr 2.8e-05  39,640 tok/s
 14:05:43  step 11,604  loss 0.7200  grad_norm 0.69  lr 2.8e-05  39,655 tok/s
 \x1b[33m[rank3] WARNING\x1b[0m  NCCL all_reduce has waited for 300 s: ranks 3 5
 """
+STEP_S = {"backward": 0.36, "forward": 0.19, "communication": 0.09, "data": 0.04, "optimizer": 0.02, "other": 0.01}
 PROMPTS = {
     "Complete the pattern: 2 4 8 16": ("32", {7_000: "18 20 22", 10_500: "24 32", 14_000: "32"}),
     "Rotate the grid [[1,0],[0,2]] by 90 degrees": (
@@ -311,6 +318,8 @@ class Story:
             line: dict[str, object] = {"kind": "train", "step": at, "time": started + (until - started) * at / step}
             line |= _besides(value, at) if run_id == LONG else {}
             lines.append(line | {"loss": value, "grad_norm": norm, "learning_rate": warm, "num_tokens": at * 28_000})
+            if run_id == HUNG:
+                lines[-1] |= {f"time/{part}": seconds for part, seconds in STEP_S.items()}
             if at // 500 > (at - every) // 500 and not is_nan:
                 shown = {"kind": "eval", "step": at, "time": line["time"], "eval_loss": value + 0.04}
                 lines.append(shown)
@@ -425,11 +434,11 @@ class Story:
 
     def _told(self) -> None:
         news = (
-            (5400, "run_failed", f"{OOM} failed: oom", NO_MEMORY),
-            (5390, "run_failed", f"{SPENT} failed: budget", BUDGET),
-            (700, "sync_failing", f"{HUNG}: sync fails", "connection reset by peer"),
-            (432, "run_stalled", f"{HUNG} is stalled", STALLED),
-            (360, "host_unreachable", "workstation is unreachable", "no route to host"),
+            (5400, "run_failed", f"{OOM[:-7]} failed", f"{OOM} on a100-1: failed, oom ({NO_MEMORY})"),
+            (5390, "run_failed", f"{SPENT[:-7]} failed", f"{SPENT} on a100-2: failed, budget ({BUDGET})"),
+            (700, "sync_failing", f"{HUNG[:-7]}: sync is failing", f"{HUNG} on a100-2: nothing came home for 2 h 1 m"),
+            (432, "run_stalled", f"{HUNG[:-7]} is stalled", f"{HUNG} on a100-2: {STALLED}; its processes are alive"),
+            (360, "disk_soon_full", "workstation: disk soon full", "workstation: 40 GB of 1.0 TB are free"),
         )
         for age_s, kind, title, body in news:
             key = f"{kind}:{title}@desk"

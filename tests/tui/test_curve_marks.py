@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import time
+import xml.etree.ElementTree as ET
 
 import pytest
 from textual.pilot import Pilot
 
+from armada.compare.marks import NEAR, apart
+from armada.compare.picture import COLOURS, Picture, Trace, svg
 from armada.store import transitions
 from armada.tui.curves import Levels, smoothed
 from armada.tui.screens.compare import CompareScreen
+from armada.tui.screens.compare_picture import picture_of
 from armada.tui.screens.help import Here, words
 from armada.tui.symbols import ASCII, UNICODE
 from armada.tui.widgets.braille import Canvas
-from armada.tui.widgets.chart import NAMES, Chart, _value_beside
+from armada.tui.widgets.chart import NAMES, Chart, value_beside
 from armada.tui.widgets.chart_plane import Line, Mark
 from tests.tui.conftest import World, drive, shows, strips, until
 
@@ -70,6 +74,41 @@ def test_each_of_several_runs_has_its_marks_on_its_curve_after_its_letter(
         await shows(pilot, "zoomed: 0 shows all")
 
     drive(world.board(), use)
+
+
+def test_the_picture_of_a_comparison_has_the_marks_and_says_what_they_mean(world: World) -> None:
+    unhappy(world)
+
+    async def use(pilot: Pilot[None]) -> None:
+        view = await compared(pilot)
+        lost, back = (view._places[run_id] for run_id in ("lost-aaaaaa", "back-bbbbbb"))  # noqa: SLF001
+        await until(pilot, lambda: all(line.marks for line in view.chart.lines))
+        picture = picture_of(view)
+        marks = {trace.colour: trace.marks for trace in picture.traces}
+        ((x, y, kind),) = marks[lost]
+        assert (round(x, 2), y, kind) == (round(31 / 99, 2), 1.0, "gap"), "at the height of the loss before"
+        ((x, y, kind),) = marks[back]
+        assert kind == "resumed"
+        assert 0.4 < x < 0.6
+        assert y == 0.0
+        drawn = ET.fromstring(svg(picture))
+        signs = [each.attrib["stroke"] for each in drawn.iter("{http://www.w3.org/2000/svg}path")]
+        legend, ground = "#555555", "#ffffff"
+        coloured = [stroke for run in picture.traces for stroke in (ground, COLOURS[run.colour])]
+        assert signs == [*coloured, legend, legend]
+        words = [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
+        assert {"NaN", "resumed"} <= set(words)
+        view.chart.look((60.0, 99.0))
+        assert "NaN" not in svg(picture_of(view)), "what is out of sight is not marked"
+
+    drive(world.board(), use)
+
+
+def test_marks_in_one_place_are_one_sign() -> None:
+    marks = [(0.0, "gap"), (7.0, "gap"), (7.5, "resumed"), (8.0, "gap"), (9.0, "resumed")]
+    assert [number for number, *_ in apart(marks)] == [0, 2, 3]  # type: ignore[arg-type]
+    many = Trace("a", "run", 0, marks=tuple((place / 1000, 0.5, "gap") for place in range(1001)))
+    assert svg(Picture("", "", "", (), (), (many,))).count("<path") <= 2 * (760 / NEAR + 2)
 
 
 def test_a_sign_and_its_letter_stay_together_where_others_are() -> None:
@@ -181,5 +220,5 @@ def test_help_says_what_the_signs_on_curves_mean_where_there_are_curves(page: st
 
 def test_a_gap_at_the_start_is_marked_where_the_curve_begins() -> None:
     line = line_of([math.nan, math.nan, 5.0, 1.0, math.nan])
-    assert [_value_beside(line, point) for point in (0, 3, 4)] == [5.0, 5.0, 1.0]
-    assert _value_beside(line_of([math.nan] * 3), 0) is None
+    assert [value_beside(line, point) for point in (0, 3, 4)] == [5.0, 5.0, 1.0]
+    assert value_beside(line_of([math.nan] * 3), 0) is None

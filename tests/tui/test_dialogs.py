@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from armada.tui import operations
 from armada.tui.screens.prompt import Prompt
 from armada.tui.screens.run import RunScreen
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.symbols import UNICODE
-from tests.tui.conftest import World, drive, shows, until
+from tests.tui.conftest import World, drive, lacks, said, shows, until
 
 
 def at_once(pilot: Pilot[None], *keys: str) -> None:
@@ -38,6 +41,68 @@ def test_two_enters_at_once_close_one_window(world: World, opens: tuple[str, str
         for _ in range(3):
             await pilot.pause()
         assert isinstance(board.screen_stack[0], RunsScreen)
+
+    drive(world.board(), use)
+
+
+def commands(world: World, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Record the commands that the dashboard starts, instead of starting them."""
+    started: list[list[str]] = []
+    world.run("demo-aaaaaa")
+
+    def start(_home: object, _title: str, words: Sequence[str], *_: object, **__: object) -> None:
+        started.append(list(words))
+
+    monkeypatch.setattr(operations, "start", start)
+    return started
+
+
+@pytest.mark.parametrize("way", ["one after the other", "at once"])
+def test_a_second_y_after_a_question_does_not_act_on_the_list_below(
+    world: World, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    started = commands(world, monkeypatch)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("x")
+        await shows(pilot, "Stop 1 run?")
+        if way == "at once":
+            at_once(pilot, "y", "y")
+            await until(pilot, lambda: started)
+            await pilot.pause()
+        else:
+            await pilot.press("y")
+            await lacks(pilot, "Stop 1 run?")
+            await pilot.press("y")
+            assert "y answered the question" in said(pilot)
+        assert started == [["stop", "demo-aaaaaa"]]
+        await pilot.press("x")
+        await shows(pilot, "Stop 1 run?")
+        await pilot.press("n", "n")
+        assert isinstance(pilot.app.screen, RunsScreen), "the second n does not open Launch"
+        await pilot.press("y")
+        await until(pilot, lambda: started[1:] == [["sync", "now", "demo-aaaaaa"]])
+
+    drive(world.board(), use)
+
+
+def test_a_key_that_answered_a_question_works_again_after_another_key_or_a_click(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = commands(world, monkeypatch)
+    sync = ["sync", "now", "demo-aaaaaa"]
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("x", "y", "j", "y")
+        await until(pilot, lambda: started[1:] == [sync])
+        await pilot.press("x", "y")
+        await pilot.click(offset=(20, 3))
+        await pilot.press("y")
+        await until(pilot, lambda: started[3:] == [sync])
+        await pilot.press("x", "y", "y", "y")
+        await until(pilot, lambda: started[5:] == [sync])
 
     drive(world.board(), use)
 

@@ -15,6 +15,7 @@ from armada.tui.bindings import KEYS
 from armada.tui.screens import outside
 from armada.tui.screens.help import HelpScreen
 from armada.tui.screens.hosts import HostsScreen
+from armada.tui.screens.run import RunScreen
 from armada.tui.screens.runs import RunsScreen
 from tests.tui.conftest import World, drive, heard, lacks, said, screen, shows, until
 
@@ -160,6 +161,51 @@ def test_without_notifications_the_panel_says_where_they_are_chosen(world: World
         await lacks(pilot, "notifications.yaml says")
 
     drive(world.board(), use)
+
+
+RUN_GONE = "gone-bbbbbb is no longer in the store"
+HOST_GONE = "away is no host in hosts.yaml"
+
+
+def about(world: World, number: int, kind: str, body: str) -> None:
+    notifications.post(world.database, key=f"event-{number}@a", kind=kind, title=f"event {number}", body=body)
+
+
+def test_enter_on_a_notification_opens_its_run_or_its_host(world: World) -> None:
+    world.hosts(one={"ssh": "root@192.0.2.1"}, two={"ssh": "root@192.0.2.2"})
+    world.run("demo-aaaaaa", host="one")
+    about(world, 1, "host_stop", "away: its stop command failed")
+    about(world, 2, "run_failed", "gone-bbbbbb on one: failed, oom after 3 m\narmada logs gone-bbbbbb")
+    about(world, 3, "disk_soon_full", "two: 3.0 GB of 1.0 TB are free; a run saves checkpoints there")
+    about(
+        world, 4, "run_stalled", "demo-aaaaaa on one: no step for 7 m; its processes are alive\narmada stop demo-aaaaaa"
+    )
+    about(world, 5, "run_failed", "")
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("8")
+        await shows(pilot, "Notifications from the daemon", "enter open")
+        await pilot.press("enter")
+        await until(pilot, lambda: "what this message is about is no host" in said(pilot))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(board.screen, RunScreen) and board.screen.run_id == "demo-aaaaaa")
+        await pilot.press("8", "down", "down", "enter")
+        await until(pilot, lambda: isinstance(board.screen, HostsScreen) and board.screen.host_meant == "two")
+        await pilot.press("k")
+        assert isinstance(board.screen, HostsScreen)
+        assert board.screen.host_meant != "two"
+        await pilot.press("8", "down", "down", "enter")
+        await until(pilot, lambda: isinstance(board.screen, HostsScreen) and board.screen.host_meant == "two")
+        await pilot.press("8", "down", "down", "down", "enter")
+        await until(pilot, lambda: RUN_GONE in said(pilot))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: HOST_GONE in said(pilot))
+        await pilot.press("8")
+        await lacks(pilot, "Notifications from the daemon")
+
+    drive(board, use)
 
 
 # The tour -----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from armada.tui.log_places import find_place, parse_place
 from armada.tui.rank_lines import RankLines, rank_tag, ranks_in
 from armada.tui.screens.run import RunScreen
 from armada.tui.severity import Mark, Severities
-from armada.tui.widgets.preview import Preview
+from armada.tui.widgets.log_tail import LogTail
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, strips, until
 
 LOGGED = """\
@@ -339,12 +339,12 @@ def test_the_end_of_a_log_beside_a_run_has_the_colours_of_the_log(world: World, 
         if key:
             await pilot.press(key)
         await shows(pilot, "needle three")
-        beside = board.screen.query_one(Preview)
+        beside = board.screen.query_one(LogTail)
         error, warning, quiet, plain = (
             beside.get_component_rich_style(f"log--{name}").color for name in ("error", "warning", "quiet", "dim")
         )
         assert quiet == plain != error
-        ground = beside.tail.rich_style.color
+        ground = beside.rich_style.color
         assert styles(pilot, "ValueError")["[rank0]: ValueError: needle two"].color == error
         assert styles(pilot, "deep.py")['File "deep.py", line 1'].color == error, "its traceback began out of sight"
         assert styles(pilot, "careful")["WARNING"].color == warning

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from armada.store import run_sync, runs, transfers
+from armada.store import hosts, run_sync, runs, telemetry, transfers
+from armada.store.telemetry import Point
 from armada.tui import remembered
 from armada.tui.operations import Answer
 from armada.tui.screens.launch import LaunchScreen, Planned
@@ -141,6 +143,33 @@ def test_curves(still: World, size: tuple[int, int]) -> None:
         pilot.app.open_run("arc-r128-aaaaaa", "charts")  # type: ignore[attr-defined]  # it is the dashboard
         await shows(pilot, "loss (1 of 2)")
         await looks_like(pilot, "curves")
+
+    drive(still.board(), use, size)
+
+
+@SIZES
+def test_the_overview_of_a_run(still: World, size: tuple[int, int]) -> None:
+    fill(still)
+    gpus = [{"index": at, "name": "A100", "memory_total_bytes": 80 << 30} for at in range(8)]
+    hosts.record_facts(still.database, "a100-1", {"gpus": gpus})
+    points = [
+        Point(at, NOW - 10 * back, 90.0 + at - 40 * (back == 20), 71 << 30, 312.0, 71.0)
+        for at in range(8)
+        for back in range(90)
+    ]
+    telemetry.record(still.database, "a100-1", points)
+    still.losses("arc-r128-aaaaaa", [0.19] * 3, name="time/backward")
+    still.losses("arc-r128-aaaaaa", [0.06] * 3, name="time/data")
+    log = still.home.run("arc-r128-aaaaaa") / "outputs" / "output.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("".join(f"step {step}  loss 0.4\n" for step in range(60)) + "WARNING a batch was cut\n")
+    os.utime(log, (NOW - 60, NOW - 60))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "no daemon", "arc-r128", "loss")
+        pilot.app.open_run("arc-r128-aaaaaa")  # type: ignore[attr-defined]  # it is the dashboard
+        await shows(pilot, "lowest", "backward", "a batch was cut", "1 home")
+        await looks_like(pilot, "overview")
 
     drive(still.board(), use, size)
 

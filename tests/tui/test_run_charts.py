@@ -14,9 +14,10 @@ from armada.costs.tariff import Tariff
 from armada.store import metrics, runs, transitions
 from armada.tui.chart_choices import ChartChoices
 from armada.tui.curves import Curve
+from armada.tui.screens.overview_text import overview
 from armada.tui.screens.run import RunScreen
-from armada.tui.screens.run_text import _facts
 from armada.tui.snapshot import Kept, RunRow
+from armada.tui.symbols import UNICODE
 from armada.tui.widgets.chart import NAMES, Chart
 from armada.tui.x_axis import XAxis
 from tests.tui.conftest import World, drive, lacks, screen, shows, until
@@ -68,7 +69,8 @@ def test_what_is_not_known_of_a_price_is_said_and_nothing_is_drawn(
 def test_the_overview_says_what_a_run_will_have_cost_at_its_last_step(still: World) -> None:
     pace = {"step": 50, "total_steps": 100, "step_time_s": 72.0, "observed_at": NOW}
     row = row_of(still, Tariff((Price(2.0),)), **pace)
-    assert dict(_facts(row, None, None, NOW))["cost"] == "$4.00 at $2.00/h · about $6.00 at its last step"
+    cost = next(each for each in overview(row, None, UNICODE, None, None) if each.label == "cost")
+    assert cost.words == (("$4.00 at $2.00/h · about $6.00 at its last step", "plain"),)
 
 
 def test_tokens_come_from_the_newest_count_before_each_step(still: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armada.store.queries.step_times import StepTimes
-from armada.tui.screens.run_text import step_words
+from armada.tui.screens.overview_text import step_words
 
 
 def test_the_line_names_the_parts_by_their_share() -> None:

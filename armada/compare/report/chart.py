@@ -5,13 +5,17 @@ from __future__ import annotations
 import html
 import json
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from armada.compare.marks import ABOVE, WORDS, apart, sign
 from armada.foundation.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from armada.compare.marks import Kind
 
 WIDTH, HEIGHT = 640, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 10, 30
@@ -28,6 +32,8 @@ class Line:
 
     name: str
     points: Sequence[tuple[float, float | None]]
+    marks: Sequence[tuple[float, Kind]] = ()
+    """Steps at which values that are not finite begin, and at which the run was resumed."""
 
     @property
     def drawn(self) -> list[tuple[float, float | None]]:
@@ -49,13 +55,18 @@ def draw_chart(title: str, lines: Sequence[Line | None]) -> str:
     drawn = {place: line.drawn for place, line in enumerate(lines) if line is not None}
     steps = [step for points in drawn.values() for step, value in points if value is not None]
     values = [value for points in drawn.values() for _, value in points if value is not None]
-    caption = f"<figcaption>{text(title, 100)} <small>by step</small></figcaption>"
+    kinds = {kind for line in lines if line is not None for _, kind in line.marks}
+    legend = "".join(f" · {_sign_swatch(kind)} {word}" for kind, word in WORDS.items() if kind in kinds)
+    caption = f"<figcaption>{text(title, 100)} <small>by step{legend}</small></figcaption>"
     if not values:
         return f'<figure class="chart">{caption}<p class="none">no value that can be drawn</p></figure>'
     xs, ys = _range(min(steps), max(steps)), _range(min(values), max(values))
     body = [*_axis_lines(xs, ys)]
     for place, points in drawn.items():
         body.extend(_curve(place, points, xs, ys))
+    for place, line in enumerate(lines):
+        if line is not None:
+            body.extend(_marks(place, line.marks, drawn[place], xs, ys))
     named = {place: line.name for place, line in enumerate(lines) if line is not None}
     told = [
         {
@@ -78,6 +89,11 @@ def swatch(place: int) -> str:
     """Return a short line in the colour and dashes of a run."""
     line = f'<line x1="1" x2="27" y1="5" y2="5" class="curve c{place % COLOURS}"{_dash(place)}/>'
     return f'<svg class="swatch" viewBox="0 0 28 10" aria-hidden="true">{line}</svg>'
+
+
+def _sign_swatch(kind: Kind) -> str:
+    shape = f'<path class="mark" d="{sign(kind, 7, 7)}"/>'
+    return f'<svg class="sign" viewBox="0 0 14 14" aria-hidden="true">{shape}</svg>'
 
 
 def text(value: object, limit: int = 500) -> str:
@@ -155,3 +171,24 @@ def _curve(
             x, _, y = piece[0].partition(",")
             yield f'<circle class="dot c{place % COLOURS}" cx="{x}" cy="{y}" r="2.5"/>'
         piece = []
+
+
+def _marks(
+    place: int,
+    marks: Sequence[tuple[float, Kind]],
+    points: Sequence[tuple[float, float | None]],
+    xs: tuple[float, float],
+    ys: tuple[float, float],
+) -> Iterator[str]:
+    """Yield the signs of a curve's marks, at the height of the curve beside them."""
+    steps = [step for step, _ in points]
+    ordered = sorted((min(xs[1], max(xs[0], step)), kind, step) for step, kind in marks)
+    for number, x, kind in apart((_x(step, xs), kind) for step, kind, _ in ordered):
+        step = ordered[number][2]
+        at = bisect_left(steps, step)
+        near = (value for _, value in (*reversed(points[:at]), *points[at:]) if value is not None)
+        y = max(_TOP, _y(next(near, ys[0]), ys) - ABOVE)
+        shape = sign(kind, x, y)
+        yield f'<path class="halo" d="{shape}"/>'
+        told = f"<title>{WORDS[kind]}: step {step:,.0f}</title>"
+        yield f'<path class="mark c{place % COLOURS}" d="{shape}">{told}</path>'

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from armada.compare.gather import Comparison
+    from armada.compare.marks import Kind
     from armada.compare.report.samples import Sample
     from armada.compare.settings import Difference
 
@@ -42,6 +43,7 @@ class Report:
         settings: All settings, also those that are equal.
         curves: The curves of each run by metric.
         samples: The samples of each run by prompt.
+        marks: What is marked on the curves of each run, by metric.
     """
 
     title: str
@@ -51,6 +53,7 @@ class Report:
     settings: Sequence[Difference]
     curves: Sequence[Curves]
     samples: Sequence[Mapping[str, Sample]] = field(default_factory=tuple)
+    marks: Sequence[Mapping[str, Sequence[tuple[float, Kind]]]] = field(default_factory=tuple)
 
 
 def compose(report: Report) -> str:
@@ -115,11 +118,11 @@ def _runs(report: Report) -> str:
 def _curves(report: Report) -> str:
     if not report.found.metrics:
         return '<h2>Curves</h2>\n<p class="none">no metrics</p>'
-    charts = []
+    charts, every = [], report.marks or [{} for _ in report.curves]
     for name in report.found.metrics:
         lines = [
-            Line(summary.run.run_id, curves[name]) if curves.get(name) else None
-            for summary, curves in zip(report.found.runs, report.curves, strict=True)
+            Line(summary.run.run_id, curves[name], marks.get(name, ())) if curves.get(name) else None
+            for summary, curves, marks in zip(report.found.runs, report.curves, every, strict=True)
         ]
         charts.append(draw_chart(name, lines))
     legend = " &nbsp; ".join(_named(report))

@@ -23,6 +23,8 @@ td.name { min-width: 120px; } td.id { white-space: nowrap; overflow-wrap: normal
 figure { margin: 0; position: relative; } figcaption { font-weight: 600; }
 svg { display: block; width: 100%; height: auto; } svg.swatch { display: inline-block; width: 28px; height: 10px; vertical-align: middle; }
 .curve { fill: none; stroke-width: 1.6; stroke-linejoin: round; } .dot { stroke: none; }
+.mark { fill: none; stroke: var(--dim); stroke-width: 2; } .halo { fill: none; stroke: var(--back); stroke-width: 6; }
+svg.sign { display: inline-block; width: 14px; height: 14px; vertical-align: text-bottom; }
 .grid { stroke: var(--line); stroke-width: 1; } .tick { fill: var(--dim); font-size: 11px; }
 .cursor { stroke: var(--dim); stroke-width: 1; visibility: hidden; }
 .values { position: absolute; top: 28px; right: 8px; padding: 4px 8px; font-size: 12px; background: var(--block);

@@ -15,7 +15,7 @@ FINITE = "CASE WHEN abs(value) <= 1.7976931348623157e308 THEN value END"
 def read_spark(database: Database, run_id: str, name: str = "loss") -> tuple[float | None, ...]:
     """Sample a curve at a fixed number of places by index look-ups, however many points it has."""
     connection = database.connection
-    series, low, high = _find_series(database, run_id, name)
+    series, low, high = find_series(database, run_id, name)
     if low is None or high is None:
         return ()
     values: dict[int, float | None] = {}
@@ -46,7 +46,7 @@ def read_curve(
             without holding the GIL; reading half a million points would block the keyboard for a second.
     """
     connection = database.connection
-    series, first, last = _find_series(database, run_id, name)
+    series, first, last = find_series(database, run_id, name)
     if series is None:
         return []
     if not outline or first is None or last is None or not is_long(first, last):
@@ -60,7 +60,7 @@ def read_curve(
     return [*points, *map(tuple, newest)]  # the exact last point: a NaN is in no minimum or maximum
 
 
-def _find_series(database: Database, run_id: str, name: str) -> tuple[int | None, int | None, int | None]:
+def find_series(database: Database, run_id: str, name: str) -> tuple[int | None, int | None, int | None]:
     """Return a curve's key and its first and last step; None for what does not exist."""
     connection = database.connection
     found = connection.execute("SELECT id FROM series WHERE run_id = ? AND name = ?", (run_id, name)).fetchone()

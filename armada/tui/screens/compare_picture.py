@@ -10,11 +10,12 @@ from armada.foundation.sanitize import sanitize_line
 from armada.tui import ticks
 from armada.tui.widgets import chart_axes
 from armada.tui.widgets.braille import extent
-from armada.tui.widgets.chart import NAMES
+from armada.tui.widgets.chart import NAMES, value_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from armada.compare.marks import Kind
     from armada.compare.picture import Point
     from armada.tui.scales import Scale
     from armada.tui.screens.compare import CompareScreen
@@ -54,7 +55,11 @@ def _curves(screen: CompareScreen) -> Picture:
     x_ticks = tuple((_share(each, x0, x1), chart_axes.x_text(each, apart, unit, (x0, x1))) for each in places)
     runs = {run.place: run for run in screen.runs}
     traces = tuple(
-        Trace(*_named(runs[line.colour]), pieces=tuple(_pieces(line, (x0, x1), (y0, y1))))
+        Trace(
+            *_named(runs[line.colour]),
+            pieces=tuple(_pieces(line, (x0, x1), (y0, y1))),
+            marks=tuple(_marks(line, (x0, x1), (y0, y1))),
+        )
         for line in sorted(lines, key=lambda each: each.colour or 0)
         if line.colour in runs
     )
@@ -86,6 +91,15 @@ def _pieces(line: Line, xs: tuple[float, float], ys: tuple[float, float]) -> Ite
         piece += [(x, _share(each, *ys)) for each in dict.fromkeys(found)]
     if piece:
         yield tuple(piece)
+
+
+def _marks(line: Line, xs: tuple[float, float], ys: tuple[float, float]) -> Iterator[tuple[float, float, Kind]]:
+    """Yield the marks that are in sight, at the height of the curve beside them."""
+    for mark in line.marks:
+        if xs[0] <= mark.x <= xs[1]:
+            value = value_beside(line, mark.point)
+            height = _share(min(ys[1], max(ys[0], value)), *ys) if value is not None else 0.0
+            yield _share(mark.x, *xs), height, mark.kind
 
 
 def _parallel(screen: CompareScreen) -> Picture:

@@ -184,11 +184,13 @@ class HostsScreen(View):
         from armada.tui.screens.add_host import AddHost
 
         if not self.board.refuses("add a host"):
-            self.board.push_screen(AddHost(self.board.symbols), self._went_in)
+            self.board.push_screen(AddHost(self.board.symbols), self.move_to)
 
-    def _went_in(self, name: str | None) -> None:
-        """Move the cursor to the added host, once it has been read."""
+    def move_to(self, name: str | None) -> None:
+        """Move the cursor to a host, once it has been read."""
         self._awaited = name
+        if self.is_mounted:
+            self.draw()
 
     def action_provision(self) -> None:
         if (name := self.table.cursor) is not None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from textual.binding import Binding
 
 from armada.foundation.sanitize import sanitize_line
+from armada.notifications.subject import subject_of
 from armada.tui.bindings import bindings
+from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.window import Window
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.run_table import short
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
+    from armada.notifications.subject import Subject
     from armada.store.notifications import Notification
+    from armada.tui.app import Dashboard
 
 COLUMNS = (Column("AGO", 6, right=True), Column("WHAT", 30, grow=1), Column("SENT", 10, rank=1))
 NONE = "nothing yet. notifications.yaml says what is sent, and to whom: docs/how-to/daemon.md"
@@ -28,7 +32,7 @@ LINES = 5
 
 
 class NotificationsWindow(Window):
-    """A row for each event, with its message below; the unread ones are bold."""
+    """A row for each event, with its message below; the unread ones are bold. Each leads to its run or host."""
 
     PLACE = "notifications"
     BINDINGS = [*bindings("notifications"), Binding("question_mark,f1", "panel_help", show=False)]  # noqa: RUF012  # as Textual declares it
@@ -51,11 +55,37 @@ class NotificationsWindow(Window):
         self.table.show_items(_item(each, now, unread=each.id > self._seen) for each in told)
         self.board.read_notifications()
 
+    def action_open(self) -> None:
+        """Close the window, and open what the message under the cursor is about."""
+        if (each := self._told.get(self.table.cursor or "")) is None:
+            return
+        snapshot = self.board.snapshot
+        subject = subject_of(each.kind, each.body, snapshot.by_id, {host.name for host in snapshot.hosts})
+        if not subject.is_known:
+            gone = {"run": "is no longer in the store", "host": "is no host in hosts.yaml"}[subject.kind]
+            self.tell(f"{subject.name or 'what this message is about'} {gone}", bad=True)
+            return
+        self.dismiss(None)
+        self.board.call_next(_open, self.board, subject)
+
+    def on_table_chosen(self) -> None:
+        self.action_open()
+
     def action_copy(self) -> None:
         if (each := self._told.get(self.table.cursor or "")) is not None:
             words = "\n".join(sanitize_line(line, 2000) for line in (each.title, *each.body.splitlines()))
             self.app.copy_to_clipboard(words)
             self.tell(f"copied: {each.title}")
+
+
+def _open(board: Dashboard, subject: Subject) -> None:
+    """Open a run, or Hosts with the cursor on a host."""
+    if subject.kind == "run":
+        board.open_run(subject.name)
+        return
+    board.action_go("hosts")
+    if isinstance(board.screen, HostsScreen):
+        board.screen.move_to(subject.name)
 
 
 def _item(each: Notification, now: float, *, unread: bool) -> Item:

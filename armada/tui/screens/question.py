@@ -40,6 +40,8 @@ class Question(Dialog[bool]):
         Binding("y", "answer(True)", "yes"),
         Binding("n,escape,q,enter", "answer(False)", "no"),
     ]
+    ANSWERS = frozenset(("y", "n", "q", "enter"))
+    """Keys that the screen below has, too; see `answer_keys.py`. A second esc leaves that as well, as everywhere."""
     DEFAULT_CSS = """
     Question { align: center middle; }
     Question Vertical { width: 90%; max-width: 90; height: auto; max-height: 95%; }

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from rich.text import Text
-from textual.containers import Container
 from textual.widgets import ContentSwitcher, Input, Static
 
 from armada.errors import UsageError
@@ -19,21 +17,19 @@ from armada.tui.screens import run_text
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.prompt import Prompt
 from armada.tui.screens.run_log import LogPage
+from armada.tui.screens.run_overview import Overview, metric_of
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.chart_wall import ChartWall
 from armada.tui.widgets.field import Field
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.log_view import LogView
-from armada.tui.widgets.panel import Panel
-from armada.tui.widgets.preview import Preview
 from armada.tui.widgets.text_scroll import TextScroll
 from armada.tui.widgets.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from rich.style import Style
     from textual.widget import Widget
 
     from armada.store.checkpoints import Checkpoint
@@ -55,22 +51,6 @@ class RunScreen(LogPage):
     RunScreen #age.needs-you { color: $text-warning; }
     RunScreen ContentSwitcher { height: 1fr; }
     RunScreen TextScroll { height: 1fr; }
-    RunScreen #overview { layout: vertical; height: 1fr; }
-    RunScreen #facts { min-height: 3; }
-    RunScreen #overview > #kept { display: none; height: auto; max-height: 9; }
-    RunScreen.-tall #overview > #kept, RunScreen.-grand #overview > #kept { display: block; }
-    RunScreen Preview { display: none; }
-    RunScreen.-high Preview, RunScreen.-tall Preview, RunScreen.-grand Preview { display: block; height: 9; }
-    RunScreen.-tall Preview { height: 12; }
-    RunScreen.-grand Preview { height: 16; }
-    RunScreen.-normal #pages #overview, RunScreen.-wide #pages #overview, RunScreen.-vast #pages #overview {
-        layout: grid; grid-size: 2 2; grid-columns: 5fr 6fr; grid-rows: 1fr auto;
-    }
-    RunScreen.-normal #pages Preview, RunScreen.-wide #pages Preview, RunScreen.-vast #pages Preview {
-        layout: vertical; height: 1fr; row-span: 2; }
-    RunScreen.-normal #gpus, RunScreen.-wide #gpus, RunScreen.-vast #gpus { display: block; }
-    RunScreen.-high #gpus, RunScreen.-low #gpus { display: none; }
-    RunScreen.-tiny Preview, RunScreen.-low Preview { display: none; }
     RunScreen #find { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
     RunScreen #find.open { display: block; }
     """
@@ -86,7 +66,6 @@ class RunScreen(LogPage):
         self._follower: logs.Follower | None = None
         self._asked = "search"
         self._config: object = None
-        self._said: list[run_text.Fact] = []
         self.other: str | None = None
         """The run whose settings are compared with this one's."""
 
@@ -96,21 +75,18 @@ class RunScreen(LogPage):
         self.tabs.auto_links = False
         self.field = Field(id="find", disabled=True)
         self.age = Static(id="age")
-        self.overview, self.config = Static(), Static()
+        self.overview, self.config = Overview(symbols), Static()
         self.wall = ChartWall(symbols, self.board.charts["run"], id="charts")
         self.log_view = LogView(symbols, id="log")
         self.checkpoints = ListTable(run_text.CHECKPOINT_COLUMNS, symbols, id="checkpoints", classes=frame.FRAME)
         self.events = ListTable(run_text.EVENT_COLUMNS, symbols, id="events", classes=frame.FRAME)
         self.difference = ListTable(run_text.DIFFERENCE_COLUMNS, symbols, id="difference", classes=frame.FRAME)
-        self.facts = TextScroll(self.overview, id="facts", classes=frame.FRAME)
-        self.kept = Panel(symbols, "Checkpoints", id="kept")
-        self.beside = Preview(symbols)
         self.settings = TextScroll(self.config, id="config", classes=frame.FRAME)
-        named = {"run": self.facts, "checkpoints": self.checkpoints, "events": self.events}
+        named = {"checkpoints": self.checkpoints, "events": self.events}
         for name, page in {**named, "config": self.settings, "differences": self.difference}.items():
             frame.title(page, name.capitalize())
         self.pages = ContentSwitcher(
-            Container(self.facts, self.beside, self.kept, id="overview"),
+            self.overview,
             self.wall,
             self.log_view,
             self.checkpoints,
@@ -124,11 +100,6 @@ class RunScreen(LogPage):
 
     def on_mount(self) -> None:
         self._open_tab(self.shown)
-
-    def on_resize(self) -> None:
-        """Ask for what stands beside the facts: its room is known only now."""
-        if self.shown == "overview":
-            self.call_after_refresh(self.take)
 
     def on_unmount(self) -> None:
         self.leave()
@@ -154,11 +125,10 @@ class RunScreen(LogPage):
         self._begin(run_id, "overview")
         self.field.remove_class("open")
         self.field.disabled, self.field.value = True, ""
-        for each in (self.checkpoints, self.events, self.difference, self.facts, self.settings):
+        for each in (self.checkpoints, self.events, self.difference, self.settings):
             each.forget()
-        for other in (self.wall, self.log_view, self.beside):
+        for other in (self.wall, self.log_view, self.overview):
             other.forget()
-        self.kept.show([])
         self._open_tab(self.shown)
         return True
 
@@ -182,14 +152,14 @@ class RunScreen(LogPage):
         return self.shown
 
     def wants(self) -> Subscription:
-        names = {"charts": self.wall.wanted, "overview": ["loss"] if self.beside.in_sight else []}.get(self.shown, [])
+        names = {"charts": self.wall.wanted, "overview": [metric_of(self.detail)]}.get(self.shown, [])
         curves = frozenset((self.run_id, name) for name in names)
         details = frozenset({self.run_id} | ({self.other} if self.other else set()))
-        history = (self.beside.host, SPAN_S) if self.shown == "overview" and self.beside.host is not None else None
+        history = (self.overview.host, SPAN_S) if self.shown == "overview" and self.overview.host is not None else None
         return Subscription(frozenset({self.run_id}), details, curves, history=history)
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
-        row, detail, text = self.row, self.detail, self.board.symbols.text
+        row, detail = self.row, self.detail
         self._say_tabs()
         if row is None:
             gone = (
@@ -197,17 +167,11 @@ class RunScreen(LogPage):
                 if not self.snapshot.taken_at
                 else f"{self.run_id} is no longer in the store (esc goes back)"
             )
-            self._said = []
-            self.overview.update(Text(gone))
-            frame.title(self.facts, "Run")
+            self.overview.say(gone)
             return
         self.wall.take(row, detail, updates)
         if self.shown == "overview":
-            sync = self.snapshot.syncs.get(self.run_id)
-            self._say_overview(run_text.overview(row, detail, self.board.symbols, sync, self._colour))
-            self.beside.show_run(row, self.wall.curves.get("loss"))
-            self.kept.show(run_text.kept_lines(detail, self.snapshot, self.board.symbols))
-            frame.title(self.facts, text(f"{row.name} on {row.host}"))
+            self.overview.show_run(row, detail, self.wall.curves.get(metric_of(detail)))
         elif self.shown == "log":
             self._draw_log(row)
         elif detail is None and self.shown in ("checkpoints", "events", "config"):
@@ -223,18 +187,6 @@ class RunScreen(LogPage):
         elif detail is not None and self.shown == "config" and self._config != detail.spec:
             self._config = detail.spec
             self.config.update(run_text.config(detail, self.board.symbols))
-
-    def _say_overview(self, facts: list[run_text.Fact]) -> None:
-        """Show the facts if they differ; lay them out anew only if they need another number of lines."""
-        if facts == self._said:
-            return
-        room = self.overview.size.width - run_text.LABEL - 4
-        fixed = len(facts) == len(self._said) and all(cell_len(each.value) <= room for each in [*facts, *self._said])
-        self._said = facts
-        self.overview.update(run_text.overview_table(facts), layout=not fixed)
-
-    def _colour(self, name: str) -> Style:
-        return self.checkpoints.get_component_rich_style(f"table--{name}")
 
     def _say_reading(self) -> None:
         """Say that pages are still being read, so that they do not look empty."""
@@ -281,15 +233,13 @@ class RunScreen(LogPage):
     def action_tab(self, tab: str) -> None:
         self._open_tab(tab)
         self.take()
-        if tab == "overview":
-            self.call_after_refresh(self.take)  # what stands beside the facts has its room only now
 
     def _open_tab(self, tab: str) -> None:
         self.shown = tab
         self.pages.current = "difference" if tab == "config" and self.other is not None else tab
         if tab == "log":
             self._fetch_log()
-        page = self.facts if tab == "overview" else self.pages.visible_content
+        page = self.overview.facts if tab == "overview" else self.pages.visible_content
         self.set_focus(page if page is not None and page.focusable else None)
         self.keys.refresh()
         self.age.display = False  # only the log has an age

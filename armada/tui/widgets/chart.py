@@ -210,7 +210,7 @@ class Chart(Plane):
                 if column is None or (column, mark.kind) in drawn:
                     continue
                 drawn.add((column, mark.kind))
-                value = _value_beside(line, mark.point)
+                value = value_beside(line, mark.point)
                 share = (window.y1 - value) / (window.y1 - window.y0) if value is not None else 1.0
                 y = round(min(most, max(-most, share * lowest)))
                 canvas.word(column * 2, y, _sign(line, owner) + self.symbols.marks[mark.kind], owner)
@@ -362,7 +362,7 @@ def _sign(line: Line, owner: int) -> str:
     return line.sign or NAMES[owner % len(NAMES)]
 
 
-def _value_beside(line: Line, index: int) -> float | None:
+def value_beside(line: Line, index: int) -> float | None:
     """Return the height of the curve right before a point, or soon after it; None if it has none there."""
     values = line.levels.values
     near = values[max(0, index - 1) : index + LOOKED_AFTER]

@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
+from armada.compare.marks import ABOVE
 from armada.compare.report.chart import HEIGHT, WIDTH, Line, draw_chart, swatch, ticks
 from armada.compare.report.samples import MOST_PROMPTS, read_samples
 
@@ -26,6 +27,31 @@ def test_gaps_divide_a_curve_and_a_lonely_point_is_a_dot() -> None:
     found = drawing(draw_chart("loss", [None, Line("a", points)]))
     assert [len(each.attrib["points"].split()) for each in found.iter("polyline")] == [2, 2]
     assert [each.attrib["class"] for each in found.iter("circle")] == ["dot c1"]
+
+
+def test_marks_stand_at_the_height_of_the_curve_beside_them_in_the_colour_of_the_run() -> None:
+    points = [(1.0, 1.0), (1.5, 4.0), (2.0, 3.0), (3.0, None), (4.0, 2.0)]
+    plain = draw_chart("loss", [Line("a", points)])
+    assert "mark" not in plain
+    found = drawing(draw_chart("loss", [Line("z", points), Line("a", points, [(3.0, "gap"), (4.0, "resumed")])]))
+    signs = [each for each in found.iter("path") if each.attrib["class"].startswith("mark ")]
+    assert [each.attrib["class"] for each in signs] == ["mark c1", "mark c1"]
+    assert [each[0].text for each in signs] == ["NaN: step 3", "resumed: step 4"]
+    heights = [float(re.split("[ a-z]", each.attrib["d"])[1]) for each in signs]
+    height_of_3 = 10 + (4 - 3) / (4 - 1) * (HEIGHT - 40)
+    assert heights == pytest.approx([height_of_3 - ABOVE - 4, height_of_3 - ABOVE], abs=0.1), "the value before both"
+
+
+def test_marks_out_of_the_picture_stay_in_it() -> None:
+    line = Line("a", [(5.0, 1.0), (6.0, 1.0)], [(1.0, "gap"), (9.0, "gap"), (2.0, "resumed")])
+    found = drawing(draw_chart("loss", [line]))
+    places = [
+        float(re.split("[ a-z]", each.attrib["d"][1:])[0])
+        for each in found.iter("path")
+        if "c0" in each.attrib["class"]
+    ]
+    assert len(places) == 3
+    assert all(0 <= place <= WIDTH for place in places)
 
 
 def test_a_metric_without_a_drawable_value_says_so() -> None:
