@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from armada.errors import ArmadaError, StoreDamaged
 from armada.foundation.extras import install_command
 from armada.foundation.sanitize import sanitize_line
-from armada.store.database import MIGRATIONS, Database, explain, identity_of
+from armada.store.database import Database, explain, identity_of
 from armada.store.queries.curves import is_long, read_curve, read_spark
+from armada.store.queries.renewal import KNOWN, version_of
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.fact_reading import FactReader
 from armada.tui.host_reading import HostReader
@@ -365,9 +366,8 @@ def _refuse_newer(database: Database) -> None:
     Raises:
         _Renewed: A newer armada renewed it meanwhile.
     """
-    (version,) = database.connection.execute("PRAGMA user_version").fetchone()
-    if version > len(MIGRATIONS):
-        known = f"it has version {version}, and this dashboard knows {len(MIGRATIONS)}"
+    if (version := version_of(database)) > KNOWN:
+        known = f"it has version {version}, and this dashboard knows {KNOWN}"
         raise _Renewed(f"a newer armada renewed the store: {known}. This shows the last known state: open it anew")
 
 

@@ -8,7 +8,8 @@ import pytest
 from textual.pilot import Pilot
 
 from armada.store import hosts
-from tests.tui.conftest import World, drive, shows
+from armada.tui.screens.runs import RunsScreen
+from tests.tui.conftest import World, drive, lacks, shows, until
 
 
 def test_what_waits_on_an_unreachable_host_says_so(world: World) -> None:
@@ -34,3 +35,22 @@ def test_the_gpus_beside_a_run_that_ended_are_those_of_its_host_now(world: World
         await shows(pilot, "demo-aaaaaa", title)
 
     drive(world.board(), use, (250, 70))
+
+
+def test_a_chart_without_room_for_its_curve_does_not_say_that_there_is_none(world: World) -> None:
+    for letter in "bcdefghijklm":
+        world.run(f"other-{6 * letter}", state="succeeded")
+    world.run("demo-aaaaaa", step=3, total_steps=9)
+    world.losses("demo-aaaaaa", [3.0, 2.0, 1.0])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "lowest 1 · highest 3")
+        await pilot.press("slash", *"state:")
+        await shows(pilot, "preparing", "lowest 1 · highest 3")
+        view = pilot.app.screen
+        assert isinstance(view, RunsScreen)
+        # Its heading, and no room for a row and its label.
+        await until(pilot, lambda: view.preview.chart.size.height == 2)
+        await lacks(pilot, "no loss yet")
+
+    drive(world.board(), use, size=(80, 24))

@@ -15,7 +15,6 @@ from armada.store import checkpoints, metrics, runs
 from armada.tui import remembered
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.screens.chooser import Choice, Chooser
-from armada.tui.screens.runs import RunsScreen
 from armada.tui.snapshot import Snapshot
 from armada.tui.symbols import UNICODE
 from armada.tui.watcher import Subscription, Watcher
@@ -483,23 +482,3 @@ def test_chosen_columns_say_nan_as_the_usual_ones_do(world: World) -> None:
         assert [line for line in words.splitlines() if "demo-aaaaaa" in line and "NaN" in line]
 
     drive(world.board(), use)
-
-
-def test_a_chart_without_room_for_its_curve_does_not_say_that_there_is_none(world: World) -> None:
-    for letter in "bcdefghijklm":
-        world.run(f"other-{6 * letter}", state="succeeded")
-    world.run("demo-aaaaaa", step=3, total_steps=9)
-    world.losses("demo-aaaaaa", [3.0, 2.0, 1.0])
-
-    async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "lowest 1 · highest 3")
-        await pilot.press("slash", *"state:")
-        await shows(pilot, "preparing", "lowest 1 · highest 3")
-        view = pilot.app.screen
-        assert isinstance(view, RunsScreen)
-        await until(
-            pilot, lambda: view.preview.chart.size.height == 2
-        )  # its heading, and no room for a row and its label
-        await lacks(pilot, "no loss yet")
-
-    drive(world.board(), use, size=(80, 24))
