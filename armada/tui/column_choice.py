@@ -161,7 +161,10 @@ class ColumnChoice:
         # Such as min(eval_loss), or a setting that no run has yet.
         is_new = not found or (word in others and ranked[0][0] > 0)
         key = self._resolved(word if found else typed.strip()) if is_new else None
-        return found if key is None else [_of_key(key, word if found else typed.strip()), *found]
+        if key is None:
+            return found
+        # A setting has its whole name, as it does once the settings of runs are read.
+        return [_of_key(key, key.name if key.source == "setting" else word if found else typed.strip()), *found]
 
 
 def _rank(word: str, meant: str, offer: Offer) -> int | None:

@@ -143,7 +143,7 @@ def test_keys_that_come_at_once_act_in_their_order(world: World) -> None:
         for key in ("C", "t", "a", "g", "space", *["backspace"] * 3, "l", "r", "enter"):
             pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
         await until(pilot, lambda: remembered.columns(world.home))
-        assert remembered.columns(world.home) == [*USUAL, "tag", "lr"]
+        assert remembered.columns(world.home) == [*USUAL, "tag", "train.learning_rate"]
 
     drive(world.board(), use)
 
