@@ -34,7 +34,7 @@ from tests.tui.test_remaining_keys import span
     [
         ("question_mark", "─ Keys ─", ("q", "question_mark", "enter")),
         ("7", "nothing was started", ("q", "7")),
-        ("8", "notifications.yaml says", ("q", "enter")),
+        ("8", "notifications.yaml says", ("q", "8")),
         ("x", "Stop 1 run?", ("q",)),
     ],
 )
