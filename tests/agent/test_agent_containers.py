@@ -168,6 +168,8 @@ def test_a_killed_client_is_not_the_end_of_the_container(box: Host, tool: Contai
     (box.folder("box-7") / "work" / "go").touch()
     state = box.await_end("box-7")
     assert (state["state"], state["exit_code"]) == ("failed", 9)
+    assert "late" in box.output("box-7").splitlines()
+    assert "annot attach" not in box.output("box-7")
 
 
 @pytest.mark.long

@@ -58,6 +58,7 @@ class _Container:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note)
         client = subprocess.Popen([self._program] + words, stdin=subprocess.DEVNULL)
+        writes_itself = containers.passes_through(words)
         while True:
             self._follow(client)
             if self._is_hidden:
@@ -68,8 +69,13 @@ class _Container:
                 code = ended
                 break
             time.sleep(_AGAIN_S)
-            words = ["attach", "--no-stdin", "--sig-proxy=false", self._name]
-            client = subprocess.Popen([self._program] + words, stdin=subprocess.DEVNULL)
+            if writes_itself:
+                # Its output needs nobody, and cannot be attached to.
+                words = [self._program, "wait", self._name]
+                client = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            else:
+                words = [self._program, "attach", "--no-stdin", "--sig-proxy=false", self._name]
+                client = subprocess.Popen(words, stdin=subprocess.DEVNULL)
         if containers.remove(self._program, self._name) is None:
             files.remove(self._paths.container)  # nothing is left to clear
         return code
