@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Container
+
 _OF_HOSTS = frozenset({"disk_soon_full", "host_stop"})
 """Kinds of messages that are about a host, not about one of its runs."""
 

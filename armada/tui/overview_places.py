@@ -12,7 +12,7 @@ from textual.geometry import Region
 from armada.tui.gpu_strips import TALLEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 WIDE = 106
 """From so many columns on, facts and curve are beside each other."""
@@ -92,9 +92,8 @@ def _below(width: int, height: int, needs: Needs, edge: int) -> Places:
         return {"facts": Region(0, 0, width, height)}
     foot = min(height - facts, 2 * (CHART + edge) if width < NARROW and needs.curve else CHART + 2 + edge)
     spare = height - facts - foot
-    lines = (
-        {"kept": min(needs.kept, FEW), "times": needs.times, "gpus": needs.gpus} if edge else {}
-    )  # they need a title
+    # Each needs its title, and without frames there is none.
+    lines = {"kept": min(needs.kept, FEW), "times": needs.times, "gpus": needs.gpus} if edge else {}
     own: dict[str, int] = {}
     for name, wanted in lines.items():
         if wanted and wanted + edge - 1 + SLACK <= spare:
@@ -212,10 +211,9 @@ def _left_heights(width: int, needs: Needs, edge: int) -> dict[str, int]:
     return {"facts": _all_facts(needs, width, taken) + edge, **own}
 
 
-def _all_facts(needs: Needs, width: int, own: object) -> int:
+def _all_facts(needs: Needs, width: int, own: Collection[str]) -> int:
     """Return the lines of all facts, with a line for each part that has no place of its own."""
-    taken = len(own) if isinstance(own, set | dict) else 0
-    return needs.facts(width) + len(OWN) - taken
+    return needs.facts(width) + len(OWN) - len(own)
 
 
 def _least(needs: Needs, width: int, edge: int) -> int:

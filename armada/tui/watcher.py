@@ -368,7 +368,9 @@ def _refuse_newer(database: Database) -> None:
     """
     if (version := version_of(database)) > KNOWN:
         known = f"it has version {version}, and this dashboard knows {KNOWN}"
-        raise _Renewed(f"a newer armada renewed the store: {known}. This shows the last known state: open it anew")
+        raise _Renewed(
+            f"a newer armada renewed the store: {known}. This shows the last known state; start the dashboard again"
+        )
 
 
 def _told(error: ArmadaError) -> str:

@@ -171,15 +171,20 @@ def _event_words(event: Mapping[str, Any]) -> str:
     return sanitize_line(" · ".join(said), 1000)
 
 
+def _event_spans(event: Mapping[str, Any]) -> tuple[Span, Span, Span]:
+    """Return when an event was, its kind, and what it says."""
+    rest = {key: value for key, value in event.items() if key not in ("seq", "time", "kind", "attempt")}
+    moment = event.get("time")
+    when = stamp(moment if isinstance(moment, int | float) else None)
+    return (when, "dim"), (sanitize_line(event.get("kind"), 40), "strong"), (_event_words(rest), "plain")
+
+
 def event_lines(detail: RunDetail | None) -> list[list[Span]]:
     """Return a line for each event, newest first."""
+    gap: Span = ("  ", "plain")
     lines: list[list[Span]] = []
-    for event in reversed(detail.events[-LISTED:] if detail is not None else ()):
-        rest = {key: value for key, value in event.items() if key not in ("seq", "time", "kind", "attempt")}
-        moment = event.get("time")
-        when = stamp(moment if isinstance(moment, int | float) else None)
-        kind = sanitize_line(event.get("kind"), 40)
-        lines.append([(f"{when}  ", "dim"), (f"{kind}  ", "strong"), (_event_words(rest), "plain")])
+    for when, kind, words in map(_event_spans, reversed(detail.events[-LISTED:] if detail is not None else ())):
+        lines.append([when, gap, kind, gap, words])
     return lines
 
 
@@ -187,12 +192,6 @@ def event_items(detail: RunDetail) -> list[Item]:
     """List events, newest first."""
     items = []
     for place, event in enumerate(reversed(detail.events)):
-        rest = {key: value for key, value in event.items() if key not in ("seq", "time", "kind", "attempt")}
-        moment = event.get("time")
-        cells: tuple[tuple[Span, ...], ...] = (
-            ((stamp(moment) if isinstance(moment, int | float) else "—", "dim"),),
-            ((sanitize_line(event.get("kind"), 40), "strong"),),
-            ((_event_words(rest), "plain"),),
-        )
+        cells = tuple((each,) for each in _event_spans(event))
         items.append(Item(f"{event.get('seq')}-{place}", cells))
     return items or [Item("none", ((("", "plain"),), (("none yet", "dim"),), (("", "plain"),)))]

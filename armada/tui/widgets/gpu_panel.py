@@ -46,4 +46,5 @@ class GpuPanel(Panel):
 
 
 def host_of(row: RunRow, snapshot: Snapshot) -> HostView | None:
+    """Return the host that a run is on; None if it is not known."""
     return next((each for each in snapshot.hosts if each.name == row.run.host), None)
