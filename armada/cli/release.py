@@ -80,11 +80,14 @@ def _release(options: argparse.Namespace) -> int:
         if not options.dry_run:
             settle_stopped(session)
         there = putting(context.database, host.name)
-        items = judge_host(HostContext(context.database, session, context.home), ignore_work=options.ignore_work)
+        progress = reporter if recorded is None else recorded.and_tell(reporter)
+        there_now = HostContext(context.database, session, context.home)
+        items = judge_host(there_now, ignore_work=options.ignore_work, progress=progress)
+        reporter.clear()
         lost = losses(items)
         if recorded is not None:
             begin_clearing(context.database, recorded.id, host.name, there)
-        secrets = None if options.dry_run else session.call(ForgetSecrets())
+        secrets = None if options.dry_run else session.call(ForgetSecrets(leaves=not lost))
         wiped = _wipe(context, session, options) if options.wipe and not (lost or options.dry_run) else None
         if wiped is not None and recorded is not None:
             recorded.step(WIPED)
@@ -99,7 +102,7 @@ def _release(options: argparse.Namespace) -> int:
     if secrets is not None and secrets.removed:
         reporter.line(f"secrets of {counted(len(secrets.removed), 'run')} deleted there")
     if secrets is not None and secrets.kept:
-        reporter.line(f"secrets of {', '.join(secrets.kept)} are still in use")
+        reporter.line(f"secrets of {', '.join(secrets.kept)} stay there: a job may still need them")
     if wiped is not None:
         reporter.line(f"deleted there: {', '.join(map(sanitize_line, wiped)) or 'nothing was left'}")
     if lost:

@@ -132,10 +132,11 @@ class ForgottenSecrets(Message):
 
 
 class ForgetSecrets(Request[ForgottenSecrets]):
-    """Delete the secrets of runs that have ended."""
+    """Delete the secrets of runs that have ended; with `leaves`, of all that are not alive: nothing would be lost there."""
 
     method = "host.forget_secrets"
     answer = ForgottenSecrets
+    leaves: bool
 
 
 class Wiped(Message):

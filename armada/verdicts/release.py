@@ -10,6 +10,7 @@
 | home does not know the run                                     | yes                                                                 |
 | another home that registered for it has not fetched everything | yes                                                                 |
 | a checkpoint: every byte was read at home, and none changed    | no                                                                  |
+| … so, but without its optimizer state, and it is the newest    | yes, unless `include_optimizer` wants none                          |
 | … it is damaged at home                                        | yes                                                                 |
 | … it is not at home                                            | yes, unless `keep_home` does not want it and what it keeps is whole |
 | a checkpoint is announced but not finished                     | yes                                                                 |
@@ -79,12 +80,14 @@ class CheckpointThere:
         size_bytes: Its total size.
         here: What home has, judged by bytes that were read.
         unwanted: `keep_home` does not want it, and everything that home keeps of the run is proven.
+        lacking: Home has it without its optimizer state, which the settings want of it.
     """
 
     step: int
     size_bytes: int
     here: Proof
     unwanted: bool = False
+    lacking: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +293,10 @@ def _of_homes(seen: RunThere) -> list[Item]:
 
 def _of_checkpoint(seen: RunThere, each: CheckpointThere) -> Item | None:
     if each.here is Proof.PROVEN:
-        return None
+        if not each.lacking:
+            return None
+        what = f"checkpoint-{each.step} is at home without its optimizer state, which a resume needs"
+        return Item(seen.run_id, what, lost=True, hint=f"armada pull {seen.run_id} --checkpoint {each.step}")
     if each.here is Proof.DAMAGED:
         what = f"checkpoint-{each.step} is damaged at home: the only intact copy is there"
         return Item(seen.run_id, what, lost=True, hint=f"armada sync verify {seen.run_id}")

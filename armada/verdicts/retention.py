@@ -87,6 +87,17 @@ def decide_host(candidates: Sequence[Candidate], keep_remote: int) -> list[Decis
     return [Decision(c, c.digest in reasons, reasons.get(c.digest, "verified at home")) for c in ordered]
 
 
+def decide_optimizers(candidates: Sequence[Candidate]) -> list[Decision]:
+    """Decide which checkpoints keep their optimizer states where only the newest's are wanted.
+
+    Args:
+        candidates: Those that have theirs, or whose states can still come. `pinned`: someone asked for it by name.
+    """
+    ordered = _ordered(candidates)
+    reasons = {c.digest: "asked for by name" for c in ordered if c.pinned} | _newest(ordered)
+    return [Decision(c, c.digest in reasons, reasons.get(c.digest, "a newer one has its own")) for c in ordered]
+
+
 def is_resume_only(path: str) -> bool:
     """Whether a checkpoint's file is needed only to resume training: optimizer, scheduler, random states."""
     return _RESUME_ONLY.fullmatch(path) is not None
@@ -96,12 +107,17 @@ def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda candidate: (candidate.step, candidate.created_at, candidate.digest))
 
 
-def _untouchable(ordered: Sequence[Candidate]) -> dict[str, str]:
+def _newest(ordered: Sequence[Candidate]) -> dict[str, str]:
     reasons: dict[str, str] = {}
     if ordered:
         reasons[ordered[-1].digest] = "the newest: what a resume needs"
         # After a resume, a checkpoint with a lower step can be the younger one, and training resumes from that.
         reasons.setdefault(max(ordered, key=lambda c: c.created_at).digest, "the newest by time")
+    return reasons
+
+
+def _untouchable(ordered: Sequence[Candidate]) -> dict[str, str]:
+    reasons = _newest(ordered)
     for candidate in _best(ordered, 1):
         reasons.setdefault(
             candidate.digest, f"the best: {candidate.measured or f'evaluation loss {candidate.loss:.4g}'}"

@@ -219,7 +219,7 @@ def test_a_full_disk_takes_first_what_every_home_has_and_says_from_whom_it_takes
     assert thin(here, keep=1, floor=FULL, most=1) == [10, 40]
     told = [json.loads(line) for line in Path(here.events).read_text().splitlines()]
     assert [(event["step"], event["acknowledged"]) for event in told] == [(30, True), (20, False)]
-    assert "home has it" in told[0]["message"]
+    assert "home said that it has it" in told[0]["message"]
     assert "ann@desktop (home bbbbbbbb) has not got this checkpoint" in told[1]["message"]
 
 

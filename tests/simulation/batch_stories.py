@@ -29,7 +29,8 @@ _LONGEST_PAUSE_S = 300.0  # of the agent, before it asks a Slurm again that had 
 _MOST_LOOKS = 2 + int((_LONGEST_PAUSE_S + SILENT_S) / _LOOK_EVERY_S)
 
 WEIGHTS = {
-    "launch": 3, "look": 5, "watch": 3, "sync": 8, "stop": 2, "resume": 2, "release": 4, "join": 1, "forget": 1,
+    "launch": 3, "launch+optimizer_last": 1, "damage_optimizer": 1,
+    "look": 5, "watch": 3, "sync": 8, "stop": 2, "resume": 2, "release": 4, "join": 1, "forget": 1,
     "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1,
     "start_job": 9, "freeze": 2, "preempt": 2, "take": 1, "early_signal": 1, "time_limit": 3,
     "node_dies": 1, "notice": 2, "give_up": 1, "forget_job": 1,

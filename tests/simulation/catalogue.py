@@ -73,8 +73,25 @@ FOUND_BY_CHANCE = {
     ),
 }
 
+# What a reading of the code found.
+FOUND_BY_READING = {
+    "the newest optimizer state at home is damaged, and the older one goes": (
+        "launch+optimizer_last save tick sync save tick break_at:18 sync damage_optimizer:0:1 stop lose_run sync"
+    ),
+    "a checkpoint comes without its optimizer state, for a newer one that never comes": (
+        "launch+optimizer_last save tick snapshot_host save tick break_at:8 sync restore_host look sync stop tick look "
+        "sync sync release"
+    ),
+    "the secrets of a run that is to be restarted go with a release that says no": (
+        "launch save tick power_cut look=failed/host_rebooted release retry tick look=running"
+    ),
+}
+
 # What breaks only where one condition of the core is removed; nothing of it was ever broken.
 TOLD_FOR_A_CONDITION = {
+    "what was home and is nowhere now is not said to have never come": (
+        "launch save end tick sync tick sync delete lose_run sync"
+    ),
     "a host restored twice from a snapshot is believed after its second start, too": (
         "launch snapshot_host tick look stop tick look resume tick look restore_host wait sync restore_host look"
     ),
@@ -293,7 +310,7 @@ def found_once() -> dict[str, Telling]:
         (told_rarely.TOLD_RARELY_OF_SLURM, False, "slurm"),
         (told_rarely.TOLD_RARELY_OF_SLURM_WITH_SCRIPTS, True, "slurm"),
         (told_rarely.TOLD_RARELY_OF_HTCONDOR, False, "htcondor"),
-        (FOUND | FOUND_BY_CHANCE | TOLD_FOR_A_CONDITION, False, "direct"),
+        (FOUND | FOUND_BY_CHANCE | FOUND_BY_READING | TOLD_FOR_A_CONDITION, False, "direct"),
         (FOUND_WITH_SCRIPTS, True, "direct"),
         (FOUND_ON_CLUSTERS, False, "slurm"),
         (FOUND_ON_CLUSTERS_WITH_SCRIPTS, True, "slurm"),

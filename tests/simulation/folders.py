@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from pathlib import Path
 
 
 def names(folder: str) -> list[str]:
@@ -39,6 +41,26 @@ def model(place: str) -> bytes | None:
 def models(places: list[str]) -> set[bytes]:
     """Return the models of those checkpoints that are whole."""
     return {found for place in places if (found := model(place)) is not None}
+
+
+def complete(places: list[str]) -> set[bytes]:
+    """Return the models of those checkpoints that are whole and have their optimizer state."""
+    wanted = ((model(place), place) for place in places)
+    return {found for found, place in wanted if found is not None and read(f"{place}/optimizer.pt") == optimizer(found)}
+
+
+def optimizer(model: bytes) -> bytes:
+    """Return the optimizer state that belongs to a model."""
+    return model + b" and its optimizer"
+
+
+def copy(place: Path, to: Path) -> None:
+    """Copy a home, while nobody writes there."""
+    try:
+        shutil.copytree(place, to, symlinks=True)
+    except (FileNotFoundError, shutil.Error):  # Python closed the connection of a program that was killed just now
+        shutil.rmtree(to)
+        shutil.copytree(place, to, symlinks=True)
 
 
 def listing(folder: str) -> set[str]:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import shutil
 import tempfile
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -25,7 +26,7 @@ from armada.store import hosts as host_records
 from armada.store.database import Database
 from armada.sync.checkpoints import apply_retention
 from armada.sync.context import HostContext, SyncContext
-from armada.sync.release.judge import judge_host, settle_stopped
+from armada.sync.release.judge import judge_host, losses, settle_stopped
 from armada.sync.runs.sync_run import sync_run
 from armada.verdicts.again import resumes_from
 from armada.verdicts.idle import stopped_spans, stopping_of
@@ -184,6 +185,12 @@ class SimHome:
         with self.store() as database:
             return judge_host(HostContext(database, self.session(host), self.paths), ignore_work=ignore_work)
 
+    def release(self, host: SimHost) -> list[Item]:
+        """As `armada hosts release`: what would be lost, and what else it says; then secrets go there."""
+        items = self.judge(host)
+        self.session(host).call("host.forget_secrets", {"leaves": not losses(items)})
+        return items
+
     def stop(self, run_id: str) -> runs.Run:
         with self.store() as database:
             run = runs.find(database, run_id)
@@ -326,7 +333,7 @@ class SimHome:
     def snapshot(self) -> None:
         self.close()
         copy = self.place.parent / f"{self.name}-backup-{len(self.snapshots)}"
-        shutil.copytree(self.place, copy, symlinks=True)
+        folders.copy(self.place, copy)
         self.snapshots.append(copy)
 
     def restore(self) -> None:
@@ -351,6 +358,13 @@ class SimHome:
         """Steps that home has heard of, does not have, and has no word about."""
         with self.store() as database:
             return [c.step for c in checkpoints.of_run(database, run_id) if c.home_path is None and c.trouble is None]
+
+    def reasons(self, run_id: str) -> dict[int, str]:
+        """What it says of each checkpoint that is neither here nor on its host, by step; not of a step that was saved twice."""
+        saved = Counter(each.step for each in self.world.all_saved if each.run_id == run_id)
+        with self.store() as database:
+            known = checkpoints.of_run(database, run_id)
+        return {c.step: c.nowhere for c in known if c.nowhere is not None and saved[c.step] == 1}
 
     def overlooked(self) -> list[str]:
         """Runs of which it says that all is home, while its own records have a checkpoint of theirs that is to come."""

@@ -18,6 +18,7 @@ PLANS: Mapping[str, dict[str, Any]] = {
     "last_1": {"sync": {"keep_home": {"last": 1}}},
     "last_2": {"sync": {"keep_home": {"last": 2}}},
     "every_2": {"sync": {"keep_home": {"last": 1, "every_steps": 2}}},
+    "optimizer_last": {"sync": {"include_optimizer": "last"}},
     "remote_1": {"sync": {"keep_remote": 1}},
     "remote_9": {"sync": {"keep_remote": 9}},
     "results": {"sync": {"outputs": ["results/**"]}},

@@ -93,6 +93,8 @@ class Teller(Unusual):
                 host.oddities.add("dirty")
             if "no_resume" in plan:
                 self.world.begins_anew.add(run_id)
+            if "optimizer_last" in plan:
+                self.world.with_optimizer.add(run_id)
             kept = changed({"sync": sync}, plan)["sync"].get("keep_home")
             if kept is not None:
                 self.world.keeps_last[run_id] = kept["last"]
@@ -154,7 +156,7 @@ class Teller(Unusual):
         def release() -> None:
             # What another home put there while the root is not mounted, nobody can see: no empty root says that one is missing.
             events = self._events
-            items = home.judge(host)
+            items = home.release(host)
             self.said = of_release(items)
             if events == self._events:  # else somebody did something meanwhile
                 check_lines(self.world, home, host, items)
@@ -437,7 +439,8 @@ class Teller(Unusual):
 
 
 WEIGHTS = {
-    "launch": 3, "look": 5, "sync": 8, "stop": 1, "resume": 2, "retry": 3, "release": 4, "join": 1, "forget": 1,
+    "launch": 2, "launch+optimizer_last": 2, "damage_optimizer": 1,
+    "look": 5, "sync": 8, "stop": 1, "resume": 2, "retry": 3, "release": 4, "join": 1, "forget": 1,
     "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1, "finish": 1,
     "power_cut": 1, "tear": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "snapshot_host": 1, "restore_host": 1,
     "lose_run": 1, "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,

@@ -17,6 +17,7 @@ from armada_agent.supervisor.job import StartError
 from armada_agent.supervisor.supervise import StoppedError, Supervisor
 from armada_agent.verdicts.doubt import OUTLIVED_S
 
+from tests.simulation import folders
 from tests.simulation.breaking import Killed
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class Job:
         """Write the next checkpoint, whole; its content is like no other's. `measured`: which of `METRICS` it has."""
         self.step += 1
         content = {"model.bin": b"%s %d %d" % (self.run_id.encode(), self.step, self.pid), "config.json": b"{}"}
+        if self.run_id in self.host.world.with_optimizer:
+            content["optimizer.pt"] = folders.optimizer(content["model.bin"])
         if self.script:
             self._write(self.folder / "work" / "out" / f"checkpoint-{self.step}", content)
         elif self.folder.exists():

@@ -59,6 +59,9 @@ class Unusual:
     def _host(self, number: int) -> SimHost:
         raise NotImplementedError
 
+    def _published(self, one: int, two: int) -> list[Path]:
+        raise NotImplementedError
+
     def _act(self, home: SimHome | None, act: Callable[[], None]) -> None:
         raise NotImplementedError
 
@@ -81,6 +84,14 @@ class Unusual:
             return
         self.said = "done"
         self.world.root_was_lost = True
+
+    def do_damage_optimizer(self, one: int, two: int) -> None:
+        """A byte of a published optimizer state is another one."""
+        self._home(one).was_damaged = True
+        for place in self._published(one, two):
+            if (state := place / "optimizer.pt").exists() and (data := state.read_bytes()):
+                state.chmod(0o600)
+                state.write_bytes(bytes([data[0] ^ 1]) + data[1:])
 
     def do_repair(self, one: int, two: int) -> None:
         """Somebody puts the right bytes back into a published file that was damaged."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from unittest import mock
 from armada_agent.outbox import orphans
 
 from armada.launch import stop as stopping
+from armada.store.checkpoints import NEVER_CAME
 from armada.sync.checkpoints import proof
 from armada.sync.transfer.staging import is_right
 from tests.simulation import folders
@@ -61,6 +61,8 @@ class World:
         self.all_saved: list[Saved] = []
         self.well_done: set[str] = set()
         self.unseen: set[str] = set()  # their supervisors died after their jobs, and had not noticed
+        self.with_optimizer: set[str] = set()
+        """Runs whose checkpoints have an optimizer state; home wants only the newest's."""
         self.keeps_last: dict[str, int] = {}
         self.root_was_lost = False
         """A power cut, or an older disk, may have taken the name of a root: then a run that is not there may be elsewhere."""
@@ -137,7 +139,7 @@ class World:
 
     def copy_home(self, home: SimHome, name: str) -> SimHome:
         home.close()
-        shutil.copytree(home.place, self.folder / name, symlinks=True)
+        folders.copy(home.place, self.folder / name)
         self.homes[name] = SimHome(self, name, self.folder / name)
         return self.homes[name]
 
@@ -209,6 +211,9 @@ class World:
 
         Not what a job has yet to announce, or what a power cut made that again: the job's next save clears it away.
         """
+        return folders.models(self._places_on_hosts(run_id, finished=finished))
+
+    def _places_on_hosts(self, run_id: str, *, finished: bool = False) -> list[str]:
         places: list[str] = []
         for host in self.hosts.values():
             for folder in map(str, host.folders(run_id)):
@@ -220,11 +225,28 @@ class World:
                 places += [f"{out}/{name}" for name in folders.names(out)]
                 outs = [f"{left}/{number}/out" for number in folders.names(left)]
                 places += [f"{each}/{name}" for each in outs for name in folders.names(each)]
-        return folders.models(places)
+        return places
 
     def at_home(self, home: SimHome, run_id: str) -> set[bytes]:
+        return folders.models(self._places_at_home(home, run_id))
+
+    def _places_at_home(self, home: SimHome, run_id: str) -> list[str]:
         folder = home.checkpoints(run_id)
-        return folders.models([f"{folder}/{name}" for name in folders.names(folder) if not name.startswith(".")])
+        return [f"{folder}/{name}" for name in folders.names(folder) if not name.startswith(".")]
+
+    def newest_complete(self) -> dict[str, int]:
+        """The step of the newest checkpoint that lies somewhere with its optimizer state, of each run that saves them."""
+        found: dict[str, int] = {}
+        for run_id in self.with_optimizer:
+            places = self._places_on_hosts(run_id)
+            for home in self.homes.values():
+                places += self._places_at_home(home, run_id)
+            found[run_id] = self._newest(run_id, places)
+        return found
+
+    def _newest(self, run_id: str, places: list[str]) -> int:
+        complete = folders.complete(places)
+        return max((s.step for s in self.all_saved if s.run_id == run_id and s.model in complete), default=0)
 
     def _all_at(self, home: SimHome) -> set[bytes]:
         """What a home has whole; not looked up where nobody asked for anything."""
@@ -283,6 +305,7 @@ class World:
         mine = folders.listing(str(home.place)) if self._breaking.depth else set()
         home.wanted &= self._all_at(home)
         before, count = self.surviving(), len(self.all_saved)
+        resumable = self.newest_complete()
         others = {other.name: folders.listing(str(other.place)) for other in self.homes.values() if other is not home}
         owed = {other.name: self.owed(other) for other in self.homes.values() if other is not home}
         self._breaking.depth += 1
@@ -309,6 +332,11 @@ class World:
         written = {(saved.run_id, saved.step) for saved in self.all_saved[count:]}
         lost = {saved for saved in lost if (saved.run_id, saved.step) not in written}
         self.hold(not lost, f"armada destroyed the last good copy of {sorted((s.run_id, s.step) for s in lost)}")
+        for run_id, step in self.newest_complete().items():
+            is_less = step < resumable.get(run_id, 0) and not written
+            self.hold(
+                not is_less, f"armada deleted the newest optimizer state of {run_id}: step {resumable.get(run_id)}"
+            )
         for name, listed in others.items():
             gone = listed - folders.listing(str(self.homes[name].place)) - self._gone_by_itself.get(name, set())
             self.hold(not gone, f"{home.name} deleted files of {name}: {sorted(gone)[:3]}")
@@ -365,6 +393,15 @@ class World:
             here = {s for s in self.all_saved if s.model in self.at_home(home, run_id)}
             lost = {s.step for s in self.all_saved if s.model in alone and not self._is_surplus(s, here)}
             self.hold(not lost, f"{home.name} would let {host.name} go, which alone has {lost}")
+            if run_id in self.with_optimizer:
+                at = [
+                    f"{folder}/outbox/{n}" for folder in host.folders(run_id) for n in folders.names(f"{folder}/outbox")
+                ]
+                newest = self._newest(run_id, [place for place in at if len(os.path.basename(place)) == 64])
+                is_home = self._newest(run_id, self._places_at_home(home, run_id)) >= newest
+                self.hold(
+                    is_home, f"{home.name} would let {host.name} go, which alone has an optimizer state: {newest}"
+                )
             log = folders.read(str(host.run_folder(run_id) / "output.log"))
             self.hold(
                 folders.read(str(home.paths.run(run_id) / "outputs" / "output.log")).startswith(log),
@@ -384,6 +421,7 @@ class World:
         self.hold(
             home.has_seen_end(run_id), f"all of {run_id} is home, says {home.name}, and knows that it was resumed"
         )
+        self._check_reasons(home, run_id)
         missing = home.missing(run_id)
         self.hold(not missing, f"all of {run_id} is home, says {home.name}, and nothing is said of step {missing}")
         here = self.at_home(home, run_id)
@@ -396,6 +434,15 @@ class World:
         alone = self.on_hosts(run_id, finished=True) - here
         left = {s.step for s in self.all_saved if s.model in alone and not self._is_surplus(s, whole)}
         self.hold(not left, f"all of {run_id} is home, says {home.name}, and step {sorted(left)} lies on a host only")
+
+    def _check_reasons(self, home: SimHome, run_id: str) -> None:
+        """What is called lost before it came never was here, and what is called lost here was."""
+        came = {s.step for s in self.all_saved if s.run_id == run_id and s.model in home.fetched}
+        for step, why in home.reasons(run_id).items():
+            if why == NEVER_CAME:
+                self.hold(step not in came, f"{home.name} says that step {step} of {run_id} never came, and it did")
+            elif not home.was_restored:
+                self.hold(step in came, f"{home.name} says that step {step} of {run_id} was here, and it never was")
 
 
 def any_of(items: list[Any], number: int) -> Any:

@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING
 from armada.foundation.sanitize import sanitize_line
 from armada.store import checkpoints, files_home, metrics, transfers
 from armada.store.best_metric import BestBy, best_by
-from armada.sync.checkpoints import published
-from armada.sync.checkpoints.manifest import Manifest
-from armada.sync.checkpoints.proof import prove
-from armada.sync.errors import ManifestRejected
+from armada.sync.checkpoints import optimizers, published
+from armada.sync.checkpoints.proof import Prover
 from armada.sync.schedule import due
 from armada.sync.transfer.staging import digest_of
 from armada.verdicts.proof import Proof
-from armada.verdicts.retention import Candidate, Decision, decide_home, decide_host, is_resume_only
+from armada.verdicts.retention import Candidate, Decision, decide_home, decide_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from armada.config.sync import SyncSettings
+    from armada.foundation.progress import Progress
     from armada.paths import HomePaths
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
@@ -81,45 +80,20 @@ def tidy(database: Database, home: HomePaths, run_id: str) -> None:
             transfers.forget(database, run_id, digest)  # a quarantine applies to content, not to its name
 
 
-def left_out_of(
-    checkpoint: Checkpoint, database: Database, settings: SyncSettings
-) -> Callable[[Manifest], Sequence[str]]:
-    """Return a function that lists the files of a checkpoint which the settings do not want."""
-    newest = _newest(checkpoints.of_run(database, checkpoint.run_id))
-
-    def choose(manifest: Manifest) -> list[str]:
-        if settings.include_optimizer is True or checkpoint.pinned:
-            return []
-        if settings.include_optimizer == "last" and checkpoint.digest in newest:
-            return []
-        return _resume_files(manifest)
-
-    return choose
-
-
-def _newest(known: Sequence[Checkpoint]) -> set[str]:
-    """Return what a resume may need: the last step and, if a resumed run is at an earlier step, the youngest."""
-    if not known:
-        return set()
-    return {known[-1].digest, max(known, key=lambda checkpoint: checkpoint.created_at or 0.0).digest}
-
-
-def _resume_files(manifest: Manifest) -> list[str]:
-    found = [file.path for file in manifest.files if is_resume_only(file.path)]
-    return found if len(found) < len(manifest.files) else []
-
-
 def plan_home(database: Database, run_id: str, settings: SyncSettings) -> list[Decision]:
     known = checkpoints.of_run(database, run_id)
     return [d for d in decide_home(candidates(database, run_id, known), settings.keep_home) if d.candidate.at_home]
 
 
-def plan_host(database: Database, run_id: str, settings: SyncSettings) -> list[Decision]:
+def plan_host(
+    database: Database, run_id: str, settings: SyncSettings, progress: Progress | None = None
+) -> list[Decision]:
     """Decide by proof: a checkpoint counts as at home if its bytes were read and not touched since, or are read now."""
     known = checkpoints.of_run(database, run_id)
     if sum(1 for c in known if c.on_host) <= settings.keep_remote:
         return decide_host(candidates(database, run_id, known), settings.keep_remote)  # nothing can be deleted
-    whole = {c.digest for c in known if c.on_host and prove(database, c) is Proof.PROVEN}
+    prover = Prover(database, progress)
+    whole = {c.digest for c in known if c.on_host and prover.prove(c) is Proof.PROVEN}
     looked = [
         Candidate(
             c.digest,
@@ -136,13 +110,23 @@ def plan_host(database: Database, run_id: str, settings: SyncSettings) -> list[D
     return decide_host(looked, settings.keep_remote)
 
 
-def retain_home(database: Database, home: HomePaths, run_id: str, settings: SyncSettings) -> list[Path]:
-    """Delete at home what no rule keeps, and remove optimizer states as `include_optimizer: last` says."""
+def retain_home(
+    database: Database, home: HomePaths, run_id: str, settings: SyncSettings, progress: Progress | None = None
+) -> list[Path]:
+    """Delete at home what no rule keeps, and remove optimizer states as `include_optimizer: last` says.
+
+    Args:
+        database: The store.
+        home: Where the checkpoints are.
+        run_id: The run.
+        settings: Its rules.
+        progress: Receives what has to be read before.
+    """
     by_digest = {c.digest: c for c in checkpoints.of_run(database, run_id)}
     decisions = plan_home(database, run_id, settings)
     surplus = [d for d in decisions if not d.keep]
     kept = [by_digest[d.candidate.digest] for d in decisions if d.keep]
-    if surplus and not all(prove(database, checkpoint) is Proof.PROVEN for checkpoint in kept):
+    if surplus and not Prover(database, progress).are_proven(kept):
         return []  # what would remain is in doubt: nothing is deleted until `armada sync verify` has checked it
     deleted = []
     for decision in surplus:
@@ -157,27 +141,12 @@ def retain_home(database: Database, home: HomePaths, run_id: str, settings: Sync
         files_home.record(database, links)
         deleted.append(place)
     if settings.include_optimizer == "last":
-        _shrink(database, run_id)
+        optimizers.shrink(database, run_id, progress)
     return deleted
 
 
-def _shrink(database: Database, run_id: str) -> None:
-    here = [c for c in checkpoints.of_run(database, run_id) if c.home_path is not None]
-    newest = _newest(here)
-    for checkpoint in here:
-        place = checkpoint.home_path
-        if place is None or checkpoint.pinned or checkpoint.digest in newest:
-            continue
-        try:
-            manifest, files = published.read_published(place, checkpoint.digest)
-        except ManifestRejected:
-            continue  # `armada sync verify` reports the problem
-        surplus = sorted({file.path for file in files} & set(_resume_files(manifest)))
-        if surplus:
-            for name in surplus:
-                files_home.forget(database, place / name)
-            published.strip(place, surplus)
-
-
-def surplus_on_host(database: Database, run_id: str, settings: SyncSettings) -> list[str]:
-    return [decision.candidate.digest for decision in plan_host(database, run_id, settings) if not decision.keep]
+def surplus_on_host(
+    database: Database, run_id: str, settings: SyncSettings, progress: Progress | None = None
+) -> list[str]:
+    planned = plan_host(database, run_id, settings, progress)
+    return [decision.candidate.digest for decision in planned if not decision.keep]

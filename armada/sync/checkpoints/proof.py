@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from armada.foundation.progress import NullProgress
 from armada.store import checkpoints, files_home
 from armada.sync.checkpoints import published
 from armada.sync.errors import ManifestRejected
@@ -21,8 +22,9 @@ from armada.sync.transfer.staging import has_size, is_right
 from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from armada.foundation.progress import Progress
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
 
@@ -78,3 +80,30 @@ def doubt(database: Database, checkpoint: Checkpoint, what: str) -> None:
     checkpoints.mark_trouble(
         database, checkpoint.run_id, checkpoint.digest, f"{DOUBT}: {what} has changed since it came home"
     )
+
+
+class Prover:
+    """Proves checkpoints for one verdict, each once: the same damaged one may be asked about for every other.
+
+    Args:
+        database: The store.
+        progress: Receives the name of each file that has to be read: all of a run may be a terabyte.
+    """
+
+    def __init__(self, database: Database, progress: Progress | None = None) -> None:
+        self._database = database
+        self._progress = progress or NullProgress()
+        self._found: dict[tuple[str, str], Proof] = {}
+
+    def prove(self, checkpoint: Checkpoint) -> Proof:
+        """Decide whether every byte of a checkpoint is here; see `prove`."""
+        key = (checkpoint.run_id, checkpoint.digest)
+        if key not in self._found:
+            what = f"{checkpoint.run_id}: checkpoint-{checkpoint.step}"
+            tell = self._progress.now
+            self._found[key] = prove(self._database, checkpoint, lambda name: tell("reading", f"{what}/{name}"))
+        return self._found[key]
+
+    def are_proven(self, known: Iterable[Checkpoint]) -> bool:
+        """Whether every byte of all of these is here."""
+        return all(self.prove(checkpoint) is Proof.PROVEN for checkpoint in known)

@@ -86,7 +86,13 @@ def repair(
         checkpoints.mark_home(context.database, run_id, digest, place)
 
 
-def complete(context: SyncContext, checkpoint: Checkpoint, progress: Callable[[TransferProgress], None]) -> int:
+def complete(
+    context: SyncContext,
+    checkpoint: Checkpoint,
+    progress: Callable[[TransferProgress], None],
+    *,
+    locked: bool = False,
+) -> int:
     """Fetch what `include_optimizer` left out of a published checkpoint.
 
     Returns:
@@ -98,7 +104,7 @@ def complete(context: SyncContext, checkpoint: Checkpoint, progress: Callable[[T
     place = checkpoint.home_path
     if place is None:
         raise NotFound(f"checkpoint-{checkpoint.step} is not home")
-    with only_one(context.home.checkpoints(checkpoint.run_id)):
+    with contextlib.nullcontext() if locked else only_one(context.home.checkpoints(checkpoint.run_id)):
         missing = published.left_out(place)
         if not missing:
             return 0

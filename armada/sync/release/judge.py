@@ -17,7 +17,8 @@ from armada.protocol.observation import Observe, ObservedRun
 from armada.protocol.runs import ListRuns, StopRun
 from armada.protocol.sync import ListOutboxes, RunToList
 from armada.store import checkpoints, run_sync, runs, transitions
-from armada.sync.checkpoints.proof import prove
+from armada.sync.checkpoints import optimizers
+from armada.sync.checkpoints.proof import Prover
 from armada.sync.outputs.listing import coming, stale
 from armada.sync.outputs.long_logs import left_there
 from armada.sync.release.unnamed_files import Unnamed, read_unnamed, without_those_at_home
@@ -39,14 +40,14 @@ from armada.verdicts.release import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from armada.foundation.progress import Progress
     from armada.protocol.homes import EnrolledHome
     from armada.protocol.observation import Observations
     from armada.protocol.records import Evidence
     from armada.protocol.sync import RunListing
     from armada.rpc.session import HostSession
-    from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.store.runs import Run
     from armada.sync.context import HostContext, SyncContext
@@ -58,21 +59,23 @@ _BEYOND = 1 << 50
 """An offset beyond the end of any file: requests the evidence only, without metrics and events."""
 
 
-def judge_host(context: HostContext, *, ignore_work: bool = False) -> list[Item]:
+def judge_host(context: HostContext, *, ignore_work: bool = False, progress: Progress | None = None) -> list[Item]:
     """List what destroying the host would lose, and what the user may want to know before.
 
     Args:
         context: The host.
         ignore_work: Do not count files that runs wrote below work/ and that no `sync.outputs` pattern matches.
+        progress: Receives what is read at home.
 
     Raises:
         HostUnreachable: Nothing can be decided.
     """
+    prover = Prover(context.database, progress)
     listed = submissions_there(context.session)
     run_ids = list(listed)
-    items = _not_there(context.database, context.session, run_ids)
+    items = _not_there(context, prover, run_ids)
     for start in range(0, len(run_ids), _AT_ONCE):
-        items += _judge_some(context, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
+        items += _judge_some(context, prover, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
     # Look again: reading every byte at home took time.
     later = submissions_there(context.session)
     came = [run_id for run_id in later if run_id not in listed or later[run_id] != listed[run_id]]
@@ -117,8 +120,9 @@ def _evidence(session: HostSession, run_ids: Sequence[str]) -> dict[str, Evidenc
     return found
 
 
-def _not_there(database: Database, session: HostSession, there: Sequence[str]) -> list[Item]:
+def _not_there(context: HostContext, prover: Prover, there: Sequence[str]) -> list[Item]:
     """Judge the runs that home submitted to this host and that it does not show now. If its root changed, they may be on another disk."""
+    database, session = context.database, context.session
     missing = [run for run in runs.every(database, host=session.host.name) if run.run_id not in there]
     if not missing:
         return []
@@ -128,7 +132,7 @@ def _not_there(database: Database, session: HostSession, there: Sequence[str]) -
     for run in missing:
         if run.root_id is None and (run.observed_at is None or _never_came(database, run)):
             continue  # it was never submitted
-        items += judge_missing(_missing(database, run, answer, told.get(run.run_id)))
+        items += judge_missing(_missing(database, prover, run, answer, told.get(run.run_id)))
     return items
 
 
@@ -137,7 +141,9 @@ def _never_came(database: Database, run: Run) -> bool:
     return run.state == "cancelled" and not transitions.was_seen(database, run.run_id)
 
 
-def _missing(database: Database, run: Run, answer: Observations, told: Look | Misfit | None) -> RunMissing:
+def _missing(
+    database: Database, prover: Prover, run: Run, answer: Observations, told: Look | Misfit | None
+) -> RunMissing:
     """Build the evidence about a run that the host does not have, from its part of a `run.observe` answer."""
     kind = mapping(mapping(_spec(database, run.run_id)).get("scheduler")).get("kind")
     may_wait = kind and not run.ended and transitions.was_seen(database, run.run_id)
@@ -145,18 +151,18 @@ def _missing(database: Database, run: Run, answer: Observations, told: Look | Mi
     return RunMissing(
         run.run_id,
         where(run, Folder(exists=False, root=answer.root, wiped=answer.wiped)),
-        settled=_is_settled(database, run.run_id),
+        settled=_is_settled(database, prover, run.run_id),
         processes=(remains.processes if remains is not None else None) or 0,
         queued=cancel_command(str(kind), run.run_id, run.submission) if may_wait else None,
     )
 
 
-def _is_settled(database: Database, run_id: str) -> bool:
+def _is_settled(database: Database, prover: Prover, run_id: str) -> bool:
     """Whether everything of a run came home, and what its host had last is proven to be here still."""
     left = [c for c in checkpoints.of_run(database, run_id) if c.on_host and c.trouble != NOT_WANTED]
     if runs.find(database, run_id).is_guess:
         return False
-    return run_sync.find(database, run_id).final_done and all(prove(database, c) is Proof.PROVEN for c in left)
+    return run_sync.find(database, run_id).final_done and prover.are_proven(left)
 
 
 def runs_there(session: HostSession) -> list[str]:
@@ -174,7 +180,7 @@ def losses(items: Sequence[Item]) -> list[Item]:
     return [item for item in items if item.lost]
 
 
-def _judge_some(context: HostContext, run_ids: Sequence[str], *, ignore_work: bool) -> list[Item]:
+def _judge_some(context: HostContext, prover: Prover, run_ids: Sequence[str], *, ignore_work: bool) -> list[Item]:
     database, session = context.database, context.session
     specs = {run_id: _spec(database, run_id) for run_id in run_ids}
     to_list = (RunToList(run_id=r, outputs=tuple(settings_of(specs[r] or {}).outputs)) for r in run_ids)
@@ -191,7 +197,7 @@ def _judge_some(context: HostContext, run_ids: Sequence[str], *, ignore_work: bo
         look = told.get(run_id)
         if run_id in looked and isinstance(look, Look) and look.run.exists:
             life = life_of(look.run.evidence)
-        elif run_id in looked and (scraps := _scraps(database, run_id, evidence, look)) is not None:
+        elif run_id in looked and (scraps := _scraps(database, prover, run_id, evidence, look)) is not None:
             items += judge_missing(scraps)
             life = Life.NONE
         else:
@@ -200,21 +206,24 @@ def _judge_some(context: HostContext, run_ids: Sequence[str], *, ignore_work: bo
         unnamed = read_unnamed(looked[run_id])
         if specs[run_id] is not None and not ignore_work:
             outputs = settings_of(specs[run_id] or {}).outputs
-            unnamed = without_those_at_home(context.of_run(run_id), outputs, unnamed)
-        seen = _gather(context.of_run(run_id), looked[run_id], specs[run_id], life, unnamed)
+            unnamed = without_those_at_home(context.of_run(run_id), prover, outputs, unnamed)
+        seen = _gather(context.of_run(run_id), prover, looked[run_id], specs[run_id], life, unnamed)
         items += judge(seen, ignore_work=ignore_work)
     return items
 
 
-def _scraps(database: Database, run_id: str, evidence: Observations, told: Look | Misfit | None) -> RunMissing | None:
+def _scraps(
+    database: Database, prover: Prover, run_id: str, evidence: Observations, told: Look | Misfit | None
+) -> RunMissing | None:
     """Return what may still live of a run whose folder was mostly deleted; None if the answer does not report that."""
     if not isinstance(told, Look) or told.run.exists or told.run.remains is None or not runs.is_known(database, run_id):
         return None
-    return _missing(database, runs.find(database, run_id), evidence, told)
+    return _missing(database, prover, runs.find(database, run_id), evidence, told)
 
 
 def _gather(
     context: SyncContext,
+    prover: Prover,
     entry: RunListing,
     spec: dict[str, object] | None,
     life: Life,
@@ -230,7 +239,7 @@ def _gather(
         known=spec is not None,
         life=life,
         others=[_other(home, entry) for home in entry.homes if home.id != own(context.home).id],
-        checkpoints=list(_checkpoints(context.database, run_id, entry, known=spec is not None)),
+        checkpoints=list(_checkpoints(context.database, prover, entry, spec)),
         announced=entry.announced or 0,
         finishing=entry.finishing or 0,
         outside=(entry.outside.count or 0, entry.outside.examples) if entry.outside is not None else (0, ()),
@@ -244,19 +253,19 @@ def _gather(
     )
 
 
-def _checkpoints(database: Database, run_id: str, entry: RunListing, *, known: bool) -> Iterator[CheckpointThere]:
-    here = {c.digest: c for c in checkpoints.of_run(database, run_id)} if known else {}
+def _checkpoints(
+    database: Database, prover: Prover, entry: RunListing, spec: dict[str, object] | None
+) -> Iterator[CheckpointThere]:
+    known = checkpoints.of_run(database, entry.run_id) if spec is not None else []
+    here = {c.digest: c for c in known}
+    lacking = {c.digest for c in optimizers.lacking(known, settings_of(spec or {}))}
     for each in entry.outbox:
         found = here.get(each.digest)
-        proof = Proof.MISSING if found is None else prove(database, found)
+        proof = Proof.MISSING if found is None else prover.prove(found)
         # Unwanted only relative to what home keeps: if that is damaged, this one may be wanted again.
         unwanted = found is not None and found.trouble == NOT_WANTED
-        unwanted = unwanted and _keeps_whole(database, here.values())
-        yield CheckpointThere(each.step, each.size_bytes, proof, unwanted)
-
-
-def _keeps_whole(database: Database, known: Iterable[Checkpoint]) -> bool:
-    return all(prove(database, each) is Proof.PROVEN for each in known if each.home_path is not None)
+        unwanted = unwanted and prover.are_proven(c for c in known if c.home_path is not None)
+        yield CheckpointThere(each.step, each.size_bytes, proof, unwanted, each.digest in lacking)
 
 
 def _other(home: EnrolledHome, entry: RunListing) -> OtherHome:

@@ -21,7 +21,6 @@ from armada.protocol.message import Misfit
 from armada.protocol.sync import HashFiles, ListOutboxes, RunToList
 from armada.store import checkpoints
 from armada.sync.checkpoints import published
-from armada.sync.checkpoints.proof import prove
 from armada.sync.errors import ManifestRejected
 from armada.sync.outputs.listing import FOLDER, read_index, read_listing, stale, touched
 from armada.sync.transfer.interface import File
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from armada.protocol.sync import RunListing
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
+    from armada.sync.checkpoints.proof import Prover
     from armada.sync.context import SyncContext
 
 _HASHED_AT_ONCE = 200
@@ -73,11 +73,12 @@ def read_unnamed(entry: RunListing) -> Unnamed:
     return Unnamed(others.count or 0, others.size_bytes or 0, others.examples)
 
 
-def without_those_at_home(context: SyncContext, outputs: Sequence[str], unnamed: Unnamed) -> Unnamed:
+def without_those_at_home(context: SyncContext, prover: Prover, outputs: Sequence[str], unnamed: Unnamed) -> Unnamed:
     """Leave out the files whose bytes are at home, in a proven checkpoint or an output that was read now.
 
     Args:
         context: The run and its host.
+        prover: Reads checkpoints at home.
         outputs: The run's `sync.outputs`.
         unnamed: The files that the host counted.
 
@@ -99,7 +100,7 @@ def without_those_at_home(context: SyncContext, outputs: Sequence[str], unnamed:
     results = _Outputs(folder, index, _outputs_at_home(context, entry))
     sizes = {size for size, _ in here} | set(results.by_size)
     alike = [(path, size) for path, size in listed.items() if size and size in sizes]
-    home = _same(context, alike, here, results)
+    home = _same(context, prover, alike, here, results)
     if not home:
         return unnamed
     again = read_unnamed(entry)
@@ -109,25 +110,20 @@ def without_those_at_home(context: SyncContext, outputs: Sequence[str], unnamed:
 
 def _same(
     context: SyncContext,
+    prover: Prover,
     alike: Sequence[tuple[str, int]],
     here: dict[tuple[int, str], list[Checkpoint]],
     results: _Outputs,
 ) -> dict[str, int]:
     """Return the files whose hash a proven checkpoint or an output at home has, with their sizes."""
-    proofs: dict[str, bool] = {}
-
-    def is_proven(checkpoint: Checkpoint) -> bool:
-        if checkpoint.digest not in proofs:
-            proofs[checkpoint.digest] = prove(context.database, checkpoint) is Proof.PROVEN
-        return proofs[checkpoint.digest]
-
     same = {}
     for start in range(0, len(alike), _HASHED_AT_ONCE):
         batch = alike[start : start + _HASHED_AT_ONCE]
         for (path, size), sha256 in zip(batch, _hashes_there(context, batch), strict=False):
             if sha256 is None:
                 continue
-            if any(is_proven(each) for each in here.get((size, sha256), ())) or results.have(size, sha256):
+            same_bytes = here.get((size, sha256), ())
+            if any(prover.prove(each) is Proof.PROVEN for each in same_bytes) or results.have(size, sha256):
                 same[path] = size
     return same
 

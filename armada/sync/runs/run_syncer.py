@@ -19,10 +19,10 @@ from armada.monitor.look import where, wiped_by
 from armada.monitor.observe import UNKNOWN_WORDS
 from armada.store import checkpoints, run_sync, runs, transfers
 from armada.sync.causes import as_error, cause_of
-from armada.sync.checkpoints import apply_retention
+from armada.sync.checkpoints import apply_retention, optimizers
 from armada.sync.checkpoints.download import CheckpointDownloader
-from armada.sync.checkpoints.proof import prove
-from armada.sync.checkpoints.repair import repair
+from armada.sync.checkpoints.proof import Prover
+from armada.sync.checkpoints.repair import complete, repair
 from armada.sync.checkpoints.verify import look_over
 from armada.sync.outputs.download import Hashes, Outputs, ask_ahead, download_outputs
 from armada.sync.outputs.listing import coming, stale
@@ -157,8 +157,12 @@ class RunSyncer:
         if looked.ended and not is_partial:
             self._settle_doubts()
         if not is_partial:
-            deleted_home = apply_retention.retain_home(database, self.context.home, run_id, settings)
-            deleted_host = self._acknowledger.prune(apply_retention.surplus_on_host(database, run_id, settings))
+            self._complete(settings)
+            progress = self._progress
+            deleted_home = apply_retention.retain_home(database, self.context.home, run_id, settings, progress)
+            deleted_host = self._acknowledger.prune(
+                apply_retention.surplus_on_host(database, run_id, settings, progress)
+            )
         known = checkpoints.of_run(database, run_id)
         home_now = {c.digest for c in known if c.home_path is not None}
         tried = transfers.of_run(database, run_id)
@@ -198,15 +202,13 @@ class RunSyncer:
 
     def _settle_doubts(self) -> None:
         """Fetch again what has changed at home since it was fetched, while the host has it. Called before the final sync is declared."""
-        doubted = [
-            c
-            for c in checkpoints.of_run(self.context.database, self.context.run_id)
-            if prove(self.context.database, c) is Proof.DAMAGED
-        ]
+        prover = Prover(self.context.database, self._progress)
+        known = checkpoints.of_run(self.context.database, self.context.run_id)
+        doubted = [c for c in known if prover.prove(c) is Proof.DAMAGED]
         if not doubted:
             return
         digests = {checkpoint.digest for checkpoint in doubted}
-        for finding in look_over(self.context.database, self.context.run_id, read_data=True, told=lambda _: None):
+        for finding in look_over(self.context.database, self.context.run_id, read_data=True, told=self._tell_reading):
             if finding.good or finding.checkpoint.digest not in digests:
                 continue
             try:
@@ -217,6 +219,23 @@ class RunSyncer:
                 raise
             except (ArmadaError, OSError) as error:
                 self._note_trouble(finding.checkpoint, error)
+
+    def _tell_reading(self, name: str) -> None:
+        self._progress.now("reading", f"{self.context.run_id}: {name}")
+
+    def _complete(self, settings: SyncSettings) -> None:
+        """Fetch the optimizer state of what is the newest here after all: a newer one was expected, and did not come."""
+        for checkpoint in optimizers.lacking(checkpoints.of_run(self.context.database, self.context.run_id), settings):
+            if not checkpoint.on_host:
+                continue
+            tell = functools.partial(self._progress.transfer, SYNC, f"checkpoint-{checkpoint.step}")
+            try:
+                complete(self.context, checkpoint, tell, locked=True)
+            except HostUnreachable:
+                raise
+            except (ArmadaError, OSError) as error:  # what is here of it is as good as before
+                problem = as_error(error, host=self.context.host)
+                self._troubles.append(Trouble(cause_of(problem), problem, checkpoint.digest, checkpoint.step))
 
     def _choose(self, known: Sequence[Checkpoint], settings: SyncSettings, only: str | None) -> list[Checkpoint]:
         """Return what to fetch now, newest first: if the host dies during the sync, the newest is the one to have."""
@@ -257,7 +276,7 @@ class RunSyncer:
         for checkpoint in wanted:
             name = f"checkpoint-{checkpoint.step}"
             try:
-                left_out = apply_retention.left_out_of(checkpoint, self.context.database, settings)
+                left_out = optimizers.left_out_of(checkpoint, self.context.database, settings)
                 place = downloader.bring(checkpoint, left_out, functools.partial(self._progress.transfer, SYNC, name))
             except HostUnreachable as error:
                 transfers.give_up(

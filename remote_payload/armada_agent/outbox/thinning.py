@@ -47,7 +47,11 @@ def thin(paths: RunPaths, settings: Dict[str, Any], journal: Journal, most: int 
             step=chosen["step"],
             acknowledged=chosen["acknowledged"],
             message="the disk is nearly full; "
-            + ("home has it" if chosen["acknowledged"] else "%s has not got this checkpoint" % ", ".join(silent)),
+            + (
+                "home said that it has it"
+                if chosen["acknowledged"]
+                else "%s has not got this checkpoint" % ", ".join(silent)
+            ),
         )
 
 

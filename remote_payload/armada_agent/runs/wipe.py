@@ -15,25 +15,26 @@ from armada_agent.paths import RunPaths, list_folder
 from armada_agent.runs import dispatcher
 from armada_agent.runs.folders import list_runs
 from armada_agent.runs.observation import Evidence
+from armada_agent.verdicts import following
 
 OURS = ("sweeps", "runs", "envs", "code", "data", "models", "prepared", "schedulers", "tools", "locks", "agent")
 """The names that armada creates below its root, in the order of deletion. Other names belong to the user."""
 
 
-def forget_secrets(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
-    """Delete the secrets of every run that is not alive.
+def forget_secrets(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Delete the secrets of every run that has ended; with `leaves`, of every run that is not alive.
 
     Returns:
         In `removed` the ids of the runs whose secrets were deleted, in `kept` the ids of those that still need theirs.
     """
-    table = scan()
+    table, leaves = scan(), params.get("leaves") is True
     removed: List[str] = []
     kept: List[str] = []
     for paths in _all_runs(call):
         if os.path.exists(paths.secrets):
-            alive = _may_live(paths, table)
-            (kept if alive else removed).append(paths.run_id)
-            if not alive:
+            goes = _may_release_secrets(paths, table, leaves)
+            (removed if goes else kept).append(paths.run_id)
+            if goes:
                 files.remove(paths.secrets)
     return {"removed": removed, "kept": kept}
 
@@ -90,13 +91,14 @@ def _all_runs(call: Call) -> List[RunPaths]:
     return [RunPaths(call.root, run["run_id"]) for run in list_runs(call, {})["runs"]]
 
 
-def _may_live(paths: RunPaths, table: List[Process]) -> bool:
-    """Return whether a run may need its secrets. A run with unreadable records may; that does not protect other runs' secrets."""
+def _may_release_secrets(paths: RunPaths, table: List[Process], leaves: bool) -> bool:
+    """Judge whether a run needs its secrets no more. One with unreadable records may need them; that protects no other run's."""
     try:
         evidence = Evidence(paths, table)
-        return evidence.may_still_start or _is_alive(evidence)
+        may_live = evidence.may_still_start or _is_alive(evidence)
+        return following.may_release_secrets(evidence.has_ended or evidence.is_over, may_live, leaves)
     except (OSError, AgentError):
-        return True
+        return False
 
 
 def _is_alive(evidence: Evidence) -> bool:

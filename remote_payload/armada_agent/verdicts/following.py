@@ -10,6 +10,9 @@
 | its supervisor lives, or that is unknown                        | no                 | no                  |
 | nothing has started it yet                                      | no                 | no                  |
 | it is later than the requested submission                       | no                 |                     |
+
+Who leaves a host of which nothing would be lost also takes the secrets of runs whose supervisor is dead, and of those
+that were never submitted.
 """
 
 from armada_agent.verdicts import liveness
@@ -39,3 +42,14 @@ def may_forget_secrets(scheduler_status: str, processes: int) -> bool:
         processes: Number of its processes that live here.
     """
     return scheduler_status == liveness.ENDED and not processes
+
+
+def may_release_secrets(has_ended: bool, may_live: bool, leaves: bool) -> bool:
+    """Judge whether a release of the host deletes a run's secrets.
+
+    Args:
+        has_ended: Its end is recorded, or its batch system reports it.
+        may_live: A supervisor or a process of it lives, or may be started.
+        leaves: Nothing would be lost with the host. Otherwise a run without a recorded end may still be restarted there.
+    """
+    return not may_live and (has_ended or leaves)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from armada_agent.verdicts import liveness
-from armada_agent.verdicts.following import may_follow, may_forget_secrets
+from armada_agent.verdicts.following import may_follow, may_forget_secrets, may_release_secrets
 
 DEAD: dict[str, Any] = {
     "number": 2, "before": 1, "has_ended": False, "was_taken": True, "is_dead": True, "processes": 0,
@@ -38,3 +38,13 @@ def test_secrets_go_with_an_end_and_with_nothing_less(word: str) -> None:
 
 def test_secrets_stay_while_a_process_of_the_job_lives() -> None:
     assert not may_forget_secrets("ended", 1)
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+@pytest.mark.parametrize("may_live", [False, True])
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_release_takes_secrets_of_what_ended_and_where_nothing_is_lost_of_all_that_is_dead(
+    *, has_ended: bool, may_live: bool, leaves: bool
+) -> None:
+    goes = {(True, False, False), (True, False, True), (False, False, True)}
+    assert may_release_secrets(has_ended, may_live, leaves) is ((has_ended, may_live, leaves) in goes)

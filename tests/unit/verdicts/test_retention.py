@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armada.config.sync import Kept
-from armada.verdicts.retention import Candidate, decide_home, decide_host, is_resume_only
+from armada.verdicts.retention import Candidate, decide_home, decide_host, decide_optimizers, is_resume_only
 
 
 def checkpoint(
@@ -50,6 +50,17 @@ def test_what_was_asked_for_by_name_stays_at_home() -> None:
 def test_after_a_resume_from_an_earlier_step_the_younger_one_stays() -> None:
     resumed = Candidate("f" * 64, 5, 100.0, at_home=True, on_host=True, acknowledged=True)
     assert kept_home([checkpoint(10), resumed], last=1, best=0) == [5, 10]
+
+
+def test_the_newest_by_step_and_by_time_keep_their_optimizers_and_what_was_asked_for() -> None:
+    asked = Candidate("a" * 64, 1, 1.0, pinned=True)
+    resumed = Candidate("f" * 64, 5, 100.0)
+    decisions = decide_optimizers([checkpoint(10), asked, checkpoint(3), resumed])
+    assert [d.candidate.step for d in decisions if d.keep] == [1, 5, 10]
+    assert [d.reason for d in decisions] == [
+        "asked for by name", "a newer one has its own", "the newest by time", "the newest: what a resume needs",
+    ]  # fmt: skip
+    assert decide_optimizers([]) == []
 
 
 def test_the_host_loses_only_what_is_verified_acknowledged_and_not_needed() -> None:

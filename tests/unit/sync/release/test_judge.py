@@ -286,7 +286,7 @@ def test_what_a_person_says_does_not_count_is_not_asked_for(world: World, monkey
     world.look = {"others": {"count": 1, "size_bytes": 3, "examples": ["work/x"]}}
     asked: list[object] = []
 
-    def without(context: object, _outputs: object, unnamed: object) -> object:
+    def without(context: object, _prover: object, _outputs: object, unnamed: object) -> object:
         asked.append(context)
         return unnamed
 
@@ -313,7 +313,7 @@ def test_a_checkpoint_that_is_proven_to_be_home_is_no_loss(world: World, monkeyp
     world.insert()
     checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
     world.look = {"outbox": [CHECKPOINT]}
-    monkeypatch.setattr("armada.sync.release.judge.prove", lambda *_: Proof.PROVEN)
+    monkeypatch.setattr("armada.sync.checkpoints.proof.prove", lambda *_: Proof.PROVEN)
     assert world.judge() == []
 
 
