@@ -43,6 +43,12 @@ WEIGHTS = {
     "meanwhile_kill_supervisor": 1, "meanwhile_cut_link": 1, "meanwhile_start_job": 2, "meanwhile_preempt": 1, "meanwhile_lie": 1,
 }  # fmt: skip
 
+SELDOM = {
+    "fill_disk": 2, "clear_disk": 1, "snapshot_host": 1, "restore_host": 1, "tear": 1, "retry": 2, "hide_run": 1, "damage_there": 2,
+    "touch": 1, "break_manifest": 1, "old_store": 1, "move_home": 2,
+}  # fmt: skip
+"""What happens besides in one story of four."""
+
 
 class BatchTeller(Teller):
     """Tells stories in which the host is a cluster."""

@@ -16,10 +16,12 @@ from tests.simulation import (
     told_of_slurm,
     told_rarely,
 )
+from tests.simulation.batch_stories import SELDOM as BATCH_SELDOM
 from tests.simulation.batch_stories import WEIGHTS as BATCH_WEIGHTS
 from tests.simulation.batch_stories import BatchTeller
+from tests.simulation.chances import random_story
 from tests.simulation.host import Scheduler
-from tests.simulation.stories import WEIGHTS, Story, Teller, outcome, random_story, shorten
+from tests.simulation.stories import Story, Teller, outcome, shorten
 
 # What the audit of the first release found, as short as it gets. Told to that release, each of them breaks what is said beside it.
 FOUND = {
@@ -327,7 +329,9 @@ def found_once() -> dict[str, Telling]:
 
 
 def by_chance(seed: int, *, scripts: bool, scheduler: Scheduler) -> Telling:
-    return Telling(random_story(seed, of=WEIGHTS if scheduler == "direct" else BATCH_WEIGHTS), scripts, scheduler)
+    if scheduler == "direct":
+        return Telling(random_story(seed), scripts, scheduler)
+    return Telling(random_story(seed, of=BATCH_WEIGHTS, seldom=BATCH_SELDOM), scripts, scheduler)
 
 
 def numbered(seed: int, number: int) -> Telling:

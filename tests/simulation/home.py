@@ -62,6 +62,8 @@ class SimHome:
     """Somebody changed or deleted what it had, or a disk of it was reset."""
     was_killed: bool = False
     """One of its programs was: a checkpoint may be here that its store has no record of, until the next sync reads it."""
+    moves: int = 0
+    """How often it was moved."""
     _idle: Database | None = None
     _checkpoints: dict[str, str] = field(default_factory=dict)
 
@@ -344,6 +346,16 @@ class SimHome:
         self.registered.clear()  # it is another home now, which has yet to sync
         self.fetched.clear()
         self.wanted.clear()
+
+    def move(self) -> None:
+        """A person moves it to another folder of the same disk, while nothing of it runs."""
+        self.close()
+        self.moves += 1
+        new = self.place.parent / f"{self.name}-moved-{self.moves}"
+        self.place.rename(new)
+        self.place = new
+        self._checkpoints.clear()
+        self.__dict__.pop("paths", None)  # it is made anew
 
     def checkpoints(self, run_id: str) -> str:
         if run_id not in self._checkpoints:

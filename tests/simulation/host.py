@@ -224,7 +224,7 @@ class SimHost:
 
     def put_back(self) -> None:
         """Its disk is the older one."""
-        shutil.rmtree(self.root)
+        shutil.rmtree(self.root, ignore_errors=True)  # it may have been wiped
         shutil.copytree(self.snapshots[-1], self.root, symlinks=True)
         self.world.written_back.settle(self.root)
 

@@ -6,7 +6,7 @@ import contextlib
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -295,7 +295,7 @@ class Teller(Unusual):
             host.mount()
 
     def do_snapshot_host(self, _one: int, two: int) -> None:
-        if (host := self._host(two)).mounted and len(host.snapshots) < 2:
+        if (host := self._host(two)).mounted and host.root.exists() and len(host.snapshots) < 2:
             host.snapshot()
 
     def do_restore_host(self, _one: int, two: int) -> None:
@@ -342,6 +342,9 @@ class Teller(Unusual):
     def do_restore_home(self, one: int, _two: int) -> None:
         if (home := self._home(one)).snapshots:
             home.restore()
+
+    def do_move_home(self, one: int, _two: int) -> None:
+        self._home(one).move()
 
     def do_copy_home(self, one: int, _two: int) -> None:
         if len(self.world.homes) < _MOST_HOMES:
@@ -436,30 +439,6 @@ class Teller(Unusual):
             for run_id in home.overlooked():
                 words = f"all of {run_id} is home, says {home.name}, and knows of a checkpoint that is to come"
                 self.world.hold(False, words)
-
-
-WEIGHTS = {
-    "launch": 2, "launch+optimizer_last": 2, "damage_optimizer": 1,
-    "look": 5, "sync": 8, "stop": 1, "resume": 2, "retry": 3, "release": 4, "join": 1, "forget": 1,
-    "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1, "finish": 1,
-    "power_cut": 1, "tear": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "snapshot_host": 1, "restore_host": 1,
-    "lose_run": 1, "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,
-    "break_off": 3, "set_clock": 1, "set_home_clock": 1,
-    "meanwhile_tick": 1, "meanwhile_save": 1, "meanwhile_end": 1, "meanwhile_sync": 1, "meanwhile_release": 1, "meanwhile_resume": 1,
-    "meanwhile_stop": 1, "meanwhile_retry": 1, "meanwhile_look": 1, "meanwhile_launch": 1,
-    "meanwhile_kill_supervisor": 1, "meanwhile_power_cut": 1, "meanwhile_unmount": 1, "meanwhile_cut_link": 1,
-}  # fmt: skip
-
-
-def random_story(seed: int, length: int = 40, of: Mapping[str, int] = WEIGHTS) -> Story:
-    """The story of a seed, `of` things that happen as often as that: it begins with a launch."""
-    chance = random.Random(seed)
-    names, weights = list(of), list(of.values())
-    told = chance.choices(names, weights, k=length)
-    return [
-        ("launch", chance.randrange(4), chance.randrange(4)),
-        *((name, chance.randrange(4), chance.randrange(4)) for name in told),
-    ]
 
 
 def outcome(story: Story, *, scripts: bool = False, teller: Callable[..., Teller] = Teller) -> str | None:

@@ -103,14 +103,15 @@ class Unusual:
     def do_break_manifest(self, one: int, _two: int) -> None:
         """Something else than armada writes into a published checkpoint's manifest."""
         self._home(one).was_damaged = True
-        for place in self._home(one).published(self.world.run_ids[0])[:1]:
-            manifest = place / "MANIFEST.json"
-            manifest.chmod(0o600)
-            manifest.write_bytes(manifest.read_bytes().replace(b"1", b"2"))
+        for place in self._of_first(one)[:1]:
+            if (manifest := place / "MANIFEST.json").exists():
+                manifest.chmod(0o600)
+                manifest.write_bytes(manifest.read_bytes().replace(b"1", b"2"))
 
     def do_damage_there(self, _one: int, two: int) -> None:
         """A byte of every finished checkpoint of the first run on its host is another one; sizes and times are as they were."""
-        for model in sorted(self._folder(self._host(two)).glob("outbox/*/model.bin")):
+        finished = (at for at in self._folder(self._host(two)).glob("outbox/*/model.bin") if len(at.parent.name) == 64)
+        for model in sorted(finished):
             data, status = model.read_bytes(), model.stat()
             model.chmod(0o600)
             model.write_bytes(bytes([data[0] ^ 1]) + data[1:])
@@ -138,12 +139,13 @@ class Unusual:
 
     def do_hide_run(self, _one: int, two: int) -> None:
         """Somebody removes the folder of the first run while its job goes on."""
-        shutil.rmtree(self._folder(self._host(two)))
+        shutil.rmtree(self._folder(self._host(two)), ignore_errors=True)
 
     def do_touch(self, one: int, _two: int) -> None:
         """Somebody changes the times of everything that a home has published of the first run; its bytes stay."""
-        for place in self._home(one).published(self.world.run_ids[0]):
-            os.utime(place / "model.bin", (1.0, 1.0))
+        for place in self._of_first(one):
+            if (model := place / "model.bin").exists():
+                os.utime(model, (1.0, 1.0))
 
     # The daemon's idle rule.
 
@@ -379,13 +381,17 @@ class Unusual:
         """As `hosts release` begins: the ends of runs that a person stopped and their batch system forgot are recorded."""
         self.said = str(len(self._home(one).settle(self._host(two))))
 
+    def _of_first(self, one: int) -> list[Path]:
+        """What a home has published of the first run, if there is one."""
+        return self._home(one).published(self.world.run_ids[0]) if self.world.run_ids else []
+
     def _steps(self, models: set[bytes]) -> str:
         run_id = self.world.run_ids[0]
         steps = sorted(saved.step for saved in self.world.all_saved if saved.run_id == run_id and saved.model in models)
         return ",".join(map(str, steps)) or "none"
 
     def _folder(self, host: SimHost) -> Path:
-        return host.run_folder(self.world.run_ids[0])
+        return host.run_folder(next(iter(self.world.run_ids), "run-0"))
 
 
 def _slug(words: str) -> str:

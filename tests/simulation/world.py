@@ -140,7 +140,7 @@ class World:
     def copy_home(self, home: SimHome, name: str) -> SimHome:
         home.close()
         folders.copy(home.place, self.folder / name)
-        self.homes[name] = SimHome(self, name, self.folder / name)
+        self.homes[name] = SimHome(self, name, self.folder / name, was_killed=home.was_killed)
         return self.homes[name]
 
     def _counted(self, real: Callable[..., bool]) -> Callable[..., bool]:
