@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from armada.tui.app import Dashboard
 
 PLACES = ("run", "hosts", "sync", "launch", "compare", "runs")
-READS_S = 3.0
+READS_S = 5.0
 """A person looks at the first screen for so many seconds before another is opened."""
 MANY_POINTS = 1_000_000
 LOOKS = ["plus"] * 6 + ["left"] * 12 + ["right"] * 12 + ["minus"] * 6

@@ -124,6 +124,8 @@ class Dashboard(App[None]):
         self.left = LeftScreens(self)
         self.charts = chart_choices.of_home(home, writes=not read_only)
         self._looking = False
+        self.pressed_at = 0.0
+        """When the last key or click came, on the monotonic clock."""
         self._is_new = True
         """No snapshot was seen yet."""
         self.notified_until = remembered.notified_until(home)
@@ -157,6 +159,10 @@ class Dashboard(App[None]):
         """Whether a screen that another replaces stays. Textual asks."""
         return self.left.holds(screen) or super().is_screen_installed(screen)
 
+    def make(self, view: View) -> None:
+        """Make the widgets of a screen that is not shown yet, styled but not laid out."""
+        self._register(self, view)
+
     def on_resize(self) -> None:
         self.left.outdate()
         if (view := self._view) is not None and not view.is_active:
@@ -164,6 +170,8 @@ class Dashboard(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         """Open fields at once: the keys behind `:`, `/` and `C` may have come already, and are meant for them."""
+        if isinstance(event, events.InputEvent):
+            self.pressed_at = event.time
         if self._answer_keys.holds_back(event, self):
             return
         is_opened = False
@@ -212,7 +220,7 @@ class Dashboard(App[None]):
                 view.take(message.updates)
         if self._is_new and message.snapshot.taken_at and isinstance(self.screen, View):
             self._is_new = False
-            self.left.import_ahead()
+            self.left.make_ahead()
             self._welcome()
         if first or changed is None or len(changed) > MANY:
             # These objects stay. Python's garbage collector would scan them again and again: 120 ms with 10,000 runs.

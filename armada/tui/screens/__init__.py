@@ -39,6 +39,13 @@ def import_all() -> None:
     from armada.tui.screens import compare, hosts, launch, run, sync  # noqa: F401
 
 
+def made_ahead() -> tuple[Callable[[], View], ...]:
+    """Return what makes the screens that can be made before they are opened, the one that is opened most first."""
+    from armada.tui.screens import compare, hosts, launch, run, sync
+
+    return run.RunScreen, hosts.HostsScreen, sync.SyncScreen, launch.LaunchScreen, compare.CompareScreen
+
+
 def run_screen(run_id: str, board: Dashboard, tab: str | None = None) -> RunScreen:
     """Return the screen of a run, at a page; by default at the page where it was left, or the first one."""
     from armada.tui.screens.run import RunScreen

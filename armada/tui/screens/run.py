@@ -41,7 +41,7 @@ TABS = ("overview", "charts", "log", "checkpoints", "events", "config")
 
 
 class RunScreen(LogPage):
-    """Args: the run's id, and the page to begin with."""
+    """Args: the run's id, and the page to begin with. Without an id it shows nothing until it turns over."""
 
     PLACE = "run"
     BINDINGS = bindings("run")
@@ -55,7 +55,7 @@ class RunScreen(LogPage):
     RunScreen #find.open { display: block; }
     """
 
-    def __init__(self, run_id: str, tab: str = "overview") -> None:
+    def __init__(self, run_id: str = "", tab: str = "overview") -> None:
         super().__init__()
         self._begin(run_id, tab)
 

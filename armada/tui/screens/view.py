@@ -121,6 +121,11 @@ class View(Screen[None]):
         """Draw for the first time. Textual calls this after the `on_mount` of the screen's own class."""
         self._drawn_for = self.app.size
         self._mounted_with: Snapshot | None = self.snapshot
+        if self not in self.app.screen_stack:  # made before anyone opens it
+            self._is_left, self._mounted_with = True, None
+            self.draw()
+            self._refresh_layout(self.app.size)
+            return
         self.take()
 
     @on(events.Resize)
