@@ -124,8 +124,7 @@ class Dashboard(App[None]):
         self.left = LeftScreens(self)
         self.charts = chart_choices.of_home(home, writes=not read_only)
         self._looking = False
-        self.pressed_at = 0.0
-        """When the last key or click came, on the monotonic clock."""
+        self.last_input_at = 0.0
         self._is_new = True
         """No snapshot was seen yet."""
         self.notified_until = remembered.notified_until(home)
@@ -171,7 +170,7 @@ class Dashboard(App[None]):
     async def on_event(self, event: events.Event) -> None:
         """Open fields at once: the keys behind `:`, `/` and `C` may have come already, and are meant for them."""
         if isinstance(event, events.InputEvent):
-            self.pressed_at = event.time
+            self.last_input_at = event.time
         if self._answer_keys.holds_back(event, self):
             return
         is_opened = False

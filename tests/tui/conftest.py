@@ -21,7 +21,7 @@ from textual.strip import Strip
 from armada.paths import HomePaths
 from armada.store import checkpoints, metrics, runs
 from armada.store.database import Database
-from armada.tui import operations, remembered
+from armada.tui import left_screens, operations, remembered
 from armada.tui.app import Dashboard
 from armada.verdicts.states import ENDED, Verdict
 from tests import fork_server
@@ -149,6 +149,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
     monkeypatch.setattr(Dashboard, "notify", listen)
     monkeypatch.setattr(operations, "ask", _ask)
+    monkeypatch.setattr(left_screens, "MAKES_AHEAD", os.environ.get("ARMADA_TEST_AHEAD") == "1")
     for name in [name for name in os.environ if name.startswith("ARMADA_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("LANG", "C.UTF-8")

@@ -39,8 +39,8 @@ def import_all() -> None:
     from armada.tui.screens import compare, hosts, launch, run, sync  # noqa: F401
 
 
-def made_ahead() -> tuple[Callable[[], View], ...]:
-    """Return what makes the screens that can be made before they are opened, the one that is opened most first."""
+def made_ahead() -> tuple[type[View], ...]:
+    """Return the screens that can be made before they are opened, the one that is opened most first."""
     from armada.tui.screens import compare, hosts, launch, run, sync
 
     return run.RunScreen, hosts.HostsScreen, sync.SyncScreen, launch.LaunchScreen, compare.CompareScreen

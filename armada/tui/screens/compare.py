@@ -93,29 +93,45 @@ class CompareScreen(Exports, View):
     def body(self) -> Iterable[Widget]:
         symbols = self.board.symbols
         self.choices = self.board.charts["compare"]
-        marked = self.board.marked
-        self._marked = tuple(row.id for row in marked)
-        self.run_ids = [row.run.run_id for row in marked[:MOST]]
+        self._take_marked()
         self.update_classes(self._classes_wanted, update=False)  # with widgets in it, each change styles all of them
-        self._places = dict(zip(self.run_ids, self.choices.place_runs(self.run_ids, MOST), strict=True))
-        self._left_out = len(marked) - len(self.run_ids)
         self.tabs = Static(id="tabs")
         self.tabs.auto_links = False
         yield self.tabs
         yield Static("No runs are marked. Press 1, mark some with space, then c.", id="none", markup=False)
         self.chart = Chart(symbols, classes=frame.FRAME)
-        self.chart.legend = len(self.run_ids) <= BEHIND
         self.parallel, self.scatter = Parallel(symbols), Scatter(symbols)
         self.answers = Static()
         self.sample_page = TextScroll(self.answers)
         self.figures = RunFigures(symbols)
         self.table = ListTable((), symbols, id="settings", classes=frame.FRAME)
-        self._name_columns(self.run_ids)
+        self._show_marked()
         for page in (self.sample_page, self.figures):
             page.add_class(frame.FRAME)
         frame.title(self.figures, "Runs")
         frame.title(self.table, "Settings that differ")
         yield from (self.chart, self.parallel, self.scatter, self.sample_page, self.figures, self.table)
+
+    def _take_marked(self) -> None:
+        marked = self.board.marked
+        self._marked = tuple(row.id for row in marked)
+        self.run_ids = [row.run.run_id for row in marked[:MOST]]
+        self._places = dict(zip(self.run_ids, self.choices.place_runs(self.run_ids, MOST), strict=True))
+        self._left_out = len(marked) - len(self.run_ids)
+
+    def _show_marked(self) -> None:
+        self.chart.legend = len(self.run_ids) <= BEHIND
+        self._name_columns(self.run_ids)
+        self.on_resize()
+
+    def turn_over(self, shows: tuple[str, ...]) -> bool:
+        del shows
+        if not (self.is_ahead and self.is_mounted):
+            return False  # charts are zoomed, runs are pinned: a new screen is simpler
+        self._take_marked()
+        self._show_marked()
+        self.update_classes(self._classes_wanted)
+        return True
 
     def _name_columns(self, run_ids: list[str]) -> None:
         self._named = list(run_ids)
@@ -131,7 +147,7 @@ class CompareScreen(Exports, View):
 
     def on_resize(self) -> None:
         """Give the runs the room they need, at most two fifths."""
-        self.figures.styles.height = max(4, min(len(self.run_ids) + 3, self.size.height * 2 // 5))
+        self.figures.styles.height = max(4, min(len(self.run_ids) + 3, self.app.size.height * 2 // 5))
 
     @property
     def shows(self) -> tuple[str, ...]:

@@ -143,7 +143,7 @@ class LaunchScreen(View):
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         del updates
-        if self._is_new and self.snapshot.are_hosts_read:
+        if self._is_new and self.snapshot.are_hosts_read and not self.is_ahead:
             self._is_new = False
             self.fields["host"].suggester = SuggestFromList([host.name for host in self.snapshot.hosts])
             only_here = [host.name for host in self.snapshot.hosts] == ["local"]

@@ -65,6 +65,8 @@ class View(Screen[None]):
     _is_left = False
     visits = 0
     """How often it was opened again after it was left (`left_screens.py`): what was read for it may have come meanwhile."""
+    is_ahead = False
+    """It was made before anyone opened it (`left_screens.py`), and nobody has yet."""
     is_outdated = False
     """It was left, and colours or the terminal's size changed since."""
 
@@ -121,11 +123,13 @@ class View(Screen[None]):
         """Draw for the first time. Textual calls this after the `on_mount` of the screen's own class."""
         self._drawn_for = self.app.size
         self._mounted_with: Snapshot | None = self.snapshot
-        if self not in self.app.screen_stack:  # made before anyone opens it
+        if self not in self.app.screen_stack:
             self._is_left, self._mounted_with = True, None
-            self.draw()
-            self._refresh_layout(self.app.size)
+            if self.app.is_running:  # else it has no widgets: the dashboard ends
+                self.draw()
+                self._refresh_layout(self.app.size)
             return
+        self.is_ahead = False
         self.take()
 
     @on(events.Resize)
@@ -156,7 +160,7 @@ class View(Screen[None]):
                 self.fit()
                 self.call_after_refresh(self.renew)
             if self._is_left:
-                self._is_left = False
+                self._is_left = self.is_ahead = False
                 self.come_back()
             if drawn is not self.snapshot:  # a new screen has drawn it already
                 self.take()

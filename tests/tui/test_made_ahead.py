@@ -1,0 +1,188 @@
+"""Screens that are made before anyone opens them: nothing shows it, and each looks as one that is made when it is opened."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from armada.tui import left_screens
+from armada.tui.screens.compare import CompareScreen
+from armada.tui.screens.hosts import HostsScreen
+from armada.tui.screens.launch import LaunchScreen
+from armada.tui.screens.view import View
+from armada.tui.watcher import Subscription, Watcher
+from tests.tui.conftest import World, drive, screen, shows, until
+from tests.tui.test_left_screens import COMPLETE, alive, as_it_is, board_of, drawn, full, go, on_top, stands_still
+
+__all__ = ["full"]
+
+PLACES = {"run", "hosts", "sync", "launch", "compare"}
+
+
+@pytest.fixture(autouse=True)
+def ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert world  # it turns this off
+    monkeypatch.setattr(left_screens, "MAKES_AHEAD", True)
+    monkeypatch.setattr(left_screens, "AHEAD_S", 0.01)
+    monkeypatch.setattr(left_screens, "REST_S", 0.02)
+
+
+def made(pilot: Pilot[None]) -> dict[str, View]:
+    """The screens that were made, by their places; those that nobody opened have all their widgets."""
+    kept = board_of(pilot).left._kept  # noqa: SLF001
+    return {place: view for place, view in kept.items() if not view.is_ahead or view._is_left}  # noqa: SLF001
+
+
+def left_part(pilot: Pilot[None]) -> list[str]:
+    """What does not change by itself: right of it are ages."""
+    return [line[:36] for line in screen(pilot).splitlines()[1:]]
+
+
+async def all_made(pilot: Pilot[None]) -> dict[str, View]:
+    await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+    await until(pilot, lambda: set(made(pilot)) == PLACES and all(view.is_ahead for view in made(pilot).values()))
+    return made(pilot)
+
+
+def test_nothing_shows_that_screens_are_made(full: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Subscription, Any]] = []
+    want = Watcher.want
+
+    def note(self: Watcher, wants: Subscription, who: Any = None) -> None:
+        asked.append((wants, who))
+        want(self, wants, who)
+
+    monkeypatch.setattr(Watcher, "want", note)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        await stands_still(pilot)
+        before, focused = left_part(pilot), pilot.app.focused
+        await all_made(pilot)
+        assert left_part(pilot) == before
+        assert pilot.app.focused is focused is not None
+        assert on_top(pilot).PLACE == "runs"
+        assert {who[0].PLACE for _, who in asked} == {"runs"}
+        await pilot.press("down")
+        assert pilot.app.focused is focused
+
+    drive(full.board(), use)
+
+
+@pytest.mark.parametrize("place", ["hosts", "sync", "run", "compare"])
+@pytest.mark.parametrize("changes", ["nothing", "theme", "size"])
+def test_a_screen_that_was_made_ahead_looks_as_a_new_one(full: World, place: str, changes: str) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        ahead = await all_made(pilot)
+        if changes == "theme":
+            board_of(pilot).choose_theme("armada-light" if pilot.app.theme != "armada-light" else "armada-dark")
+        elif changes == "size":
+            await pilot.resize_terminal(96, 30)
+        if place == "compare":
+            await pilot.press("down")  # without a marked run, the one under the cursor is shown
+        assert await go(pilot, place) is ahead[place]
+        assert not ahead[place].is_ahead
+        shown = await as_it_is(pilot, place)
+        await go(pilot, "runs")
+        board_of(pilot).left.forget(place)
+        assert await go(pilot, place) is not ahead[place]
+        await shows(pilot, *COMPLETE[place])
+        await pilot.press("g")
+        await until(pilot, lambda: drawn(pilot) == shown)
+
+    drive(full.board(), use)
+
+
+def test_compare_is_made_anew_for_other_runs_once_it_was_used(full: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        ahead = await all_made(pilot)
+        await pilot.press("down")
+        assert await go(pilot, "compare") is ahead["compare"]
+        await shows(pilot, "★ one-aaaaaa")
+        await go(pilot, "runs")
+        await pilot.press("up")
+        assert await go(pilot, "compare") is not ahead["compare"]
+        await until(pilot, lambda: len(alive(pilot, CompareScreen)) == 1)
+
+    drive(full.board(), use)
+
+
+def test_launch_knows_the_hosts_of_the_moment_at_which_it_is_opened(world: World) -> None:
+    world.run("one-aaaaaa")
+    world.run("two-bbbbbb")
+
+    async def use(pilot: Pilot[None]) -> None:
+        ahead = await all_made(pilot)
+        world.hosts(new={"ssh": "root@192.0.2.9"})
+        await until(pilot, lambda: any(host.name == "new" for host in board_of(pilot).snapshot.hosts))
+        opened = await go(pilot, "launch")
+        assert opened is ahead["launch"]
+        assert isinstance(opened, LaunchScreen)
+        assert opened.fields["host"].value == ""  # with one host alone it is filled in
+        suggester = opened.fields["host"].suggester
+        assert suggester is not None
+        assert await suggester.get_suggestion("n") == "new"
+        assert isinstance(pilot.app.focused, Input)
+
+    drive(world.board(), use)
+
+
+def test_none_is_made_while_keys_are_pressed_or_another_screen_is_open(
+    full: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(left_screens, "REST_S", 3600.0)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        left = board_of(pilot).left
+        await until(pilot, lambda: left._importing.ident and not left._importing.is_alive())  # noqa: SLF001
+        await pilot.press("down")
+        left._make_next()  # noqa: SLF001
+        assert made(pilot) == {}
+        board_of(pilot).last_input_at = time.monotonic() - 3601.0
+        await pilot.app.push_screen(HelpWindow())
+        left._make_next()  # noqa: SLF001
+        assert made(pilot) == {}
+        pilot.app.pop_screen()
+        left._make_next()  # noqa: SLF001
+        await until(pilot, lambda: set(made(pilot)) == {"run"})
+
+    drive(full.board(), use)
+
+
+class HelpWindow(View):
+    """Any other screen."""
+
+    PLACE = "help"
+
+    def body(self) -> list[Any]:
+        return []
+
+    def wants(self) -> Subscription:
+        return Subscription()
+
+    def draw(self, updates: object = ()) -> None:
+        pass
+
+
+def test_a_screen_that_is_opened_while_it_is_made_is_drawn(full: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(left_screens, "REST_S", 3600.0)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        left = board_of(pilot).left
+        await until(pilot, lambda: left._importing.ident and not left._importing.is_alive())  # noqa: SLF001
+        board_of(pilot).last_input_at = -3601.0
+        left._make_next()  # noqa: SLF001  # Run
+        left._make_next()  # noqa: SLF001
+        board_of(pilot).action_go("hosts")  # it has no widgets yet
+        await until(pilot, lambda: on_top(pilot).PLACE == "hosts")
+        await shows(pilot, *COMPLETE["hosts"])
+        assert not on_top(pilot).is_ahead
+        assert len(alive(pilot, HostsScreen)) == 1
+
+    drive(full.board(), use)
