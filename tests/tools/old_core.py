@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ CORE = "c3c1673e"
 SIMULATION = "36d44f78"
 """The commit that added the simulation, and mended what it had found."""
 
+_TEMPORARY = re.compile(r"/[^\s']*/tmp\w+/")
 _TELL = """
 import json
 from armada.store import runs
@@ -74,7 +76,7 @@ def table(rows: list[tuple[str, str, str | None]]) -> str:
     """Return the findings as a table in Markdown."""
     lines = ["| finding | story | what the simulation said |", "|---|---|---|"]
     for name, story, words in rows:
-        said = " ".join((words or "**nothing**").split()).replace("|", "\\|")
+        said = _TEMPORARY.sub("", " ".join((words or "**nothing**").split())).replace("|", "\\|")
         lines.append(f"| {name} | `{story}` | {said} |")
     return "\n".join(lines)
 
