@@ -9,8 +9,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-CASES = int(os.environ.get("ARMADA_HOSTILE_RECORDS", "1000"))
-"""How many hostile records to throw; `make test-all` asks for more."""
+CASES = int(os.environ.get("ARMADA_HOSTILE_RECORDS", "100"))
+"""How many hostile records each reader gets; `make test-all` asks for 10,000."""
+
+HUGE_BYTES = 1 << 36
+"""A file of this size is a hole on the disk, and more than any memory."""
 
 
 def value(chance: random.Random, depth: int = 0) -> Any:
@@ -55,10 +58,12 @@ def content(chance: random.Random, right: bytes) -> bytes:
     """
     try:
         record = json.loads(right)
-    except ValueError:
+    except (ValueError, RecursionError):
         record = None
     if isinstance(record, dict) and record and chance.random() < 0.6:
         return _encoded(chance, _bent(chance, record))
+    if record is None and right and chance.random() < 0.6:
+        return _changed(chance, right)
     deep = chance.choice([60, 400, 900, 5000])
     return chance.choice(
         [
@@ -78,6 +83,17 @@ def content(chance: random.Random, right: bytes) -> bytes:
             json.dumps({"message": "é" * 400_000}, ensure_ascii=False).encode(),
         ]
     )
+
+
+def _changed(chance: random.Random, right: bytes) -> bytes:
+    """Bytes of which some are others, and some are missing or twice there."""
+    changed = bytearray(right)
+    for _ in range(chance.randrange(1, 30)):
+        changed[chance.randrange(len(changed))] = chance.randrange(256)
+    if chance.random() < 0.3:
+        at = chance.randrange(len(changed))
+        changed[at : at + chance.randrange(1, 50)] = changed[: chance.choice([0, 1, 60])]
+    return bytes(changed)
 
 
 def _bent(chance: random.Random, record: dict[str, Any]) -> dict[str, Any]:
@@ -113,12 +129,12 @@ def replace(chance: random.Random, path: Path, elsewhere: list[Path]) -> str:
     Returns:
         What lies there now, in words.
     """
-    right = path.read_bytes() if path.is_file() else b"{}"
+    right = path.read_bytes() if path.is_file() and path.stat().st_size < HUGE_BYTES else b"{}"
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-    kind = chance.choice(["content"] * 6 + ["link"] * 3 + ["pipe", "folder", "loop", "device", "full folder"])
+    kind = chance.choice(["content"] * 6 + ["link"] * 3 + ["pipe", "folder", "loop", "device", "full folder", "hole"])
     if kind == "link":
         target = chance.choice(elsewhere)
         path.symlink_to(target)
@@ -134,6 +150,9 @@ def replace(chance: random.Random, path: Path, elsewhere: list[Path]) -> str:
         path.symlink_to(path.name)
     elif kind == "device":
         path.symlink_to("/dev/zero")
+    elif kind == "hole":
+        path.write_bytes(right)
+        os.truncate(path, HUGE_BYTES)
     else:
         there = content(chance, right)
         path.write_bytes(there)

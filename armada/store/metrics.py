@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import statistics
@@ -48,14 +49,15 @@ def record_metrics(
         series = {
             r["name"]: r["id"] for r in connection.execute("SELECT name, id FROM series WHERE run_id = ?", (run_id,))
         }
-        points: list[tuple[int | None, int, float, float | None]] = []
+        points: dict[int | None, list[tuple[int | None, int, float, float | None]]] = {}
         paces = []
         reached: int | None = None
         for line in lines:
             if line.get("kind") == "reset":
                 gone = _series_of(line.get("names"), series)
                 connection.executemany("DELETE FROM points WHERE series = ?", [(each,) for each in gone])
-                points = [point for point in points if point[0] not in gone]
+                for each in gone:
+                    points.pop(each, None)
                 continue
             step, at, kind = whole(line.get("step")), moment(line.get("time")), str(line.get("kind"))
             if step is None or at is None:
@@ -71,16 +73,17 @@ def record_metrics(
                         continue
                     made = connection.execute("INSERT INTO series (run_id, name) VALUES (?, ?)", (run_id, key))
                     series[key] = made.lastrowid
-                points.append((series[key], step, at, _point(value)))
+                points.setdefault(series[key], []).append((series[key], step, at, _point(value)))
             if kind == "train":
                 newest |= {name: finite(line[name]) for name in ("loss", "tokens_per_s") if name in line}
                 reached = step
                 paces.append(finite(line.get("step_time_s")))
         if known := [pace for pace in paces if pace is not None]:
             newest["step_time_s"] = statistics.median(known)  # a single step may include a save or an evaluation
-        connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?)", points)
+        taken = list(itertools.chain.from_iterable(points.values()))
+        connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?)", taken)
         # A run that is lost costs until it was last alive, and after a loss of the store its curves alone may tell that.
-        if written := [at for *_, at, _ in points if at <= time.time()]:
+        if written := [at for *_, at, _ in taken if at <= time.time()]:
             later = "started_at IS NOT NULL AND ended_at IS NULL AND coalesce(alive_at, started_at) < ?"
             connection.execute(
                 f"UPDATE runs SET alive_at = ? WHERE run_id = ? AND {later}",  # noqa: S608

@@ -166,15 +166,17 @@ def test_the_next_attempt_reads_only_what_is_new(run: WatchedRun) -> None:
 
 def test_lines_that_are_none_are_counted_and_the_others_are_read(run: WatchedRun) -> None:
     chance = dice(73)
-    with Path(run.paths.reported).open("wb") as stream:
-        for number in range(300):
+    with Path(run.paths.reported).open("wb", buffering=0) as stream:
+        for number in range(hostile.CASES):
             stream.write(hostile.line(chance).encode("utf-8", "surrogatepass") + b"\n")
             stream.write(json.dumps({"step": number, "time": 5.0, "values": {"loss": 1.0}}).encode() + b"\n")
+            if number % 100 == 0:
+                run.look(final=True)
         stream.write(b"x" * 300_000 + b"\n")
-        stream.write(b'{"step": 1e3, "values": {"loss": "0.5"}}\n{"step": 300, "values": {"loss": 1.0}}')
+        stream.write(b'{"step": 1e3, "values": {"loss": "0.5"}}\n{"step": 7, "values": {"loss": 0.25}}')
     run.look(final=True)
     run.watch.finish()
-    assert [step for step, _ in run.curve("loss")] == [*range(300), 1000, 300]
+    assert [step for step, _ in run.curve("loss")] == [*range(hostile.CASES), 1000, 7]
     first, *_, last = run.findings()
     assert first.startswith("armada_log: a record cannot be read")
     assert "records could not be read for curves" in last

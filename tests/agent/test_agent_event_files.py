@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from armada_agent.metrics import event_files, wire
 
+from tests import hostile
 from tests.agent.conversation import Host
 from tests.agent.watched_run import RECORDINGS, WatchedRun
 from tests.chance import dice
@@ -146,11 +147,12 @@ def test_a_file_that_is_none_is_said_and_the_others_are_read(run: WatchedRun, co
 def test_bytes_thrown_from_dice_harm_nobody(run: WatchedRun) -> None:
     chance = dice(77)
     whole = recorded("torch")
-    for number in range(40):
+    for number in range(hostile.CASES):
+        run.begin()
         bent = bytearray(whole)
         for _ in range(chance.randrange(1, 30)):
             bent[chance.randrange(len(bent))] = chance.randrange(256)
-        place(run, str(number)).write_bytes(bytes(bent))
+        place(run, str(number % 30)).write_bytes(bytes(bent))
         list(event_files.scalars(bytes(bent)[12 : 12 + chance.randrange(300)]))
         run.look(final=True)
     assert not any("no longer read" in said for said in run.findings())

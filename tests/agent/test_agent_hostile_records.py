@@ -29,7 +29,7 @@ from armada.rpc.connection import LINE_LIMIT_BYTES
 from armada.store import runs
 from armada.store.database import Database
 from tests import hostile
-from tests.agent.conversation import Host, spec_of
+from tests.agent.conversation import spec_of
 from tests.answers import look
 from tests.chance import dice
 
@@ -346,9 +346,11 @@ def test_one_runs_records_on_a_host_never_touch_anothers(
     record_contained(database, runs.find(database, "innocent"), look(right["observe"]))
     state = runs.find(database, "innocent").state
     before = host.others()
-    for _ in range(hostile.CASES // 20):
+    thrown = 0
+    while thrown < hostile.CASES:
         host.again()
         done = harm(host, chance)
+        thrown += len(done)
         answers = about_many(host)
         assert steady(answers["innocent"]) == steady(right), done
         with database.transaction():  # one wait for the disk
@@ -390,6 +392,30 @@ def test_a_record_that_fits_into_no_answer_is_said_to_be_unreadable(host: HostUn
     assert answers["a-1"]["observe"]["evidence"]["state"] is None
     assert answers["a-1"]["observe"]["findings"][0].startswith("state.json ")
     assert steady(answers["innocent"]) == right
+
+
+@pytest.mark.parametrize("name", ["outbox", f"outbox/{DIGESTS[0]}"])
+def test_what_is_said_of_a_linked_checkpoint_is_not_noted_for_another_run(host: HostUnderTest, name: str) -> None:
+    """An acknowledgement lets the host delete the checkpoint."""
+    host.begin("direct")
+    (host.innocent / "outbox" / f"{DIGESTS[0]}.ack").unlink()
+    (host.hostile / "outbox" / f"{DIGESTS[0]}.ack").unlink()
+    shutil.rmtree(host.hostile / name)
+    (host.hostile / name).symlink_to(host.innocent / name)
+    before = host.others()
+    for method in ("outbox.ack", "outbox.manifest"):
+        answer = host.ask(method, run_id="a-1", digest=DIGESTS[0], **({"home": HOME} if method == "outbox.ack" else {}))
+        assert "link" in answer["error"]["message"]
+    host.ask("outbox.prune", run_id="a-1", digests=[DIGESTS[0]], home=HOME)
+    assert host.others() == before
+
+
+def test_a_home_is_registered_for_the_runs_beside_a_damaged_one(host: HostUnderTest) -> None:
+    host.begin("direct")
+    shutil.rmtree(host.hostile / "homes")
+    (host.hostile / "homes").symlink_to("homes")
+    enrolled = host.ask("homes.enroll", run_ids=list(ASKED), home=HOME)["result"]["runs"]
+    assert enrolled == ["innocent"]
 
 
 def test_large_records_of_many_runs_fit_into_one_line_to_home(host: HostUnderTest) -> None:
@@ -450,31 +476,3 @@ def test_a_manifest_that_a_job_wrote_wrongly_is_given_up_and_the_next_is_finishe
         outbox.look()
     assert outbox.given_up() == [str(bad)]
     assert not (host.hostile / "outbox" / ".new-9").exists()
-
-
-@pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "folder"])
-def test_a_line_is_never_appended_to_what_a_job_put_in_the_files_place(tmp_path: Path, kind: str) -> None:
-    other, place = tmp_path / "other", tmp_path / "events.jsonl"
-    other.write_text("somebody's")
-    if kind == "pipe":
-        os.mkfifo(place)
-    elif kind == "folder":
-        place.mkdir()
-    else:
-        place.symlink_to(other if kind == "link" else tmp_path / "nowhere")
-    files.append_line(str(place), {"seq": 1})
-    files.append_line(str(place), {"seq": 2})
-    assert place.read_text() == '{"seq": 1}\n{"seq": 2}\n'
-    assert not place.is_symlink()
-    assert other.read_text() == "somebody's"
-    assert not (tmp_path / "nowhere").exists()
-    assert len([each for each in tmp_path.iterdir() if ".set-aside-" in each.name]) == 1
-
-
-def test_a_job_that_replaces_its_events_by_a_link_still_ends(this_host: Host, tmp_path: Path) -> None:
-    (tmp_path / "other").write_text("somebody's")
-    this_host.launch(
-        "aside-1", "sh", "-c", f"cd $ARMADA_RUN_DIR; until ln -sfn {tmp_path}/other events.jsonl; do :; done"
-    )
-    assert this_host.await_end("aside-1")["state"] == "succeeded"
-    assert (tmp_path / "other").read_text() == "somebody's"

@@ -43,7 +43,7 @@ def test_whatever_lies_in_the_place_of_what_it_keeps_the_next_attempt_is_watched
     chance = dice(80)
     record = run.folder / "curves.json"
     right = record.read_bytes()
-    for step in range(150):
+    for step in range(hostile.CASES):
         content = hostile.content(chance, right)
         if step % 2:
             bent = json.loads(right)

@@ -127,17 +127,20 @@ def test_nothing_outside_of_the_work_folder_is_read(tmp_path: Path) -> None:
 
 def test_whatever_a_table_holds_the_rest_is_read_and_what_is_no_row_is_counted(run: WatchedRun) -> None:
     chance = dice(74)
-    with (run.work / "curve.jsonl").open("wb") as stream:
-        for number in range(200):
-            stream.write(hostile.line(chance).encode("utf-8", "surrogatepass") + b"\n")
-            stream.write(b'{"step": %d, "own": 0.5}\n' % (number + 100))
     with (run.work / "a.tsv").open("wb") as stream:
         stream.write(
             b"step\tother\n1\t0.5\n" + b'"' * 5000 + b"\n\0\0\n\xff\xfe\n1\t2\t3\t4\n" + b"9" * 70_000 + b"\n2\t0.4\n"
         )
+    run.look()  # only so many names are drawn
+    with (run.work / "curve.jsonl").open("wb", buffering=0) as stream:
+        for number in range(hostile.CASES):
+            stream.write(hostile.line(chance).encode("utf-8", "surrogatepass") + b"\n")
+            stream.write(b'{"step": %d, "own": 0.5}\n' % (number + 100))
+            if number % 100 == 0:
+                run.look(final=True)
     run.look(final=True)
     run.watch.finish()
-    assert [step for step, _ in run.curve("own")] == [*range(100, 300)]
+    assert [step for step, _ in run.curve("own")] == [*range(100, 100 + hostile.CASES)]
     assert run.curve("other") == [(1, 0.5), (2, 0.4)]
     assert any("records could not be read" in said for said in run.findings())
 

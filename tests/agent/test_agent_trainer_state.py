@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +124,10 @@ def test_whatever_stands_in_its_place_the_log_is_read_on(run: WatchedRun, conten
 def test_records_thrown_from_dice_harm_nobody(run: WatchedRun) -> None:
     chance = dice(75)
     right = (RECORDINGS / "trainer_state-10.json").read_bytes()
-    for number in range(60):
-        save(run, 100 + number, hostile.content(chance, right))
+    for number in range(hostile.CASES):
+        place = save(run, 100 + number, hostile.content(chance, right))
         run.look(final=True)
+        shutil.rmtree(place.parent)  # a search of ten thousand folders is not under test here
     run.print("{'loss': 0.5, 'step': 1000}\n")
     run.look(final=True)
     assert run.curve("loss")[-1] == (1000, 0.5)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from armada_agent.metrics import wandb_files
 
+from tests import hostile
 from tests.agent.watched_run import RECORDINGS, WatchedRun
 from tests.chance import dice
 
@@ -101,11 +102,12 @@ def test_a_file_that_is_none_harms_no_other(run: WatchedRun, content: bytes) -> 
 
 def test_bytes_thrown_from_dice_harm_nobody(run: WatchedRun) -> None:
     chance = dice(79)
-    for number in range(40):
+    for number in range(hostile.CASES):
+        run.begin()
         bent = bytearray(WHOLE)
         for _ in range(chance.randrange(1, 60)):
             bent[chance.randrange(1000)] = chance.randrange(256)
-        place(run.work, bytes(bent), f"wandb/run-{number}-a/run-a.wandb")
+        place(run.work, bytes(bent), f"wandb/run-{number % 30}-a/run-a.wandb")
         wandb_files.history(bytes(bent)[: chance.randrange(500)])
         run.look(final=True)
     assert not any("no longer read" in said for said in run.findings())

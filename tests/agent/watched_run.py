@@ -57,6 +57,10 @@ class WatchedRun:
         with self.log.open("a", newline="") as stream:
             stream.write(text)
 
+    def print_bytes(self, content: bytes) -> None:
+        with self.log.open("ab") as stream:
+            stream.write(content)
+
     def lines(self) -> list[dict[str, Any]]:
         """metrics.jsonl, held against the protocol."""
         path = Path(self.paths.metrics)

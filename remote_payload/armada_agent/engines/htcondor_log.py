@@ -1,5 +1,6 @@
 """HTCondor's event log of one job: each read continues where the last one ended, and costs the pool nothing."""
 
+import contextlib
 import os
 import re
 import time
@@ -10,8 +11,8 @@ from armada_agent.engines.engine import Handed
 from armada_agent.foundation import files
 from armada_agent.verdicts import liveness
 
-_HEAD = re.compile(r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (.*)$")
-_CODE = re.compile(r"^\s*Code (\d+) Subcode")
+_HEAD = re.compile(r"^(\d{3}) \((\d{1,20})\.(\d{1,20})\.\d+\) (.*)$")
+_CODE = re.compile(r"^\s*Code (\d{1,9}) Subcode")
 _HOLDS = {
     1: "held by hand (condor_hold)",
     3: "held by a policy of the submit file",
@@ -33,6 +34,9 @@ SUBMITTED = "submitted"
 """The detail of a job of which the log has only its first event."""
 REMOVED = "removed"
 """The detail of a job that was removed; with a node, while it ran: the log has no line that says that it left that node."""
+_MOST_BYTES = 16 * 1024 * 1024
+"""More than HTCondor writes about a job between two reads: a job that writes there is not read into memory."""
+_LONGEST_TEXT = 500
 _LAST_BYTES = 256  # longer than one event, so its timestamps make it unique in any log
 
 
@@ -59,14 +63,14 @@ def is_same_job(one: str, other: str) -> bool:
 
 
 def _take_event(seen: Dict[str, Any], number: int, job_id: str, headline: str, body: List[str]) -> None:
-    words = body[0].strip() if body else ""
+    words = body[0].strip()[:_LONGEST_TEXT] if body else ""
     told: Optional[Tuple[str, str, Optional[str], Optional[str]]] = None
     if number == 0:
         seen["job_id"] = job_id
         told = (engine.PENDING, SUBMITTED, None, None)
     elif number == 1:
         name = next((line.partition(":")[2].strip() for line in body if line.strip().startswith("SlotName:")), None)
-        seen["node"] = name or headline.rpartition(" ")[2]
+        seen["node"] = (name or headline.rpartition(" ")[2])[:_LONGEST_TEXT]
         told = (engine.RUNNING, "executing", None, None)
     elif number in (10, 11, 22, 23):
         # The text of the other events is only counts and names.
@@ -118,7 +122,12 @@ class Log:
             kept = {}
         offset, seen, inode = kept.get("offset"), kept.get("seen"), kept.get("inode")
         last = kept["last"] if isinstance(kept.get("last"), str) else ""  # an older armada recorded none
-        if not isinstance(offset, int) or offset < 0 or not isinstance(seen, dict) or not _is_status(seen):
+        if (
+            not isinstance(offset, int)
+            or not 0 <= offset < 1 << 53
+            or not isinstance(seen, dict)
+            or not _is_status(seen)
+        ):
             offset, seen, last = 0, {}, ""  # the record is damaged: read the log from its beginning
         try:
             with files.open_regular(self.path) as stream:
@@ -130,9 +139,9 @@ class Log:
                         0,
                         {},
                     )  # truncated, another file, or overwritten: read its present content from the beginning
-                    files.keep_json(self._kept_path, {"offset": 0, "seen": {}})
+                    self._keep({"offset": 0, "seen": {}})
                 stream.seek(offset)
-                block = stream.read()
+                block = stream.read(_MOST_BYTES + 1)
         except FileNotFoundError:
             if seen or self._job_id:
                 self.error = "its event log is not there: %s" % self.path
@@ -140,14 +149,22 @@ class Log:
         except OSError as error:
             self.error = str(error)
             return dict(seen)
+        if len(block) > _MOST_BYTES:
+            self.error = "its event log grew by more than %d MB: %s" % (_MOST_BYTES >> 20, self.path)
+            return dict(seen)
         end = block.rfind(b"\n...\n") + 5
         if end < 5:
             self._note_quiet(kept, seen)
             return dict(seen)
         seen = dict(follow(seen, block[:end].decode("utf-8", "replace"), self._job_id), at=time.time())
         last = block[:end][-_LAST_BYTES:].decode("latin-1")
-        files.keep_json(self._kept_path, {"offset": offset + end, "seen": seen, "inode": status.st_ino, "last": last})
+        self._keep({"offset": offset + end, "seen": seen, "inode": status.st_ino, "last": last})
         return seen
+
+    def _keep(self, record: Dict[str, Any]) -> None:
+        """Note how far it was read. Where that fails, the disk is full or a job has put something there: it is read again."""
+        with contextlib.suppress(OSError):
+            files.keep_json(self._kept_path, record)
 
     def _note_quiet(self, kept: Dict[str, Any], seen: Dict[str, Any]) -> None:
         """Note since when nothing new was said; the clock may have been set back since then, and an older armada noted nothing."""
@@ -155,7 +172,7 @@ class Log:
         if isinstance(at, (int, float)) and at <= now:
             self.quiet_s = now - at
         elif seen and kept.get("seen") == seen:
-            files.keep_json(self._kept_path, dict(kept, seen=dict(seen, at=now)))
+            self._keep(dict(kept, seen=dict(seen, at=now)))
 
 
 def _is_status(seen: Dict[str, Any]) -> bool:

@@ -23,13 +23,18 @@ def parse(line: bytes) -> Dict[Any, Any]:
     """
     if line.count(b"[") + line.count(b"{") > _DEEPEST:
         raise ValueError("nested too deep")
-    value = json.loads(line.decode("utf-8"), parse_int=_whole)
+    value = json.loads(line.decode("utf-8"), parse_int=whole_number)
     if not isinstance(value, dict):
         raise ValueError("not an object")  # noqa: TRY004 - as what is no JSON raises
     return value
 
 
-def _whole(word: str) -> int:
+def whole_number(word: str) -> int:
+    """Convert a number in JSON. Before Python 3.11, the time that one takes grows with the square of its digits.
+
+    Raises:
+        ValueError: It has more digits than any number of a record.
+    """
     if len(word) > _MOST_DIGITS:
         raise ValueError("a number of %d digits" % len(word))
     return int(word)

@@ -12,6 +12,7 @@ from armada_agent.foundation import files
 from armada_agent.metrics import values
 from armada_agent.metrics.find import Finder
 from armada_agent.metrics.recorder import Recorder
+from armada_agent.metrics.records import whole_number
 from armada_agent.metrics.source import LogSource, Source
 from armada_agent.metrics.tail import is_within
 
@@ -91,7 +92,7 @@ class StateSource(Source):
             recorder.tell("state", "%.80s is larger than %d MB, and is not read for curves" % (path, _LONGEST >> 20))
             return {}
         try:
-            state = json.loads(content.decode("utf-8"))
+            state = json.loads(content.decode("utf-8"), parse_int=whole_number)
         except (ValueError, RecursionError):
             return None
         return state if isinstance(state, dict) else {}

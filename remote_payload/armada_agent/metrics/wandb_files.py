@@ -120,7 +120,7 @@ class WandbFile:
 
     def __init__(self, top: str, path: str, mark: Any) -> None:
         self._tail = Tail(os.path.join(top, path), within=top, mark=mark, may_jump=False)
-        self._begun: Optional[List[bytes]] = None
+        self._begun: Optional[bytearray] = None
         self._last: Optional[int] = None
         self._is_given = False
         self._is_broken = False
@@ -199,17 +199,17 @@ class WandbFile:
             self._begun = None
             return data
         if kind == _FIRST:
-            self._begun = [data]
+            self._begun = bytearray(data)
             return None
         if self._begun is None:
             return None
-        self._begun.append(data)
-        if sum(map(len, self._begun)) > _LONGEST_RECORD:
+        self._begun += data
+        if len(self._begun) > _LONGEST_RECORD:
             self._begun = None
             return None
         if kind == _MIDDLE:
             return None
-        whole, self._begun = b"".join(self._begun), None
+        whole, self._begun = bytes(self._begun), None
         return whole
 
 

@@ -20,7 +20,7 @@ from armada_agent.foundation import files
 from armada_agent.foundation.log import say
 from armada_agent.outbox import thinning
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
-from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT, measure
+from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT, describe, kind_of, measure
 from armada_agent.outbox.settling import settling
 from armada_agent.paths import ANNOUNCED, RunPaths
 from armada_agent.records.journal import Journal
@@ -170,14 +170,17 @@ class Outbox:
             self._announce(digest)
 
     def _announce(self, digest: str) -> None:
-        manifest = files.read_json(self._paths.checkpoint(digest, MANIFEST), MANIFEST_LIMIT) or {}
+        known = describe(self._paths, digest)
+        if known is None:
+            say("the manifest of %s cannot be read any more" % digest)
+            return
         self._journal.record(
             "checkpoint",
             digest=digest,
-            step=manifest.get("step"),
-            final=manifest.get("kind") == "final",
-            size_bytes=sum(entry["size"] for entry in manifest.get("files", [])),
-            file_count=len(manifest.get("files", [])),
+            step=known["step"],
+            final=kind_of(self._paths.checkpoint(digest, MANIFEST)) == "final",
+            size_bytes=known["size_bytes"],
+            file_count=known["file_count"],
         )
 
     def _note_failure(self, folder: str, problem: str) -> None:
@@ -243,18 +246,34 @@ def publish(
         files.remove(os.path.join(folder, ANNOUNCEMENT))
         files.fsync_folders(folder)
     digest = hashlib.sha256(content).hexdigest()
-    _move(folder, paths.checkpoint(digest).rstrip("/"))
+    _move(folder, paths.checkpoint(digest).rstrip("/"), digest)
     files.fsync_folder(paths.outbox)
     return digest
 
 
-def _move(folder: str, target: str) -> None:
+def _move(folder: str, target: str, digest: str) -> None:
+    """Give a folder its place in the outbox, or delete it if the identical checkpoint is there.
+
+    Raises:
+        ValueError: The job has put something else there.
+        OSError: The disk refuses it.
+    """
     try:
         os.rename(folder, target)
     except OSError:
         if not os.path.isdir(target):
             raise
-        shutil.rmtree(folder)  # the identical checkpoint already exists
+        if not _is_manifest(os.path.join(target, MANIFEST), digest):
+            raise ValueError("its place in the outbox is taken by something else: %s" % target)
+        shutil.rmtree(folder)
+
+
+def _is_manifest(path: str, digest: str) -> bool:
+    try:
+        with files.open_regular(path) as stream:
+            return hashlib.sha256(stream.read(MANIFEST_LIMIT + 1)).hexdigest() == digest
+    except OSError:
+        return False
 
 
 def _finished_manifest(folder: str) -> Optional[bytes]:

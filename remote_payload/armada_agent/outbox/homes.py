@@ -178,7 +178,15 @@ def enroll(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     ]
     for paths in there:
         register(paths, home)
-    return {"runs": [paths.run_id for paths in there if home is not None and home["id"] in registered_ids(paths)]}
+    return {"runs": [paths.run_id for paths in there if _is_registered(paths, home)]}
+
+
+def _is_registered(paths: RunPaths, home: Optional[Home]) -> bool:
+    """Return whether a home is registered for a run; not if that cannot be read: one damaged folder must not keep it out of the others."""
+    try:
+        return home is not None and home["id"] in registered_ids(paths)
+    except OSError:
+        return False
 
 
 def settle(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:

@@ -9,7 +9,7 @@ from armada_agent.errors import AgentError
 from armada_agent.foundation import files
 from armada_agent.foundation.session import Call
 from armada_agent.outbox import homes
-from armada_agent.paths import RunPaths, checked_digest
+from armada_agent.paths import RunPaths, checked_digest, require_own
 
 MANIFEST = "MANIFEST.json"
 ANNOUNCEMENT = ".announce.json"
@@ -28,10 +28,11 @@ def has_final(paths: RunPaths) -> bool:
     """Return whether a job announced its final checkpoint, finished or not."""
     files_of = [paths.checkpoint(digest, MANIFEST) for digest in paths.checkpoints()]
     files_of += [os.path.join(folder, name) for folder in paths.announced() for name in (ANNOUNCEMENT, MANIFEST)]
-    return any(_kind(path) == "final" for path in files_of)
+    return any(kind_of(path) == "final" for path in files_of)
 
 
-def _kind(path: str) -> Any:
+def kind_of(path: str) -> Any:
+    """Return what a manifest or an announcement says of a checkpoint's kind; None if it cannot be read."""
     try:
         return (files.read_json(path, limit=MANIFEST_LIMIT) or {}).get("kind")
     except files.UnreadableError:
@@ -95,8 +96,16 @@ def acknowledge(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _checkpoint(call: Call, params: Dict[str, Any]) -> "tuple[RunPaths, str]":
+    """Return the run and the digest that a request names.
+
+    Raises:
+        AgentError: `not_found`.
+        OSError: The outbox, or the checkpoint, is a link: an acknowledgement would be another run's.
+    """
     paths = RunPaths(call.root, params.get("run_id"))
     digest = checked_digest(params.get("digest"))
+    for folder in (paths.outbox, paths.checkpoint(digest).rstrip("/")):
+        require_own(folder)
     if not os.path.isfile(paths.checkpoint(digest, MANIFEST)):
         raise AgentError("not_found", "run %s has no checkpoint %s here" % (paths.run_id, digest))
     return paths, digest

@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 from armada_agent.foundation import files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.outbox import homes, listing
-from armada_agent.paths import RunPaths, checked_digest, list_folder
+from armada_agent.paths import RunPaths, checked_digest, list_folder, require_own
 from armada_agent.records.place import require_there
 from armada_agent.verdicts.letting_go import may_go
 
@@ -23,6 +23,7 @@ def prune(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """
     paths = RunPaths(call.root, params.get("run_id"))
     require_there(paths)
+    require_own(paths.outbox)
     asker = (homes.read_asker(params) or {}).get("id")
     wanted = [checked_digest(digest) for digest in parameters.sequence(params, "digests")]
     for name in list_folder(paths.outbox):

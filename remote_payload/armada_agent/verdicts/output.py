@@ -18,10 +18,14 @@ _CAUSED = "The above exception was the direct cause of the following exception:"
 _MEANWHILE = "During handling of the above exception, another exception occurred:"
 _TYPE = re.compile(r"[A-Za-z_][\w.]*(?::\s|:?$)")
 _LOST = re.compile(r"(?:Connection\w*|BrokenPipe|EOF)Error\b")
-_SIGNALLED = re.compile(r"Sending process (\d+) closing signal")
-_ENDED = re.compile(r"failed \(exitcode: (-?\d{1,3})\) local_rank: (\d{1,6}) \(pid: (\d+)\)")
+# Numbers have a limit: Python refuses to convert one of more than 4300 digits. Blanks do not include the end of a line:
+# `\s` would read all empty lines once more at each of them.
+_SIGNALLED = re.compile(r"Sending process (\d{1,20}) closing signal")
+_ENDED = re.compile(r"failed \(exitcode: (-?\d{1,3})\) local_rank: (\d{1,6}) \(pid: (\d{1,20})\)")
 _BLOCK = re.compile(
-    r"^\s*rank\s+: (\d{1,6}) \(local_rank: \d+\)\n\s*exitcode\s+: (-?\d{1,3}) \(pid: (\d+)\)", re.MULTILINE
+    r"^[ \t]*rank[ \t]+: (\d{1,6}) \(local_rank: \d{1,6}\)\n"
+    r"[ \t]*exitcode[ \t]+: (-?\d{1,3}) \(pid: (\d{1,20})\)",
+    re.MULTILINE,
 )
 _ROOT = "Root Cause (first observed failure):"
 _LAUNCHERS_LINE = re.compile(r"[WEI]\d{4} .*torch/distributed/|=====|-----------|\S+ FAILED$")
@@ -146,17 +150,15 @@ def _without_launcher(lines: List[str]) -> List[str]:
 
 
 def _end_of_program(lines: List[str]) -> int:
+    end = 0  # of the indented lines that follow; those of one traceback may be a hundred heads
     for place, line in enumerate(lines):
         if _SIGNALLED.search(line) or _ENDED.search(line):
             return place
-        if line.strip() == _HEAD and _is_of_launcher(lines, place):
-            return place
+        if line.strip() != _HEAD:
+            continue
+        end = max(end, place + 1)
+        while end < len(lines) and lines[end].startswith((" ", "\t")):
+            end += 1
+        if end < len(lines) and is_launchers(lines[end]):
+            return place  # the traceback that begins here ends in a launcher's exception
     return len(lines)
-
-
-def _is_of_launcher(lines: List[str], head: int) -> bool:
-    """Tell whether the traceback that begins at `head` ends in a launcher's exception."""
-    place = head + 1
-    while place < len(lines) and lines[place].startswith((" ", "\t")):
-        place += 1
-    return place < len(lines) and is_launchers(lines[place])

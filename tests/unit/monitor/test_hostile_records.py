@@ -56,7 +56,8 @@ def lines(text: str, offset: int = 0) -> dict[str, Any]:
 def test_one_runs_records_never_touch_anothers(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     chance = dice(41)
     offset = 0
-    for number in range(hostile.CASES // 20):
+    rounds = hostile.CASES // 20
+    for number in range(rounds):
         told = (
             "".join(f"{hostile.line(chance)}\n".replace("\n\n", "\n") for _ in range(20))
             + GOOD % (1000 + number)
@@ -77,9 +78,9 @@ def test_one_runs_records_never_touch_anothers(database: Database, caplog: pytes
     assert found.unreadable is not None
     assert found.unreadable.isprintable()
     assert runs.find(database, "innocent").unreadable_count == 0
-    assert [step for step, _ in metrics.curve(database, "innocent", "loss")] == list(range(hostile.CASES // 20))
+    assert [step for step, _ in metrics.curve(database, "innocent", "loss")] == list(range(rounds))
     good = [step for step, _ in metrics.curve(database, "hostile", "loss") if 1000 <= step < 1 << 30]
-    assert good == list(range(1000, 1000 + hostile.CASES // 20)), "what is right beside what is wrong is taken"
+    assert good == list(range(1000, 1000 + rounds)), "what is right beside what is wrong is taken"
     assert {run.run_id for run in runs.every(database)} == {"hostile", "innocent"}
     assert not caplog.records, "each line was read or refused; nothing had to be caught as a whole"
 
@@ -107,7 +108,7 @@ def test_a_text_may_hold_what_other_languages_take_for_an_end_of_line() -> None:
 
 def test_a_run_whose_entry_is_no_entry_harms_no_other(database: Database) -> None:
     chance = dice(43)
-    for _ in range(hostile.CASES // 10):
+    for _ in range(hostile.CASES):
         broken = entry("hostile", 0)
         for _ in range(chance.randrange(1, 4)):
             where = chance.choice([broken, broken["evidence"]]) if isinstance(broken.get("evidence"), dict) else broken
