@@ -421,6 +421,13 @@ def test_processes_that_are_stopped_are_part_of_the_evidence_and_change_no_state
     assert str(verdict.message).endswith("of its processes: kill -CONT 41 42 on its host continues them")
 
 
+def test_processes_that_are_stopped_say_nothing_of_a_run_that_waits() -> None:
+    waits = {"state": "queued", "attempt": 1, "seq": 4, "message": "waits for 2 GPUs"}
+    seen = observed(submission=JOB, state=waits, supervisor="alive")
+    stopped = observed(submission=JOB, state=waits, supervisor="alive", stopped=[41])
+    assert decide(stopped) == decide(seen)
+
+
 @pytest.mark.parametrize(
     ("written", "shown"),
     [

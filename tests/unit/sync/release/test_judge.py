@@ -309,6 +309,18 @@ def test_what_of_a_removed_run_still_lives_is_no_listing(world: World) -> None:
     assert what == "it was there a moment ago, but is missing now"
 
 
+def test_scraps_of_a_run_that_another_home_started_are_told_and_stop_no_release(world: World) -> None:
+    world.vanished = {"run.observe": [{"run_id": RUN, "exists": False, "remains": {"processes": 2}}]}
+    assert world.lost() == ["it was there a moment ago, but is missing now"]
+
+
+def test_an_entry_of_the_list_that_does_not_fit_hides_no_other_run(world: World) -> None:
+    world.insert()
+    world.look = {"outbox": [CHECKPOINT]}
+    world.vanished = {"run.list": [{"run_id": 7}, {"run_id": RUN, "submission": 1}]}
+    assert "checkpoint-5 (7 B) is only there" in world.lost()
+
+
 def test_a_checkpoint_that_is_proven_to_be_home_is_no_loss(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.insert()
     checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
