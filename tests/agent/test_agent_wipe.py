@@ -82,6 +82,14 @@ def test_a_job_that_outlived_its_supervisor_keeps_a_host_and_its_secrets(call: C
     assert "runs" in wipe(call, {})["removed"]
 
 
+def test_a_submission_that_nothing_has_started_yet_keeps_a_host(call: Call) -> None:
+    waits = make(call, "r-1", DEAD)
+    Path(waits.submission(1, "job.json")).unlink()
+    make(call, "r-2", DEAD, "failed")
+    with pytest.raises(AgentError, match="r-1 may still start"):
+        wipe(call, {})
+
+
 def test_a_host_is_kept_for_what_another_home_lacks(call: Call) -> None:
     run = make(call, "r-1", DEAD, "failed")
     homes.register(run, DESKTOP)
