@@ -121,7 +121,7 @@ def test_no_optimizer_comes_where_none_is_asked_for(place: Place) -> None:
 
 def test_an_optimizer_that_would_be_removed_again_is_not_fetched(place: Place) -> None:
     place.create(include_optimizer="last")
-    older, _ = (place.save(step, {"model": b"%d" % step, **OPTIMIZER}) for step in (1, 2))
+    older, _ = (place.save(step, {"model": b"m", **OPTIMIZER, "optimizer.pt": b"%d" % step}) for step in (1, 2))
     (place.remote / "outbox" / older / "optimizer.pt").write_bytes(b"?")  # nobody notices
     assert place.sync().troubles == ()
     assert place.home_steps() == [1, 2]

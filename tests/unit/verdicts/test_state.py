@@ -73,6 +73,11 @@ CASES = [
         ("running", None),
     ),
     (
+        "a claim whose job's id was lost, and a state of which only the numbers can be read",
+        observed(submission={**JOB, "job": None}, state={"attempt": 1, "seq": 4}, supervisor="none"),
+        ("submitted", None),
+    ),
+    (
         "a job that was started, and no state that can be read",
         observed(submission=JOB, attempt=ATTEMPT, supervisor="alive"),
         ("running", None),
@@ -173,6 +178,16 @@ CASES += [
         ("running", None),
     ),
     (
+        "a job of which its supervisor did not write when it began",
+        batch({"state": "pending", "seen_at": 10.0}, state=RUNNING, written_at=11.0),
+        ("queued", None),
+    ),
+    (
+        "a job of which nobody knows when its scheduler was asked",
+        batch({"state": "pending"}, state={**RUNNING, "started_at": 11.0}),
+        ("queued", None),
+    ),
+    (
         "a job whose node failed, waiting again",
         batch({"state": "pending", "reason": "node_failure", "seen_at": 12.0}, state={**RUNNING, "started_at": 11.0}),
         ("queued", "node_failure"),
@@ -236,6 +251,11 @@ CASES += [
         ("queued", "preempted"),
     ),
     ("a job forgotten before it began", batch({"state": "gone"}), ("failed", "gone")),
+    (
+        "a scheduler that does not answer, and processes where its host was asked",
+        batch({"state": "unknown", "error": "timed out"}, state=RUNNING, processes=2),
+        ("running", None),
+    ),
     (
         "a scheduler that does not answer",
         batch({"state": "unknown", "error": "timed out"}, state=RUNNING),

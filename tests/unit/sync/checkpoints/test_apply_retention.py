@@ -199,6 +199,13 @@ def test_what_is_only_on_the_host_is_not_the_newest_here(home: Home) -> None:
     assert with_optimizer(home) == [2]
 
 
+def test_a_checkpoint_without_an_optimizer_stays_a_whole_one(home: Home) -> None:
+    for step in (1, 2):
+        home.add(step)
+    home.retain(include_optimizer="last")
+    assert sorted(path.name for path in home.place(1).iterdir()) == ["MANIFEST.json", "model"]
+
+
 def test_without_a_checkpoint_here_nothing_is_removed(home: Home) -> None:
     home.add(1, files=OPTIMIZER, here=False)
     assert home.retain(include_optimizer="last") == []
