@@ -59,6 +59,13 @@ def test_the_jobs_own_files_are_used_for_as_long_as_they_are_what_was_taken(job:
     assert find_resumable(job.paths) == (in_outbox(job, 1), 1)
 
 
+def test_one_that_nobody_noted_and_that_has_the_same_bytes_takes_nothing_from_the_record(job: Job) -> None:
+    job.write("out/step-1/w")
+    job.look()
+    job.watch.note_published("announced-1-1-7", Path(in_outbox(job, 1)).name)
+    assert find_resumable(job.paths) == (str(job.work / "out/step-1"), 1)
+
+
 def test_of_a_checkpoint_that_is_nowhere_any_more_the_one_before_is_used(job: Job) -> None:
     for step in (1, 2):
         job.write(f"out/step-{step}/w", str(step))

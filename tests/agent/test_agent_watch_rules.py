@@ -60,6 +60,17 @@ def test_each_change_makes_it_wait_anew_however_long_that_goes_on(job: Job) -> N
     assert len(job.look(1)) == 1
 
 
+def test_a_link_that_is_turned_to_another_name_of_its_file_makes_it_wait_anew(job: Job) -> None:
+    job.write("one")
+    (job.work / "two").hardlink_to(job.work / "one")
+    job.write("out/step-1/v")
+    job.link("out/step-1/w", "../../one")
+    job.look(1)
+    job.link("out/step-1/w", "../../two")
+    assert [job.look(4), job.look(4)] == [[], []]
+    assert len(job.look(1)) == 1
+
+
 def test_what_is_written_under_the_same_name_later_is_another_one(job: Job) -> None:
     job.write("out/step-1/w", "1")
     job.look(1)
