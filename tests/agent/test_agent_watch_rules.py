@@ -80,6 +80,16 @@ def test_what_is_written_under_the_same_name_later_is_another_one(job: Job) -> N
     assert job.look(5) == [{"w": "1"}, {"w": "2"}]
 
 
+def test_one_that_gets_another_name_is_another_one(job: Job) -> None:
+    job.write("out/step-1/w")
+    job.look(1)
+    job.look(5)
+    (job.work / "out/step-1").rename(job.work / "out/step-2")
+    job.look(1)
+    assert job.look(5) == [{"w": "w"}, {"w": "w"}]
+    assert job.watch.last_step == 2
+
+
 def test_an_empty_folder_is_no_checkpoint(job: Job) -> None:
     (job.work / "out/step-1").mkdir(parents=True)
     assert [job.look(1), job.look(5)] == [[], []]
@@ -221,3 +231,25 @@ def test_one_that_changes_while_it_is_linked_waits(job: Job, monkeypatch: pytest
     job.look(1)
     (taken,) = job.look(5)
     assert taken == {"w": "w", **({"shared": "old", "more": "w"} if "comes" in change else {"shared": "new"})}
+
+
+def test_a_link_that_is_turned_away_while_it_is_kept_aside_brings_nothing(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("secret")
+    job.watch.begin()
+    Path(job.paths.output).touch()
+    job.write("w")
+    job.link("out/step-1/w", "../../w")
+    real = os.makedirs
+
+    def makedirs(path: str, *rest: Any, **options: Any) -> None:
+        real(path, *rest, **options)
+        if path.startswith(job.paths.left):
+            job.link("out/step-1/w", str(tmp_path / "secret"))
+
+    monkeypatch.setattr(os, "makedirs", makedirs)
+    begin_again(job)
+    assert [path for path in Path(job.paths.left).rglob("*") if path.is_file()] == []
+    (said,) = findings(job)
+    assert said.startswith("out/step-1 may be incomplete, and cannot be copied")

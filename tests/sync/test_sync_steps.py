@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from armada.sync.context import SyncContext
 from armada.sync.runs.outbox_listing import OutboxListing
 from armada.sync.runs.run_syncer import RunSyncer
 from armada.sync.runs.sync_run import record_outcome, try_sync
-from armada.sync.schedule.due import LONGEST_TRY_S
+from armada.sync.schedule.due import LONGEST_TRY_S, NOT_WANTED
 from tests.answers import listing
 from tests.sync.conftest import Place
 
@@ -210,3 +211,30 @@ def test_a_last_sync_mends_what_is_damaged_and_nothing_else(place: Place, monkey
     place.end()
     assert place.sync().final
     assert (mended, (place.published / "checkpoint-2/model").read_bytes()) == ([2], b"2")
+
+
+def test_only_what_the_rules_do_not_want_says_so(place: Place) -> None:
+    place.create(keep_home={"last": 1, "best": 0}, keep_remote=5)
+    gone = place.save(1, {"model": b"1"})
+    checkpoints.record_outbox(place.database, place.run_id, entry(place).outbox)
+    shutil.rmtree(place.remote / "outbox" / gone)
+    for step in (2, 3):
+        place.save(step, {"model": b"%d" % step})
+    for _ in range(2):
+        place.sync()
+    troubles = {step: checkpoint.trouble for step, checkpoint in known(place).items()}
+    assert troubles == {1: checkpoints.NEVER_CAME, 2: NOT_WANTED, 3: None}
+
+
+def test_a_sync_of_one_alone_mends_no_other(place: Place) -> None:
+    place.create()
+    place.save(1, {"model": b"1"})
+    place.sync()
+    model = place.published / "checkpoint-1" / "model"
+    model.unlink()
+    model.write_bytes(b"?")
+    place.end()
+    assert len(place.sync(only=place.save(2, {"model": b"2"})).published) == 1
+    assert model.read_bytes() == b"?"
+    assert place.sync().final
+    assert model.read_bytes() == b"1"
