@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +74,18 @@ def job_of(run: Run) -> dict[str, Any] | None:
     return files.read_json(run.paths.submission(1, "job.json"))
 
 
-def hand(run: Run, **job: Any) -> None:
-    """A submission that its batch system has."""
+def hand(run: Run) -> None:
+    """A submission that its batch system was asked for and has."""
     run.claim()
-    run.write(
-        run.paths.submission(1, "job.json"), {"submission": 1, "scheduler": "slurm", "job_id": "11", "time": 1.0, **job}
-    )
+    run.write(run.paths.submission(1, "asked.json"), {"time": 1.0, "scheduler": "slurm"})
+    run.write(run.paths.submission(1, "job.json"), {"submission": 1, "scheduler": "slurm", "job_id": "11", "time": 1.0})
+
+
+def begin(run: Run, state: str, submission: int = 1) -> None:
+    """Its first attempt."""
+    run.write(run.paths.attempt(1, "run.json"), {"attempt": 1, "submission": 1})
+    told = {"state": state, "submission": submission, "attempt": 1, "seq": 4, "started_at": 5.0, "gpus": [1]}
+    run.write(run.paths.state, told)
 
 
 def test_a_job_is_submitted_once_and_its_id_is_recorded(run: Run, queue: Queue) -> None:
@@ -167,9 +175,7 @@ def test_a_waiting_job_that_never_began_is_cancelled_at_once(run: Run, queue: Qu
 @pytest.mark.parametrize("state_of", [0, 1])
 def test_a_job_that_waits_for_its_next_attempt_is_ended_by_the_stop(run: Run, queue: Queue, state_of: int) -> None:
     hand(run)
-    run.write(run.paths.attempt(1, "run.json"), {"attempt": 1, "submission": 1})
-    began = {"state": "queued", "submission": state_of, "attempt": 1, "seq": 4, "started_at": 5.0, "gpus": [1]}
-    run.write(run.paths.state, began)
+    begin(run, "queued", state_of)
     assert (run.stop(), queue.asked, run.started) == ("stopping", ["cancel"], [])
     assert (run.state["state"], run.state["submission"], run.state["seq"]) == ("cancelled", 1, 5)
     assert run.state["started_at"] == (5.0 if state_of == 1 else None)
@@ -179,6 +185,24 @@ def test_a_running_job_is_left_to_its_supervisor(run: Run, queue: Queue) -> None
     hand(run)
     queue.state = "running"
     assert (run.stop(), queue.asked, run.started, run.state) == ("stopping", ["cancel"], [], {})
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "started"),
+    [("pending", None, ["clear 1"]), ("running", None, []), ("pending", EngineError("no answer"), [])],
+    ids=["waits again", "runs", "waits, and its queue does not answer"],
+)
+def test_processes_that_a_waiting_job_left_here_are_ended(
+    run: Run, queue: Queue, state: str, error: EngineError | None, started: list[str]
+) -> None:
+    hand(run)
+    begin(run, "running")
+    queue.state, queue.error = state, error
+    surroundings = {**os.environ, "ARMADA_RUN_ID": "r-1"}
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings) as left:
+        assert (run.stop(), queue.asked, run.started) == ("stopping", ["cancel"], started)
+        left.communicate()
+    assert run.state["state"] == "running"
 
 
 @pytest.mark.parametrize("state", ["gone", "ended"])
