@@ -314,6 +314,29 @@ def test_scraps_of_a_run_that_another_home_started_are_told_and_stop_no_release(
     assert world.lost() == ["it was there a moment ago, but is missing now"]
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"created_at": True},
+        {"created_at": []},
+        {"created_at": 10**400},
+        {"submission": -1},
+        {"submission": "1"},
+        {"state": None},
+    ],
+    ids=["yes", "a list", "too large", "below 0", "a text", "no state"],
+)
+def test_a_run_whose_record_in_the_list_cannot_be_read_is_no_run_that_is_gone(
+    world: World, odd: dict[str, Any]
+) -> None:
+    """Its job may have written into its folder, or its host's disk is broken."""
+    world.insert()
+    runs.set_root(world.database, RUN, "r")
+    world.look = {"outbox": [CHECKPOINT]}
+    world.vanished = {"run.list": [{"run_id": RUN, "submission": 1, **odd}]}
+    assert world.lost() == ["checkpoint-5 (7 B) is only there"]
+
+
 def test_an_entry_of_the_list_that_does_not_fit_hides_no_other_run(world: World) -> None:
     world.insert()
     world.look = {"outbox": [CHECKPOINT]}
