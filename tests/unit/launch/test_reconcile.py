@@ -192,7 +192,12 @@ class TestSecond:
 
     def refuse(self, database: Database, before: reconcile.Complete) -> list[float]:
         waits: list[float] = []
-        reconcile.refuse_second(database, KEY, "box", before, waits.append)
+
+        def pause(seconds: float) -> None:
+            waits.append(seconds)
+            assert sum(waits) < 2 * reconcile.SETTLE_S, "it waits forever"
+
+        reconcile.refuse_second(database, KEY, "box", before, pause)
         return waits
 
     def test_what_was_complete_before_counts_for_nothing(self, database: Database) -> None:

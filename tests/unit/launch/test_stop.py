@@ -44,6 +44,7 @@ class Host(Answering):
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+        assert self.now < 2000.0, "it waits forever"
 
 
 def shown(state: str, submission: int = 1, seq: int = 1, **more: Any) -> dict[str, Any]:
