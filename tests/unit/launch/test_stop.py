@@ -188,3 +188,11 @@ def test_a_host_that_says_nothing_of_what_remains_is_no_shared_one(database: Dat
     insert(database)
     host.shown = [{"exists": False}]
     assert stop(database, host).state == "cancelled"
+
+
+def test_a_run_whose_folder_is_back_at_the_second_look_is_not_called_cancelled(database: Database, host: Host) -> None:
+    insert(database)
+    host.stopping, host.shown = None, [GONE, shown("running")]
+    with pytest.raises(OutcomeUnknown):
+        stop(database, host)
+    assert runs.find(database, RUN).state != "cancelled"

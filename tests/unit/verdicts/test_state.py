@@ -404,6 +404,7 @@ QUIET = observed(
     ("seen", "limit", "reason"),
     [
         (QUIET, 1800.0, "stalled"),
+        (QUIET, QUIET["evidence"]["quiet_s"], "stalled"),
         (QUIET, 2400.0, None),
         (QUIET, None, None),
         (observed(**{**QUIET["evidence"], "quiet_s": None}), 1800.0, None),
