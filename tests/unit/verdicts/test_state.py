@@ -178,6 +178,11 @@ CASES += [
         ("running", None),
     ),
     (
+        "a job that began at the instant at which its scheduler was asked",
+        batch({"state": "pending", "seen_at": 11.0}, state={**RUNNING, "started_at": 11.0}),
+        ("queued", None),
+    ),
+    (
         "a job of which its supervisor did not write when it began",
         batch({"state": "pending", "seen_at": 10.0}, state=RUNNING, written_at=11.0),
         ("queued", None),
@@ -440,6 +445,13 @@ def test_processes_that_are_stopped_are_part_of_the_evidence_and_change_no_state
     assert verdict.because is not None
     assert verdict.because.endswith("; SIGSTOP has stopped 2 of its processes")
     assert str(verdict.message).endswith("of its processes: kill -CONT 41 42 on its host continues them")
+
+
+@pytest.mark.parametrize(("state", "words"), [("ended", "slurm says ended"), ("gone", "slurm no longer lists it")])
+def test_processes_that_outlive_their_job_are_set_beside_what_its_scheduler_says(state: str, words: str) -> None:
+    submission = {"number": 1, "claimed": True, "job": {"submission": 1, "scheduler": "slurm"}}
+    verdict = decide(observed(submission=submission, supervisor="dead", scheduler={"state": state}, processes=2))
+    assert verdict.because == f"{words}; 2 of the run's processes live on the machine that was asked"
 
 
 def test_processes_that_are_stopped_say_nothing_of_a_run_that_waits() -> None:

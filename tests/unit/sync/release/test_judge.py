@@ -352,6 +352,12 @@ def test_a_checkpoint_that_is_proven_to_be_home_is_no_loss(world: World, monkeyp
     assert world.judge() == []
 
 
+def test_the_middle_of_a_log_that_stays_there_would_be_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.insert()
+    monkeypatch.setattr("armada.sync.release.judge.left_there", lambda _: (500, 900))
+    assert world.lost() == ["500 B in the middle of its log of 900 B are only there (sync.log_limit)"]
+
+
 def test_code_that_no_revision_holds_is_told_and_no_loss(world: World) -> None:
     world.insert(project={"dirty": True})
     assert [item.lost for item in world.judge()] == [False]
@@ -418,6 +424,16 @@ class TestNotThere:
         assert world.lost() == []
         checkpoints.record_outbox(world.database, RUN, [])
         checkpoints.mark_trouble(world.database, RUN, DIGEST, "was home, is gone")
+        assert world.lost() == []
+
+    def test_it_is_not_missed_where_what_its_host_had_last_is_proven_to_be_here(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        runs.set_root(world.database, RUN, "its own")
+        checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
+        world.settle()
+        assert len(world.lost()) == 1
+        monkeypatch.setattr("armada.sync.release.judge.prove", lambda *_: Proof.PROVEN)
         assert world.lost() == []
 
     def test_an_end_that_is_only_guessed_settles_nothing(self, world: World) -> None:
