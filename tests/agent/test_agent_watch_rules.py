@@ -60,6 +60,18 @@ def test_each_change_makes_it_wait_anew_however_long_that_goes_on(job: Job) -> N
     assert len(job.look(1)) == 1
 
 
+def test_one_whose_links_lead_to_what_never_rests_waits_ten_times_as_long(job: Job) -> None:
+    job.write("log")
+    job.write("out/step-1/w")
+    job.link("out/step-1/log", "../../log")
+    assert job.look(1) == []
+    for number in range(2, 11):
+        job.write("log", "w" * number)
+        assert job.look(QUIET_S) == []
+    job.write("log", "w" * 20)
+    assert job.look(QUIET_S) == [{"w": "w"}]
+
+
 def test_a_link_that_is_turned_to_another_name_of_its_file_makes_it_wait_anew(job: Job) -> None:
     job.write("one")
     (job.work / "two").hardlink_to(job.work / "one")
@@ -150,6 +162,21 @@ def test_what_was_quiet_when_the_job_died_is_taken(job: Job) -> None:
     job.watch.note_end(1000.0 + QUIET_S)
     job.watch.finish(is_trusted=False)
     assert (len(job.paths.announced()), findings(job)) == (1, [])
+
+
+@pytest.mark.parametrize(("is_trusted", "names"), [(True, {"w", "shared"}), (False, {"w"})])
+def test_what_a_link_leads_to_counts_only_as_it_was_when_the_job_ended_well(
+    job: Job, is_trusted: bool, names: set[str]
+) -> None:
+    job.write("out/step-1/w")
+    os.utime(job.work / "out/step-1/w", (1000.0, 1000.0))
+    (job.work / "second name").hardlink_to(job.work / "out/step-1/w")  # then only its date counts
+    job.write("shared")
+    job.link("out/step-1/shared", "../../shared")
+    job.watch.note_end()
+    job.watch.finish(is_trusted)
+    (folder,) = job.paths.announced()
+    assert {path.name for path in Path(folder).iterdir()} == {*names, ".announce.json"}
 
 
 def test_the_next_attempt_keeps_nothing_aside_that_was_taken_or_came_with_the_code(job: Job) -> None:
