@@ -138,6 +138,14 @@ def test_a_home_has_all_only_of_the_submission_that_it_names(
     assert (said(run, LAPTOP)["settled"], said(run, LAPTOP)["unwanted"]) == (settled, unwanted)
 
 
+@pytest.mark.parametrize(("told", "settled"), [({}, True), ({"submission": 1}, True), ({"submission": 0}, False)])
+def test_a_home_that_names_no_submission_means_the_newest(
+    call: Call, run: RunPaths, told: dict[str, int], settled: bool
+) -> None:
+    homes.settle(call, {"home": LAPTOP, "run_id": "r-1", "digests": [], **told})
+    assert said(run, LAPTOP)["settled"] is settled
+
+
 def test_of_a_run_that_was_never_submitted_all_is_had_with_no_number(call: Call, run: RunPaths) -> None:
     Path(run.submission(1, "claim.json")).unlink()
     Path(run.submission(1)).rmdir()

@@ -42,6 +42,11 @@ def test_an_answer_from_before_a_job_was_handed_over_says_nothing_of_its_absence
         (Path(cluster.paths.folder) / "attempts/1/exit.json").unlink(missing_ok=True)
 
 
+def test_a_job_that_a_whole_answer_lacks_is_said_to_be_missing_and_no_more(cluster: DoubtedJob) -> None:
+    cluster.say("squeue", OTHERS)
+    assert cluster.look()["message"] == "not in the queue's last answer"
+
+
 def test_an_end_that_was_not_believed_is_not_remembered(cluster: DoubtedJob) -> None:
     cluster.say("squeue", MINE.format("CANCELLED by 0"))
     assert cluster.live(100)[-1] == "running"
@@ -178,6 +183,14 @@ class TestLookUp:
     def test_what_slurm_cannot_have_forgotten_yet_was_never_made(self, cluster: DoubtedJob) -> None:
         self.say_asked(cluster.handed.file("asked.json"), {"time": time.time() - 100})
         assert slurm.look_up(cluster.handed) is None
+
+    def test_at_the_instant_from_which_it_may_have_forgotten_the_job_it_is_not_relied_on(
+        self, cluster: DoubtedJob, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.say_asked(cluster.handed.file("asked.json"), {"time": 1000.0})
+        monkeypatch.setattr(time, "time", lambda: 1300.0)
+        with pytest.raises(EngineError, match="there is no accounting database"):
+            slurm.look_up(cluster.handed)
 
     @pytest.mark.parametrize("asked", [{"time": 1.0}, {"time": "yesterday"}, {}, None])
     def test_what_it_may_have_forgotten_is_unknown_without_accounting(self, cluster: DoubtedJob, asked: object) -> None:

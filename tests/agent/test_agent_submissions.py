@@ -112,6 +112,13 @@ def test_another_submission_follows_only_what_is_over(
     assert run.started == (["supervise 2"] if follows else [])
 
 
+def test_another_submission_does_not_follow_a_job_that_outlived_its_supervisor(run: Run) -> None:
+    run.claim(1, DEAD, "running")
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, "ARMADA_RUN_ID": "r-1"}) as job:
+        assert refused(lambda: run.submit(2)) == "conflict: run r-1 has submission 1 already"
+        job.communicate()
+
+
 @pytest.mark.parametrize(("of", "starts"), [({}, False), ({"submission": 1}, False), ({"submission": 0}, True)])
 def test_what_was_stopped_before_is_not_started(run: Run, of: dict[str, int], starts: bool) -> None:
     run.write(run.paths.stop, {"time": 1.0, "grace_s": 1.0, **of})

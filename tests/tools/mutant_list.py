@@ -253,6 +253,13 @@ EQUIVALENT = {
     ),
     "submissions.py _find_lost_job: kind is None → False": "of a batch system that was never asked nothing is looked up",
     "submissions.py _claim: os.path.exists(claim) → False": "a link to where something lies already changes nothing",
+    "homes.py register: known.get(name) != home[name] → not (known.get(name) != home[name])": (
+        "the id is always the same, and so the record is written once more"
+    ),
+    "reconcile.py _candidate: run.created_at < now - ENDED_S → (run.created_at) <= (now - ENDED_S)": "a clock's instant",
+    "reconcile.py _await_end_of_others: waited_s < SETTLE_S → (waited_s) <= (SETTLE_S)": "a clock's instant",
+    "stop.py stop_run: time.monotonic() > deadline → (time.monotonic()) >= (deadline)": "a clock's instant",
+    "reconcile.py launch_key: only_prepare → not (only_prepare)": "the two keys change places, and differ as before",
     "homes.py describe: not ids → False": "of no homes, nothing is described",
     "judge.py _scraps: told.run.exists → False": "`_judge_some`, the only caller, asks only about what does not exist",
     "apply_retention.py wanted: c.on_host → True": "what is a candidate and not at home is on its host",
