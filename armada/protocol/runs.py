@@ -14,6 +14,7 @@ from armada.protocol.message import (
     Line,
     Many,
     Message,
+    OnMisfit,
     OrMissing,
     Positive,
     Reason,
@@ -23,6 +24,7 @@ from armada.protocol.message import (
     Size,
     Text,
     UnixTime,
+    UnsaidOrNull,
     any_word,
     line,
     word,
@@ -148,15 +150,16 @@ class ReadSpecs(Request[StoredSpecs]):
 
 
 class ListedRun(Message):
-    """A run's folder and its own record."""
+    """A run's folder and its own record. A record that cannot be read hides no run: a host is released by this list."""
 
     run_id: RunId
     state: Annotated[
         str,
         any_word("preparing", "submitted", "queued", "running", "succeeded", "failed", "cancelled", "unknown"),
+        OnMisfit(default="unknown"),
     ] = "unknown"
-    submission: Count | None = None
-    created_at: float | Text | None = None
+    submission: UnsaidOrNull[Count] = None
+    created_at: UnsaidOrNull[float | Text] = None
 
 
 class ListedRuns(Message):

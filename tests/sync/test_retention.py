@@ -119,6 +119,33 @@ def test_no_optimizer_comes_where_none_is_asked_for(place: Place) -> None:
     assert sorted(p.name for p in folder.iterdir()) == ["MANIFEST.json", PARTIAL, "model"]
 
 
+def test_an_optimizer_that_would_be_removed_again_is_not_fetched(place: Place) -> None:
+    place.create(include_optimizer="last")
+    older, _ = (place.save(step, {"model": b"m", **OPTIMIZER, "optimizer.pt": b"%d" % step}) for step in (1, 2))
+    (place.remote / "outbox" / older / "optimizer.pt").write_bytes(b"?")  # nobody notices
+    assert place.sync().troubles == ()
+    assert place.home_steps() == [1, 2]
+
+
+def test_every_optimizer_comes_where_all_are_asked_for(place: Place) -> None:
+    place.create(include_optimizer=True)
+    for step in (1, 2):
+        place.save(step, {"model": b"%d" % step, **OPTIMIZER})
+    place.sync()
+    assert {p.parent.name for p in place.published.glob("*/optimizer.pt")} == {"checkpoint-1", "checkpoint-2"}
+
+
+def test_a_checkpoint_that_a_person_asked_for_comes_with_its_optimizer(place: Place) -> None:
+    place.create(include_optimizer=False)
+    asked, _ = (place.save(step, {"model": b"%d" % step, **OPTIMIZER}) for step in (1, 2))
+    (run,) = runs.every(place.database)
+    looked = look_at(place.database, place.session, [run])[place.run_id]
+    checkpoints.record_outbox(place.database, place.run_id, looked.entry.outbox)
+    checkpoints.pin(place.database, place.run_id, asked)
+    place.sync()
+    assert {p.parent.name for p in place.published.glob("*/optimizer.pt")} == {"checkpoint-1"}
+
+
 def test_what_keep_home_deleted_here_does_not_come_again_and_is_no_loss(place: Place) -> None:
     place.create(keep_home={"last": 1, "best": 0}, keep_remote=5)
     for step in (1, 2, 3):
@@ -145,3 +172,24 @@ def test_the_best_is_the_best_by_the_metric_that_the_experiment_names(place: Pla
     assert choose_checkpoint(place.database, None, run, "best").step == 2
     reasons = {plan.candidate.step: plan.reason for plan in plan_home(place.database, run.run_id, SyncSettings())}
     assert reasons[2] == "the best: eval_math_accuracy 0.7"
+
+
+def test_an_evaluation_that_gave_no_number_makes_no_checkpoint_the_best(place: Place) -> None:
+    place.create(keep_home={"last": 1, "best": 1})
+    for step, loss in ((1, 0.5), (2, float("nan")), (3, float("-inf")), (4, 0.9)):
+        with (place.remote / "metrics.jsonl").open("a") as stream:
+            stream.write(
+                json.dumps({"kind": "eval", "step": step, "time": 1.0, "attempt": 1, "eval_loss": loss}) + "\n"
+            )
+        place.save(step, {"model": b"%d" % step})
+        place.sync()
+    assert place.home_steps() == [1, 4]
+
+
+def test_what_its_host_no_longer_has_is_counted_at_home_all_the_same(place: Place) -> None:
+    place.create(keep_home={"last": 2, "best": 0}, keep_remote=1)
+    for step in (1, 2, 3, 4):
+        place.save(step, {"model": b"%d" % step})
+        place.sync()
+    assert place.home_steps() == [3, 4]
+    assert len(place.host_digests()) == 1

@@ -64,15 +64,116 @@ MODULES = (
     ),
     Module("armada/sync/checkpoints/proof.py", ("tests/unit/sync/checkpoints/test_proof.py",)),
     Module("armada/verdicts/retention.py", ("tests/unit/verdicts/test_retention.py",)),
-    Module("armada/verdicts/state.py", _STATE, frozenset({"_decide", "_by_scheduler"})),
+    Module(
+        "armada/verdicts/state.py",
+        _STATE,
+        frozenset(
+            {
+                "decide",
+                "_decide",
+                "_by_scheduler",
+                "_without_supervisor",
+                "of_newest_submission",
+                "_is_of_earlier",
+                "_is_earlier",
+                "_later",
+            }
+        ),
+    ),
     Module(f"{_AGENT}/verdicts/thinning.py", _THIN),
     Module(f"{_AGENT}/outbox/thinning.py", _THIN, frozenset({"thin"})),
     Module(
         "armada/sync/release/judge.py",
         ("tests/unit/sync/release/test_unknown_ends.py", "tests/unit/sync/release/test_judge.py"),
-        frozenset({"_not_there", "_is_settled", "_judge_some", "_seen", "_checkpoints", "_keeps_whole", "_other"}),
     ),
     Module("armada/verdicts/release.py", ("tests/unit/verdicts/test_release.py", "tests/unit/sync/release")),
+    Module(
+        "armada/sync/checkpoints/apply_retention.py",
+        ("tests/unit/sync/checkpoints/test_apply_retention.py", "tests/sync/test_retention.py"),
+    ),
+    Module(
+        "armada/sync/runs/run_syncer.py",
+        ("tests/sync/test_sync_steps.py", "tests/sync/test_last_sync.py", "tests/sync/test_retention.py"),
+    ),
+    Module(
+        f"{_AGENT}/outbox/checkpoint_watch.py",
+        (
+            "tests/agent/test_agent_watch_rules.py",
+            "tests/agent/test_agent_resumable.py",
+            "tests/agent/test_agent_checkpoint_links.py",
+            "tests/agent/test_agent_same_checkpoint.py",
+            "tests/agent/test_agent_left_by_scripts.py",
+        ),
+    ),
+    Module(f"{_AGENT}/runs/wipe.py", ("tests/agent/test_agent_wipe.py",)),
+    Module(f"{_AGENT}/outbox/pruning.py", ("tests/agent/test_agent_sync.py",)),
+    Module(f"{_AGENT}/outbox/homes.py", ("tests/agent/test_agent_homes.py",)),
+    Module(
+        f"{_AGENT}/engines/slurm.py",
+        ("tests/agent/test_agent_slurm_rules.py", "tests/agent/test_agent_lies.py"),
+        frozenset(
+            {
+                "look",
+                "look_up",
+                "look_up_many",
+                "_look_further",
+                "_find_row",
+                "_shown_since",
+                "_find_missing",
+                "_ask_second",
+                "cancel",
+            }
+        ),
+    ),
+    Module(
+        f"{_AGENT}/engines/job_activity.py",
+        ("tests/agent/test_agent_memory.py", "tests/agent/test_agent_lies.py"),
+        frozenset(
+            {
+                "__init__",
+                "changed_s",
+                "doubts",
+                "follow",
+                "ask_second",
+                "note_end",
+                "forget_end",
+                "recall_end",
+                "_has_fresh_second",
+                "_keep",
+                "last_word",
+                "has_begun",
+            }
+        ),
+    ),
+    Module(
+        f"{_AGENT}/runs/submissions.py",
+        ("tests/agent/test_agent_submissions.py", "tests/agent/test_agent_handed_over.py"),
+        frozenset(
+            {
+                "submit",
+                "_require_budget",
+                "claim_first",
+                "standing_of_first",
+                "release_first",
+                "end_refused",
+                "conclude_unstarted",
+                "stop",
+                "_is_stopped_by_person",
+                "_fulfil",
+                "_cancel_job",
+                "_conclude_waiting",
+                "_hand_over",
+                "_look_up",
+                "_find_lost_job",
+                "_require_secrets",
+                "_refuse_second",
+                "_claim",
+            }
+        ),
+    ),
+    Module("armada/launch/reconcile.py", ("tests/unit/launch/test_reconcile.py",)),
+    Module("armada/launch/retry.py", ("tests/unit/launch/test_retry.py",)),
+    Module("armada/launch/stop.py", ("tests/unit/launch/test_stop.py",)),
 )
 
 EQUIVALENT = {
@@ -126,6 +227,45 @@ EQUIVALENT = {
     "judge.py _is_settled: runs.find(database, run_id).is_guess → False": (
         "a sync is never the last one of a guess, and what is seen of a later submission makes an earlier last one count no more"
     ),
+    "state.py _later: wrote_at is not None → True": "where it is known when it began, it wrote then at the latest",
+    "run_syncer.py run: self._insist → False": "it only connects earlier",
+    "run_syncer.py run: only → False": "it only connects earlier",
+    "run_syncer.py run: expects(database, run_id) → False": "it only connects earlier",
+    "run_syncer.py _take: there is There.REMOVED → True": (
+        "a host that tells of the wipe of the root that a run knows shows that the run was removed"
+    ),
+    "slurm.py look: row is not None → True": "an end that is not recalled is one since which the job has written",
+    "slurm.py look: row is not None → True [2]": "the judge believes no end of a job that is missing",
+    "slurm.py _find_missing: kind is not None → True": "an end is confirmed only by accounting's record of it",
+    "job_activity.py follow: self.watch is not before → True": "what did not change is written once more",
+    "job_activity.py _keep: self._dates is not None → True": "no dates are the dates of no file",
+    "homes.py enroll: os.path.isdir(paths.folder) → True": "for a run that is not here, nobody is registered",
+    "checkpoint_watch.py _find_noted: os.path.exists(place) → True": "what is not there has no signature of what was taken",
+    "checkpoint_watch.py _find_noted: folder → True": "an empty name is no folder",
+    "checkpoint_watch.py find_outside: not os.path.exists(paths.checkpoint_watch) → False": (
+        "without a record, nothing is recorded"
+    ),
+    "submissions.py claim_first: newest(paths.submissions()) is not None → True": "a claim lies in a submission's folder",
+    "submissions.py _fulfil: number is None → False": "without a submission there is no job",
+    "run_syncer.py _take: run.message != wiped → True": "the same words are recorded once more",
+    "run_syncer.py _bring_outputs: not stale(self.context.home, self.context.run_id, listed) → False": (
+        "of outputs that are all home, nothing is fetched"
+    ),
+    "submissions.py _find_lost_job: kind is None → False": "of a batch system that was never asked nothing is looked up",
+    "submissions.py _claim: os.path.exists(claim) → False": "a link to where something lies already changes nothing",
+    "homes.py register: known.get(name) != home[name] → not (known.get(name) != home[name])": (
+        "the id is always the same, and so the record is written once more"
+    ),
+    "reconcile.py _candidate: run.created_at < now - ENDED_S → (run.created_at) <= (now - ENDED_S)": "a clock's instant",
+    "reconcile.py _await_end_of_others: waited_s < SETTLE_S → (waited_s) <= (SETTLE_S)": "a clock's instant",
+    "stop.py stop_run: time.monotonic() > deadline → (time.monotonic()) >= (deadline)": "a clock's instant",
+    "reconcile.py launch_key: only_prepare → not (only_prepare)": "the two keys change places, and differ as before",
+    "homes.py describe: not ids → False": "of no homes, nothing is described",
+    "judge.py _scraps: told.run.exists → False": "`_judge_some`, the only caller, asks only about what does not exist",
+    "apply_retention.py wanted: c.on_host → True": "what is a candidate and not at home is on its host",
+    "apply_retention.py plan_host: c.on_host → True [2]": "of what is not on the host, the proof is not used",
+    "apply_retention.py _shrink: place is None → False": "`here` has only what is at home",
+    "apply_retention.py retain_home: place is None → False": "`plan_home` tells only of what is at home",
     "judge.py _not_there: not missing → False": "the host is asked about no run, and nothing is added",
 }
 """Why no test can detect a change, by `file function: change`, and ` [2]` for the second that reads so."""
@@ -270,6 +410,12 @@ class Breeder(ast.NodeVisitor):
 
 def _is_not(node: ast.expr) -> bool:
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+
+
+def unknown_functions(module: Module, tree: ast.Module) -> set[str]:
+    """Return the functions that a module lists and that its file does not have."""
+    there = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return set(module.functions - there)
 
 
 def breed(words: Sequence[str] = ()) -> list[Mutant]:

@@ -73,6 +73,11 @@ CASES = [
         ("running", None),
     ),
     (
+        "a claim whose job's id was lost, and a state of which only the numbers can be read",
+        observed(submission={**JOB, "job": None}, state={"attempt": 1, "seq": 4}, supervisor="none"),
+        ("submitted", None),
+    ),
+    (
         "a job that was started, and no state that can be read",
         observed(submission=JOB, attempt=ATTEMPT, supervisor="alive"),
         ("running", None),
@@ -173,6 +178,21 @@ CASES += [
         ("running", None),
     ),
     (
+        "a job that began at the instant at which its scheduler was asked",
+        batch({"state": "pending", "seen_at": 11.0}, state={**RUNNING, "started_at": 11.0}),
+        ("queued", None),
+    ),
+    (
+        "a job of which its supervisor did not write when it began",
+        batch({"state": "pending", "seen_at": 10.0}, state=RUNNING, written_at=11.0),
+        ("queued", None),
+    ),
+    (
+        "a job of which nobody knows when its scheduler was asked",
+        batch({"state": "pending"}, state={**RUNNING, "started_at": 11.0}),
+        ("queued", None),
+    ),
+    (
         "a job whose node failed, waiting again",
         batch({"state": "pending", "reason": "node_failure", "seen_at": 12.0}, state={**RUNNING, "started_at": 11.0}),
         ("queued", "node_failure"),
@@ -236,6 +256,11 @@ CASES += [
         ("queued", "preempted"),
     ),
     ("a job forgotten before it began", batch({"state": "gone"}), ("failed", "gone")),
+    (
+        "a scheduler that does not answer, and processes where its host was asked",
+        batch({"state": "unknown", "error": "timed out"}, state=RUNNING, processes=2),
+        ("running", None),
+    ),
     (
         "a scheduler that does not answer",
         batch({"state": "unknown", "error": "timed out"}, state=RUNNING),
@@ -384,6 +409,7 @@ QUIET = observed(
     ("seen", "limit", "reason"),
     [
         (QUIET, 1800.0, "stalled"),
+        (QUIET, QUIET["evidence"]["quiet_s"], "stalled"),
         (QUIET, 2400.0, None),
         (QUIET, None, None),
         (observed(**{**QUIET["evidence"], "quiet_s": None}), 1800.0, None),
@@ -419,6 +445,20 @@ def test_processes_that_are_stopped_are_part_of_the_evidence_and_change_no_state
     assert verdict.because is not None
     assert verdict.because.endswith("; SIGSTOP has stopped 2 of its processes")
     assert str(verdict.message).endswith("of its processes: kill -CONT 41 42 on its host continues them")
+
+
+@pytest.mark.parametrize(("state", "words"), [("ended", "slurm says ended"), ("gone", "slurm no longer lists it")])
+def test_processes_that_outlive_their_job_are_set_beside_what_its_scheduler_says(state: str, words: str) -> None:
+    submission = {"number": 1, "claimed": True, "job": {"submission": 1, "scheduler": "slurm"}}
+    verdict = decide(observed(submission=submission, supervisor="dead", scheduler={"state": state}, processes=2))
+    assert verdict.because == f"{words}; 2 of the run's processes live on the machine that was asked"
+
+
+def test_processes_that_are_stopped_say_nothing_of_a_run_that_waits() -> None:
+    waits = {"state": "queued", "attempt": 1, "seq": 4, "message": "waits for 2 GPUs"}
+    seen = observed(submission=JOB, state=waits, supervisor="alive")
+    stopped = observed(submission=JOB, state=waits, supervisor="alive", stopped=[41])
+    assert decide(stopped) == decide(seen)
 
 
 @pytest.mark.parametrize(

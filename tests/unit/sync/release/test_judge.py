@@ -309,12 +309,53 @@ def test_what_of_a_removed_run_still_lives_is_no_listing(world: World) -> None:
     assert what == "it was there a moment ago, but is missing now"
 
 
+def test_scraps_of_a_run_that_another_home_started_are_told_and_stop_no_release(world: World) -> None:
+    world.vanished = {"run.observe": [{"run_id": RUN, "exists": False, "remains": {"processes": 2}}]}
+    assert world.lost() == ["it was there a moment ago, but is missing now"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"created_at": True},
+        {"created_at": []},
+        {"created_at": 10**400},
+        {"submission": -1},
+        {"submission": "1"},
+        {"state": None},
+    ],
+    ids=["yes", "a list", "too large", "below 0", "a text", "no state"],
+)
+def test_a_run_whose_record_in_the_list_cannot_be_read_is_no_run_that_is_gone(
+    world: World, odd: dict[str, Any]
+) -> None:
+    """Its job may have written into its folder, or its host's disk is broken."""
+    world.insert()
+    runs.set_root(world.database, RUN, "r")
+    world.look = {"outbox": [CHECKPOINT]}
+    world.vanished = {"run.list": [{"run_id": RUN, "submission": 1, **odd}]}
+    assert world.lost() == ["checkpoint-5 (7 B) is only there"]
+
+
+def test_an_entry_of_the_list_that_does_not_fit_hides_no_other_run(world: World) -> None:
+    world.insert()
+    world.look = {"outbox": [CHECKPOINT]}
+    world.vanished = {"run.list": [{"run_id": 7}, {"run_id": RUN, "submission": 1}]}
+    assert "checkpoint-5 (7 B) is only there" in world.lost()
+
+
 def test_a_checkpoint_that_is_proven_to_be_home_is_no_loss(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.insert()
     checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
     world.look = {"outbox": [CHECKPOINT]}
     monkeypatch.setattr("armada.sync.checkpoints.proof.prove", lambda *_: Proof.PROVEN)
     assert world.judge() == []
+
+
+def test_the_middle_of_a_log_that_stays_there_would_be_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.insert()
+    monkeypatch.setattr("armada.sync.release.judge.left_there", lambda _: (500, 900))
+    assert world.lost() == ["500 B in the middle of its log of 900 B are only there (sync.log_limit)"]
 
 
 def test_code_that_no_revision_holds_is_told_and_no_loss(world: World) -> None:
@@ -383,6 +424,16 @@ class TestNotThere:
         assert world.lost() == []
         checkpoints.record_outbox(world.database, RUN, [])
         checkpoints.mark_trouble(world.database, RUN, DIGEST, "was home, is gone")
+        assert world.lost() == []
+
+    def test_it_is_not_missed_where_what_its_host_had_last_is_proven_to_be_here(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        runs.set_root(world.database, RUN, "its own")
+        checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
+        world.settle()
+        assert len(world.lost()) == 1
+        monkeypatch.setattr("armada.sync.release.judge.prove", lambda *_: Proof.PROVEN)
         assert world.lost() == []
 
     def test_an_end_that_is_only_guessed_settles_nothing(self, world: World) -> None:

@@ -77,3 +77,20 @@ def test_a_run_that_was_stopped_before_its_scheduler_forgot_it_no_longer_holds_i
     found = settle_stopped(session, sleep=ends)  # type: ignore[arg-type]  # all that is used of a session
     assert found == asked == (["q-aaaaaa"] if settled else [])
     assert len(waits) == (1 if settled else 0)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [{"run_id": "q-aaaaaa", "exists": "perhaps"}, {"run_id": "q-aaaaaa", "exists": False}],
+    ids=["an answer that does not fit", "its folder was removed meanwhile"],
+)
+def test_only_a_run_whose_host_shows_it_is_stopped_once_more(seen: dict[str, Any]) -> None:
+    gone = {"supervisor": "unknown", "processes": 0, "stop_wished": True, "scheduler": {"state": "gone"}}
+
+    class Odd(Session):
+        def said(self, method: str, _params: dict[str, Any], /, **_: Any) -> Any:
+            if method != "run.observe":
+                return super().said(method, _params)
+            return {"root": "r", "runs": [{**seen, "evidence": gone}]}
+
+    assert settle_stopped(Odd(gone), sleep=lambda _: None) == []  # type: ignore[arg-type]  # all that is used of a session

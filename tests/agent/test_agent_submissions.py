@@ -1,0 +1,342 @@
+"""What starts a run at most once and what ends it, decided from its records alone: nothing is started here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from armada_agent.engines.engine import Place
+from armada_agent.errors import AgentError
+from armada_agent.foundation import files, process_identity
+from armada_agent.foundation.session import Call, Session
+from armada_agent.host import detached, roots
+from armada_agent.paths import RunPaths
+from armada_agent.runs import leftover_processes, submissions, work_data
+
+HERE = process_identity.identify()
+DEAD = {**HERE, "pid": 2**22 + 1}
+PLACE = Place("s-1", 1, 2)
+
+
+class Run:
+    """A run's records, and what was started for it."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.paths = RunPaths(str(root), "r-1")
+        self.call = Call(Session(str(root), "agent", 1, sys.stdin.buffer, 0), 1)
+        self.started: list[str] = []
+        self.write(self.paths.spec, {"run_id": "r-1", "stop_grace_s": 1.0, "job": {"secrets": ["KEY"]}})
+        monkeypatch.setattr(detached, "start", self.start)
+
+    def start(self, command: str, _agent: str, paths: RunPaths, number: int) -> None:
+        """As a supervisor that takes the submission at once."""
+        self.started.append(f"{command} {number}")
+        if command == "supervise":
+            self.write(paths.submission(number, "job.json"), {"submission": number, "supervisor": HERE})
+
+    def write(self, path: str, value: object) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(json.dumps(value))
+
+    def claim(self, number: int = 1, supervisor: dict[str, Any] | None = None, state: str | None = None) -> None:
+        """A submission that was claimed, and that a supervisor may have taken, and its state."""
+        self.write(self.paths.submission(number, "claim.json"), {})
+        if supervisor is not None:
+            self.write(self.paths.submission(number, "job.json"), {"submission": number, "supervisor": supervisor})
+        if state is not None:
+            self.write(self.paths.state, {"state": state, "submission": number, "attempt": 1, "seq": 1})
+
+    def submit(self, number: int = 1, **params: Any) -> str:
+        answer = submissions.submit(self.call, {"run_id": "r-1", "submission": number, **params})
+        return str(answer["outcome"])
+
+    def stop(self, **params: Any) -> str:
+        return str(submissions.stop(self.call, {"run_id": "r-1", "grace_s": 1.0, **params})["outcome"])
+
+    @property
+    def request(self) -> dict[str, Any] | None:
+        return files.read_json(self.paths.stop)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return files.read_json(self.paths.state) or {}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return Run(tmp_path, monkeypatch)
+
+
+def refused(ask: Callable[[], object]) -> str:
+    with pytest.raises(AgentError) as refusal:
+        ask()
+    return f"{refusal.value.kind}: {refusal.value.message}"
+
+
+def test_a_submission_is_started_once_and_its_claim_is_kept(run: Run) -> None:
+    assert (run.submit(), run.submit()) == ("started", "already")
+    claim = Path(run.paths.submission(1, "claim.json")).read_text()
+    Path(run.paths.submission(1, "job.json")).unlink()
+    assert run.submit() == "started"  # whoever claimed it was ended before it started anything
+    assert Path(run.paths.submission(1, "claim.json")).read_text() == claim
+    assert run.started == ["supervise 1", "supervise 1"]
+
+
+@pytest.mark.parametrize(
+    ("supervisor", "state", "follows"),
+    [
+        (DEAD, "running", True),
+        (DEAD, "failed", True),
+        (HERE, "running", False),
+        (HERE, "failed", True),
+        (None, None, False),
+        (None, "cancelled", True),
+    ],
+)
+def test_another_submission_follows_only_what_is_over(
+    run: Run, monkeypatch: pytest.MonkeyPatch, supervisor: dict[str, Any] | None, state: str | None, follows: bool
+) -> None:
+    monkeypatch.setattr(work_data, "require_unchanged", lambda *_: None)
+    run.claim(1, supervisor, state)
+    if follows:
+        assert run.submit(2) == "started"
+    else:
+        assert refused(lambda: run.submit(2)) == "conflict: run r-1 has submission 1 already"
+    assert run.started == (["supervise 2"] if follows else [])
+
+
+def test_another_submission_does_not_follow_a_job_that_outlived_its_supervisor(run: Run) -> None:
+    run.claim(1, DEAD, "running")
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, "ARMADA_RUN_ID": "r-1"}) as job:
+        assert refused(lambda: run.submit(2)) == "conflict: run r-1 has submission 1 already"
+        job.communicate()
+
+
+@pytest.mark.parametrize(("of", "starts"), [({}, False), ({"submission": 1}, False), ({"submission": 0}, True)])
+def test_what_was_stopped_before_is_not_started(run: Run, of: dict[str, int], starts: bool) -> None:
+    run.write(run.paths.stop, {"time": 1.0, "grace_s": 1.0, **of})
+    if starts:
+        assert run.submit() == "started"
+    else:
+        assert refused(run.submit) == "conflict: run r-1 was cancelled before it started"
+        assert not Path(run.paths.submission(1, "claim.json")).exists()
+
+
+def test_a_later_submission_brings_its_secrets_or_keeps_those_that_are_there(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr(work_data, "require_unchanged", lambda _, paths: checked.append(paths.run_id))
+    assert run.submit(1, secrets={"KEY": "of the first"}) == "started"
+    assert (checked, Path(run.paths.secrets).exists()) == ([], False)  # those of a first one came with the run
+    run.claim(1, DEAD, "failed")
+    words = "conflict: secrets of run r-1 are no longer on its host: KEY"
+    assert refused(lambda: run.submit(2, keep_secrets=True)) == words
+    assert not Path(run.paths.submission(2, "claim.json")).exists()
+    assert run.submit(2, secrets={"KEY": "1"}) == "started"
+    assert (checked, files.read_json(run.paths.secrets)) == (["r-1"], {"KEY": "1"})
+    run.claim(2, DEAD, "failed")
+    assert run.submit(3, keep_secrets=True) == "started"
+    assert files.read_json(run.paths.secrets) == {"KEY": "1"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"), [({"job": {"secrets": "KEY"}}, "damaged"), ({"job": {"secrets": [7]}}, "damaged")]
+)
+def test_a_plan_that_does_not_say_which_secrets_are_needed_starts_nothing_by_itself(
+    run: Run, spec: dict[str, Any], words: str
+) -> None:
+    run.claim(1, DEAD, "failed")
+    run.write(run.paths.spec, {"run_id": "r-1", **spec})
+    assert words in refused(lambda: run.submit(2, keep_secrets=True))
+
+
+def test_a_budget_that_is_spent_is_granted_anew_only_by_a_person(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_data, "require_unchanged", lambda *_: None)
+    monkeypatch.setattr(submissions, "Spent", lambda *_: SimpleNamespace(is_over=True))
+    run.claim(1, DEAD, "failed")
+    run.write(run.paths.secrets, {"KEY": "1"})
+    assert "the budget of r-1 is spent" in refused(lambda: run.submit(2, keep_secrets=True))
+    assert run.submit(2) == "started"
+
+
+class TestFirst:
+    """A first submission that a dispatcher or an array starts later."""
+
+    def test_it_is_claimed_once_also_where_its_folder_was_left_without_a_claim(self, run: Run) -> None:
+        Path(run.paths.submission(1)).mkdir(parents=True)
+        assert submissions.standing_of_first(run.paths) is None
+        assert submissions.claim_first(run.paths) == "claimed"
+        assert (submissions.claim_first(run.paths), submissions.standing_of_first(run.paths)) == ("already", "already")
+
+    @pytest.mark.parametrize(("of", "outcome"), [({}, "cancelled"), ({"submission": 0}, "claimed")])
+    def test_a_stop_that_concerns_it_came_before(self, run: Run, of: dict[str, int], outcome: str) -> None:
+        run.write(run.paths.stop, {"time": 1.0, "grace_s": 1.0, **of})
+        assert submissions.standing_of_first(run.paths) == ("cancelled" if outcome == "cancelled" else None)
+        assert submissions.claim_first(run.paths) == outcome
+
+    def test_only_the_array_that_claimed_it_takes_that_back(self, run: Run) -> None:
+        submissions.claim_first(run.paths, PLACE)
+        submissions.release_first(run.paths, Place("s-1", 2, 2))
+        assert submissions.standing_of_first(run.paths) == "already"
+        submissions.release_first(run.paths, PLACE)
+        assert submissions.standing_of_first(run.paths) is None
+        assert not Path(run.paths.submission(1)).exists()
+
+    def test_it_is_ended_only_where_nobody_has_it(self, run: Run) -> None:
+        run.claim()
+        assert submissions.conclude_unstarted(run.paths, 1, "never_started", "words")
+        assert (run.state["state"], run.state["reason"]) == ("failed", "never_started")
+        run.claim(2, HERE, "running")
+        assert not submissions.conclude_unstarted(run.paths, 2, "never_started", "words")
+        assert run.state["state"] == "running"
+
+    def test_a_refusal_is_not_written_over_an_end(self, run: Run) -> None:
+        run.claim(1, None, "cancelled")
+        submissions.end_refused(run.paths, "refused")
+        assert run.state["state"] == "cancelled"
+        Path(run.paths.state).unlink()
+        submissions.end_refused(run.paths, "refused")
+        assert (run.state["state"], run.state["message"]) == ("failed", "refused")
+
+
+class TestStop:
+    """A stop, by what the records show."""
+
+    @pytest.fixture
+    def job(self) -> Any:
+        """A process of the run, whoever started it."""
+        surroundings = {**os.environ, "ARMADA_RUN_ID": "r-1"}
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings) as process:
+            yield process
+            process.communicate()
+
+    def test_what_has_ended_is_left_alone(self, run: Run) -> None:
+        run.claim(1, DEAD, "failed")
+        assert (run.stop(), run.request, run.started) == ("already_ended", None, [])
+
+    @pytest.mark.usefixtures("job")
+    def test_a_supervisor_that_lives_ends_what_is_left_itself(self, run: Run) -> None:
+        run.claim(1, HERE, "failed")
+        assert (run.stop(), run.request, run.started) == ("already_ended", None, [])
+
+    @pytest.mark.usefixtures("job")
+    def test_what_outlived_its_end_and_its_supervisor_is_ended(self, run: Run) -> None:
+        run.claim(1, DEAD, "failed")
+        assert (run.stop(), run.started) == ("stopping", ["clear 1"])
+        assert run.request is not None
+
+    @pytest.mark.parametrize(("supervisor", "started"), [(DEAD, ["clear 1"]), (HERE, [])])
+    def test_an_end_that_only_the_exit_tells_is_written_down(
+        self, run: Run, supervisor: dict[str, Any], started: list[str]
+    ) -> None:
+        run.claim(1, supervisor, "running")
+        run.write(run.paths.attempt(1, "run.json"), {"attempt": 1, "submission": 1})
+        run.write(run.paths.attempt(1, "exit.json"), {"state": "failed", "reason": "exit_1", "submission": 1})
+        assert (run.stop(), run.request, run.started) == ("already_ended", None, started)
+
+    def test_a_dead_supervisors_run_is_cleared_and_a_living_ones_is_left_to_it(self, run: Run) -> None:
+        run.claim(1, HERE, "running")
+        assert (run.stop(), run.started) == ("stopping", [])
+        run.claim(1, DEAD, "running")
+        assert (run.stop(), run.started) == ("stopping", ["clear 1"])
+
+    @pytest.mark.parametrize("claimed", [True, False])
+    def test_what_nothing_has_started_ends_at_once(self, run: Run, claimed: bool) -> None:
+        run.write(run.paths.secrets, {"KEY": "1"})
+        if claimed:
+            run.claim()
+        assert run.stop() == "cancelled_before_start"
+        assert (run.state["state"], run.state["submission"]) == ("cancelled", 1 if claimed else 0)
+        assert not Path(run.paths.secrets).exists()
+
+    @pytest.mark.parametrize(
+        ("before", "outcome"), [(None, "cancelled_before_start"), (1, "already_ended")], ids=["never", "once"]
+    )
+    def test_it_is_submitted_while_the_stop_is_written(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, before: int | None, outcome: str
+    ) -> None:
+        if before is not None:
+            run.claim(before, HERE, "running")
+        write = files.write_json
+
+        def write_json(path: str, value: Any) -> None:
+            write(path, value)
+            if path == run.paths.stop:
+                run.claim((before or 0) + 1)
+
+        monkeypatch.setattr(files, "write_json", write_json)
+        assert run.stop() == outcome
+
+    @pytest.mark.parametrize(
+        ("params", "kept"),
+        [
+            ({"budget": "5 h are spent"}, {"budget": "5 h are spent"}),
+            ({"budget": 7}, {}),
+            ({"reason": "pruned", "message": "it does badly"}, {"reason": "pruned", "message": "it does badly"}),
+            ({"reason": "pruned", "message": 7}, {}),
+            ({"reason": "a whim", "message": "words"}, {}),
+        ],
+    )
+    def test_why_it_is_stopped_is_kept_where_a_rule_did(
+        self, run: Run, params: dict[str, Any], kept: dict[str, Any]
+    ) -> None:
+        run.claim(1, HERE, "running")
+        run.stop(**params)
+        told = run.request or {}
+        assert {name: told[name] for name in ("budget", "reason", "message") if name in told} == kept
+        assert told["submission"] == 1
+
+    RULES = ({"budget": "spent"}, {"reason": "pruned", "message": "it does badly"})
+
+    @pytest.mark.parametrize("rule", RULES)
+    @pytest.mark.parametrize(
+        ("former", "counts"),
+        [
+            (None, True),
+            ({"submission": 1}, False),
+            ({"submission": 0}, True),
+            ({"submission": 1, "reason": "pruned", "message": "before"}, True),
+        ],
+    )
+    def test_no_rule_takes_the_place_of_a_person(
+        self, run: Run, rule: dict[str, Any], former: dict[str, Any] | None, counts: bool
+    ) -> None:
+        run.claim(1, HERE, "running")
+        if former is not None:
+            run.write(run.paths.stop, {"time": 1.0, "grace_s": 1.0, **former})
+        run.stop(**rule)
+        assert (rule.items() <= (run.request or {}).items()) is counts
+        run.stop()
+        assert not rule.items() <= (run.request or {}).items()  # a person may always say anew
+
+    @pytest.mark.parametrize(
+        ("folder", "lives", "root", "outcome"),
+        [
+            (False, True, True, "stopping"),
+            (False, False, True, "not_found"),
+            (False, True, False, "not_found"),
+            (True, True, True, "cancelled_before_start"),
+        ],
+    )
+    def test_processes_without_a_folder_are_ended_where_the_root_is_the_one_that_was_meant(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, folder: bool, lives: bool, root: bool, outcome: str
+    ) -> None:
+        ended: list[str] = []
+        monkeypatch.setattr(leftover_processes, "find", lambda *_: [7] if lives else [])
+        monkeypatch.setattr(leftover_processes, "start_ending", lambda _, paths, __: ended.append(paths.run_id))
+        if not folder:
+            Path(run.paths.spec).unlink()
+        told = roots.identify(run.call.root) if root else "another"
+        if outcome == "not_found":
+            assert refused(lambda: run.stop(root=told)).startswith("not_found")
+        else:
+            assert run.stop(root=told) == outcome
+        assert ended == (["r-1"] if outcome == "stopping" else [])

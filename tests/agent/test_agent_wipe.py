@@ -1,0 +1,112 @@
+"""What a host deletes when it is cleared, and what keeps it: folders of runs as supervisors leave them, without a job."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from armada_agent.errors import AgentError
+from armada_agent.foundation import process_identity
+from armada_agent.foundation.session import Call, Session
+from armada_agent.outbox import homes
+from armada_agent.paths import RunPaths
+from armada_agent.runs.wipe import forget_secrets, wipe
+
+LAPTOP = {"id": "a" * 32, "label": "ann@laptop", "path": "/home/ann"}
+DESKTOP = {"id": "b" * 32, "label": "ann@desktop", "path": "/home/ann"}
+DEAD = {**process_identity.identify(), "pid": 2**22 + 1}
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> Call:
+    return Call(Session(str(tmp_path / "armada"), "", 1, sys.stdin.buffer, 0), 1)
+
+
+def make(call: Call, run_id: str, supervisor: dict[str, Any] | None = None, state: str | None = None) -> RunPaths:
+    """A run that was submitted once if it has a supervisor, living or not, and that may have ended."""
+    paths = RunPaths(call.root, run_id)
+    Path(paths.outbox).mkdir(parents=True)
+    Path(paths.spec).write_text(json.dumps({"run_id": run_id}))
+    Path(paths.secrets).write_text("{}")
+    if supervisor is not None:
+        Path(paths.submission(1)).mkdir(parents=True)
+        Path(paths.submission(1, "claim.json")).write_text("{}")
+        job = {"submission": 1, "scheduler": "direct", "supervisor": supervisor, "guardian": None, "time": 1.0}
+        Path(paths.submission(1, "job.json")).write_text(json.dumps(job))
+    if state is not None:
+        Path(paths.state).write_text(json.dumps({"state": state, "submission": 1, "attempt": 1, "seq": 1}))
+    return paths
+
+
+def test_secrets_go_of_what_has_ended_and_only_there_were_any(call: Call) -> None:
+    ended, living = make(call, "r-1", DEAD, "failed"), make(call, "r-2", process_identity.identify(), "running")
+    without = make(call, "r-3", DEAD, "failed")
+    Path(without.secrets).unlink()
+    assert forget_secrets(call, {}) == {"removed": ["r-1"], "kept": ["r-2"]}
+    assert (Path(ended.secrets).exists(), Path(living.secrets).exists()) == (False, True)
+
+
+@pytest.mark.parametrize("damage", ["a link", "waits"])
+def test_secrets_stay_of_what_cannot_be_read_or_may_still_start(call: Call, damage: str, tmp_path: Path) -> None:
+    kept = make(call, "r-1", DEAD, "failed")
+    Path(kept.submission(1, "job.json")).unlink()
+    if damage == "a link":
+        Path(kept.folder, "submissions").rename(tmp_path / "away")
+        Path(kept.folder, "submissions").symlink_to(tmp_path / "away")
+    else:
+        Path(kept.state).unlink()
+    make(call, "r-2", DEAD, "failed")
+    assert forget_secrets(call, {}) == {"removed": ["r-2"], "kept": ["r-1"]}
+
+
+def test_a_living_supervisor_keeps_a_host_before_its_job_has_begun(call: Call) -> None:
+    make(call, "r-1", process_identity.identify(), "queued")
+    make(call, "r-2", DEAD, "failed")
+    with pytest.raises(AgentError, match="r-1 is still alive"):
+        wipe(call, {})
+
+
+def test_a_job_that_outlived_its_supervisor_keeps_a_host_and_its_secrets(call: Call) -> None:
+    make(call, "r-1", DEAD, "running")
+    surroundings = {**os.environ, "ARMADA_RUN_ID": "r-1"}
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings) as job:
+        with pytest.raises(AgentError, match="r-1 is still alive"):
+            wipe(call, {})
+        assert forget_secrets(call, {})["kept"] == ["r-1"]
+        job.communicate()
+    assert "runs" in wipe(call, {})["removed"]
+
+
+def test_a_submission_that_nothing_has_started_yet_keeps_a_host(call: Call) -> None:
+    waits = make(call, "r-1", DEAD)
+    Path(waits.submission(1, "job.json")).unlink()
+    make(call, "r-2", DEAD, "failed")
+    with pytest.raises(AgentError, match="r-1 may still start"):
+        wipe(call, {})
+
+
+def test_a_host_is_kept_for_what_another_home_lacks(call: Call) -> None:
+    run = make(call, "r-1", DEAD, "failed")
+    homes.register(run, DESKTOP)
+    with pytest.raises(AgentError, match=r"ann@desktop .* has not fetched the end of its logs and outputs of r-1"):
+        wipe(call, {"home": LAPTOP})
+    assert Path(run.spec).exists()
+
+
+def test_a_wiped_root_tells_other_homes_who_wiped_it_and_is_gone_otherwise(call: Call) -> None:
+    run = make(call, "r-1", DEAD, "failed")
+    homes.register(run, LAPTOP)
+    answer = wipe(call, {"home": LAPTOP})
+    assert (answer["left"], Path(call.root).exists()) == ([], False)
+    homes.register(make(call, "r-2", DEAD, "failed"), DESKTOP)
+    homes.forget(call, {"home": LAPTOP, "forget": DESKTOP["id"]})
+    answer = wipe(call, {"home": LAPTOP})
+    assert answer["left"] == ["root.json"]
+    told = json.loads(Path(call.root, "root.json").read_text())
+    assert [(each["root"], each["by"]) for each in told["wiped"]] == [(answer["root"], "ann@laptop")]
+    assert wipe(call, {"home": LAPTOP})["left"] == ["root.json"]  # what was told stays

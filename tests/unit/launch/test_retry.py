@@ -1,0 +1,179 @@
+"""Which lost runs are resumed without anybody, and how long one that was refused is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown
+from armada.launch.retry import AGAIN_S, RECENT_S, Retries
+from armada.store import runs
+from armada.store.database import Database
+from armada.store.runs import Run
+from armada.verdicts.states import Verdict
+from tests.answers import Answering
+
+NOW = 2_000_000_000.0
+LOST = {"supervisor": "dead", "rebooted": True, "may_have_succeeded": False}
+
+
+class Host(Answering):
+    """A host that lost runs, and says what a test says of each of them."""
+
+    def __init__(self) -> None:
+        self.host = SimpleNamespace(name="box", batch=None)
+        self.evidence: dict[str, Any] | None = LOST
+        self.resumed: list[str] = []
+        self.error: Callable[[], ArmadaError] | None = None
+
+    def said(self, method: str, params: dict[str, Any], /, **_: Any) -> Any:
+        assert method == "run.observe"
+        (asked,) = params["runs"]
+        return {"root": "r", "runs": [{"run_id": asked["run_id"], "exists": True, "evidence": self.evidence}]}
+
+    def retry(self, _database: Database, _session: object, run: Run, _words: str) -> None:
+        self.resumed.append(run.run_id)
+        if self.error is not None:
+            raise self.error()
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    made = Host()
+    monkeypatch.setattr("armada.launch.retry.retry", made.retry)
+    return made
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "store.db") as found:
+        yield found
+
+
+def lose(
+    database: Database,
+    run_id: str = "q-1",
+    *,
+    reason: str = "host_rebooted",
+    submission: int = 1,
+    retries: int | None = 2,
+    ago_s: float = 60.0,
+    **spec: Any,
+) -> None:
+    experiment = {} if retries is None else {"retries": retries}
+    spec = {"experiment": experiment, **spec}
+    runs.insert(database, run_id=run_id, name="q", host="box", task="sft", experiment=None, spec=spec)
+    fail(database, run_id, reason=reason, submission=submission)
+    query = "UPDATE runs SET created_at = ?, observed_at = ?, ended_at = ? WHERE run_id = ?"
+    with database.transaction() as connection:
+        connection.execute(query, (NOW - ago_s, NOW - ago_s, NOW - ago_s, run_id))
+
+
+def fail(database: Database, run_id: str = "q-1", *, reason: str = "host_rebooted", submission: int = 1) -> None:
+    runs.record(database, run_id, Verdict("failed", reason, "lost", 1, submission), submission=submission)
+
+
+def retries(host: Host) -> Retries:
+    return Retries(host)  # type: ignore[arg-type]  # all that is used of a session
+
+
+def test_what_was_lost_is_resumed_as_often_as_its_experiment_says(database: Database, host: Host) -> None:
+    lose(database, "q-1")
+    lose(database, "q-2", submission=2)
+    lose(database, "q-3", submission=3)
+    lose(database, "q-4", retries=None)
+    lose(database, "q-5", reason="exit_1")
+    lose(database, "q-6", ago_s=RECENT_S + 60)
+    assert retries(host).look(database, NOW) == host.resumed == ["q-1", "q-2"]
+
+
+def test_only_the_run_that_was_asked_for_is_resumed(database: Database, host: Host) -> None:
+    for run_id in ("q-1", "q-2"):
+        lose(database, run_id)
+    assert retries(host).look(database, NOW, only="q-2") == ["q-2"]
+
+
+def test_a_batch_system_requeues_what_its_nodes_lose(database: Database, host: Host) -> None:
+    lose(database)
+    host.host.batch = "slurm"
+    assert (retries(host).look(database, NOW), host.resumed) == ([], [])
+
+
+def test_a_cell_of_a_stopped_sweep_is_left_alone(
+    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(database)
+    monkeypatch.setattr("armada.launch.retry.is_of_stopped_sweep", lambda *_: True)
+    assert (retries(host).look(database, NOW), host.resumed) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("evidence", "reason", "watch", "resumed"),
+    [
+        (LOST, "host_rebooted", True, True),
+        ({**LOST, "may_have_succeeded": True}, "host_rebooted", False, False),
+        ({**LOST, "may_have_succeeded": None}, "host_rebooted", True, True),
+        ({**LOST, "may_have_succeeded": None}, "supervisor_lost", False, False),
+        (LOST, "supervisor_lost", True, False),  # it was lost before the restart
+        (LOST, "supervisor_lost", False, True),
+        ({**LOST, "rebooted": False}, "supervisor_lost", True, True),
+        (None, "host_rebooted", True, True),
+        (None, "supervisor_lost", True, False),
+    ],
+)
+def test_what_may_have_succeeded_is_said_to_and_not_run_again(
+    database: Database, host: Host, evidence: dict[str, Any] | None, reason: str, watch: bool, resumed: bool
+) -> None:
+    watching: dict[str, Any] = {"watch": {"checkpoints": {"pattern": "*", "quiet_s": 1.0}}} if watch else {}
+    lose(database, reason=reason, **watching)
+    host.evidence = evidence
+    again = retries(host)
+    for later_s in (0.0, 10 * AGAIN_S):
+        assert again.look(database, NOW + later_s) == (["q-1"] if resumed else [])
+    assert ("may have succeeded" in str(runs.find(database, "q-1").message)) is not resumed
+
+
+@pytest.mark.parametrize(("error", "again"), [(ArmadaError, True), (Conflict, False)])
+def test_a_refusal_is_final_and_what_may_pass_is_tried_again_after_a_while(
+    database: Database, host: Host, error: type[ArmadaError], again: bool
+) -> None:
+    lose(database)
+    host.error = lambda: error("its words")
+    looks = retries(host)
+    for later_s in (0.0, AGAIN_S - 1.0, AGAIN_S):
+        assert looks.look(database, NOW + later_s) == []
+    assert host.resumed == ["q-1"] * (2 if again else 1)
+    run = runs.find(database, "q-1")
+    assert (run.state, run.reason, run.message) == ("failed", "host_rebooted", "not resumed automatically: its words")
+
+
+@pytest.mark.parametrize("error", [HostUnreachable, OutcomeUnknown])
+def test_an_outcome_that_is_unknown_is_looked_at_again_at_once(
+    database: Database, host: Host, error: type[ArmadaError]
+) -> None:
+    lose(database)
+    host.error = lambda: error("no answer")
+    looks = retries(host)
+    for _ in range(2):
+        with pytest.raises(error):
+            looks.look(database, NOW)
+    assert runs.find(database, "q-1").message == "lost"
+
+
+@pytest.mark.parametrize("became", ["running", "failed"])
+def test_what_somebody_else_has_resumed_counts_as_resumed(database: Database, host: Host, became: str) -> None:
+    """The other's submission may have ended by now."""
+    lose(database)
+
+    def error() -> ArmadaError:
+        submission = 2 if became == "failed" else 1
+        runs.record(database, "q-1", Verdict(became, None, "words", 2, 9), submission=submission)
+        return Conflict("it is there already")
+
+    host.error = error
+    assert retries(host).look(database, NOW) == ["q-1"]
+    assert runs.find(database, "q-1").message == "words"

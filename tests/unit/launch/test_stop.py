@@ -1,0 +1,198 @@
+"""What a stop waits for, and what it says of a run of which its host has no records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from armada.errors import Conflict, NotFound, OutcomeUnknown
+from armada.launch.stop import KILL_S, request_of, stop_run
+from armada.store import runs
+from armada.store.database import Database
+from armada.store.runs import Run
+from tests.answers import Answering
+
+RUN = "q-aaaaaa"
+GONE = {"exists": False, "remains": {"processes": 0, "is_shared": False}}
+
+
+class Host(Answering):
+    """A host that answers each poll with the next of what a test says, and the last of them from then on."""
+
+    host = SimpleNamespace(name="box", batch=None)
+
+    def __init__(self) -> None:
+        self.stopping: dict[str, Any] | None = {"outcome": "stopping", "submission": 1}
+        self.shown: list[dict[str, Any]] = []
+        self.root = "r"
+        self.asked: list[dict[str, Any]] = []
+        self.now = 1000.0
+
+    def said(self, method: str, params: dict[str, Any], /, **_: Any) -> Any:
+        if method == "run.stop":
+            self.asked.append(params)
+            if self.stopping is None:
+                raise NotFound("no such run")
+            return self.stopping
+        assert method == "run.observe"
+        entry = self.shown.pop(0) if len(self.shown) > 1 else self.shown[0]
+        return {"root": self.root, "runs": [{"run_id": RUN, **entry}]}
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        assert self.now < 2000.0, "it waits forever"
+
+
+def shown(state: str, submission: int = 1, seq: int = 1, **more: Any) -> dict[str, Any]:
+    told = {"state": state, "attempt": submission, "seq": seq, "submission": submission, **more}
+    claimed = {"number": submission, "claimed": True, "job": {"submission": submission}}
+    run = {"number": submission, "run": {"submission": submission}, "exit": None}
+    evidence = {"submission": claimed, "supervisor": "alive", "state": told, "attempt": run}
+    return {"exists": True, "evidence": evidence}
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    made = Host()
+    clock = SimpleNamespace(sleep=made.sleep, monotonic=lambda: made.now)
+    monkeypatch.setattr("armada.launch.stop.time", clock)
+    return made
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "store.db") as found:
+        yield found
+
+
+def insert(database: Database, *, state: str = "running", attempt: int = 1, submission: int = 1, **spec: Any) -> None:
+    runs.insert(database, run_id=RUN, name="q", host="box", task="sft", experiment=None, spec=spec, root_id="r")
+    query = "UPDATE runs SET attempt = ?, submission = ? WHERE run_id = ?"
+    with database.transaction() as connection:
+        connection.execute(query, (attempt, submission, RUN))
+    if state != "preparing":
+        runs.set_state(database, RUN, state)
+
+
+def stop(database: Database, host: Host, said: list[str] | None = None, grace_s: float | None = 5.0) -> Run:
+    say = (said if said is not None else []).append
+    return stop_run(database, host, runs.find(database, RUN), grace_s, say)  # type: ignore[arg-type]  # all that is used of a session
+
+
+@pytest.mark.parametrize(
+    ("given_s", "spec", "grace_s"),
+    [(5.0, {"stop_grace_s": 20.0}, 5.0), (0.0, {}, 0.0), (None, {"stop_grace_s": 20.0}, 20.0), (None, {}, 60.0)],
+)
+def test_the_grace_is_the_one_that_was_said_or_else_the_plans(
+    database: Database, given_s: float | None, spec: dict[str, Any], grace_s: float
+) -> None:
+    insert(database, **spec)
+    asked = request_of(database, runs.find(database, RUN), given_s)
+    assert (asked.grace_s, asked.root) == (grace_s, "r")
+
+
+def test_it_is_waited_for_until_it_has_ended(database: Database, host: Host) -> None:
+    insert(database)
+    host.shown = [shown("running"), shown("running", seq=2), shown("cancelled", seq=3, reason="killed_by_user")]
+    said: list[str] = []
+    run = stop(database, host, said)
+    assert (run.state, said) == ("cancelled", [f"{RUN} · grace 5 s"] * 2)
+
+
+def test_one_that_does_not_end_is_given_up_and_says_why(database: Database, host: Host) -> None:
+    insert(database)
+    host.stopping = {"outcome": "stopping", "submission": 1, "problem": "no answer"}
+    host.shown = [shown("running", message="it saves")]
+    said: list[str] = []
+    with pytest.raises(OutcomeUnknown, match=r"still running, 35 s after .*: it saves; .* did not answer: no answer"):
+        stop(database, host, said)
+    assert 1000.0 + 5.0 + KILL_S < host.now < 1000.0 + 5.0 + KILL_S + 1.0
+    assert "the scheduler did not answer: no answer" in said[0]
+
+
+def test_of_an_agent_that_names_no_submission_the_state_alone_counts(database: Database, host: Host) -> None:
+    insert(database)
+    host.stopping = {"outcome": "stopping"}
+    host.shown = [shown("running"), shown("cancelled", seq=2)]
+    assert stop(database, host).state == "cancelled"
+
+
+def test_a_host_that_shows_an_earlier_submission_may_have_been_restored(database: Database, host: Host) -> None:
+    insert(database, submission=2, attempt=2)
+    host.shown = [shown("cancelled", 1)]
+    with pytest.raises(OutcomeUnknown, match="shows submission 1 of q-aaaaaa, and it showed 2 before"):
+        stop(database, host)
+    assert host.now == 1000.0  # nothing is waited for
+
+
+def test_one_that_is_resumed_after_it_was_stopped_is_another_submission(database: Database, host: Host) -> None:
+    insert(database)
+    host.shown = [shown("running", 2, seq=5)]
+    with pytest.raises(Conflict, match="was then resumed by another armada, and is running"):
+        stop(database, host)
+
+
+def test_a_run_that_its_host_does_not_know_and_that_ended_is_as_it_ended(database: Database, host: Host) -> None:
+    insert(database, state="succeeded")
+    host.stopping, host.shown = None, [GONE]
+    assert (stop(database, host).state, runs.find(database, RUN).message) == ("succeeded", None)
+
+
+def test_a_run_that_its_host_never_had_is_cancelled(database: Database, host: Host) -> None:
+    insert(database, state="preparing", attempt=0)
+    host.stopping, host.shown = None, [GONE]
+    run = stop(database, host)
+    assert (run.state, run.reason, run.message) == ("cancelled", "killed_by_user", None)
+
+
+@pytest.mark.parametrize(("attempt", "words"), [(1, "while it ran"), (0, "while it waited")])
+def test_a_run_whose_folder_was_removed_and_of_which_nothing_lives_is_cancelled(
+    database: Database, host: Host, attempt: int, words: str
+) -> None:
+    insert(database, attempt=attempt)
+    host.shown = [{**GONE, "remains": {"processes": 2, "is_shared": False}}, GONE]
+    run = stop(database, host)
+    assert (run.state, run.reason) == ("cancelled", "killed_by_user")
+    assert run.message is not None
+    assert words in run.message
+
+
+@pytest.mark.parametrize(
+    ("root", "remains", "spec", "words"),
+    [
+        ("another", {"processes": 0, "is_shared": False}, {}, "it is unknown whether q-aaaaaa runs"),
+        (
+            "r",
+            {"processes": 0, "is_shared": False},
+            {"scheduler": {"kind": "slurm"}},
+            "whether slurm still has the job",
+        ),
+        ("r", {"processes": 0, "is_shared": True}, {}, "it may run on another one"),
+    ],
+)
+def test_a_run_that_may_live_where_nobody_sees_it_is_not_called_cancelled(
+    database: Database, host: Host, root: str, remains: dict[str, Any], spec: dict[str, Any], words: str
+) -> None:
+    insert(database, **spec)
+    host.stopping, host.root, host.shown = None, root, [{"exists": False, "remains": remains}]
+    with pytest.raises(OutcomeUnknown, match=words):
+        stop(database, host)
+    assert runs.find(database, RUN).state != "cancelled"
+
+
+def test_a_host_that_says_nothing_of_what_remains_is_no_shared_one(database: Database, host: Host) -> None:
+    insert(database)
+    host.shown = [{"exists": False}]
+    assert stop(database, host).state == "cancelled"
+
+
+def test_a_run_whose_folder_is_back_at_the_second_look_is_not_called_cancelled(database: Database, host: Host) -> None:
+    insert(database)
+    host.stopping, host.shown = None, [GONE, shown("running")]
+    with pytest.raises(OutcomeUnknown):
+        stop(database, host)
+    assert runs.find(database, RUN).state != "cancelled"
