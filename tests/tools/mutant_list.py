@@ -197,7 +197,6 @@ EQUIVALENT = {
         "the best of all, where the host has it, is the best of what the host has, and that stays anyway"
     ),
     "htcondor.py _judge_dates: dated != liveness.FRESH → True": "what is remembered of fresh dates, the same look forgets",
-    "htcondor_log.py read: offset < 0 → (offset) <= (0)": "nothing is kept of a log of which nothing was read",
     "htcondor_log.py read: status.st_size < offset → (status.st_size) <= (offset)": "the same log read anew says the same",
     "htcondor_log.py read: end < 5 → (end) <= (5)": "an event without a line is none",
     "batch.py _stop_request: time.monotonic() - self._looked_at > _FENCE_S → (time.monotonic() - self._looked_at) >= (_FENCE_S)": (
@@ -264,7 +263,6 @@ EQUIVALENT = {
     "judge.py _scraps: told.run.exists → False": "`_judge_some`, the only caller, asks only about what does not exist",
     "apply_retention.py wanted: c.on_host → True": "what is a candidate and not at home is on its host",
     "apply_retention.py plan_host: c.on_host → True [2]": "of what is not on the host, the proof is not used",
-    "apply_retention.py _shrink: place is None → False": "`here` has only what is at home",
     "apply_retention.py retain_home: place is None → False": "`plan_home` tells only of what is at home",
     "judge.py _not_there: not missing → False": "the host is asked about no run, and nothing is added",
 }

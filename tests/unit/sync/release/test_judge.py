@@ -433,7 +433,7 @@ class TestNotThere:
         checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
         world.settle()
         assert len(world.lost()) == 1
-        monkeypatch.setattr("armada.sync.release.judge.prove", lambda *_: Proof.PROVEN)
+        monkeypatch.setattr("armada.sync.checkpoints.proof.prove", lambda *_: Proof.PROVEN)
         assert world.lost() == []
 
     def test_an_end_that_is_only_guessed_settles_nothing(self, world: World) -> None:
