@@ -286,14 +286,18 @@ AGE = re.compile(r"\d+ ?[smh](\d\d ?[smh])?")
 def drawn(pilot: Pilot[None]) -> list[list[tuple[str, str]]]:
     """Every word on the screen but the first line, in its colours; all ages are one."""
     return [
-        [(" ".join(AGE.sub("0 s", text).split()), str(style)) for text, style, _ in strip if text.strip()]
+        [
+            (" ".join(AGE.sub("0 s", text).replace("now", "0 s ago").split()), str(style))
+            for text, style, _ in strip
+            if text.strip()
+        ]
         for strip in strips(pilot.app)[1:]
     ]
 
 
 COMPLETE = {
     "hosts": ("no GPU", "local"),
-    "sync": ("only there", "not planned"),
+    "sync": ("only there", "not planned", "disk at home"),
     "run": ("succeeded", "lowest 1"),
     "compare": ("succeeded", "lowest 1"),
 }

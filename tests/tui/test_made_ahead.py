@@ -78,6 +78,9 @@ def test_nothing_shows_that_screens_are_made(full: World, monkeypatch: pytest.Mo
 def test_a_screen_that_was_made_ahead_looks_as_a_new_one(full: World, place: str, changes: str) -> None:
     async def use(pilot: Pilot[None]) -> None:
         ahead = await all_made(pilot)
+        await until(
+            pilot, lambda: len(board_of(pilot).snapshot.hosts) == 3
+        )  # a cursor stays on its host when others come
         if changes == "theme":
             board_of(pilot).choose_theme("armada-light" if pilot.app.theme != "armada-light" else "armada-dark")
         elif changes == "size":

@@ -74,6 +74,10 @@ class HostsScreen(View):
     def on_mount(self) -> None:
         self.set_focus(self.table)  # before the first paint: the frame is lit at once
 
+    def come_back(self) -> None:
+        if self.is_ahead:
+            self.table.forget()  # its cursor is at what was first then
+
     def wants(self) -> Subscription:
         name = self.table.cursor
         shown = name is not None and self.history.display

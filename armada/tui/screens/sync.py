@@ -63,6 +63,10 @@ class SyncScreen(View):
     def on_mount(self) -> None:
         self.set_focus(self.table)  # before the first paint: the frame is lit at once
 
+    def come_back(self) -> None:
+        if self.is_ahead:
+            self.table.forget()  # its cursor is at what was first then
+
     def wants(self) -> Subscription:
         return Subscription(frozenset(self.table.visible_keys))
 

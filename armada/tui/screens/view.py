@@ -160,8 +160,9 @@ class View(Screen[None]):
                 self.fit()
                 self.call_after_refresh(self.renew)
             if self._is_left:
-                self._is_left = self.is_ahead = False
+                self._is_left = False
                 self.come_back()
+                self.is_ahead = False
             if drawn is not self.snapshot:  # a new screen has drawn it already
                 self.take()
 
