@@ -114,21 +114,32 @@ def test_compare_is_made_anew_for_other_runs_once_it_was_used(full: World) -> No
     drive(full.board(), use)
 
 
-def test_launch_knows_the_hosts_of_the_moment_at_which_it_is_opened(world: World) -> None:
+def test_launch_knows_the_hosts_of_the_moment_at_which_it_is_opened(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.run("one-aaaaaa")
     world.run("two-bbbbbb")
+    looked: list[str] = []
+
+    def look() -> list[str]:
+        looked.append("folder")
+        return ["demo.yaml"]
+
+    monkeypatch.setattr("armada.tui.screens.launch.experiments", look)
 
     async def use(pilot: Pilot[None]) -> None:
         ahead = await all_made(pilot)
+        assert looked == []  # a folder of thousands, on a slow disk, would hold up the first screen
         world.hosts(new={"ssh": "root@192.0.2.9"})
         await until(pilot, lambda: any(host.name == "new" for host in board_of(pilot).snapshot.hosts))
         opened = await go(pilot, "launch")
         assert opened is ahead["launch"]
         assert isinstance(opened, LaunchScreen)
         assert opened.fields["host"].value == ""  # with one host alone it is filled in
-        suggester = opened.fields["host"].suggester
-        assert suggester is not None
-        assert await suggester.get_suggestion("n") == "new"
+        for field, word in {"host": "new", "experiment": "demo.yaml"}.items():
+            suggester = opened.fields[field].suggester
+            assert suggester is not None
+            assert await suggester.get_suggestion(word[:1]) == word
         assert isinstance(pilot.app.focused, Input)
 
     drive(world.board(), use)
@@ -180,12 +191,15 @@ def test_a_screen_that_is_opened_while_it_is_made_is_drawn(full: World, monkeypa
         left = board_of(pilot).left
         await until(pilot, lambda: left._importing.ident and not left._importing.is_alive())  # noqa: SLF001
         board_of(pilot).last_input_at = -3601.0
-        left._make_next()  # noqa: SLF001  # Run
-        left._make_next()  # noqa: SLF001
-        board_of(pilot).action_go("hosts")  # it has no widgets yet
-        await until(pilot, lambda: on_top(pilot).PLACE == "hosts")
-        await shows(pilot, *COMPLETE["hosts"])
-        assert not on_top(pilot).is_ahead
-        assert len(alive(pilot, HostsScreen)) == 1
+        for _ in ("run", "hosts", "sync", "launch"):
+            left._make_next()  # noqa: SLF001
+        for place in ("hosts", "launch"):
+            board_of(pilot).action_go(place)  # it has no widgets yet
+            await until(pilot, lambda: place == on_top(pilot).PLACE and not on_top(pilot).is_ahead)  # noqa: B023
+        await shows(pilot, "quickstart")
+        assert len(alive(pilot, HostsScreen)) == len(alive(pilot, LaunchScreen)) == 1
+        launch = on_top(pilot)
+        assert isinstance(launch, LaunchScreen)
+        assert launch.fields["experiment"].suggester is not None
 
     drive(full.board(), use)

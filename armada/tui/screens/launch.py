@@ -114,7 +114,8 @@ class LaunchScreen(View):
         ):
             self.fields[name] = field = Field(placeholder=more, id=name)
             yield Horizontal(Static(label, classes="label", markup=False), field, classes="field")
-        self.fields["experiment"].suggester = SuggestFromList(experiments())
+        if not self.is_ahead:  # a large folder takes its time, and nobody has asked yet
+            self.fields["experiment"].suggester = SuggestFromList(experiments())
         self.tabs = Static(id="tabs")
         self.tabs.auto_links = False
         yield self.tabs

@@ -129,7 +129,9 @@ class View(Screen[None]):
                 self.draw()
                 self._refresh_layout(self.app.size)
             return
-        self.is_ahead = False
+        if self.is_ahead:  # it was opened while it was made
+            self.come_back()
+            self.is_ahead = False
         self.take()
 
     @on(events.Resize)
