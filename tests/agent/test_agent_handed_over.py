@@ -66,7 +66,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     made = Run(tmp_path, monkeypatch)
-    made.write(made.paths.spec, {"run_id": "r-1", "stop_grace_s": 1.0, "scheduler": {"kind": "slurm"}})
+    made.write(made.paths.spec, {"run_id": "alone-1", "stop_grace_s": 1.0, "scheduler": {"kind": "slurm"}})
     return made
 
 
@@ -143,7 +143,7 @@ def test_a_cell_of_an_array_is_never_submitted_by_itself(
     monkeypatch.setattr(array_records, "find_id", lambda *_: array_id)
     submissions.claim_first(run.paths, PLACE)
     if array_id is None:
-        assert refused(run.submit).startswith("outcome_unknown: r-1 is part of the array")
+        assert refused(run.submit).startswith("outcome_unknown: alone-1 is part of the array")
     else:
         assert run.submit() == "started"
         assert (job_of(run) or {})["job_id"] == "12_2"
@@ -161,7 +161,7 @@ def test_a_stop_finds_a_job_whose_answer_was_lost(run: Run, queue: Queue, found:
 
 
 def test_a_stop_of_what_no_batch_system_was_asked_for_asks_none(run: Run, queue: Queue) -> None:
-    run.write(run.paths.spec, {"run_id": "r-1", "stop_grace_s": 1.0})
+    run.write(run.paths.spec, {"run_id": "alone-1", "stop_grace_s": 1.0})
     run.claim()
     assert (run.stop(), queue.asked) == ("cancelled_before_start", [])
 
@@ -198,7 +198,7 @@ def test_processes_that_a_waiting_job_left_here_are_ended(
     hand(run)
     begin(run, "running")
     queue.state, queue.error = state, error
-    surroundings = {**os.environ, "ARMADA_RUN_ID": "r-1"}
+    surroundings = {**os.environ, "ARMADA_RUN_ID": "alone-1"}
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings) as left:
         assert (run.stop(), queue.asked, run.started) == ("stopping", ["cancel"], started)
         left.communicate()
@@ -221,9 +221,9 @@ def test_a_stop_that_the_queue_does_not_take_is_refused_or_stays_recorded(
     queue.error = EngineError("words", **{kind: True})
     if raises:
         with pytest.raises(AgentError, match="words"):
-            submissions.stop(run.call, {"run_id": "r-1", "grace_s": 1.0})
+            submissions.stop(run.call, {"run_id": "alone-1", "grace_s": 1.0})
     else:
-        answer = submissions.stop(run.call, {"run_id": "r-1", "grace_s": 1.0})
+        answer = submissions.stop(run.call, {"run_id": "alone-1", "grace_s": 1.0})
         assert (answer["outcome"], answer["problem"]) == ("stopping", "words")
     assert run.request is not None
     assert json.loads(Path(run.paths.stop).read_text())["submission"] == 1

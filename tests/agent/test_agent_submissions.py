@@ -29,10 +29,10 @@ class Run:
     """A run's records, and what was started for it."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.paths = RunPaths(str(root), "r-1")
+        self.paths = RunPaths(str(root), "alone-1")  # no other test has processes of a run of this name
         self.call = Call(Session(str(root), "agent", 1, sys.stdin.buffer, 0), 1)
         self.started: list[str] = []
-        self.write(self.paths.spec, {"run_id": "r-1", "stop_grace_s": 1.0, "job": {"secrets": ["KEY"]}})
+        self.write(self.paths.spec, {"run_id": "alone-1", "stop_grace_s": 1.0, "job": {"secrets": ["KEY"]}})
         monkeypatch.setattr(detached, "start", self.start)
 
     def start(self, command: str, _agent: str, paths: RunPaths, number: int) -> None:
@@ -54,11 +54,11 @@ class Run:
             self.write(self.paths.state, {"state": state, "submission": number, "attempt": 1, "seq": 1})
 
     def submit(self, number: int = 1, **params: Any) -> str:
-        answer = submissions.submit(self.call, {"run_id": "r-1", "submission": number, **params})
+        answer = submissions.submit(self.call, {"run_id": "alone-1", "submission": number, **params})
         return str(answer["outcome"])
 
     def stop(self, **params: Any) -> str:
-        return str(submissions.stop(self.call, {"run_id": "r-1", "grace_s": 1.0, **params})["outcome"])
+        return str(submissions.stop(self.call, {"run_id": "alone-1", "grace_s": 1.0, **params})["outcome"])
 
     @property
     def request(self) -> dict[str, Any] | None:
@@ -108,14 +108,14 @@ def test_another_submission_follows_only_what_is_over(
     if follows:
         assert run.submit(2) == "started"
     else:
-        assert refused(lambda: run.submit(2)) == "conflict: run r-1 has submission 1 already"
+        assert refused(lambda: run.submit(2)) == "conflict: run alone-1 has submission 1 already"
     assert run.started == (["supervise 2"] if follows else [])
 
 
 def test_another_submission_does_not_follow_a_job_that_outlived_its_supervisor(run: Run) -> None:
     run.claim(1, DEAD, "running")
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, "ARMADA_RUN_ID": "r-1"}) as job:
-        assert refused(lambda: run.submit(2)) == "conflict: run r-1 has submission 1 already"
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, "ARMADA_RUN_ID": "alone-1"}) as job:
+        assert refused(lambda: run.submit(2)) == "conflict: run alone-1 has submission 1 already"
         job.communicate()
 
 
@@ -125,7 +125,7 @@ def test_what_was_stopped_before_is_not_started(run: Run, of: dict[str, int], st
     if starts:
         assert run.submit() == "started"
     else:
-        assert refused(run.submit) == "conflict: run r-1 was cancelled before it started"
+        assert refused(run.submit) == "conflict: run alone-1 was cancelled before it started"
         assert not Path(run.paths.submission(1, "claim.json")).exists()
 
 
@@ -137,11 +137,11 @@ def test_a_later_submission_brings_its_secrets_or_keeps_those_that_are_there(
     assert run.submit(1, secrets={"KEY": "of the first"}) == "started"
     assert (checked, Path(run.paths.secrets).exists()) == ([], False)  # those of a first one came with the run
     run.claim(1, DEAD, "failed")
-    words = "conflict: secrets of run r-1 are no longer on its host: KEY"
+    words = "conflict: secrets of run alone-1 are no longer on its host: KEY"
     assert refused(lambda: run.submit(2, keep_secrets=True)) == words
     assert not Path(run.paths.submission(2, "claim.json")).exists()
     assert run.submit(2, secrets={"KEY": "1"}) == "started"
-    assert (checked, files.read_json(run.paths.secrets)) == (["r-1"], {"KEY": "1"})
+    assert (checked, files.read_json(run.paths.secrets)) == (["alone-1"], {"KEY": "1"})
     run.claim(2, DEAD, "failed")
     assert run.submit(3, keep_secrets=True) == "started"
     assert files.read_json(run.paths.secrets) == {"KEY": "1"}
@@ -154,7 +154,7 @@ def test_a_plan_that_does_not_say_which_secrets_are_needed_starts_nothing_by_its
     run: Run, spec: dict[str, Any], words: str
 ) -> None:
     run.claim(1, DEAD, "failed")
-    run.write(run.paths.spec, {"run_id": "r-1", **spec})
+    run.write(run.paths.spec, {"run_id": "alone-1", **spec})
     assert words in refused(lambda: run.submit(2, keep_secrets=True))
 
 
@@ -163,7 +163,7 @@ def test_a_budget_that_is_spent_is_granted_anew_only_by_a_person(run: Run, monke
     monkeypatch.setattr(submissions, "Spent", lambda *_: SimpleNamespace(is_over=True))
     run.claim(1, DEAD, "failed")
     run.write(run.paths.secrets, {"KEY": "1"})
-    assert "the budget of r-1 is spent" in refused(lambda: run.submit(2, keep_secrets=True))
+    assert "the budget of alone-1 is spent" in refused(lambda: run.submit(2, keep_secrets=True))
     assert run.submit(2) == "started"
 
 
@@ -213,7 +213,7 @@ class TestStop:
     @pytest.fixture
     def job(self) -> Any:
         """A process of the run, whoever started it."""
-        surroundings = {**os.environ, "ARMADA_RUN_ID": "r-1"}
+        surroundings = {**os.environ, "ARMADA_RUN_ID": "alone-1"}
         with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings) as process:
             yield process
             process.communicate()
@@ -339,4 +339,4 @@ class TestStop:
             assert refused(lambda: run.stop(root=told)).startswith("not_found")
         else:
             assert run.stop(root=told) == outcome
-        assert ended == (["r-1"] if outcome == "stopping" else [])
+        assert ended == (["alone-1"] if outcome == "stopping" else [])

@@ -28,7 +28,10 @@ def call(tmp_path: Path) -> Call:
 
 
 def make(call: Call, run_id: str, supervisor: dict[str, Any] | None = None, state: str | None = None) -> RunPaths:
-    """A run that was submitted once if it has a supervisor, living or not, and that may have ended."""
+    """A run that was submitted once if it has a supervisor, living or not, and that may have ended.
+
+    No other test has processes of a run of its name.
+    """
     paths = RunPaths(call.root, run_id)
     Path(paths.outbox).mkdir(parents=True)
     Path(paths.spec).write_text(json.dumps({"run_id": run_id}))
@@ -44,66 +47,66 @@ def make(call: Call, run_id: str, supervisor: dict[str, Any] | None = None, stat
 
 
 def test_secrets_go_of_what_has_ended_and_only_there_were_any(call: Call) -> None:
-    ended, living = make(call, "r-1", DEAD, "failed"), make(call, "r-2", process_identity.identify(), "running")
-    without = make(call, "r-3", DEAD, "failed")
+    ended, living = make(call, "wiped-1", DEAD, "failed"), make(call, "wiped-2", process_identity.identify(), "running")
+    without = make(call, "wiped-3", DEAD, "failed")
     Path(without.secrets).unlink()
-    assert forget_secrets(call, {}) == {"removed": ["r-1"], "kept": ["r-2"]}
+    assert forget_secrets(call, {}) == {"removed": ["wiped-1"], "kept": ["wiped-2"]}
     assert (Path(ended.secrets).exists(), Path(living.secrets).exists()) == (False, True)
 
 
 @pytest.mark.parametrize("damage", ["a link", "waits"])
 def test_secrets_stay_of_what_cannot_be_read_or_may_still_start(call: Call, damage: str, tmp_path: Path) -> None:
-    kept = make(call, "r-1", DEAD, "failed")
+    kept = make(call, "wiped-1", DEAD, "failed")
     Path(kept.submission(1, "job.json")).unlink()
     if damage == "a link":
         Path(kept.folder, "submissions").rename(tmp_path / "away")
         Path(kept.folder, "submissions").symlink_to(tmp_path / "away")
     else:
         Path(kept.state).unlink()
-    make(call, "r-2", DEAD, "failed")
-    assert forget_secrets(call, {}) == {"removed": ["r-2"], "kept": ["r-1"]}
+    make(call, "wiped-2", DEAD, "failed")
+    assert forget_secrets(call, {}) == {"removed": ["wiped-2"], "kept": ["wiped-1"]}
 
 
 def test_a_living_supervisor_keeps_a_host_before_its_job_has_begun(call: Call) -> None:
-    make(call, "r-1", process_identity.identify(), "queued")
-    make(call, "r-2", DEAD, "failed")
-    with pytest.raises(AgentError, match="r-1 is still alive"):
+    make(call, "wiped-1", process_identity.identify(), "queued")
+    make(call, "wiped-2", DEAD, "failed")
+    with pytest.raises(AgentError, match="wiped-1 is still alive"):
         wipe(call, {})
 
 
 def test_a_job_that_outlived_its_supervisor_keeps_a_host_and_its_secrets(call: Call) -> None:
-    make(call, "r-1", DEAD, "running")
-    surroundings = {**os.environ, "ARMADA_RUN_ID": "r-1"}
+    make(call, "wiped-1", DEAD, "running")
+    surroundings = {**os.environ, "ARMADA_RUN_ID": "wiped-1"}
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings) as job:
-        with pytest.raises(AgentError, match="r-1 is still alive"):
+        with pytest.raises(AgentError, match="wiped-1 is still alive"):
             wipe(call, {})
-        assert forget_secrets(call, {})["kept"] == ["r-1"]
+        assert forget_secrets(call, {})["kept"] == ["wiped-1"]
         job.communicate()
     assert "runs" in wipe(call, {})["removed"]
 
 
 def test_a_submission_that_nothing_has_started_yet_keeps_a_host(call: Call) -> None:
-    waits = make(call, "r-1", DEAD)
+    waits = make(call, "wiped-1", DEAD)
     Path(waits.submission(1, "job.json")).unlink()
-    make(call, "r-2", DEAD, "failed")
-    with pytest.raises(AgentError, match="r-1 may still start"):
+    make(call, "wiped-2", DEAD, "failed")
+    with pytest.raises(AgentError, match="wiped-1 may still start"):
         wipe(call, {})
 
 
 def test_a_host_is_kept_for_what_another_home_lacks(call: Call) -> None:
-    run = make(call, "r-1", DEAD, "failed")
+    run = make(call, "wiped-1", DEAD, "failed")
     homes.register(run, DESKTOP)
-    with pytest.raises(AgentError, match=r"ann@desktop .* has not fetched the end of its logs and outputs of r-1"):
+    with pytest.raises(AgentError, match=r"ann@desktop .* has not fetched the end of its logs and outputs of wiped-1"):
         wipe(call, {"home": LAPTOP})
     assert Path(run.spec).exists()
 
 
 def test_a_wiped_root_tells_other_homes_who_wiped_it_and_is_gone_otherwise(call: Call) -> None:
-    run = make(call, "r-1", DEAD, "failed")
+    run = make(call, "wiped-1", DEAD, "failed")
     homes.register(run, LAPTOP)
     answer = wipe(call, {"home": LAPTOP})
     assert (answer["left"], Path(call.root).exists()) == ([], False)
-    homes.register(make(call, "r-2", DEAD, "failed"), DESKTOP)
+    homes.register(make(call, "wiped-2", DEAD, "failed"), DESKTOP)
     homes.forget(call, {"home": LAPTOP, "forget": DESKTOP["id"]})
     answer = wipe(call, {"home": LAPTOP})
     assert answer["left"] == ["root.json"]
