@@ -33,7 +33,7 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "release",
         help="Check whether a host can be destroyed, or left",
         description="List what would be lost if you destroyed the host, or deleted your files on a cluster. Exits with 0 "
-        "if nothing, with 8 otherwise. Deletes the secrets on the host.",
+        "if nothing, with 8 otherwise. Deletes secrets there that no run needs any more.",
     )
     add_host_name(release)
     release.add_argument("--drain", action="store_true", help="Bring everything home first")

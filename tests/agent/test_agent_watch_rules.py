@@ -164,15 +164,15 @@ def test_what_was_quiet_when_the_job_died_is_taken(job: Job) -> None:
     assert (len(job.paths.announced()), findings(job)) == (1, [])
 
 
-@pytest.mark.parametrize(("is_trusted", "names"), [(True, {"w", "shared"}), (False, {"w"})])
+@pytest.mark.parametrize(("is_trusted", "names"), [(True, {"w", "common"}), (False, {"w"})])
 def test_what_a_link_leads_to_counts_only_as_it_was_when_the_job_ended_well(
     job: Job, is_trusted: bool, names: set[str]
 ) -> None:
     job.write("out/step-1/w")
     os.utime(job.work / "out/step-1/w", (1000.0, 1000.0))
     (job.work / "second name").hardlink_to(job.work / "out/step-1/w")  # then only its date counts
-    job.write("shared")
-    job.link("out/step-1/shared", "../../shared")
+    job.write("common")
+    job.link("out/step-1/common", "../../common")
     job.watch.note_end()
     job.watch.finish(is_trusted)
     (folder,) = job.paths.announced()
@@ -239,9 +239,9 @@ def test_what_leads_out_of_the_run_is_said_once_and_counted_while_it_is_there(
 
 @pytest.mark.parametrize("change", ["a file comes to it", "what a link of it leads to is written anew"])
 def test_one_that_changes_while_it_is_linked_waits(job: Job, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
-    job.write("shared", "old")
+    job.write("common", "old")
     job.write("out/step-1/w")
-    job.link("out/step-1/shared", "../../shared")
+    job.link("out/step-1/common", "../../common")
     job.look(1)
     linked: list[str] = []
     real = os.link
@@ -250,14 +250,14 @@ def test_one_that_changes_while_it_is_linked_waits(job: Job, monkeypatch: pytest
         real(source, target, **options)
         linked.append(target)
         if len(linked) == 2:
-            job.write("out/step-1/more") if change == "a file comes to it" else replace(job, "shared", "new")
+            job.write("out/step-1/more") if change == "a file comes to it" else replace(job, "common", "new")
 
     monkeypatch.setattr(os, "link", link)
     assert job.look(5) == []
     assert len(linked) == 2
     job.look(1)
     (taken,) = job.look(5)
-    assert taken == {"w": "w", **({"shared": "old", "more": "w"} if "comes" in change else {"shared": "new"})}
+    assert taken == {"w": "w", **({"common": "old", "more": "w"} if "comes" in change else {"common": "new"})}
 
 
 def test_a_link_that_is_turned_away_while_it_is_kept_aside_brings_nothing(

@@ -322,6 +322,17 @@ async def stands_still(pilot: Pilot[None]) -> list[list[tuple[str, str]]]:
     return seen[-1]
 
 
+async def looks_as_a_new_one(pilot: Pilot[None], place: str, kept: list[list[tuple[str, str]]]) -> None:
+    """Open the screen of a place once more, made anew: it shows the same as the one on top."""
+    former = on_top(pilot)
+    await go(pilot, "runs")
+    board_of(pilot).left.forget(place)
+    assert await go(pilot, place) is not former
+    await shows(pilot, *COMPLETE[place])
+    await pilot.press("g")
+    await until(pilot, lambda: drawn(pilot) == kept)
+
+
 @pytest.mark.parametrize("place", ["hosts", "sync", "run", "compare"])
 @pytest.mark.parametrize("changes", ["theme", "size"])
 def test_a_left_screen_looks_as_a_new_one_does(full: World, place: str, changes: str) -> None:
@@ -338,12 +349,7 @@ def test_a_left_screen_looks_as_a_new_one_does(full: World, place: str, changes:
         assert await go(pilot, place) is left
         kept = await as_it_is(pilot, place)
         assert kept != before
-        await go(pilot, "runs")
-        board_of(pilot).left.forget(place)
-        assert await go(pilot, place) is not left
-        await shows(pilot, *COMPLETE[place])
-        await pilot.press("g")
-        await until(pilot, lambda: drawn(pilot) == kept)
+        await looks_as_a_new_one(pilot, place, kept)
 
     drive(full.board(), use)
 

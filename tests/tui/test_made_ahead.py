@@ -16,7 +16,16 @@ from armada.tui.screens.launch import LaunchScreen
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription, Watcher
 from tests.tui.conftest import World, drive, screen, shows, until
-from tests.tui.test_left_screens import COMPLETE, alive, as_it_is, board_of, drawn, full, go, on_top, stands_still
+from tests.tui.test_left_screens import (
+    alive,
+    as_it_is,
+    board_of,
+    full,
+    go,
+    looks_as_a_new_one,
+    on_top,
+    stands_still,
+)
 
 __all__ = ["full"]
 
@@ -66,6 +75,7 @@ def test_nothing_shows_that_screens_are_made(full: World, monkeypatch: pytest.Mo
         assert left_part(pilot) == before
         assert pilot.app.focused is focused is not None
         assert on_top(pilot).PLACE == "runs"
+        assert board_of(pilot).charts["compare"].places == {}  # the letters of runs begin with those that are compared
         assert {who[0].PLACE for _, who in asked} == {"runs"}
         await pilot.press("down")
         assert pilot.app.focused is focused
@@ -89,13 +99,7 @@ def test_a_screen_that_was_made_ahead_looks_as_a_new_one(full: World, place: str
             await pilot.press("down")  # without a marked run, the one under the cursor is shown
         assert await go(pilot, place) is ahead[place]
         assert not ahead[place].is_ahead
-        shown = await as_it_is(pilot, place)
-        await go(pilot, "runs")
-        board_of(pilot).left.forget(place)
-        assert await go(pilot, place) is not ahead[place]
-        await shows(pilot, *COMPLETE[place])
-        await pilot.press("g")
-        await until(pilot, lambda: drawn(pilot) == shown)
+        await looks_as_a_new_one(pilot, place, await as_it_is(pilot, place))
 
     drive(full.board(), use)
 

@@ -93,7 +93,8 @@ class CompareScreen(Exports, View):
     def body(self) -> Iterable[Widget]:
         symbols = self.board.symbols
         self.choices = self.board.charts["compare"]
-        self._take_marked()
+        if not self.is_ahead:  # a run that nobody compares gets no letter
+            self._take_marked()
         self.update_classes(self._classes_wanted, update=False)  # with widgets in it, each change styles all of them
         self.tabs = Static(id="tabs")
         self.tabs.auto_links = False
