@@ -81,8 +81,7 @@ class World:
         self._patches = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        stand_ins = [*hosts.stand_ins(), *self._breaking.stand_ins(), *self.written_back.stand_ins()]
-        for module, name, instead in [*stand_ins, *self.idling.stand_ins()]:
+        for module, name, instead in self.stand_ins():
             self._patches.enter_context(mock.patch.object(module, name, instead))
         self._patches.enter_context(mock.patch.object(time, "time", self.now))
         self._patches.enter_context(mock.patch.object(proof, "is_right", self._counted(is_right)))
@@ -97,6 +96,11 @@ class World:
         for home in self.homes.values():
             home.close()
         self._patches.close()
+
+    def stand_ins(self) -> list[tuple[Any, str, Any]]:
+        """(module, name, what takes its place) while this world exists."""
+        of_hosts = [*hosts.stand_ins(), *self._breaking.stand_ins(), *self.written_back.stand_ins()]
+        return [*of_hosts, *self.idling.stand_ins()]
 
     def now(self) -> float:
         """What the clock shows of the machine that computes, or of all homes; it may have been set."""

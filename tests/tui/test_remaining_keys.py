@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,9 @@ from tests.tui.test_compare import fill, opened
 
 
 def span(chart: Chart) -> tuple[float, float]:
-    """From where to where a chart goes, as it was drawn last."""
+    """From where to where a chart goes, as it was drawn last; no numbers while it is not drawn."""
     window = chart._window  # noqa: SLF001  # what is drawn is read, not what was asked for
-    assert window is not None
-    return window.x0, window.x1
+    return (math.nan, math.nan) if window is None else (window.x0, window.x1)
 
 
 def place(window: OutputWindow) -> int | None:
@@ -30,6 +30,7 @@ def place(window: OutputWindow) -> int | None:
 
 async def moves(pilot: Pilot[None], chart: Chart) -> None:
     """Zoom in, move there and back, zoom out, and see the whole again."""
+    await until(pilot, lambda: span(chart)[0] < span(chart)[1])
     whole = span(chart)
     await pilot.press("plus")
     await until(pilot, lambda: span(chart)[1] - span(chart)[0] < whole[1] - whole[0])

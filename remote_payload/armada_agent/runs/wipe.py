@@ -8,8 +8,8 @@ from typing import Any, Dict, List
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files
 from armada_agent.foundation.session import Call
-from armada_agent.host import roots
-from armada_agent.host.processes import Process, scan
+from armada_agent.host import processes, roots
+from armada_agent.host.processes import Process
 from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths, list_folder
 from armada_agent.runs import dispatcher
@@ -27,7 +27,7 @@ def forget_secrets(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     Returns:
         In `removed` the ids of the runs whose secrets were deleted, in `kept` the ids of those that still need theirs.
     """
-    table, leaves = scan(), params.get("leaves") is True
+    table, leaves = processes.scan(), params.get("leaves") is True
     removed: List[str] = []
     kept: List[str] = []
     for paths in _all_runs(call):
@@ -51,7 +51,7 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `conflict`: a run lives or may still start, or another home would lose something.
     """
     asker = homes.read_asker(params)
-    table = scan()
+    table = processes.scan()
     found = {paths.run_id: Evidence(paths, table) for paths in _all_runs(call)}
     alive = [run_id for run_id, evidence in found.items() if _is_alive(evidence)]
     alive += dispatcher.find_alive(call.root)
