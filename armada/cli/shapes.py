@@ -209,7 +209,7 @@ SHAPES: Fields = {
     "sync now": [_or_error(_SYNCED)],
     "sync now --dry-run": [{
         **_FORMAT, "run_id": STR, "checkpoints": [{"step": INT, "size_bytes": INT}], "outputs": [STR], "deleted_home": ["any"],
-        "deleted_host": ["any"],
+        "deleted_host": ["any"], "optimizers_home": ["any"],
     }],
     "sync ls": [{
         **_FORMAT, "run_id": STR, "host": STR, "home": INT, "waiting": [{"digest": STR, "step": INT, "trouble": STR_}],
@@ -217,7 +217,7 @@ SHAPES: Fields = {
     }],
     "sync verify": {**_FORMAT, "checkpoints": INT, "damaged": [OBJ], "repaired": INT},
     "sync retention": [{
-        **_FORMAT, "run_id": STR, "where": STR, "step": INT, "digest": STR, "keep": BOOL, "reason": STR,
+        **_FORMAT, "run_id": STR, "where": STR, "part": STR, "step": INT, "digest": STR, "keep": BOOL, "reason": STR,
     }],
     "wandb sync": {**_FORMAT, "run_id": STR, "home": [STR], "uploaded": [STR], "command?": [STR]},
     "code": {**_FORMAT, "host": STR, "folder": STR, "include": STR_, "alias": STR_, "command": [STR]},

@@ -180,6 +180,7 @@ def _preview(context: Context, chosen: Sequence[Run], *, as_json: bool) -> int:
                 "outputs": [item.path for item in each.outputs],
                 "deleted_home": list(each.deleted_home),
                 "deleted_host": list(each.deleted_host),
+                "optimizers_home": list(each.optimizers_home),
             }
             for each in found
         ]
@@ -191,9 +192,15 @@ def _preview(context: Context, chosen: Sequence[Run], *, as_json: bool) -> int:
         print(f"{each.run_id}: {what} at most would be fetched")
         for where, steps in (("here", each.deleted_home), ("on the host", each.deleted_host)):
             if steps:
-                print(f"  retention would then delete {where}: {', '.join(f'checkpoint-{step}' for step in steps)}")
+                print(f"  retention would then delete {where}: {_steps(steps)}")
+        if each.optimizers_home:
+            print(f"  retention would then delete here the optimizer states of {_steps(each.optimizers_home)}")
     print("nothing was fetched or deleted (--dry-run)")
     return code
+
+
+def _steps(steps: Sequence[int]) -> str:
+    return ", ".join(f"checkpoint-{step}" for step in steps)
 
 
 def _done(outcome: SyncOutcome) -> str:
@@ -329,13 +336,14 @@ def _retention(options: argparse.Namespace) -> int:
                     _prune(context, run, apply_retention.surplus_on_host(context.database, run.run_id, settings))
                     or code
                 )
-        for where, decisions in plans.items():
+        for (where, part), decisions in plans.items():
             for decision in decisions:
-                rows.append(_row(run, where, decision))
+                rows.append(_row(run, where, part, decision))
                 listed.append(
                     {
                         "run_id": run.run_id,
                         "where": where,
+                        "part": part,
                         "step": decision.candidate.step,
                         "digest": decision.candidate.digest,
                         "keep": decision.keep,
@@ -346,24 +354,27 @@ def _retention(options: argparse.Namespace) -> int:
         print_json(listed)
     elif rows:
         print(table(("RUN", "WHERE", "STEP", "VERDICT", "WHY"), rows))
-        gone = sum(1 for row in rows if row[3] == "delete")
+        gone = sum(1 for row in rows if row[3].startswith("delete"))
         print(f"{gone} to delete" + (" (--dry-run: none was deleted)" if options.dry_run and gone else ""))
     else:
         print("No checkpoints.")
     return code
 
 
-def _retention_plans(context: Context, run: Run, settings: SyncSettings) -> dict[str, list[Decision]]:
+def _retention_plans(context: Context, run: Run, settings: SyncSettings) -> dict[tuple[str, str], list[Decision]]:
+    """Return the decisions by where the checkpoints are and by what would go: they themselves, or their optimizer states."""
     from armada.sync.checkpoints import apply_retention
 
+    states = apply_retention.plan_optimizers(context.database, run.run_id, settings)
     return {
-        "home": apply_retention.plan_home(context.database, run.run_id, settings),
-        run.host: apply_retention.plan_host(context.database, run.run_id, settings),
+        ("home", "checkpoint"): apply_retention.plan_home(context.database, run.run_id, settings),
+        ("home", "optimizer"): [decision for decision in states if not decision.keep],
+        (run.host, "checkpoint"): apply_retention.plan_host(context.database, run.run_id, settings),
     }
 
 
-def _row(run: Run, where: str, decision: Decision) -> tuple[str, ...]:
-    verdict = "keep" if decision.keep else "delete"
+def _row(run: Run, where: str, part: str, decision: Decision) -> tuple[str, ...]:
+    verdict = "keep" if decision.keep else "delete" if part == "checkpoint" else "delete its optimizer state"
     return (run.run_id, where, str(decision.candidate.step), verdict, decision.reason)
 
 

@@ -52,8 +52,8 @@ def be_calm(world: World) -> None:
 
 
 def _there(world: World, home: SimHome) -> list[str]:
-    """The runs that a home knows and whose folders are on their host."""
-    return [each for each in home.known() if any(host.has(each) for host in world.hosts.values())]
+    """The runs that a home knows and whose folders are where it launched them."""
+    return [each for each in home.known() if home.host_of(each).has(each)]
 
 
 @contextlib.contextmanager

@@ -102,6 +102,10 @@ class SimHome:
         with self.store() as database:
             return [run_id for run_id in self.world.run_ids if runs.is_known(database, run_id)]
 
+    def host_of(self, run_id: str) -> SimHost:
+        with self.store() as database:
+            return self.world.hosts[runs.find(database, run_id).host]
+
     def succeeded(self) -> list[str]:
         """The runs that it has seen to end well."""
         with self.store() as database:

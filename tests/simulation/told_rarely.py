@@ -55,6 +55,16 @@ TOLD_RARELY = {
         "launch tick look=running snapshot_host stop=cancelled/killed_by_user resume=again tick look=running "
         "kill_supervisor end:0:1 old_store put_back stop=OutcomeUnknown pause:9 stop=cancelled/killed_by_user"
     ),
+    "a copy of its host's disk runs as another machine: the run stays where its job lives": (
+        "launch save tick clone_host look=running resume:0:1=Conflict retry:0:1=no release:0:1=logs+only_there "
+        "wipe:0:1=done look=running living=1 begun=1 release=lives+logs+only_there"
+    ),
+    "a copy of its host's disk is let go once all is home, and the host was wiped": (
+        "launch save end tick clone_host sync=final release:0:1=yes wipe=done look=succeeded release:0:1=yes"
+    ),
+    "a copy of its host's disk has older logs, which are nowhere else": (
+        "launch save tick clone_host save tick sync=open stop=cancelled/killed_by_user sync=final release=yes release:0:1=logs"
+    ),
     "what was proven without reading keeps the time of its reading": (
         "launch+remote_9 save tick sync=open pause:40 release=lives verified=1/10"
     ),

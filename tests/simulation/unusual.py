@@ -85,6 +85,19 @@ class Unusual:
         self.said = "done"
         self.world.root_was_lost = True
 
+    def do_second_host(self, _one: int, _two: int) -> None:
+        """A person has another machine, with a disk of its own."""
+        if len(self.world.hosts) == 1:
+            self.world.add_host("box2")
+
+    def do_clone_host(self, _one: int, two: int) -> None:
+        """Another machine is started from a copy of a host's disk, as providers offer it: nothing of the first one lives there."""
+        host = self._host(two)
+        if len(self.world.hosts) == 1 and host.mounted and host.root.exists():
+            clone = self.world.add_host("box2")
+            clone.oddities.add("logs")  # its older ones are nowhere else
+            shutil.copytree(host.root, clone.root, symlinks=True, dirs_exist_ok=True)
+
     def do_damage_optimizer(self, one: int, two: int) -> None:
         """A byte of a published optimizer state is another one."""
         self._home(one).was_damaged = True

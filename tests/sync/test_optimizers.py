@@ -8,10 +8,13 @@ from unittest import mock
 
 import pytest
 
+from armada.cli.main import run
 from armada.store import checkpoints
-from armada.sync.checkpoints import apply_retention, published
+from armada.sync.checkpoints import apply_retention, optimizers, published
 from armada.sync.checkpoints.published import PARTIAL
+from armada.sync.context import HostContext
 from armada.sync.release.judge import judge_host, losses
+from armada.sync.runs.preview import preview
 from tests.sync.conftest import OPTIMIZER, Place
 
 STATE = OPTIMIZER["optimizer.pt"]
@@ -122,3 +125,22 @@ def test_what_has_to_be_read_is_told(last: Place) -> None:
     change(last.published / "checkpoint-2" / "model")
     assert len(losses(judge_host(last.context, progress=told))) == 1
     told.now.assert_called_once_with("reading", "tune-1: checkpoint-2/model")
+
+
+def test_what_would_go_is_listed_before_it_goes(
+    last: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last.save(1, {"model": b"1", **OPTIMIZER})
+    last.sync()
+    last.save(2, {"model": b"2", **OPTIMIZER, "optimizer.pt": b"p" * 50})
+    (seen,) = preview(HostContext(last.database, last.session, last.home), [last.run_id])
+    assert (seen.deleted_home, seen.optimizers_home) == ((), (1,))
+    with mock.patch.object(optimizers, "shrink"):
+        last.sync()  # killed before the older one's state went
+    monkeypatch.setenv("ARMADA_NO_DAEMON", "1")
+    assert run(["sync", "retention", "--dry-run"]) == 0
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if "optimizer state" in line)
+    assert row.split()[1:3] == ["home", "1"]
+    assert set(states(last)) == {"checkpoint-1", "checkpoint-2"}
+    assert run(["sync", "retention"]) == 0
+    assert set(states(last)) == {"checkpoint-2"}

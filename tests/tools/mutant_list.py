@@ -92,6 +92,11 @@ MODULES = (
         ("tests/unit/sync/checkpoints/test_apply_retention.py", "tests/sync/test_retention.py"),
     ),
     Module(
+        "armada/sync/checkpoints/optimizers.py",
+        ("tests/sync/test_optimizers.py",),
+        frozenset({"lacking", "plan", "shrink", "_wanted_whole", "_states_of", "_resume_files"}),
+    ),
+    Module(
         "armada/sync/runs/run_syncer.py",
         ("tests/sync/test_sync_steps.py", "tests/sync/test_last_sync.py", "tests/sync/test_retention.py"),
     ),

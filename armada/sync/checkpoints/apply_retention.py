@@ -17,7 +17,7 @@ from armada.verdicts.proof import Proof
 from armada.verdicts.retention import Candidate, Decision, decide_home, decide_host
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from armada.config.sync import SyncSettings
@@ -83,6 +83,16 @@ def tidy(database: Database, home: HomePaths, run_id: str) -> None:
 def plan_home(database: Database, run_id: str, settings: SyncSettings) -> list[Decision]:
     known = checkpoints.of_run(database, run_id)
     return [d for d in decide_home(candidates(database, run_id, known), settings.keep_home) if d.candidate.at_home]
+
+
+def plan_optimizers(
+    database: Database, run_id: str, settings: SyncSettings, coming: Iterable[Checkpoint] = ()
+) -> list[Decision]:
+    """Decide which checkpoints at home keep their optimizer states, of those that stay; none unless only the newest's is wanted."""
+    if settings.include_optimizer != "last":
+        return []
+    going = {d.candidate.digest for d in plan_home(database, run_id, settings) if not d.keep}
+    return [d for d in optimizers.plan(database, run_id, coming) if d.candidate.digest not in going]
 
 
 def plan_host(

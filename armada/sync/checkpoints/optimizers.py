@@ -8,7 +8,7 @@ from armada.store import checkpoints, files_home
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.proof import Prover
 from armada.sync.errors import ManifestRejected
-from armada.verdicts.retention import Candidate, decide_optimizers, is_resume_only
+from armada.verdicts.retention import Candidate, Decision, decide_optimizers, is_resume_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -43,13 +43,26 @@ def lacking(known: Iterable[Checkpoint], settings: SyncSettings) -> list[Checkpo
     return [c for c in here if c.digest in whole and c.home_path is not None and published.left_out(c.home_path)]
 
 
+def plan(database: Database, run_id: str, coming: Iterable[Checkpoint] = ()) -> list[Decision]:
+    """Decide which checkpoints at home keep the optimizer state that they have, where only the newest's is wanted.
+
+    Args:
+        database: The store.
+        run_id: The run.
+        coming: Checkpoints that would come before, and are taken to have theirs.
+    """
+    here = {c.digest: c for c in checkpoints.of_run(database, run_id) if _states_of(c)}
+    decisions = decide_optimizers([_candidate(c) for c in (*here.values(), *coming)])
+    return [d for d in decisions if d.candidate.digest in here]
+
+
 def shrink(database: Database, run_id: str, progress: Progress | None = None) -> None:
     """Delete the optimizer states at home of all checkpoints but the newest that have theirs.
 
     Nothing is deleted while the ones that stay are not proven: then an older one may be all that a resume has.
     """
-    complete = {c.digest: c for c in checkpoints.of_run(database, run_id) if _states_of(c)}
-    decisions = decide_optimizers([_candidate(c) for c in complete.values()])
+    decisions = plan(database, run_id)
+    complete = {c.digest: c for c in checkpoints.of_run(database, run_id)}
     surplus = [complete[d.candidate.digest] for d in decisions if not d.keep]
     kept = [complete[d.candidate.digest] for d in decisions if d.keep]
     if not surplus or not Prover(database, progress).are_proven(kept):

@@ -24,13 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """One run: what would be fetched, and which steps retention would then delete at home and on the host."""
+    """One run: what would be fetched, and which steps retention would then delete at home and on the host.
+
+    `optimizers_home`: steps whose optimizer states would go at home, if those that come have theirs.
+    """
 
     run_id: str
     checkpoints: tuple[Checkpoint, ...]
     outputs: tuple[Listed, ...]
     deleted_home: tuple[int, ...]
     deleted_host: tuple[int, ...]
+    optimizers_home: tuple[int, ...]
 
 
 def preview(context: HostContext, run_ids: Sequence[str]) -> list[Preview]:
@@ -57,6 +61,7 @@ def preview(context: HostContext, run_ids: Sequence[str]) -> list[Preview]:
         ]
         gone_home = {d.candidate.digest for d in decide_home(then, settings.keep_home) if not d.keep}
         left = [dataclasses.replace(c, at_home=c.at_home and c.digest not in gone_home) for c in then]
+        states = apply_retention.plan_optimizers(database, run.run_id, settings, chosen_now)
         found.append(
             Preview(
                 run.run_id,
@@ -64,6 +69,7 @@ def preview(context: HostContext, run_ids: Sequence[str]) -> list[Preview]:
                 tuple(stale(home, run.run_id, coming(home, run.run_id, entry, settings.log_limit_bytes)[0])),
                 tuple(c.step for c in then if c.at_home and c.digest in gone_home),
                 tuple(d.candidate.step for d in decide_host(left, settings.keep_remote) if not d.keep),
+                tuple(d.candidate.step for d in states if not d.keep and d.candidate.digest not in gone_home),
             )
         )
     return found
