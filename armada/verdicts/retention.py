@@ -48,9 +48,13 @@ class Decision:
 
 
 def decide_home(candidates: Sequence[Candidate], kept: Kept) -> list[Decision]:
-    """Decide which checkpoints home should have: wanted ones that are missing are fetched, unwanted ones here are deleted."""
+    """Decide which checkpoints home should have: wanted ones that are missing are fetched, unwanted ones here are deleted.
+
+    The rules count what is here by itself, too: one that has yet to come, and may never, takes no other's place.
+    """
     ordered = _ordered(candidates)
-    reasons = _untouchable(ordered) | _untouchable([c for c in ordered if c.at_home])
+    here = [c for c in ordered if c.at_home]
+    reasons = _untouchable(ordered) | _untouchable(here)
     if kept.last is None:
         for candidate in ordered:
             reasons.setdefault(candidate.digest, "keep_home.last is null: everything stays")
@@ -62,6 +66,10 @@ def decide_home(candidates: Sequence[Candidate], kept: Kept) -> list[Decision]:
             reasons.setdefault(candidate.digest, f"one of the last {kept.last}")
         for candidate in _best(ordered, kept.best):
             reasons.setdefault(candidate.digest, f"one of the best {kept.best}")
+        for candidate in _last(here, kept.last):
+            reasons.setdefault(candidate.digest, f"one of the last {kept.last} at home: a newer one has yet to come")
+        for candidate in _best(here, kept.best):
+            reasons.setdefault(candidate.digest, f"one of the best {kept.best} at home: a better one has yet to come")
         if kept.every_steps:
             for candidate in ordered:
                 if candidate.step % kept.every_steps == 0:

@@ -47,6 +47,9 @@ FOUND = {
 
 # What random stories found in later code.
 FOUND_BY_CHANCE = {
+    "what will never come counts among the last that home keeps, and an older one goes": (
+        "launch:1:3 save save tick sync save tick damage_there sync"
+    ),
     "its launch broke off, and what it had put there is hidden by a mount": (
         "break_off:1:1 meanwhile_unmount:1:0 launch:0:2 mount:1:1 release:2:3"
     ),

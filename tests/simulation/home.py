@@ -55,6 +55,8 @@ class SimHome:
     registered: set[str] = field(default_factory=set)
     """Runs that it launched, synced or recovered since it is this home: what it has not fetched of them, nobody else may delete."""
     fetched: set[bytes] = field(default_factory=set)
+    inherited: set[bytes] = field(default_factory=set)
+    """What the home had fetched of which this one is a copy."""
     wanted: set[bytes] = field(default_factory=set)
     """What a person asked for by name, as with `armada pull RUN CHECKPOINT`: no rule of retention deletes it here."""
     was_damaged: bool = False

@@ -144,3 +144,45 @@ def test_what_would_go_is_listed_before_it_goes(
     assert set(states(last)) == {"checkpoint-1", "checkpoint-2"}
     assert run(["sync", "retention"]) == 0
     assert set(states(last)) == {"checkpoint-2"}
+
+
+def test_of_several_that_come_only_what_is_here_is_listed(last: Place) -> None:
+    for step in (1, 2, 3):
+        last.save(step, {"model": b"%d" % step, **OPTIMIZER, "optimizer.pt": b"%d" % step * 50})
+        if step == 1:
+            last.sync()
+    (seen,) = preview(HostContext(last.database, last.session, last.home), [last.run_id])
+    assert ([c.step for c in seen.checkpoints], seen.optimizers_home) == ([2, 3], (1,))
+
+
+def test_an_older_state_that_is_damaged_goes_all_the_same(last: Place) -> None:
+    last.save(1, {"model": b"1", **OPTIMIZER})
+    last.sync()
+    change(last.published / "checkpoint-1" / "optimizer.pt")
+    last.save(2, {"model": b"2", **OPTIMIZER, "optimizer.pt": b"p" * 50})
+    last.sync()
+    assert set(states(last)) == {"checkpoint-2"}
+
+
+def test_nothing_is_read_where_none_is_to_go(last: Place) -> None:
+    last.save(1, {"model": b"1", **OPTIMIZER})
+    last.sync()
+    with mock.patch.object(optimizers, "Prover", side_effect=AssertionError):
+        optimizers.shrink(last.database, last.run_id)
+    assert set(states(last)) == {"checkpoint-1"}
+
+
+@pytest.mark.parametrize(("wanted", "come"), [(True, {1, 2}), ("last", {2}), (False, set())])
+def test_the_settings_say_which_states_come(place: Place, wanted: bool | str, come: set[int]) -> None:
+    place.create(include_optimizer=wanted, keep_remote=5)
+    for step in (1, 2):
+        place.save(step, {"model": b"%d" % step, **OPTIMIZER, "optimizer.pt": b"%d" % step * 50})
+    place.sync()
+    assert set(states(place)) == {f"checkpoint-{step}" for step in come}
+
+
+def test_a_checkpoint_of_nothing_else_comes_whole(place: Place) -> None:
+    place.create(include_optimizer=False)
+    place.save(1, OPTIMIZER)
+    place.sync()
+    assert states(place) == {"checkpoint-1": STATE}

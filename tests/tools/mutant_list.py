@@ -194,6 +194,11 @@ EQUIVALENT = {
     "state.py _decide: not observed.exists → True": "a host tells what remains only of a folder that is gone",
     "htcondor_log.py read: seen → False": "of a job of whose log something was read, the id is known",
     "htcondor_log.py read: self._job_id → False": "look says the same of a log of which nothing was read",
+    "optimizers.py lacking: c.home_path is not None → True": "all that it looks at are here: it tells the type checker so",
+    "optimizers.py shrink: place is not None → True": "only those that are here have states: it tells the type checker so",
+    "optimizers.py _states_of: states <= {file.path for file in files} → (states) < ({file.path for file in files})": (
+        "a checkpoint's states are never all of its files"
+    ),
     "proof.py prove: read → True": "of no file nothing is recorded",
     "proof.py doubt: checkpoint.home_path is not None → True": (
         "`prove`, `copy_checkpoint` and the export, whose callees doubt, refuse a checkpoint without a folder at home first"

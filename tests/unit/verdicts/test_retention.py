@@ -42,6 +42,17 @@ def test_what_home_has_newest_stays_until_a_newer_one_is_really_here() -> None:
     assert kept_home([checkpoint(1), checkpoint(2, home=False)], last=1, best=0) == [1, 2]
 
 
+def test_what_has_yet_to_come_takes_no_place_among_the_last_or_the_best_here() -> None:
+    here = [checkpoint(step, 1.0 / step) for step in (1, 2, 3)]
+    coming = [checkpoint(step, 1.0 / step, home=False) for step in (4, 5)]
+    assert kept_home([*here, *coming], last=2, best=0) == [2, 3, 4, 5]
+    assert kept_home([*here, *coming], last=1, best=2) == [2, 3, 4, 5]
+    reasons = {d.candidate.step: d.reason for d in decide_home([*here, *coming], Kept(last=2, best=1))}
+    assert reasons[2] == "one of the last 2 at home: a newer one has yet to come"
+    came = [checkpoint(step, 1.0 / step) for step in (1, 2, 3, 4, 5)]
+    assert kept_home(came, last=2, best=0) == [4, 5]
+
+
 def test_what_was_asked_for_by_name_stays_at_home() -> None:
     asked = Candidate("a" * 64, 1, 1.0, at_home=True, on_host=True, acknowledged=True, pinned=True)
     assert kept_home([asked, checkpoint(2), checkpoint(3)], last=1, best=0) == [1, 3]
