@@ -98,8 +98,7 @@ def together(
     loads = [_load(gpu, point) for gpu, point in newest]
     memory = sum(_memory(gpu, point) for gpu, point in newest)
     total = sum(gpu.memory_total_bytes or 0.0 for gpu in gpus)
-    strips = [strip(points_of(telemetry, gpu), width) for gpu in gpus]
-    mean = [_mean(column) for column in zip(*(each for each in strips if each), strict=False)]
+    mean = _over_time(gpus, telemetry, width)
     now = symbols.strip([load / 100 for load in loads])
     spans: list[Span] = [(f"{now:<{places}}", "accent"), (f" {sum(loads) / max(1, len(loads)):>3.0f}%", "plain")]
     if width > 0 and mean:
@@ -113,6 +112,27 @@ def together(
     if heat:
         spans.append((f"  {max(heat):.0f} °C", "bad" if max(heat) >= HOT_C else "dim"))
     return spans
+
+
+def loads(
+    gpus: Sequence[RecordedGpu],
+    telemetry: Mapping[int, Sequence[Point]],
+    symbols: Symbols,
+    places: int,
+    width: int,
+) -> list[Span]:
+    """Return what all GPUs do in few cells: the load of each now in `places`, their mean, and it over time in `width`."""
+    now = [_load(gpu, points[-1] if (points := points_of(telemetry, gpu)) else None) / 100 for gpu in gpus]
+    share = -(-len(now) // places)  # GPUs to a cell
+    shown = [sum(part) / len(part) for part in (now[at : at + share] for at in range(0, len(now), share))]
+    spans: list[Span] = [(f"{symbols.strip(shown):<{places}}", "accent"), (f" {sum(now) / len(now):>4.0%}", "plain")]
+    mean = _over_time(gpus, telemetry, width)
+    return [*spans, ("  ", "plain"), (symbols.strip(mean), "accent")] if mean else spans
+
+
+def _over_time(gpus: Sequence[RecordedGpu], telemetry: Mapping[int, Sequence[Point]], width: int) -> list[float | None]:
+    strips = [strip(points_of(telemetry, gpu), width) for gpu in gpus]
+    return [_mean(column) for column in zip(*(each for each in strips if each), strict=False)]
 
 
 def _load(gpu: RecordedGpu, point: Point | None) -> float:

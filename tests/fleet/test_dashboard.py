@@ -160,7 +160,7 @@ def test_a_host_is_checked_and_its_facts_come_to_the_screen(there_is: There, add
 
     async def use(pilot: Pilot[None]) -> None:
         await on_host(pilot, "a100-1")
-        await shows(pilot, "not checked: press c")
+        await shows(pilot, "not checked")
         await pilot.press("c")
         await hears(pilot, "check a100-1 done")
         await sees(pilot, "8×A100-SXM4-80GB", "$12.50/h")

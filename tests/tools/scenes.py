@@ -312,9 +312,9 @@ SCENES: tuple[Scene, ...] = (
     Scene(
         "hosts",
         "Hosts",
-        "GPUs over the last minutes, queues, environments, prices and disks.",
+        "A line per host: the load of its GPUs now and over the last minutes, who uses them, environment, price, disk.",
         keys("3"),
-        ("leonardo", "boost"),
+        ("leonardo", "9 of 392 free"),
     ),
     Scene(
         "host-card",

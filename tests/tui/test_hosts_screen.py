@@ -46,15 +46,19 @@ def test_who_uses_each_gpu_and_who_waits_for_one(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        await shows(pilot, "2 wait for GPUs: next-bbbbbb 2d12h, far-cccccc (of another home)", "/320 G")
-        await shows(pilot, "mine-aaaaaa (0), stranger (pid 4711) (1), theirs-dddddd (of another home) (3), 1 free")
+        seen = await shows(pilot, "2 runs, 2 wait", "▃▃▃▃      50%")
+        assert "wait for GPUs" not in seen  # a line, until it is unfolded
+        await pilot.resize_terminal(250, 30)
+        await shows(pilot, "2 runs, 2 wait, 1 GPU free  mine-aaaaaa (0)")
+        await pilot.resize_terminal(140, 40)
         await pilot.press("enter")
+        await shows(pilot, "2 wait for GPUs: next-bbbbbb 2d12h, far-cccccc (of another home)")
         seen = await shows(pilot, "/80 G")
         lines = {line.strip("│└ ").split()[0]: line.rstrip("│ ") for line in seen.splitlines() if "/80 G" in line}
         for index, user in enumerate(("mine-aaaaaa", "stranger (pid 4711)", "free", "theirs-dddddd (of another home)")):
             assert lines[str(index)].endswith(f"  {user}")
         await pilot.press("left")
-        await shows(pilot, "/320 G")
+        await lacks(pilot, "/80 G")
 
     drive(world.board(), use)
 
@@ -68,6 +72,8 @@ def test_what_a_batch_system_said_of_its_queue_is_told(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
+        assert "mine:" not in await shows(pilot, "31 of 256 free")
+        await pilot.press("enter")
         await shows(pilot, "mine: 2 running, 1 pending · others: 212 pending · quota: 4.7 % of 5.2 %")
         await shows(pilot, "boost  31 of 256 GPUs free · 64 nodes · up · at most 1 d", "set a `profile:`")
         hosts.record_facts(world.database, "box", {"gpus": [], "queue": {"error": "slurmctld is down"}})
@@ -152,7 +158,7 @@ def test_a_vast_terminal_says_what_all_gpus_do_beside_the_runs(world: World) -> 
         seen = await shows(pilot, "$7.00/h")
         assert seen.count("40/80 G") == 3  # one line for each GPU: there is room
         await pilot.resize_terminal(150, 60)
-        await shows(pilot, "220/320 G")
+        await lacks(pilot, "40/80 G")
         await pilot.press("1")
         await lacks(pilot, "What do the GPUs do?")
 
@@ -198,12 +204,12 @@ def test_on_a_low_terminal_the_history_comes_by_a_key(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        assert "utilisation" not in await shows(pilot, "140/160 G")
+        assert "utilisation" not in await shows(pilot, "2×A100", "5%")
         await pilot.press("v")
         await shows(pilot, "box · utilisation %", "temperature °C")
         await pilot.press("v")
         await lacks(pilot, "utilisation")
-        assert "ENVIRONM…" not in await shows(pilot, "140/160 G")
+        assert "ENVIRONM" not in await shows(pilot, "2×A100", "5%")
 
     drive(world.board(), use, (80, 24))
 
@@ -215,6 +221,8 @@ def test_points_that_come_later_are_added_to_the_history(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
+        await shows(pilot, "box · power W, 15 min")
+        await pilot.press("enter")
         await shows(pilot, "312 W")
         telemetry.record(world.database, "box", [telemetry.Point(0, time.time(), 99.0, 1 << 30, 123.0, 44.0)])
         await shows(pilot, "123 W", "44 °C", "box · power W, 15 min", "  0 123")

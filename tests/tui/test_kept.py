@@ -37,7 +37,8 @@ def snapshot(reader: RunReader, before: Snapshot | None = None) -> Snapshot:
 
 
 def line(lines: GpuLines, host: HostView, index: dict[str, RunRow] | None = None, width: int = 16) -> str:
-    return "".join(words for words, _ in lines.together(host, index or {}, width))
+    parts = (*lines.together(host, width), *lines.one(host, 0, index or {}, width))
+    return "".join(words for words, _ in parts)
 
 
 def read(reader: HostReader, *, telemetry: bool = True) -> HostView:
@@ -134,9 +135,11 @@ def test_hosts_shows_a_changed_record_at_once(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        await shows(pilot, "75/149 G")
+        await shows(pilot, "box")
+        await pilot.press("enter")
+        await shows(pilot, "37/75 G")
         hosts.record_facts(world.database, "box", {"gpus": [gpu(0, used=70e9), gpu(1)]})
-        await shows(pilot, "102/149 G")
+        await shows(pilot, "65/75 G")
         hosts.mark_unreachable(world.database, "box", "no route to host")
         await shows(pilot, "unreachable since")
         world.run("mine-aaaaaa", host="box")

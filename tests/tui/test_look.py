@@ -247,7 +247,7 @@ async def utilisation(pilot: Pilot[None]) -> dict[str, list[tuple[str, str]]]:
     found = {}
     for y in range(1, chart.size.height - 1):
         pieces = [(text, str(style.color) if style else "") for text, style, _ in chart.render_line(y)]
-        sign = next((text.strip()[-1] for text, _ in reversed(pieces) if text.strip(" ┈-")), "")
+        sign = "".join(text for text, _ in pieces)[-1]  # the numbers of the axis are on the left
         if sign.isdigit():
             found[sign] = pieces
     return found

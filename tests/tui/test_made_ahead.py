@@ -68,7 +68,7 @@ def test_nothing_shows_that_screens_are_made(full: World, monkeypatch: pytest.Mo
     monkeypatch.setattr(Watcher, "want", note)
 
     async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb", "lowest 1")  # the curve comes when it has been read
         await stands_still(pilot)
         before, focused = left_part(pilot), pilot.app.focused
         await all_made(pilot)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from armada.config.profiles import DERIVED
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import RecordedFacts
-from armada.tui.gpu_strips import gpu_names, gpu_spans, points_of, together
+from armada.tui.gpu_strips import gpu_names, gpu_spans, loads, points_of
 from armada.tui.kept import Kept
 from armada.tui.screens.host_card import idle_since
 from armada.tui.widgets.list_table import Item, Line
@@ -28,19 +28,24 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import HostView, RunRow, Snapshot
     from armada.tui.symbols import Symbols
 
+LOADS = 8
+"""Cells for what GPUs do now: several GPUs share one where a host has more."""
 COLUMNS = (
     Column("", 1),
-    Column("HOST", 12, grow=1, most=30),
-    Column("GPUS", 12, grow=1, most=34, rank=1),
-    Column("RUNS", 7, rank=3),
-    Column("ENVIRONMENT", 11, grow=2, most=28, rank=4),
-    Column("PRICE", 9, right=True, rank=6),
-    Column("DISK FREE", 9, right=True, rank=5),
-    Column("LAST SEEN", 10, grow=1, most=20, rank=2),
+    Column("HOST", 12, grow=2, most=24),
+    Column("GPUS", 14, grow=2, most=22, rank=1),
+    Column("LOAD", LOADS + 5, grow=3, most=36, rank=2),
+    Column("RUNS", 7, grow=4, most=90, rank=3),
+    Column("ENVIRONMENT", 11, grow=4, most=28, rank=7),
+    Column("PRICE", 9, right=True, rank=5),
+    Column("DISK FREE", 9, right=True, rank=6),
+    Column("LAST SEEN", 10, rank=4),
 )
 GPUS_SHOWN = 16
 QUEUE_SHOWN = 4
 HISTORY_WIDE, HISTORY, HISTORY_NARROW = 45, 16, 6
+LOAD_HISTORY = 10
+"""Cells for the mean load over time in a row of a wide screen."""
 WIDE = 150
 NARROW = 110
 FREE = "free"
@@ -56,13 +61,11 @@ class GpuLines:
         self._symbols = symbols
         self._kept: Kept[tuple[Span, ...]] = Kept()
 
-    def together(self, host: HostView, index: Mapping[str, RunRow], shown: int) -> tuple[Span, ...]:
-        """Return all GPUs of a host in one line, with `shown` cells for their mean over time."""
-        gpus = host.gpus
-        users = tuple(_users(gpu, index) for gpu in gpus)
-        made_from = (host.facts, host.telemetry, users, shown)
+    def together(self, host: HostView, shown: int) -> tuple[Span, ...]:
+        """Return what all GPUs of a host do now, and their mean over time in `shown` cells."""
+        made_from = (host.facts, host.telemetry, shown)
         return self._kept.get(
-            host.name, made_from, lambda: _gpus_line(gpus, host.telemetry, users, self._symbols, shown)
+            host.name, made_from, lambda: tuple(loads(host.gpus, host.telemetry, self._symbols, LOADS, shown))
         )
 
     def one(self, host: HostView, place: int, index: Mapping[str, RunRow], shown: int) -> tuple[Span, ...]:
@@ -87,9 +90,10 @@ def host_item(
     *,
     lists: bool = False,
 ) -> Item:
-    """Return a host's row, with its problems, its queue and its GPUs below it.
+    """Return a host's row, with its problems below it.
 
-    Its GPUs are one line, unless it has a card, or `lists` is true. They are made when they come in sight.
+    With a card, its queue and its GPUs one by one are below it, too; where `lists` is true, at least its GPUs. They and the
+    row itself are made when they come in sight.
     """
     history = (HISTORY_WIDE if width >= WIDE else HISTORY) if width >= NARROW else HISTORY_NARROW
     record = host.record
@@ -101,30 +105,57 @@ def host_item(
     sign = symbols.unreachable if unreachable else symbols.states["running" if active else "cancelled"]
     seen = _seen_at(host, record)
     unknown = " (not in hosts.yaml)" if snapshot.config_trouble is None else " (hosts.yaml cannot be used)"
-    cells: Cells = (
-        ((sign, "warn" if unreachable else "good"),),
-        ((sanitize_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
-        ((gpu_names(facts) if is_known else "not checked: press c", "plain"),),
-        ((counted(len(active), "run") if active else "idle", "plain" if active else "dim"),),
-        _environment(host, snapshot),
-        ((price.text if price is not None else "", "plain" if active else "warn"),),
-        ((_disk(facts), "plain"),),
-        ((f"{short(now - seen)} ago" if seen is not None else "never", "dim"),),
-    )
+    shown = LOAD_HISTORY if width >= WIDE else 0
+
+    def cells() -> Cells:
+        return (
+            ((sign, "warn" if unreachable else "good"),),
+            ((sanitize_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
+            ((_gpus(facts) if is_known else "not checked", "plain"),),
+            lines.together(host, shown) if gpus else (("" if is_known else "c checks it", "dim"),),
+            _work(active, facts, snapshot),
+            _environment(host, snapshot),
+            ((price.text if price is not None else "", "plain" if active else "warn"),),
+            ((_disk(facts), "plain"),),
+            ((f"{short(now - seen)} ago" if seen is not None else "never", "dim"),),
+        )
+
     about: list[Cells] = [(line,) for line in card]
-    is_open = bool(about)
     more: list[Line] = [(line,) for line in _troubles(host, record, now)]
     more += about or [(line,) for line in _idle(host, runs, now)]
-    more += [(line,) for line in queue_lines(facts.queue, snapshot, now)]
-    if len(gpus) > 1 and not (is_open or lists):
-        more.append(lambda: (lines.together(host, snapshot.by_id, history),))
+    if not (about or lists):
         return Item(host.name, cells, tuple(more))
+    more += [(line,) for line in queue_lines(facts.queue, snapshot, now)]
     more += [
         partial(_line_of, lines, host, place, snapshot.by_id, history) for place in range(min(len(gpus), GPUS_SHOWN))
     ]
     if len(gpus) > GPUS_SHOWN:
         more.append((((f"and {counted(len(gpus) - GPUS_SHOWN, 'GPU')} more", "dim"),),))
     return Item(host.name, cells, tuple(more))
+
+
+def _gpus(facts: RecordedFacts) -> str:
+    """Say which GPUs a host has, or how many of a cluster's are free."""
+    parts = facts.queue.partitions if facts.queue is not None else ()
+    whole = sum(part.gpus or 0 for part in parts)
+    if facts.gpus or not whole:
+        return gpu_names(facts)
+    return f"{sum(part.gpus_free or 0 for part in parts)} of {whole} free"
+
+
+def _work(active: Sequence[RunRow], facts: RecordedFacts, snapshot: Snapshot) -> tuple[Span, ...]:
+    """Say how many runs a host has, how many wait for its GPUs, and who uses which of them."""
+    spans: list[Span] = [(counted(len(active), "run") if active else "idle", "plain" if active else "dim")]
+    if facts.queue is not None and facts.queue.waiting:
+        waiting = len(facts.queue.waiting)
+        spans.append((f", {waiting} {'waits' if waiting == 1 else 'wait'}", "accent"))
+    used: dict[str, list[int]] = {}
+    for place, gpu in enumerate(facts.gpus or ()):
+        used.setdefault(_users(gpu, snapshot.by_id), []).append(place if gpu.index is None else gpu.index)
+    if (free := len(used.pop(FREE, ()))) and used:
+        spans.append((f", {counted(free, 'GPU')} free", "plain"))
+    spans += [(f"  {user} ({ranges(of)})", "dim") for user, of in used.items()]
+    return tuple(spans)
 
 
 def _seen_at(host: HostView, record: HostRecord | None) -> float | None:
@@ -173,6 +204,8 @@ def _troubles(host: HostView, record: HostRecord | None, now: float) -> Iterator
     derived = host.environment.profile if host.environment is not None else None
     if derived is not None and derived.startswith(DERIVED):
         yield ((f"no profile fits its GPUs: {derived} is made from them (armada profiles detect {host.name})", "warn"),)
+    if host.facts is not None and host.facts.queue is not None and host.facts.queue.error:
+        yield ((f"its scheduler does not answer: {sanitize_line(host.facts.queue.error, 300)}", "warn"),)
     if host.environment is not None and host.environment.key is None and host.environment.trouble:
         yield ((f"environment: {sanitize_line(host.environment.trouble, 300)}", "warn"),)
 
@@ -200,8 +233,6 @@ def queue_lines(queue: RecordedQueue | None, snapshot: Snapshot, now: float) -> 
         limit = f" · at most {time_limit(part.time_limit)}" if part.time_limit else ""
         room = f"  {part.gpus_free} of {counted(part.gpus, 'GPU')} free · {counted(part.nodes, 'node')}{state}{limit}"
         yield ((sanitize_line(part.name, 40), "strong"), (room, "plain"))
-    if queue.error:
-        yield ((f"its scheduler does not answer: {sanitize_line(queue.error, 300)}", "warn"),)
 
 
 def time_limit(written: str) -> str:
@@ -226,24 +257,6 @@ def _gpu_line(gpu: RecordedGpu, history: Sequence[Point], users: str, symbols: S
     spans = gpu_spans(gpu, history, symbols, shown)
     spans.append((f"  {users}", "plain"))
     return tuple(spans)
-
-
-def _gpus_line(
-    gpus: Sequence[RecordedGpu],
-    telemetry: Mapping[int, Sequence[Point]],
-    users: Sequence[str],
-    symbols: Symbols,
-    shown: int,
-) -> tuple[Span, ...]:
-    """Return all GPUs in one line, with who uses which of them."""
-    spans = together(gpus, telemetry, symbols, shown)
-    used: dict[str, list[int]] = {}
-    for place, (gpu, user) in enumerate(zip(gpus, users, strict=True)):
-        used.setdefault(user, []).append(place if gpu.index is None else gpu.index)
-    free = used.pop(FREE, [])
-    said = [f"{user} ({ranges(of)})" for user, of in used.items()]
-    said += [f"{len(free)} free" if used else FREE] if free else []
-    return (*spans, (f"  {', '.join(said)}", "plain"))
 
 
 def ranges(numbers: Sequence[int]) -> str:

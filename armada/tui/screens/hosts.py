@@ -36,19 +36,25 @@ if TYPE_CHECKING:
 
 VAST = 220
 """Columns from which GPUs are listed one by one, if all of them fit."""
+LISTED = 0.6
+"""The share of the screen that hosts may take beside the history of one."""
+BESIDES = 3
+"""The table's frame and its header."""
 HINT = " only this machine so far; press a to add a GPU box"
 
 
 class HostsScreen(View):
-    """A row per host; Enter unfolds its card, with its GPUs one by one; their history is below."""
+    """A line per host; Enter unfolds its card, with its queue and its GPUs one by one; their history is below."""
 
     PLACE = "hosts"
     BINDINGS = bindings("hosts")
     DEFAULT_CSS = """
     HostsScreen ListTable { height: 1fr; min-height: 3; }
-    HostsScreen GpuHistory { display: none; height: 40%; max-height: 24; }
-    HostsScreen.-high GpuHistory { display: block; }
+    HostsScreen GpuHistory { display: none; }
+    HostsScreen.-high ListTable { height: auto; min-height: 8; max-height: 60%; }
+    HostsScreen.-high GpuHistory { display: block; height: 1fr; }
     HostsScreen.-high GpuHistory.toggled { display: none; }
+    HostsScreen.-high.history ListTable { height: 1fr; max-height: 100%; }
     HostsScreen.-low GpuHistory.toggled, HostsScreen.-tiny GpuHistory.toggled { display: block; height: 1fr; max-height: 100; }
     HostsScreen.-low.history ListTable, HostsScreen.-tiny.history ListTable { height: 5; }
     """
@@ -122,7 +128,7 @@ class HostsScreen(View):
             ]
 
         shown = items(lists=True) if width >= VAST else []
-        fits = bool(shown) and sum(1 + len(item.more) for item in shown) < self.table.size.height
+        fits = bool(shown) and sum(1 + len(item.more) for item in shown) < int(self.size.height * LISTED) - BESIDES
         self.table.show_items(shown if fits else items(lists=False))
         if self._awaited is not None and any(host.name == self._awaited for host in hosts):
             self.table.place(self._awaited)

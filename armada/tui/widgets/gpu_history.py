@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SPANS_S = (900.0, 3600.0, 6 * 3600.0, 86_400.0, 7 * 86_400.0)
 NAMES = ("15 min", "1 h", "6 h", "1 d", "7 d")
 SIGNS = "0123456789abcdefghijklmnopqrstuvwxyz"
+TALL = 32
+"""Lines from which four charts are two above two, however wide the screen is."""
 GAP_S = 120.0
 """The daemon reads GPUs every ten seconds, and keeps one point a minute after an hour: a longer silence, in proportion, is a gap."""
 
@@ -55,7 +57,7 @@ class GpuHistory(Grid):
             yield Chart(self.symbols, classes=frame.FRAME)
 
     def on_resize(self) -> None:
-        self.set_class(self.size.width >= 200, "wide")
+        self.set_class(self.size.width >= 200 and self.size.height < TALL, "wide")
 
     def on_chart_crossed(self, event: Crossed) -> None:
         """Put the crosshair at the same moment in all charts."""

@@ -19,10 +19,10 @@ Line: TypeAlias = "Cells | Callable[[], Cells]"
 
 
 class Item(NamedTuple):
-    """A row, and the lines under it."""
+    """A row, and the lines under it. Cells that are expensive are made when they come in sight, as lines are."""
 
     key: str
-    cells: Cells
+    cells: Line
     more: tuple[Line, ...] = ()
 
 
