@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from armada_agent.paths import RunPaths
+from armada_agent.records.ending import Ending
 from armada_agent.records.journal import Journal
 
 from armada.verdicts.state import decide
@@ -283,3 +285,13 @@ def run(tmp_path: Path) -> RunPaths:
     place = RunPaths(str(tmp_path), "run-1")
     Path(place.folder).mkdir(parents=True)
     return place
+
+
+def test_an_end_is_written_on_a_disk_that_was_put_back_to_before_its_attempt(run: RunPaths) -> None:
+    journal = Journal(run, 1)
+    journal.state["attempt"] = 1  # of which its disk knows nothing any more
+    journal.conclude(Ending("failed", "exit_1", None))  # else the supervisor waits for ever, and its job with it
+    assert json.loads(Path(run.attempt(1, "exit.json")).read_text())["reason"] == "exit_1"
+    shutil.rmtree(run.folder)
+    journal.write_json(run.attempt(1, "exit.json"), {})
+    assert not Path(run.folder).exists()  # somebody deleted it

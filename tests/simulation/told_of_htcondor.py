@@ -7,6 +7,9 @@
 from __future__ import annotations
 
 TOLD_OF_HTCONDOR = {
+    "its disk is put back to before the attempt that runs, whose end is recorded all the same": (
+        "launch snapshot_host start_job save tick restore_host tick end:0:1 tick look=failed/exit_1 sync=final living=0"
+    ),
     "a job of HTCondor from its launch to its release": (
         "launch look=queued waits=yes sync=open release=lives start_job tick look=running save tick sync=open end "
         "tick look=succeeded waits=no sync=final release=yes over=yes secrets=gone begun=1"

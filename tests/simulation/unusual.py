@@ -251,6 +251,8 @@ class Unusual:
     def do_pause(self, one: int, two: int) -> None:
         """Nobody does anything for so many quarters of a minute, and so many days."""
         self.world.clock += 15.0 * one + 86_400.0 * two
+        if two:  # no supervisor wrote anything for so long: which files were whole before a power cut, no date says
+            self.world.silent |= {job.run_id for host in self.world.hosts.values() for job in host.jobs if job.alive}
 
     # What lies where, and what was begun.
 

@@ -60,6 +60,7 @@ class World:
         self.run_ids: list[str] = []
         self.all_saved: list[Saved] = []
         self.well_done: set[str] = set()
+        self.silent: set[str] = set()  # their supervisors did nothing for a day or more while their jobs lived
         self.unseen: set[str] = set()  # their supervisors died after their jobs, and had not noticed
         self.with_optimizer: set[str] = set()
         """Runs whose checkpoints have an optimizer state; home wants only the newest's."""
@@ -290,7 +291,7 @@ class World:
         self.hold(not others, f"a second job of {job.run_id} was started beside one that lives")
         self.hold(job.environment.get("KEY") == "canary", f"a job of {job.run_id} was started without its secret")
         # Where a clock was set, times of files say nothing of what was whole.
-        if job.script and job.run_id not in self.begins_anew and not job.host.clock_was_set:
+        if job.script and job.run_id not in self.begins_anew | self.silent and not job.host.clock_was_set:
             newest = max(
                 (s.step for s in self.all_saved if s.run_id == job.run_id and s.model in self.on_hosts(job.run_id)),
                 default=0,

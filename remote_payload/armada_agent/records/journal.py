@@ -1,5 +1,6 @@
 """A supervisor's records: state.json and events.jsonl. A full disk delays them but never ends the job."""
 
+import contextlib
 import json
 import os
 import threading
@@ -100,8 +101,12 @@ class Journal:
             self._do(lambda: files.append_line(self._paths.events, event))
 
     def write_json(self, path: str, value: Dict[str, Any]) -> None:
-        """Write a file after everything that was recorded before it."""
-        self._do(lambda: files.write_json(path, value))
+        """Write a file after everything that was recorded before it.
+
+        If its disk was put back to before the attempt began, the attempt's folder is made again: without the end in it, the
+        supervisor would wait for ever to write it.
+        """
+        self._do(lambda: self._write(path, value))
 
     def conclude(self, ending: Ending) -> None:
         """Write a run's end: first the attempt's exit, then delete the secrets, and last write the state."""
@@ -173,6 +178,23 @@ class Journal:
         """Write everything, and wait as long as the disk is full."""
         while not self.flush():
             pause(1.0)
+
+    def _write(self, path: str, value: Dict[str, Any]) -> None:
+        try:
+            files.write_json(path, value)
+        except FileNotFoundError:
+            self._make_again(os.path.dirname(path))
+            files.write_json(path, value)
+
+    def _make_again(self, folder: str) -> None:
+        """Make a folder below the run's own; never that one, which somebody deleted if it is missing."""
+        made = self._paths.folder
+        for part in os.path.relpath(folder, made).split(os.sep):
+            if part in (os.curdir, os.pardir):
+                return
+            made = os.path.join(made, part)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(made)
 
     def _do(self, write: Callable[[], None]) -> None:
         with self._lock:
