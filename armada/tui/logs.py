@@ -43,6 +43,13 @@ def at_home(home: HomePaths, run: Run, *, local: bool) -> Path | None:
     return max(found, key=lambda place: place.stat().st_mtime, default=None)
 
 
+def why_none(run: Run) -> str:
+    """Say why no copy of a run's log is on this machine."""
+    if run.started_at is None and run.state in ("preparing", "submitted", "queued"):
+        return "no log yet: it has not started"
+    return "log not synced yet; press l to follow"
+
+
 def brief_age(home: HomePaths, run: Run, path: Path, sync: RunSync | None, now: float) -> str:
     """Return how old a copy at home is in a few words; empty as `age_of_copy`."""
     moment = _copied_at(home, run, path, sync)

@@ -253,6 +253,22 @@ def test_the_preview_draws_the_loss_and_says_which_key_fetches_the_log(world: Wo
     drive(world.board(), use)
 
 
+def test_a_run_that_waits_for_its_start_has_no_log(world: World) -> None:
+    world.run("demo-aaaaaa", state="queued", started_at=None)
+
+    async def use(pilot: Pilot[None]) -> None:
+        assert "press l to follow" not in await shows(pilot, "no log yet: it has not started")
+        await pilot.press("enter")
+        await shows(pilot, "overview", "no log yet: it has not started")
+        world.run("again-bbbbbb", state="queued", started_at=1.0)  # it was put back into the queue
+        await pilot.press("escape")
+        await shows(pilot, "again")
+        await pilot.press("home")
+        await shows(pilot, "press l to follow")
+
+    drive(world.board(), use, (160, 48))
+
+
 def test_the_end_of_a_local_log_is_in_the_preview(world: World) -> None:
     log = world.local_log("demo-aaaaaa", "first line\n")
 

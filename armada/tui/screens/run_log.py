@@ -68,7 +68,7 @@ class LogPage(View):
         elif self.board.read_only:
             empty = "its log is not at home, and --read-only fetches nothing"
         else:
-            empty = "log not synced yet; press l to follow"
+            empty = logs.why_none(run)
         file = None
         if path is not None:
             file = LogFile(path) if self._rank is None else RankLines(path, self._rank)

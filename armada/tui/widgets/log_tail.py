@@ -69,10 +69,14 @@ class LogTail(Static):
         frame.facts(self, self.symbols.text(old))
         written = (stat.st_size, stat.st_mtime) if stat else ()
         colours = (self.app.theme, *map(self._style, ("dim", *NAMES)))  # a theme reaches a screen that was left later
-        made_from = (run.run_id, path, written, size, colours)
+        made_from = (run.run_id, path or logs.why_none(run), written, size, colours)
         if made_from == self._made_from:
             return
         self._made_from = made_from
+        if path is None:
+            self.available = 1
+            self.update(Text(self.symbols.text(f" {logs.why_none(run)}"), self._style("dim")), layout=False)
+            return
         self.update(self._read(path, max(1, size.height), max(10, size.width)), layout=False)
 
     def on_resize(self) -> None:
@@ -80,10 +84,8 @@ class LogTail(Static):
         if self._row is not None:
             self.show_run(self._row)
 
-    def _read(self, path: Path | None, height: int, width: int) -> Text:
+    def _read(self, path: Path, height: int, width: int) -> Text:
         self.available = 1
-        if path is None:
-            return Text(self.symbols.text(" log not synced yet; press l to follow"), self._style("dim"))
         with path.open("rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - TAIL_BYTES))

@@ -369,12 +369,23 @@ class Table(ScrollView, can_focus=True):
         self.post_message(self.Rested(self, self.cursor))
 
     def _reveal(self, line: int) -> None:
+        """Scroll to a row and the lines under it; the first line in sight begins a row."""
         room = max(1, self.size.height - 1)
-        top = self.scroll_offset.y
+        top, end = self.scroll_offset.y, self._end_of(line)
         if line < top:
             self.scroll_to(y=0 if line <= 1 else line, animate=False, immediate=True, force=True)
-        elif line >= top + room:
-            self.scroll_to(y=line - room + 1, animate=False, immediate=True, force=True)
+        elif end >= top + room:
+            first = min(line, end - room + 1)
+            while first < line and self.entries[first].kind == "more":
+                first += 1
+            if first != top:
+                self.scroll_to(y=first, animate=False, immediate=True, force=True)
+
+    def _end_of(self, line: int) -> int:
+        """Return the last line that belongs to a row."""
+        while line + 1 < len(self.entries) and self.entries[line + 1].kind == "more":
+            line += 1
+        return line
 
     def reveal(self) -> None:
         """Scroll to the cursor, where its row has moved to."""

@@ -1,0 +1,33 @@
+"""A table scrolls by whole rows: the first line in sight begins one, and the lines under the cursor's row are in sight."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.tui.screens.runs import RunsScreen
+from tests.tui.conftest import World, drive, shows, until
+
+
+@pytest.mark.parametrize("keys", [("down",), ("pagedown",)])
+def test_the_first_line_in_sight_begins_a_row(world: World, keys: tuple[str, ...]) -> None:
+    for number in range(30):
+        world.run(f"run-{number:02}aaaa", state="failed", reason="oom", message="out of memory")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "30 of 30 runs")
+        view = pilot.app.screen
+        assert isinstance(view, RunsScreen)
+        table = view.table
+        for _ in range(28):
+            before = table.cursor
+            await pilot.press(*keys)
+            await until(pilot, lambda before=before: table.cursor != before or table.cursor == last)  # type: ignore[misc]
+            top = int(table.scroll_offset.y)
+            room = table.size.height - 1
+            lines = [entry.key for entry in table.entries[top : top + room]]
+            assert table.entries[top].kind == "row" or top == len(table.entries) - room
+            assert lines.count(str(table.cursor)) == 2, "its reason is in sight, too"
+
+    last = f"run-{0:02}aaaa"
+    drive(world.board(), use, (80, 24))
