@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parents[3]
 FINDINGS: dict[str, Finding] = {**sync.FINDINGS, **runs.FINDINGS, **batch.FINDINGS}
 _CHANCE = (
     (re.compile(r"/\S*?/armada-audit-\w+/"), ""),
-    (re.compile(r"\b(s1-[a-z]+(?:-[a-z]+)*)-\d[\w-]*"), r"\1"),
+    (re.compile(r"\b(s1-[a-z]+)-[a-z0-9]{6}\b"), r"\1"),
 )
 """What differs each time: temporary folders, and what follows the name in a run's id."""
 
