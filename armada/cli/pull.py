@@ -15,6 +15,7 @@ from armada.units import counted
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
@@ -68,6 +69,18 @@ def bring_home(
     )
 
 
+def lost_words(known: Iterable[Checkpoint]) -> str:
+    """Say how many checkpoints left their host before they reached home; empty if none did.
+
+    Those that the run's settings do not want are not counted.
+    """
+    from armada.store.checkpoints import NEVER_CAME
+    from armada.sync.schedule.due import NOT_WANTED
+
+    lost = sum(1 for each in known if each.nowhere == NEVER_CAME and each.trouble != NOT_WANTED)
+    return f"{counted(lost, 'checkpoint')} lost before reaching home" if lost else ""
+
+
 def _pull(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
@@ -119,7 +132,8 @@ class _Result:
         """The run's line among those of several."""
         new = counted(len(self.pulled.published), "checkpoint")
         done = f"{new} brought home and verified" if self.pulled.published else "nothing new"
-        return f"{self.run.run_id}: {done}, {sum(1 for c in self.kept if c.home_path)} at home"
+        told = (done, f"{sum(1 for c in self.kept if c.home_path)} at home", lost_words(self.kept))
+        return f"{self.run.run_id}: {', '.join(filter(None, told))}"
 
     def say(self, reporter: Reporter) -> None:
         """Print each checkpoint that came."""
@@ -132,6 +146,8 @@ class _Result:
             home = f"nothing new; already home: {counted(self.pulled.already, 'checkpoint')} of {self.run.run_id}"
             none = f"{self.run.run_id} has no checkpoints{'' if self.run.ended else ' yet'}"
             reporter.line(home if self.pulled.already else none)
+        if lost := lost_words(self.kept):
+            reporter.line(f"{lost}: armada show {self.run.run_id}")
         if self.copied is not None:
             reporter.stage("copied", f"{self.copied} (every byte verified)")
 
@@ -151,6 +167,7 @@ def _pull_one(
 
     Raises:
         ArmadaError: Not everything came home; what did stays.
+        NotFound: None of the checkpoints is anywhere any more.
     """
     from armada.store import checkpoints, runs
     from armada.store.running_operations import operation
@@ -172,6 +189,13 @@ def _pull_one(
         pulled, only = pull_from_home(context.database, run, word, error)
         sys.stderr.write(f"armada: {sanitize_line(error, 600)}; what you asked for is at home\n")
     kept = tuple(checkpoints.of_run(context.database, run.run_id))
+    lost = lost_words(kept)
+    if lost and not any(each.on_host or each.home_path for each in kept):
+        raise NotFound(
+            f"{run.run_id} has no checkpoints any more: {lost}",
+            hint=f"armada show {run.run_id}",
+            host=run.host,
+        )
     copied = None
     if to is not None and only is not None:
         runs.require(context.database, run.run_id)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.options import add_runs
 from armada.cli.printing import error_fields, print_json
+from armada.cli.pull import lost_words
 from armada.errors import ArmadaError
 from armada.foundation.sanitize import sanitize_line
 from armada.home import own
@@ -148,7 +149,8 @@ def _now(options: argparse.Namespace) -> int:
                 }
             )
             if not options.json:
-                reporter.stage("synced", f"{outcome.run_id}: {_done(outcome)}")
+                lost = lost_words(checkpoints.of_run(context.database, outcome.run_id))
+                reporter.stage("synced", f"{outcome.run_id}: {_done(outcome)}{lost and f'; {lost}'}")
     if options.json:
         print_json(listed)
     elif not results:
@@ -248,8 +250,7 @@ def _ls(options: argparse.Namespace) -> int:
             condition = "; ".join(parts)
         else:
             due_now = any(c.trouble != NOT_WANTED for c in waiting)
-            lost = sum(1 for c in known if c.nowhere == checkpoints.NEVER_CAME and c.trouble != NOT_WANTED)
-            condition = _planned(record, now, due_now=due_now, lost=lost, damaged=len(damaged))
+            condition = _planned(record, now, due_now=due_now, lost=lost_words(known), damaged=len(damaged))
         size = amount(sum(c.size_bytes for c in home))
         not_read = f", {len(unread)} not read" if unread else ""
         kept = f"{len(home)} ({size}){not_read}{f', {len(damaged)} damaged' if damaged else ''}"
@@ -277,13 +278,13 @@ def _ls(options: argparse.Namespace) -> int:
     return 0
 
 
-def _planned(record: RunSync, now: float, *, due_now: bool, lost: int, damaged: int) -> str:
+def _planned(record: RunSync, now: float, *, due_now: bool, lost: str, damaged: int) -> str:
     if record.requested_at is not None:
         return "asked for"
     if record.final_done and damaged:
         return f"{counted(damaged, 'checkpoint')} damaged at home"
     if record.final_done:
-        return f"{counted(lost, 'checkpoint')} lost before reaching home" if lost else "all home"
+        return lost or "all home"
     if due_now:
         return "due now"  # its turn comes, if its window is open
     if record.next_due_at is None:

@@ -166,6 +166,28 @@ def test_a_sync_says_what_it_did_in_words(armada: Armada, run_id: str) -> None:
     assert listed["next_due_at"] is None  # it has ended and all is home
 
 
+def test_what_was_lost_on_the_host_before_it_came_home_is_said(armada: Armada, run_id: str) -> None:
+    armada.run("ps")
+    shutil.rmtree(armada.local_runs / run_id)
+    lost = "3 checkpoints lost before reaching home"
+    assert f"{run_id}: nothing new; {lost}\n" in armada.run("sync", "now", run_id).stdout
+    assert lost in armada.run("sync", "ls").stdout
+    pulled = armada.run("pull", run_id)
+    assert pulled.returncode == 7
+    assert f"{run_id} has no checkpoints any more: {lost}" in pulled.stderr
+    assert f"armada show {run_id}" in pulled.stderr
+
+
+def test_a_pull_of_what_is_left_says_what_was_lost(armada: Armada, run_id: str) -> None:
+    assert armada.run("pull", run_id, "--checkpoint", "last").returncode == 0
+    shutil.rmtree(armada.local_runs / run_id)
+    pulled = armada.run("pull", run_id)
+    assert pulled.returncode == 0, pulled.stderr
+    assert "2 checkpoints lost before reaching home" in pulled.stdout
+    several = armada.run("pull", "--where", f"id:{run_id}")
+    assert "1 at home, 2 checkpoints lost before reaching home" in several.stdout
+
+
 def test_retention_shows_the_table_first(armada: Armada, run_id: str) -> None:
     armada.run("sync", "now")
     rows = armada.json("sync", "retention", "--dry-run")

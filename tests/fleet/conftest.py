@@ -7,7 +7,6 @@ one is the last and may turn off the lights; the kernel frees the locks of proce
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import subprocess
@@ -79,15 +78,8 @@ def fleet() -> Iterator[Fleet]:
         if os.environ.get("CI") or os.environ.get("ARMADA_REQUIRE_FLEET"):
             pytest.fail(f"the fleet cannot run here: {reason}")
         pytest.skip(f"the fleet cannot run here: {reason}")
-    machines.CACHE.mkdir(parents=True, exist_ok=True)
-    with (machines.CACHE / f"{machines.STATE.name}.users").open("w") as users:
-        fcntl.flock(users, fcntl.LOCK_SH)
+    with machines.used():
         yield Fleet()
-        fcntl.flock(users, fcntl.LOCK_UN)
-        with contextlib.suppress(BlockingIOError):  # another test process still uses it
-            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not (machines.STATE / "kept").exists():
-                machines.down()
 
 
 @pytest.fixture

@@ -237,6 +237,25 @@ def send(machine: Machine, what: signal.Signals) -> None:
             os.kill(member, what)
 
 
+@contextlib.contextmanager
+def used() -> Iterator[None]:
+    """Keep hosts up while this process uses them; they go with the last that does, unless `fleet up` started them.
+
+    Each process holds a shared lock. Whoever gets the exclusive one afterwards is the last.
+    """
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f"{STATE.name}.users").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            fcntl.flock(users, fcntl.LOCK_UN)
+            with contextlib.suppress(BlockingIOError):  # another process still uses them
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not (STATE / "kept").exists():
+                    down()
+
+
 def down() -> None:
     """Stop every host and forget every disk."""
     with locked():
