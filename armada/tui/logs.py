@@ -45,8 +45,8 @@ def at_home(home: HomePaths, run: Run, *, local: bool) -> Path | None:
 
 def why_none(run: Run) -> str:
     """Say why no copy of a run's log is on this machine."""
-    if run.started_at is None and run.state in ("preparing", "submitted", "queued"):
-        return "no log yet: it has not started"
+    if run.started_at is None and run.state == "queued":
+        return "no log yet: it waits; press l to follow"
     return "log not synced yet; press l to follow"
 
 

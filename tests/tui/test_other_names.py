@@ -157,6 +157,7 @@ def test_the_equals_sign_zooms_in_as_plus_does(world: World, where: str) -> None
             view = board.screen
             assert isinstance(view, RunScreen)
             chart = view.wall.query(Chart).first()
+        await until(pilot, lambda: span(chart)[0] < span(chart)[1])
         whole = span(chart)
         await pilot.press("equals_sign")
         await until(pilot, lambda: span(chart)[1] - span(chart)[0] < whole[1] - whole[0])

@@ -187,6 +187,25 @@ def test_facts_of_any_shape_break_nothing(world: World) -> None:
     drive(world.board(), use)
 
 
+def test_a_high_sync_screen_lists_what_came_home_last(world: World) -> None:
+    world.run("demo-aaaaaa")
+    world.run("new-bbbbbb", state="succeeded")
+    world.checkpoint("demo-aaaaaa", 100, home=True)
+    world.checkpoint("demo-aaaaaa", 200, home=False)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("4")
+        await shows(pilot, "What came home last", "ckpt-100", "1 checkpoint home, 1 only on box")
+        world.checkpoint("new-bbbbbb", 7, home=True)
+        await shows(pilot, "ckpt-7 ", "new-bbbbbb")
+        lines = [line for line in screen(pilot).splitlines() if "ckpt-" in line]
+        assert [("new" in line, "demo" in line) for line in lines] == [(True, False), (False, True)]
+        await pilot.resize_terminal(120, 30)
+        await lacks(pilot, "What came home last")
+
+    drive(world.board(), use, (120, 40))
+
+
 def test_sync_shows_what_moves_what_fails_and_when_it_is_tried_again(world: World) -> None:
     world.run("demo-aaaaaa")
     world.run("home-bbbbbb", state="succeeded")

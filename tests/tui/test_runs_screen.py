@@ -257,14 +257,14 @@ def test_a_run_that_waits_for_its_start_has_no_log(world: World) -> None:
     world.run("demo-aaaaaa", state="queued", started_at=None)
 
     async def use(pilot: Pilot[None]) -> None:
-        assert "press l to follow" not in await shows(pilot, "no log yet: it has not started")
+        await shows(pilot, "no log yet: it waits; press l to follow")
         await pilot.press("enter")
-        await shows(pilot, "overview", "no log yet: it has not started")
+        await shows(pilot, "overview", "no log yet: it waits; press l to follow")
         world.run("again-bbbbbb", state="queued", started_at=1.0)  # it was put back into the queue
         await pilot.press("escape")
         await shows(pilot, "again")
         await pilot.press("home")
-        await shows(pilot, "press l to follow")
+        await shows(pilot, "log not synced yet; press l to follow")
 
     drive(world.board(), use, (160, 48))
 

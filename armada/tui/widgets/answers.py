@@ -79,6 +79,12 @@ def news_of(rows: Iterable[RunRow], most: int = NEWS) -> list[tuple[float, str, 
     return heapq.nlargest(most, (each for row in rows for each in _events(row)), key=lambda each: each[0])
 
 
+def arrivals_of(rows: Iterable[RunRow], most: int = NEWS) -> list[tuple[float, RunRow]]:
+    """Return the runs whose newest checkpoint came home last, with when it did."""
+    came = ((row.kept.home_at, row) for row in rows if row.kept.home_at is not None)
+    return heapq.nlargest(most, came, key=lambda each: each[0])
+
+
 def _events(row: RunRow) -> Iterable[tuple[float, str, RunRow]]:
     run = row.run
     if run.is_archived:
@@ -101,6 +107,8 @@ class Tally:
         self._by_host: dict[str, dict[str, RunRow]] = {}
         self._sums: dict[str, Safety] = {}
         self.news: list[tuple[float, str, RunRow]] = []
+        self.arrivals: list[tuple[float, RunRow]] = []
+        """The runs whose newest checkpoint came home last, newest first."""
 
     @property
     def safety(self) -> list[Safety]:
@@ -117,11 +125,14 @@ class Tally:
             self._by_host = {}
             self._sums = {}
             self.news = news_of(snapshot.runs)
+            self.arrivals = arrivals_of(snapshot.runs)
             self._sum(snapshot.runs)
         elif changed:
             rows = [snapshot.by_id[run_id] for run_id in sorted(changed) if run_id in snapshot.by_id]
             kept = (each for each in self.news if each[2].run.run_id not in changed)
             self.news = heapq.nlargest(NEWS, [*kept, *news_of(rows)], key=lambda each: each[0])
+            came = (each for each in self.arrivals if each[1].run.run_id not in changed)
+            self.arrivals = heapq.nlargest(NEWS, [*came, *arrivals_of(rows)], key=lambda each: each[0])
             self._sum(rows)
 
     def _sum(self, rows: Iterable[RunRow]) -> None:

@@ -1,19 +1,26 @@
-"""One picture of what is safe: a line for each host, with its checkpoints as a bar."""
+"""One picture of what is safe: a line for each host, with its checkpoints as a bar; and what came home last."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.widgets import frame
 from armada.tui.widgets.answers import Safety, Tally, moving_by_host, nothing_yet, safety_line, widest
 from armada.tui.widgets.panel import Panel
+from armada.tui.widgets.run_table import clock, short
+from armada.units import counted
 
 if TYPE_CHECKING:
-    from armada.tui.snapshot import Snapshot
+    from armada.tui.snapshot import RunRow, Snapshot
     from armada.tui.symbols import Symbols
     from armada.tui.widgets.table import Span
 
+NAMES = 40
+"""Characters of a run's name."""
 WIDE = 100
 """Columns from which the bars are long."""
 HIGH = 20
@@ -64,3 +71,40 @@ class SafetyPicture(Panel):
         self.show(lines or nothing_yet())
         room = self.screen.size.height * 2 // 5 - 2
         frame.facts(self, f" {len(lines) - room} more hosts " if len(lines) > room else "")
+
+
+def _name(row: RunRow) -> str:
+    return sanitize_line(row.name, NAMES)
+
+
+class CameHome(Panel):
+    """The checkpoints that came home last: a line for the newest of each run."""
+
+    def __init__(self, symbols: Symbols, tally: Tally) -> None:
+        super().__init__(symbols, "What came home last")
+        self._tally = tally
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Draw a snapshot, if this is visible and was laid out."""
+        if not self.display or not snapshot.taken_at or not self.size.height:
+            return
+        self._tally.take(snapshot)
+        now = time.time()
+        shown = self._tally.arrivals[: self.size.height]
+        wide = max((cell_len(_name(row)) for _, row in shown), default=0)
+        lines = [self._line(moment, row, now, wide) for moment, row in shown]
+        self.show(lines or [[("no checkpoint came home yet", "dim")]])
+
+    def _line(self, moment: float, row: RunRow, now: float, wide: int) -> list[Span]:
+        kept, name = row.kept, _name(row)
+        spans: list[Span] = [
+            (f"{clock(moment, now):<9} ", "dim"),
+            (f"{name}{' ' * (wide - cell_len(name))}", "strong"),
+            (f"  ckpt-{kept.home_step or 0:<10}", "good"),
+            (f" {short(now - moment):>5} ago · {counted(kept.home, 'checkpoint')} home", "dim"),
+        ]
+        if kept.only_host:
+            spans.append((f", {kept.only_host} only on {row.host}", "warn"))
+        if kept.damaged:
+            spans.append((f", {kept.damaged} damaged", "bad"))
+        return spans
