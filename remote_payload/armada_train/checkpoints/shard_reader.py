@@ -17,6 +17,7 @@ import torch
 
 from armada_train.checkpoints.shards import MODEL
 from armada_train.failure import PayloadFailure
+from armada_train.records import show
 
 _PREFIX = "model."
 _CLASSES = {
@@ -37,6 +38,20 @@ _CLASSES = {
     "pathlib._local": {"PosixPath", "PurePosixPath"},
 }
 """What a checkpoint's metadata consists of: anything else is code that a pickle would run."""
+
+_BROKEN = (
+    OSError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+)
+"""What pickle and torch raise for bytes that were changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +80,7 @@ class Piece:
         with self.file.open("rb") as stream:
             try:
                 value = torch.load(_Window(stream, self.start, self.length), map_location="cpu", weights_only=True)
-            except (RuntimeError, pickle.UnpicklingError, EOFError, OSError) as error:
+            except _BROKEN as error:
                 raise PayloadFailure(
                     "merge_mismatch", f"{self.file} cannot be read at {self.start}: {error}"
                 ) from error
@@ -97,8 +112,8 @@ def read_stored(checkpoint: Path) -> list[Stored]:
         with (folder / ".metadata").open("rb") as file:
             metadata = _Unpickler(file).load()
         return list(_read_tensors(metadata, folder))
-    except (OSError, EOFError, pickle.UnpicklingError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PayloadFailure("merge_mismatch", f"{folder / '.metadata'} cannot be read: {error}") from error
+    except _BROKEN as error:
+        raise PayloadFailure("merge_mismatch", f"{folder / '.metadata'} cannot be read: {show(error)}") from error
 
 
 def _read_tensors(metadata: Any, folder: Path) -> Iterator[Stored]:
