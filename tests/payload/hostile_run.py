@@ -144,13 +144,13 @@ class Records:
     def again(self) -> None:
         for name in self._tops:
             place, right = self._run / name, self._right / name
-            remove(place)
+            hostile.remove(place)
             if right.is_dir():
                 shutil.copytree(right, place)
             elif right.exists():
                 shutil.copyfile(right, place)
         for left in self._run.glob("*.set-aside-*"):
-            remove(left)
+            hostile.remove(left)
 
     def throw(self, chance: random.Random) -> str:
         """Put something else in the place of one of them; says what."""
@@ -160,11 +160,3 @@ class Records:
         if not place.parent.is_dir() or place.parent.resolve() != place.parent.absolute():
             return f"{name}: its folder is away"
         return f"{name}: {hostile.replace(chance, place, [outside / 'file', outside, outside / 'none', place.parent])}"
-
-
-def remove(path: Path) -> None:
-    """Delete whatever lies there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

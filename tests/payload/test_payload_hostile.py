@@ -31,12 +31,12 @@ from tests.payload.hostile_run import (
     GOOD,
     INGREDIENTS,
     Records,
-    remove,
     settings_of,
     training_of,
     write_checkpoint,
     write_run,
 )
+from tests.payload.interpreter import Interpreter
 
 RULE, LONGEST = EarlyStop("eval_loss", 2, 0.0), 20_000
 
@@ -161,7 +161,7 @@ def _announced(run: Path) -> Any:
     announce.forget(checkpoint)
     checkpoint.mkdir()
     (checkpoint / "model.bin").write_bytes(b"weights")
-    remove(run / "outbox" / ".new-4")
+    hostile.remove(run / "outbox" / ".new-4")
     assert announce.announce(place, checkpoint, {"step": 4, "kind": "periodic"}, None)
     assert whole.is_marked(checkpoint)
     assert (run / "outbox" / ".new-4" / "model.bin").read_bytes() == b"weights"
@@ -396,3 +396,47 @@ def test_a_record_that_is_none_is_refused_with_its_name(tmp_path: Path, content:
     (tmp_path / "record.json").write_bytes(content)
     with pytest.raises(UnreadableRecord, match=r"record\.json: it is "):
         read_object(tmp_path / "record.json")
+
+
+READ_SHARDS = """
+import sys, warnings
+from pathlib import Path
+import torch
+import torch.distributed.checkpoint as shards
+from armada_train.checkpoints.shard_reader import read_stored
+from armada_train.failure import PayloadFailure
+sys.path.insert(0, sys.argv[2])
+from tests import hostile
+from tests.chance import dice
+warnings.simplefilter("ignore")
+checkpoint, chance, refused = Path(sys.argv[1]), dice(742), 0
+folder = checkpoint / "pytorch_model_fsdp_0"
+shards.save({"model": {"a": torch.ones(3, 4), "b": torch.zeros(5)}}, checkpoint_id=folder, no_dist=True)
+right = {path: path.read_bytes() for path in folder.iterdir()}
+for number in range(int(sys.argv[3])):
+    place = chance.choice(sorted(right))
+    said = hostile.replace(chance, place, [folder, folder / "none"])
+    try:
+        for stored in read_stored(checkpoint):
+            for piece in stored.pieces:
+                piece.load()
+    except PayloadFailure as failure:
+        refused += failure.reason == "merge_mismatch" and failure.message.isprintable()
+    except BaseException:
+        print(place.name, said, flush=True)
+        raise
+    hostile.remove(place)
+    place.write_bytes(right[place])
+print([(stored.name, [piece.load().sum().item() for piece in stored.pieces]) for stored in read_stored(checkpoint)])
+print(refused)
+"""
+
+
+@pytest.mark.payload
+def test_shards_are_joined_or_refused_whatever_their_bytes(payload_python: Interpreter, tmp_path: Path) -> None:
+    words = str(tmp_path), str(Path(__file__).parents[2]), str(hostile.CASES)
+    ended = payload_python.finish("-c", READ_SHARDS, *words)
+    *_, tensors, refused = ended.output.splitlines()
+    assert ended.code == 0, ended.output
+    assert tensors == "[('a', [12.0]), ('b', [0.0])]"
+    assert int(refused) > hostile.CASES / 2

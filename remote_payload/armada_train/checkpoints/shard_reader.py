@@ -17,7 +17,7 @@ import torch
 
 from armada_train.checkpoints.shards import MODEL
 from armada_train.failure import PayloadFailure
-from armada_train.records import show
+from armada_train.records import open_file, show
 
 _PREFIX = "model."
 _CLASSES = {
@@ -38,20 +38,6 @@ _CLASSES = {
     "pathlib._local": {"PosixPath", "PurePosixPath"},
 }
 """What a checkpoint's metadata consists of: anything else is code that a pickle would run."""
-
-_BROKEN = (
-    OSError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    LookupError,
-    ArithmeticError,
-    AttributeError,
-    TypeError,
-    ValueError,
-    pickle.UnpicklingError,
-)
-"""What pickle and torch raise for bytes that were changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +63,15 @@ class Piece:
         Raises:
             PayloadFailure: `merge_mismatch`: it is not what the metadata says.
         """
-        with self.file.open("rb") as stream:
-            try:
+        try:
+            with open_file(self.file) as stream:
                 value = torch.load(_Window(stream, self.start, self.length), map_location="cpu", weights_only=True)
-            except _BROKEN as error:
-                raise PayloadFailure(
-                    "merge_mismatch", f"{self.file} cannot be read at {self.start}: {error}"
-                ) from error
+        except Exception as error:  # changed bytes make pickle and torch raise anything
+            message = f"{show(self.file)} cannot be read at {self.start}: {show(error)}"
+            raise PayloadFailure("merge_mismatch", message) from error
         if not torch.is_tensor(value) or tuple(value.shape) != self.sizes:
             raise PayloadFailure(
-                "merge_mismatch", f"{self.file} has another tensor at {self.start} than its metadata says"
+                "merge_mismatch", f"{show(self.file)} has another tensor at {self.start} than its metadata says"
             )
         return value
 
@@ -109,10 +94,10 @@ def read_stored(checkpoint: Path) -> list[Stored]:
     """
     folder = checkpoint / MODEL
     try:
-        with (folder / ".metadata").open("rb") as file:
+        with open_file(folder / ".metadata") as file:
             metadata = _Unpickler(file).load()
         return list(_read_tensors(metadata, folder))
-    except _BROKEN as error:
+    except Exception as error:  # changed bytes make pickle raise anything
         raise PayloadFailure("merge_mismatch", f"{folder / '.metadata'} cannot be read: {show(error)}") from error
 
 
