@@ -130,10 +130,7 @@ def replace(chance: random.Random, path: Path, elsewhere: list[Path]) -> str:
         What lies there now, in words.
     """
     right = path.read_bytes() if path.is_file() and path.stat().st_size < HUGE_BYTES else b"{}"
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    remove(path)
     kind = chance.choice(["content"] * 6 + ["link"] * 3 + ["pipe", "folder", "loop", "device", "full folder", "hole"])
     if kind == "link":
         target = chance.choice(elsewhere)
@@ -158,3 +155,11 @@ def replace(chance: random.Random, path: Path, elsewhere: list[Path]) -> str:
         path.write_bytes(there)
         return f"{len(there)} bytes: {there[:300]!r}"
     return kind
+
+
+def remove(path: Path) -> None:
+    """Delete whatever lies there; nothing happens if nothing does."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

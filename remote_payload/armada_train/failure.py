@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from armada_train.records import find_object
 from armada_train.runfolder import replace_json
 
 REFUSED = 2  # nothing was trained, and a retry would fail again
@@ -103,7 +104,7 @@ def describe(error: BaseException) -> list[str]:
 
 def read_failure(folder: Path) -> str | None:
     """Return why the attempt failed, if one of its ranks recorded it."""
-    reason = _read(folder).get("reason")
+    reason = find_object(folder / "failure.json").get("reason")
     return None if reason is None else str(reason)
 
 
@@ -114,16 +115,10 @@ def _keep_cause(folder: Path, content: dict[str, object]) -> None:
     try:
         os.link(part, target)
     except FileExistsError:
-        if _weight(content) > _weight(_read(folder)):
+        if _weight(content) > _weight(find_object(target)):
             part.replace(target)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _read(folder: Path) -> dict[str, object]:
-    target = folder / "failure.json"
-    content: dict[str, object] = json.loads(target.read_text(encoding="utf-8")) if target.exists() else {}
-    return content
 
 
 def _weight(content: dict[str, object]) -> int:

@@ -9,17 +9,18 @@ after a SIGTERM. Schedulers restart a job by its exit code, so the ranks' own co
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from armada_train.failure import BROKEN, GENERIC, REFUSED, exit_code, read_failure, write_failure
+from armada_train.records import UnreadableRecord, find_object, is_number, read_object, show
 from armada_train.runfolder import RunFolder
 from armada_train.training.rank_ends import Signalled, describe_end, first_end
 
 _SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
+_LONGEST_GRACE_S = 1 << 30
 _SHORTEST_GRACE_S = 30  # torchrun's own
 
 
@@ -77,10 +78,15 @@ def _count_gpus(spec: Path) -> str | None:
     """Compare the visible GPUs with the plan, once for all ranks; counting them does not start CUDA here."""
     import torch
 
-    planned = json.loads(spec.read_text(encoding="utf-8")).get("gpus", 0)
+    try:
+        planned = read_object(spec).get("gpus", 0)
+    except UnreadableRecord as error:
+        return str(error)
     visible = torch.cuda.device_count()
     return (
-        None if visible == planned else f"the plan has {planned} GPU(s), but torch {torch.__version__} sees {visible}"
+        None
+        if visible == planned
+        else f"the plan has {show(planned)} GPU(s), but torch {torch.__version__} sees {visible}"
     )
 
 
@@ -129,13 +135,13 @@ def _code_of(error: Any, signalled: set[int]) -> int:
 
 
 def _asks_for_deepspeed(spec: Path) -> bool:
-    training = json.loads(spec.read_text(encoding="utf-8")).get("training")
+    training = find_object(spec).get("training")  # the rank says what is wrong with spec.json
     return isinstance(training, dict) and training.get("deepspeed") is not None
 
 
 def _stop_grace_s(spec: Path) -> int:
-    grace_s = json.loads(spec.read_text(encoding="utf-8")).get("stop_grace_s")
-    return int(grace_s) if isinstance(grace_s, (int, float)) else 0
+    grace_s = find_object(spec).get("stop_grace_s")
+    return int(grace_s) if is_number(grace_s) and 0 <= grace_s < _LONGEST_GRACE_S else 0
 
 
 if __name__ == "__main__":

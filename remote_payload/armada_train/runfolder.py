@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -93,4 +94,27 @@ def replace_json(path: Path, content: Mapping[str, object]) -> None:
     """Replace a JSON file so that a reader sees the old or the new content, never a part of one."""
     part = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
     part.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    part.replace(path)
+    try:
+        part.replace(path)
+    except IsADirectoryError:
+        set_aside(path)
+        part.replace(path)
+
+
+def clear_place(path: Path) -> None:
+    """Rename what lies in the place of a file that lines are appended to, and is none. The agent follows no link there."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        set_aside(path)
+
+
+def set_aside(path: Path) -> None:
+    """Rename what is not armada's, because a person may want it."""
+    path.rename(path.with_name(f"{path.name}.set-aside-{uuid.uuid4().hex}"))
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder, or a link without what it leads to; nothing happens if there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -109,6 +110,31 @@ def test_a_permit_loses_no_checkpoint_that_is_whole(ended: PayloadRun) -> None:
     done = ended.train()
     assert f"checkpoint-12 is skipped: {WEIGHTS} is not the file that was saved" in done.output
     assert "resuming from checkpoint-8" in done.output
+
+
+def test_records_that_a_power_cut_left_half_do_not_end_a_resumed_training(
+    ended: PayloadRun, undisturbed: PayloadRun
+) -> None:
+    state = ended.path / "checkpoints" / "checkpoint-12" / "trainer_state.json"
+    state.write_text(state.read_text().replace('"max_steps": 12', '"max_steps": null'))
+    lines = ended.path / "metrics.jsonl"
+    lines.write_bytes(
+        b'{"kind": "train", "step": 2}\n' + b"\0" * 4096 + b"\n" + b"[" * 5000 + b"\n" + lines.read_bytes()
+    )
+    (ended.path / "heartbeat-0.json").write_bytes(b"\0" * 200)
+    done = ended.train()
+    assert (
+        "checkpoint-12 is skipped: trainer_state.json is damaged: `max_steps` is None, not a whole number"
+        in done.output
+    )
+    assert "resuming from checkpoint-8" in done.output
+    assert "3 lines of earlier attempts cannot be read and are left out of the summary: metrics.jsonl:1: `loss`" in (
+        done.output
+    )
+    last = json.loads(lines.read_bytes().splitlines()[-1])
+    assert [last[name] for name in ("kind", "loss_first", "eval_loss_before", "train_tokens")] == [
+        undisturbed.summary[name] for name in ("kind", "loss_first", "eval_loss_before", "train_tokens")
+    ]
 
 
 def test_a_checkpoint_that_is_put_back_from_where_it_was_brought_is_resumed(

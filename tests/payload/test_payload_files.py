@@ -8,7 +8,7 @@ import logging
 import os
 import struct
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,8 @@ def make_checkpoint(folder: Path, step: int) -> Path:
     for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
         with zipfile.ZipFile(checkpoint / name, "w") as archive:
             archive.writestr("data", "x" * 100)
-    (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": step, "max_steps": 100}))
+    state = {"global_step": step, "max_steps": 100, "train_batch_size": 1, "log_history": []}
+    (checkpoint / "trainer_state.json").write_text(json.dumps(state))
     return checkpoint
 
 
@@ -382,7 +383,8 @@ def test_a_new_attempt_continues_the_metrics_of_a_killed_one(tmp_path: Path) -> 
         file.write('{"kind": "train", "step": 2')
 
     history = read_history(path, step=10)
-    assert history == History(loss_first=5.9, loss_last=5.0, eval_loss_before=7.0, train_tokens=1000)
+    assert replace(history, first_unreadable="") == History(5.9, 5.0, 7.0, train_tokens=1000, unreadable=1)
+    assert history.first_unreadable.startswith("metrics.jsonl:5: it is not JSON: ")
     second = Metrics(path, attempt=2)
     second.begin(history)
     second.append("train", 11, {"loss": 4.9, "num_tokens": 1100})

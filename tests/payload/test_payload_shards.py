@@ -22,6 +22,7 @@ from armada_train.specification.values import Training
 from tests.payload.payload_run import make_training
 
 BIG = 3 << 20
+STATE = '{"global_step": 4, "max_steps": 8, "train_batch_size": 1, "log_history": []}'
 
 
 def save(folder: Path, seed: int = 0) -> Path:
@@ -32,7 +33,7 @@ def save(folder: Path, seed: int = 0) -> Path:
             content = bytes([seed + rank]) * (BIG if rank else 100)
             (folder / part / f"__{rank}_0.distcp").write_bytes(content)
         (folder / part / ".metadata").write_bytes(b"m")
-    (folder / "trainer_state.json").write_text('{"global_step": 4}')
+    (folder / "trainer_state.json").write_text(STATE)
     shards.write_listing(folder, 2)
     return folder
 
@@ -141,7 +142,7 @@ def resumable(folder: Path, *, deepspeed: bool, word: str | None, processes: int
     settings = {"batch.processes": processes} | ({"train.sharding": word} if word else {})
     checkpoint = folder / "checkpoints" / "checkpoint-4"
     (checkpoint / "global_step4").mkdir(parents=True)
-    (checkpoint / "trainer_state.json").write_text('{"global_step": 4}')
+    (checkpoint / "trainer_state.json").write_text(STATE)
     header = b"{}      "
     (checkpoint / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
     names = [*complete.random_states(processes), "scheduler.pt"]

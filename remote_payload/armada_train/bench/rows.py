@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping
@@ -15,7 +14,8 @@ from armada_train.bench.child import TIMED_OUT
 from armada_train.bench.spread import Spread
 from armada_train.bench.turns import Turns, figures_of
 from armada_train.failure import GENERIC
-from armada_train.reporting.metrics import History, Metrics
+from armada_train.records import UnreadableRecord, find_object, is_whole
+from armada_train.reporting.metrics import History, Metrics, read_lines
 from armada_train.runfolder import RunFolder
 from armada_train.training.step_times import describe_steps
 
@@ -80,12 +80,8 @@ class Rows:
         Cells that failed have none, because they are measured again. One with fewer turns than it should is not final.
         """
         found: dict[int, Row] = {}
-        for line in self._path.read_bytes().splitlines() if self._path.exists() else []:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
-            if not isinstance(entry, dict) or entry.get("kind") != "bench" or not isinstance(entry.get("step"), int):
+        for _, entry in read_lines(self._path):
+            if isinstance(entry, UnreadableRecord) or entry.get("kind") != "bench" or not is_whole(entry.get("step")):
                 continue
             number, status = entry["step"], str(entry.get("status"))
             found.pop(number, None)
@@ -136,7 +132,7 @@ def failed_row(cell: Cell, folder: Path, code: int, seconds: float, timeout_s: f
 
 def read_result(folder: Path) -> dict[str, Any]:
     """Return what a training measured; nothing if it did not get that far. It counts more than the exit code."""
-    return _read(folder / _RESULT)
+    return find_object(folder / _RESULT)
 
 
 def _shape(cell: Cell) -> dict[str, int]:
@@ -151,7 +147,7 @@ def _shape(cell: Cell) -> dict[str, int]:
 
 
 def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 1
+    return value if is_whole(value) else 1
 
 
 def _memory_hint(code: int) -> str:
@@ -161,12 +157,4 @@ def _memory_hint(code: int) -> str:
 def _read_failure(folder: Path) -> dict[str, Any]:
     """Return the failure of the cell's attempt, which has the number of the bench's attempt."""
     found = sorted(folder.glob("attempts/*/failure.json"))
-    return _read(found[-1]) if found else {}
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    return find_object(found[-1]) if found else {}

@@ -7,18 +7,20 @@ a second bench would.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from armada_train.records import find_object, is_number, is_whole
 from armada_train.runfolder import RunFolder, replace_json
 from armada_train.specification.values import Measurement
 
 _FOLDER = "bench-turns"
 """Below the run's folder; a file for each cell, so that a bench that is continued has the turns of the attempts before."""
+
+_LISTS = ("steps_s", "products_s")
 
 
 @dataclass(frozen=True)
@@ -113,15 +115,24 @@ class Turns:
 
 def read_turns(run: RunFolder, number: int) -> Turns:
     """Return the turns that an earlier attempt measured of a cell; none if there is no whole file."""
-    try:
-        content = json.loads(_file(run, number).read_text(encoding="utf-8"))
-        done = tuple(
-            Turn(**{**each, "steps_s": tuple(each["steps_s"]), "products_s": tuple(each["products_s"])})
-            for each in content["done"]
-        )
-        return Turns(int(content["asked"]), done)
-    except (OSError, ValueError, TypeError, KeyError):
+    content = find_object(_file(run, number))
+    asked, done = content.get("asked"), content.get("done")
+    if not is_whole(asked, 1) or not isinstance(done, list) or not all(map(_is_turn, done)):
         return Turns()
+    turns = (Turn(**{**each, **{name: tuple(each[name]) for name in _LISTS}}) for each in done)
+    return Turns(asked, tuple(turns))
+
+
+def _is_turn(content: Any) -> bool:
+    """Tell whether a turn was read as it was written; a cell with a damaged one is measured again."""
+    if not isinstance(content, dict) or content.keys() != {each.name for each in fields(Turn)}:
+        return False
+    numbers = [value for name, value in content.items() if name not in _LISTS and (name, value) != ("mfu", None)]
+    for name in _LISTS:
+        if not isinstance(content[name], list):
+            return False
+        numbers += content[name]
+    return all(is_number(number) and 0 <= number < math.inf for number in numbers)
 
 
 def write_turns(run: RunFolder, number: int, turns: Turns) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from armada_train.checkpoints import whole
-from armada_train.runfolder import RunFolder, replace_json
+from armada_train.runfolder import RunFolder, remove, replace_json
 
 
 def announce(run: RunFolder, checkpoint: Path, announcement: Mapping[str, object], base_model: Path | None) -> bool:
@@ -30,12 +30,12 @@ def announce(run: RunFolder, checkpoint: Path, announcement: Mapping[str, object
     final = run.outbox / f".new-{step}"
     if whole.is_marked(checkpoint):
         return False
-    if final.exists():
+    if final.is_dir() and not final.is_symlink():
         whole.mark(checkpoint)  # an attempt was killed in between
         return False
+    remove(final)
     part = run.outbox / f".part-{step}"
-    if part.exists():
-        shutil.rmtree(part)  # of an attempt that was killed while linking
+    remove(part)  # of an attempt that was killed while linking
     _link_tree(checkpoint, part)
     if base_model is not None:
         _link_tree(base_model, part / "base_model")
@@ -53,8 +53,7 @@ def forget(checkpoint: Path) -> None:
     Its files are hard links to those in the outbox: overwriting them would change them under the manifest. It was not
     complete, or training would have resumed from it, so its successor is announced again.
     """
-    if checkpoint.exists():
-        shutil.rmtree(checkpoint)
+    remove(checkpoint)
     whole.unmark(checkpoint)
 
 

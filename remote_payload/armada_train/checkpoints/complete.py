@@ -6,23 +6,28 @@ optimizer if only that file is missing.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-import shutil
-import struct
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from armada_train.checkpoints.manifest import read_manifest
+from armada_train.checkpoints.manifest import read_manifest, saved_processes
 from armada_train.checkpoints.shards import find_wrong_shard, find_wrong_weights, is_sharded
+from armada_train.checkpoints.trainer_state import find_wrong_state
 from armada_train.checkpoints.whole import changed_files
+from armada_train.records import UnreadableRecord, find_object, is_whole, open_file, parse_object, show
+from armada_train.runfolder import remove
 
 MARK = "checkpoint-is-incomplete.txt"
 """In a checkpoint that is still being written."""
 _NAME = re.compile(r"checkpoint-(\d+)")
 _WEIGHTS = ("adapter_model", "model")
+_LONGEST_NAME = 255
+_LONGEST_HEADER = 100_000_000
+"""Of a safetensors file, as in its own reader."""
 _WEIGHTS_OF_ANY = (*_WEIGHTS, "pytorch_model")
 
 
@@ -63,8 +68,9 @@ def set_aside_newer(folder: Path, step: int, attempt: int) -> None:
 def drop_set_aside(folder: Path, step: int) -> None:
     """Delete the skipped checkpoints up to this step, whose new checkpoint is complete."""
     for entry in folder.glob("skipped-by-attempt-*-checkpoint-*"):
-        if entry.name.rpartition("-")[2].isdigit() and step_of(entry) <= step:
-            shutil.rmtree(entry, ignore_errors=True)
+        if entry.name.rpartition("-")[2].isdecimal() and step_of(entry) <= step:
+            with contextlib.suppress(OSError):
+                remove(entry)
 
 
 def count_to_keep(folder: Path, step: int, keep_last: int, best: int | None) -> int:
@@ -89,21 +95,19 @@ def find_defect(checkpoint: Path) -> str | None:
     """Return what keeps a checkpoint from being loaded, or None."""
     if (checkpoint / MARK).exists():
         return "it is marked as incomplete"
-    # the Trainer writes this file last
-    if _read_object(checkpoint / "trainer_state.json").get("global_step") != step_of(checkpoint):
-        return "trainer_state.json is missing or unfinished"
+    if wrong := find_wrong_state(checkpoint, step_of(checkpoint)):  # the Trainer writes this file last
+        return wrong
     if is_sharded(checkpoint):
         return find_wrong_shard(checkpoint)
     if not has_weights(checkpoint):
         return "its weights are missing or truncated"
-    wrong = [name for name in changed_files(checkpoint) if Path(name).name.startswith(_WEIGHTS_OF_ANY)]
-    return f"{wrong[0]} is not the file that was saved" if wrong else None
+    changed = [name for name in changed_files(checkpoint) if Path(name).name.startswith(_WEIGHTS_OF_ANY)]
+    return f"{changed[0]} is not the file that was saved" if changed else None
 
 
 def missing_states(checkpoint: Path, processes: int) -> list[str]:
     """Name the missing files without which training continues, but with other results; the Trainer does not report that."""
-    settings = read_manifest(checkpoint) or {}
-    processes = settings.get("batch.processes", processes)
+    processes = saved_processes(read_manifest(checkpoint), processes)
     names = ["optimizer.pt", "scheduler.pt", *random_states(processes)]
     if (checkpoint / "latest").is_file():
         if lacking := _missing_of_deepspeed(checkpoint, processes):
@@ -111,9 +115,16 @@ def missing_states(checkpoint: Path, processes: int) -> list[str]:
         names = list(random_states(processes))
     if is_sharded(checkpoint):
         names.remove("optimizer.pt")  # it is in shards, which find_defect has looked at
-    # torch.save writes a zip, whose index is at its end
     changed = changed_files(checkpoint)
-    return [name for name in names if name in changed or not zipfile.is_zipfile(checkpoint / name)]
+    return [name for name in names if name in changed or not is_zip(checkpoint / name)]
+
+
+def is_zip(path: Path) -> bool:
+    """Tell whether a file has the end of a zip, which is what torch.save writes last."""
+    try:
+        return path.is_file() and zipfile.is_zipfile(path)
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def _missing_of_deepspeed(checkpoint: Path, processes: int) -> str | None:
@@ -121,16 +132,27 @@ def _missing_of_deepspeed(checkpoint: Path, processes: int) -> str | None:
 
     Each rank writes its part of the optimizer. Without ZeRO only the first rank writes it, beside the weights.
     """
-    tag = (checkpoint / "latest").read_text(encoding="utf-8", errors="replace").strip()
+    tag = _read_tag(checkpoint / "latest")
     folder = checkpoint / tag
-    if not tag or folder.parent != checkpoint or not list(folder.glob("*model_states.pt")):
+    if not tag or not folder.is_dir() or not list(folder.glob("*model_states.pt")):
         return f"{tag or 'latest'}/mp_rank_00_model_states.pt"
     shares = list(folder.glob("*optim_states.pt"))
     changed = changed_files(checkpoint)
-    broken = [share.name for share in shares if f"{tag}/{share.name}" in changed or not zipfile.is_zipfile(share)]
+    broken = [share.name for share in shares if f"{tag}/{share.name}" in changed or not is_zip(share)]
     if broken or len(shares) not in {0, processes}:
         return f"{tag}/{broken[0] if broken else '*optim_states.pt of a rank'}"
     return None
+
+
+def _read_tag(path: Path) -> str:
+    """Return the name of a folder that a file consists of; an empty one if it is none."""
+    try:
+        with open_file(path) as file:
+            tag = file.read(_LONGEST_NAME + 2).decode("utf-8", "replace").strip()
+    except (UnreadableRecord, OSError):
+        return ""
+    is_name = tag.isprintable() and "/" not in tag and tag not in {".", ".."}
+    return tag if is_name and len(tag.encode()) <= _LONGEST_NAME else ""
 
 
 def set_aside_broken(checkpoint: Path, processes: int) -> None:
@@ -155,8 +177,11 @@ def has_weights(checkpoint: Path) -> bool:
     for stem in _WEIGHTS:
         index = checkpoint / f"{stem}.safetensors.index.json"
         if index.exists():
-            shards = set(_read_object(index).get("weight_map", {}).values())
-            return bool(shards) and all(_is_whole_safetensors(checkpoint / shard) for shard in shards)
+            listed = find_object(index).get("weight_map")
+            shards = list(listed.values()) if isinstance(listed, dict) else []
+            if not all(isinstance(shard, str) for shard in shards):
+                return False
+            return bool(shards) and all(_is_whole_safetensors(checkpoint / shard) for shard in set(shards))
         if (checkpoint / f"{stem}.safetensors").exists():
             return _is_whole_safetensors(checkpoint / f"{stem}.safetensors")
     return find_wrong_weights(checkpoint) is None
@@ -168,7 +193,7 @@ def name_base_model(checkpoint: Path, name: str) -> None:
     PEFT writes the host's path into both, which is useless elsewhere, and which the hub refuses in a card.
     """
     path, card = checkpoint / "adapter_config.json", checkpoint / "README.md"
-    config = _read_object(path)
+    config = find_object(path)
     if not config:
         return
     there = config.get("base_model_name_or_path")
@@ -186,9 +211,13 @@ def _replace_text(path: Path, text: str) -> None:
 
 
 def read_shapes(folder: Path) -> dict[str, list[int]]:
-    """Read the shape of every tensor in a folder's safetensors, from their headers alone."""
+    """Read the shape of every tensor in a folder's safetensors, from their headers alone.
+
+    Raises:
+        UnreadableRecord: A header is damaged.
+    """
     headers = [_read_header(path)[1] for path in sorted(folder.glob("*.safetensors"))]
-    return {name: entry["shape"] for header in headers for name, entry in header.items() if name != "__metadata__"}
+    return {name: entry["shape"] for header in headers for name, entry in header.items()}
 
 
 def weights_bytes(folder: Path) -> int:
@@ -200,25 +229,31 @@ def _is_whole_safetensors(path: Path) -> bool:
     """Compare a file's size with its header: 8 bytes of header length, the header, the tensors."""
     try:
         header_length, header = _read_header(path)
-        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        ends = [entry["data_offsets"][1] for entry in header.values()]
         return bool(path.stat().st_size == 8 + header_length + max(ends, default=0))
-    except (OSError, ValueError, struct.error, KeyError):
+    except (UnreadableRecord, OSError):
         return False
 
 
 def _read_header(path: Path) -> tuple[int, dict[str, Any]]:
-    with path.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        if length > path.stat().st_size:
-            message = f"{path} is truncated"
-            raise ValueError(message)
-        header: dict[str, Any] = json.loads(file.read(length))
-    return length, header
+    """Return the length of a header, and what it says of each tensor.
 
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    Raises:
+        UnreadableRecord: It is damaged, or there is none.
+    """
+    with open_file(path) as file:
+        try:
+            begin = file.read(8)
+            length = int.from_bytes(begin, "little")
+            content = file.read(length) if len(begin) == 8 and length <= _LONGEST_HEADER else b""
+        except OSError as error:
+            raise UnreadableRecord(f"{path} cannot be read: {error.strerror}") from error
+    if len(begin) < 8 or len(content) < length:
+        raise UnreadableRecord(f"{path} is truncated")
+    tensors = {name: entry for name, entry in parse_object(content).items() if name != "__metadata__"}
+    for name, entry in tensors.items():
+        numbers = [entry.get("shape"), entry.get("data_offsets")] if isinstance(entry, dict) else [None, None]
+        is_right = all(isinstance(each, list) and all(map(is_whole, each)) for each in numbers)
+        if not is_right or len(entry["data_offsets"]) != 2:
+            raise UnreadableRecord(f"{path}: its header does not say where {show(name)} is")
+    return length, tensors

@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from armada_train.data.hashes import hash_data, hash_source
 from armada_train.data.hooks import hook_file
+from armada_train.records import find_object, is_number, is_whole, show
 from armada_train.runfolder import replace_json
 from armada_train.specification.generation import FREE
 from armada_train.specification.objectives import SFT, Objective
@@ -23,6 +24,7 @@ from armada_train.specification.values import ZERO, Source, TinyModel, Training
 
 NAME = "armada.json"
 _FORMAT = 1
+_MOST_RANKS = 1 << 16
 # These settings of the schedule may change at every start: they affect what is measured, not what is trained.
 _FREE = (
     "log_every_steps",
@@ -100,12 +102,15 @@ def write_manifest(checkpoint: Path, settings: Settings) -> None:
 
 def read_manifest(checkpoint: Path) -> dict[str, Any] | None:
     """Return a checkpoint's settings; None if there are none that can be read."""
-    try:
-        content = json.loads((checkpoint / NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    settings = content.get("settings") if isinstance(content, dict) and content.get("format") == _FORMAT else None
+    content = find_object(checkpoint / NAME)
+    settings = content.get("settings") if content.get("format") == _FORMAT else None
     return settings if isinstance(settings, dict) else None
+
+
+def saved_processes(settings: Settings | None, now: int) -> int:
+    """Return the number of ranks that wrote a checkpoint; this attempt's if its settings do not say."""
+    saved = (settings or {}).get("batch.processes")
+    return saved if is_whole(saved, 1) and saved <= _MOST_RANKS else now
 
 
 def name_of_optimizer(settings: Settings | None) -> str:
@@ -120,7 +125,7 @@ def compare(before: Settings, now: Settings) -> list[str]:
     What was sent (a model, a reward model) is in a folder named after its content, which is the same below another root.
     """
     return [
-        f"`{key}` was {_show(before, key)} and is {_show(now, key)}"
+        f"`{show(key)}` was {show(_show(before, key))} and is {show(_show(now, key))}"
         for key in dict.fromkeys([*before, *now])
         if _without_roots(before.get(key)) != _without_roots(now.get(key))
     ]
@@ -147,6 +152,14 @@ def _form(source: Mapping[str, Any]) -> str:
     return f" as {json.dumps(stated)}" if stated else ""
 
 
+def _is_data(value: object) -> bool:
+    """Tell whether a setting is what `describe_settings` writes of the data; a disk may have changed it."""
+    return isinstance(value, list) and all(
+        isinstance(item, dict) and isinstance(item.get("sha256"), str) and is_number(item.get("weight"))
+        for item in value
+    )
+
+
 def _show(settings: Settings, key: str) -> str:
     if key not in settings:
         if key == "train.sharding":
@@ -154,7 +167,7 @@ def _show(settings: Settings, key: str) -> str:
         default = _DEFAULTS.get(key.removeprefix("train.")) if key.startswith("train.") else None
         return "not there" if default is None else json.dumps(default)
     value = settings[key]
-    if key == "data.train" and isinstance(value, Sequence):
+    if key == "data.train" and _is_data(value):
         return " + ".join(
             f"{item.get('hook') or item.get('hub') or 'data'} {item['sha256'][:12]} × {item['weight']:g}" + _form(item)
             for item in value

@@ -8,9 +8,11 @@ from pathlib import Path
 from armada_train.checkpoints import complete, whole
 from armada_train.checkpoints.manifest import Settings, compare, read_manifest
 from armada_train.failure import PayloadFailure
+from armada_train.records import show
 from armada_train.runfolder import RunFolder
 from armada_train.specification.values import ZERO, Training
 
+_MOST_NAMED = 16
 _ADVICE = (
     "go back to the old value, start a new run, or accept it with `armada resume {run_id} --accept-changes` (in the "
     "experiment of a new run: `resume.accept_changes: true`)"
@@ -90,7 +92,7 @@ def _refuse_other_states(checkpoint: Path, training: Training, before: Settings)
     if is_deepspeeds == (training.deepspeed is not None) and (is_alike or not is_deepspeeds):
         return
     by = (
-        f"DeepSpeed ({before.get(key, 'by a file')}, {processes} processes)"
+        f"DeepSpeed ({show(before.get(key, 'by a file'))}, {show(processes)} processes)"
         if is_deepspeeds
         else "a training without DeepSpeed"
     )
@@ -106,7 +108,9 @@ def _last_with_weights(folder: Path, processes: int) -> tuple[Path | None, list[
     for checkpoint in complete.newest_first(folder):
         if complete.find_defect(checkpoint) is None:
             missing = complete.missing_states(checkpoint, processes)
-            return checkpoint, [f"{name} is missing or damaged, so that state starts fresh" for name in missing]
+            lost = [f"{name} is missing or damaged, so that state starts fresh" for name in missing[:_MOST_NAMED]]
+            more = len(missing) - len(lost)
+            return checkpoint, [*lost, f"{more} more states start fresh"] if more else lost
     return None, []
 
 
@@ -114,4 +118,6 @@ def _lost_random_states(checkpoint: Path, processes: int) -> list[str]:
     """Name the random states that are missing because the number of ranks changed."""
     names = complete.random_states(processes)
     lost = [name for name in names if not (checkpoint / name).exists()]
-    return [f"{checkpoint.name} has no {', '.join(lost)}: these ranks start new random sequences"] if lost else []
+    more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
+    named = f"{', '.join(lost[:_MOST_NAMED])}{more}"
+    return [f"{checkpoint.name} has no {named}: these ranks start new random sequences"] if lost else []

@@ -17,6 +17,7 @@ import torch
 
 from armada_train.checkpoints.shards import MODEL
 from armada_train.failure import PayloadFailure
+from armada_train.records import open_file, show
 
 _PREFIX = "model."
 _CLASSES = {
@@ -62,16 +63,15 @@ class Piece:
         Raises:
             PayloadFailure: `merge_mismatch`: it is not what the metadata says.
         """
-        with self.file.open("rb") as stream:
-            try:
+        try:
+            with open_file(self.file) as stream:
                 value = torch.load(_Window(stream, self.start, self.length), map_location="cpu", weights_only=True)
-            except (RuntimeError, pickle.UnpicklingError, EOFError, OSError) as error:
-                raise PayloadFailure(
-                    "merge_mismatch", f"{self.file} cannot be read at {self.start}: {error}"
-                ) from error
+        except Exception as error:  # changed bytes make pickle and torch raise anything
+            message = f"{show(self.file)} cannot be read at {self.start}: {show(error)}"
+            raise PayloadFailure("merge_mismatch", message) from error
         if not torch.is_tensor(value) or tuple(value.shape) != self.sizes:
             raise PayloadFailure(
-                "merge_mismatch", f"{self.file} has another tensor at {self.start} than its metadata says"
+                "merge_mismatch", f"{show(self.file)} has another tensor at {self.start} than its metadata says"
             )
         return value
 
@@ -94,11 +94,11 @@ def read_stored(checkpoint: Path) -> list[Stored]:
     """
     folder = checkpoint / MODEL
     try:
-        with (folder / ".metadata").open("rb") as file:
+        with open_file(folder / ".metadata") as file:
             metadata = _Unpickler(file).load()
         return list(_read_tensors(metadata, folder))
-    except (OSError, EOFError, pickle.UnpicklingError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PayloadFailure("merge_mismatch", f"{folder / '.metadata'} cannot be read: {error}") from error
+    except Exception as error:  # changed bytes make pickle raise anything
+        raise PayloadFailure("merge_mismatch", f"{folder / '.metadata'} cannot be read: {show(error)}") from error
 
 
 def _read_tensors(metadata: Any, folder: Path) -> Iterator[Stored]:

@@ -7,10 +7,11 @@ reads that a part is missing, after the GPUs were taken; a part of another save 
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 from pathlib import Path
 from typing import Any
 
+from armada_train.records import find_object, show
 from armada_train.runfolder import replace_json
 
 NAME = "shards.json"
@@ -68,11 +69,8 @@ def fingerprint(path: Path) -> str:
 
 
 def _read_listing(checkpoint: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads((checkpoint / NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    files = content.get("files") if isinstance(content, dict) and content.get("format") == _FORMAT else None
+    content = find_object(checkpoint / NAME)
+    files = content.get("files") if content.get("format") == _FORMAT else None
     if not isinstance(files, dict) or not all(map(_is_inside, files)):
         return None
     return files
@@ -92,12 +90,13 @@ def _first_wrong(checkpoint: Path, files: dict[str, Any]) -> str | None:
         return "no shard is listed"
     for name, entry in files.items():
         path = checkpoint / name
+        if not os.path.isfile(path):  # noqa: PTH113  # Path.is_file raises where a name is too long
+            return f"the shard {show(name)} is missing"
         try:
-            size = path.stat().st_size
-        except OSError:
-            return f"the shard {name} is missing"
-        if not isinstance(entry, dict) or size != entry.get("size"):
-            return f"the shard {name} is truncated"
-        if fingerprint(path) != entry.get("sample"):
-            return f"the shard {name} is not the one that this checkpoint was saved with"
+            if not isinstance(entry, dict) or path.stat().st_size != entry.get("size"):
+                return f"the shard {name} is truncated"
+            if fingerprint(path) != entry.get("sample"):
+                return f"the shard {name} is not the one that this checkpoint was saved with"
+        except OSError as error:
+            return f"the shard {name} cannot be read: {error.strerror}"
     return None

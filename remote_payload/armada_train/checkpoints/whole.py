@@ -6,12 +6,13 @@ starts from the beginning; where all that were whole are damaged, that would sil
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
 from typing import Any
 
 from armada_train.checkpoints.shards import fingerprint
-from armada_train.runfolder import replace_json
+from armada_train.records import find_object
+from armada_train.runfolder import remove, replace_json
 
 _PREFIX = ".announced-"
 _USED = ".restarted-by-submission-"
@@ -25,7 +26,7 @@ def mark_path(checkpoint: Path) -> Path:
 
 
 def is_marked(checkpoint: Path) -> bool:
-    return mark_path(checkpoint).exists()
+    return mark_path(checkpoint).is_file()
 
 
 def mark(checkpoint: Path) -> None:
@@ -39,7 +40,7 @@ def mark(checkpoint: Path) -> None:
 
 
 def unmark(checkpoint: Path) -> None:
-    mark_path(checkpoint).unlink(missing_ok=True)
+    remove(mark_path(checkpoint))
 
 
 def changed_files(checkpoint: Path) -> list[str]:
@@ -47,19 +48,16 @@ def changed_files(checkpoint: Path) -> list[str]:
 
     Empty if nothing is recorded: by an earlier release, or because a power loss truncated the record.
     """
-    try:
-        content = json.loads(mark_path(checkpoint).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return []
-    files = content.get("files") if isinstance(content, dict) and content.get("format") == _FORMAT else None
+    content = find_object(mark_path(checkpoint))
+    files = content.get("files") if content.get("format") == _FORMAT else None
     listed: dict[str, Any] = files if isinstance(files, dict) else {}
-    return [name for name, entry in listed.items() if _differs(checkpoint / name, entry)]
+    return [name for name, entry in listed.items() if _is_inside(name) and _differs(checkpoint / name, entry)]
 
 
 def newest_marked(folder: Path) -> int | None:
     """Return the step of the newest checkpoint that was whole once, also of one that was deleted; None without any."""
     steps = [path.name.rpartition("-")[2] for path in folder.glob(f"{_PREFIX}checkpoint-*")]
-    return max((int(step) for step in steps if step.isdigit()), default=None)
+    return max((int(step) for step in steps if step.isdecimal()), default=None)
 
 
 def may_restart(folder: Path, permit: str | None) -> bool:
@@ -73,14 +71,22 @@ def may_restart(folder: Path, permit: str | None) -> bool:
 def restart(folder: Path, permit: str | None) -> None:
     """Forget all checkpoints that were whole, then use the permit. Other ranks that look meanwhile decide the same."""
     for path in folder.glob(f"{_PREFIX}checkpoint-*"):
-        path.unlink(missing_ok=True)
+        remove(path)
     if permit is not None:
         (folder / f"{_USED}{permit}").touch()
 
 
+def _is_inside(name: str) -> bool:
+    return name.isprintable() and not name.startswith("/") and not {"", ".", ".."} & set(name.split("/"))
+
+
 def _differs(path: Path, entry: Any) -> bool:
+    if not os.path.isfile(path):  # noqa: PTH113  # Path.is_file raises where a name is too long
+        return False
     try:
         size = path.stat().st_size
         return not isinstance(entry, dict) or size != entry.get("size") or fingerprint(path) != entry.get("sample")
     except FileNotFoundError:
         return False
+    except OSError:
+        return True

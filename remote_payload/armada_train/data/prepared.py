@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from armada_train.failure import PayloadFailure
-from armada_train.runfolder import RunFolder
+from armada_train.records import find_object, is_whole
+from armada_train.runfolder import RunFolder, remove
 from armada_train.specification.values import Training
 
 FORMAT = 2
@@ -29,6 +30,12 @@ FORMAT = 2
 
 ROWS = "rows.arrow"
 _FACTS = "facts.json"
+_COUNTS = {
+    "tokens": ("rows", "tokens", "trained", "lost_prompts"),
+    "rows": ("too_long", "truncated", "split", "untrainable", "cut_tokens", "kept", "tokens", "trained"),
+}
+"""Which counts the facts have, by what was made: the tokens of a source, or rows of several that fit."""
+
 _BETWEEN_LOOKS_S = 0.2
 
 Make = Callable[[Path], dict[str, Any]]
@@ -68,7 +75,7 @@ class Cache:
     def find(self, ingredients: Mapping[str, Any]) -> Prepared | None:
         """Find the folder that was created from these ingredients before."""
         folder = self.folder / name(ingredients)
-        facts = _read_facts(folder)
+        facts = _read_facts(folder, ingredients.get("what"))
         return None if facts is None else Prepared(folder, facts, is_new=False)
 
     def obtain(self, ingredients: Mapping[str, Any], make: Make) -> Prepared:
@@ -91,7 +98,8 @@ class Cache:
                     return found
                 if is_ours:  # no other process is writing, so an existing folder was left by a killed one
                     for left in [*self.folder.glob(f".new-{key}-*"), self.folder / key]:
-                        shutil.rmtree(left, ignore_errors=True)
+                        with contextlib.suppress(OSError):
+                            remove(left)
                 return self._make(key, ingredients, make)
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
@@ -172,14 +180,20 @@ def name(ingredients: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _read_facts(folder: Path) -> dict[str, Any] | None:
-    """Read a finished folder's facts; None if it does not exist, or its rows are incomplete."""
+def _read_facts(folder: Path, what: str | None) -> dict[str, Any] | None:
+    """Read a finished folder's facts; None if it does not exist, its rows are incomplete, or its facts were damaged."""
+    facts = find_object(folder / _FACTS)
     try:
-        facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
-        is_whole = (folder / ROWS).stat().st_size == facts["rows_bytes"]
-    except (OSError, ValueError, KeyError, TypeError):
+        is_complete = (folder / ROWS).stat().st_size == facts.get("rows_bytes")
+    except OSError:
         return None
-    return facts if is_whole else None
+    are_counts = all(is_whole(facts.get(name)) for name in _COUNTS.get(what or "", ()))
+    return facts if is_complete and are_counts and (what != "tokens" or _tells_of_source(facts)) else None
+
+
+def _tells_of_source(facts: Mapping[str, Any]) -> bool:
+    kind, ignored = facts.get("kind"), facts.get("ignored_keys")
+    return isinstance(kind, str) and isinstance(ignored, dict) and all(map(is_whole, ignored.values()))
 
 
 def _fsync(path: Path) -> None:

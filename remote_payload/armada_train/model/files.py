@@ -6,7 +6,6 @@ The payload checks before torch is imported. Home checks before a host is contac
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from armada_train.data.rows import without_end
 from armada_train.data.shapes import CHATS
 from armada_train.data.turns import describe_lack_of_tools
 from armada_train.failure import PayloadFailure
+from armada_train.records import UnreadableRecord, read_bytes, read_object
 from armada_train.specification.section import bad_spec
 from armada_train.specification.values import Lora, TinyModel, Training
 
@@ -166,7 +166,10 @@ def _read_weights(folder: Path) -> dict[str, list[int]]:
     if any((folder / name).exists() for name in _SAFETENSORS):
         if not has_weights(folder):
             raise bad_spec(f"the model's folder {folder}: its weights are missing or truncated")
-        return read_shapes(folder)
+        try:
+            return read_shapes(folder)
+        except UnreadableRecord as error:
+            raise bad_spec(f"the model's folder: {error}") from error
     if any((folder / name).exists() for name in _BINARIES) or (folder / "adapter_config.json").exists():
         return {}
     raise bad_spec(f"the model's folder {folder} has no weights: neither {' nor '.join(_SAFETENSORS)}")
@@ -198,8 +201,8 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
 
 def _read_template(folder: Path, settings: dict[str, Any]) -> str | None:
     try:
-        return (folder / "chat_template.jinja").read_text(encoding="utf-8")
-    except (OSError, ValueError):
+        return read_bytes(folder / "chat_template.jinja").decode("utf-8")
+    except (UnreadableRecord, ValueError):
         template = settings.get("chat_template") or (_read_object(folder / "chat_template.json") or {}).get(
             "chat_template"
         )
@@ -266,7 +269,6 @@ def _content(token: Any) -> str | None:
 
 def _read_object(path: Path) -> dict[str, Any] | None:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return read_object(path)
+    except UnreadableRecord:
         return None
-    return content if isinstance(content, dict) else None

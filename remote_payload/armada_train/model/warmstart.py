@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
-from armada_train.checkpoints.complete import has_weights, read_shapes
+from armada_train.checkpoints.complete import has_weights, is_zip, read_shapes
 from armada_train.checkpoints.manifest import read_manifest
 from armada_train.checkpoints.shards import is_sharded
 from armada_train.failure import PayloadFailure
+from armada_train.records import UnreadableRecord, find_object, is_number, read_object, show
 from armada_train.specification.values import Lora, StartFrom, TinyModel, Training
 
 _CONFIG = {
@@ -41,11 +40,11 @@ def check_start(training: Training) -> None:
         raise _misfit(start, "it no longer exists; a checkpoint at home is sent with the run")
     if not has_weights(start.path):
         raise _misfit(start, "its weights are missing or truncated")
-    if start.moments and not zipfile.is_zipfile(start.path / "optimizer.pt"):
+    if start.moments and not is_zip(start.path / "optimizer.pt"):
         raise _misfit(
             start, "its optimizer.pt is missing or truncated: leave `optimizer` out, or use another checkpoint"
         )
-    adapter = _read(start.path / "adapter_config.json")
+    adapter = _read_adapter(start)
     if not adapter and is_sharded(start.path):
         raise _misfit(start, "its weights are in shards: `armada merge` that run, and use the result as `model`")
     if adapter and training.lora is None:
@@ -54,7 +53,7 @@ def check_start(training: Training) -> None:
         )
     if not adapter and training.lora is not None:
         raise _misfit(start, "it is a whole model, but this training has `lora`: use it as `model` instead")
-    if bool(adapter) and (adapter.get("task_type") == _SCORES) is training.objective.generates:
+    if adapter and (adapter.get("task_type") == _SCORES) is training.objective.generates:
         raise _misfit(
             start,
             "its adapter belongs to another kind of model (one scores texts, the other writes them): merge it first",
@@ -72,6 +71,34 @@ def check_start(training: Training) -> None:
         raise _misfit(start, "; ".join(differences))
 
 
+def _read_adapter(start: StartFrom) -> dict[str, Any]:
+    """Return an adapter's configuration; an empty one for a whole model.
+
+    Raises:
+        PayloadFailure: `bad_spec`: it is damaged.
+    """
+    path = start.path / "adapter_config.json"
+    if not path.exists():
+        return {}
+    try:
+        adapter = read_object(path)
+    except UnreadableRecord as error:
+        raise _misfit(start, f"its configuration is damaged: {error}") from error
+    for key in ("modules_to_save", "target_modules"):
+        names = adapter.get(key)
+        if not (names is None or isinstance(names, str)) and not _are_texts(names):
+            raise _misfit(start, f"its adapter_config.json is damaged: `{key}` is {show(names)}, not a list of names")
+    if not is_number(adapter.get("lora_alpha") or 0):
+        raise _misfit(
+            start, f"its adapter_config.json is damaged: `lora_alpha` is {show(adapter['lora_alpha'])}, not a number"
+        )
+    return adapter
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
 def base_model_of(start: StartFrom) -> Path | None:
     """Return the base model that was copied with a checkpoint's adapter, because its run created it; the adapter fits no other."""
     folder = start.path / "base_model"
@@ -83,9 +110,9 @@ def _compare_models(start: StartFrom, training: Training) -> list[str]:
     if isinstance(training.model, TinyModel):
         if base is None:
             return ["it was not trained on a tiny model"]
-        config = _read(base / "config.json")
+        config = find_object(base / "config.json")
         return [
-            f"`model.tiny.{ours}` was {config.get(theirs)} and is {getattr(training.model, ours)}"
+            f"`model.tiny.{ours}` was {show(config.get(theirs))} and is {getattr(training.model, ours)}"
             for theirs, ours in _CONFIG.items()
             if config.get(theirs) != getattr(training.model, ours)
         ]
@@ -94,7 +121,7 @@ def _compare_models(start: StartFrom, training: Training) -> list[str]:
     before = (read_manifest(start.path) or {}).get("model")
     if training.lora is None or not isinstance(before, str) or _identity(before) == _identity(training.model):
         return []
-    return [f"its adapter was trained on {before}, and `model` is {training.model}"]
+    return [f"its adapter was trained on {show(before)}, and `model` is {training.model}"]
 
 
 def _identity(model: str) -> str:
@@ -104,7 +131,7 @@ def _identity(model: str) -> str:
 
 def is_scorer(folder: Path) -> bool:
     """Tell by its configuration whether a whole model has a head that scores."""
-    listed = _read(folder / "config.json").get("architectures")
+    listed = find_object(folder / "config.json").get("architectures")
     return isinstance(listed, list) and any("SequenceClassification" in str(name) for name in listed)
 
 
@@ -126,28 +153,25 @@ def _compare_adapters(adapter: dict[str, Any], lora: Lora) -> list[str]:
     before = adapter.get("init_lora_weights", True)
     if before in _CHANGES_BASE or lora.init in _CHANGES_BASE:
         pairs.append(("init", before, lora.init))
-    return [f"`lora.{key}` was {was} and is {now}" for key, was, now in pairs if was != now]
+    return [f"`lora.{key}` was {show(was)} and is {now}" for key, was, now in pairs if was != now]
 
 
 def _compare_shapes(start: Path, model: Path) -> list[str]:
     """Compare whole models tensor by tensor, if the model is a folder."""
     if not model.is_dir():
         return []
-    before, now = read_shapes(start), read_shapes(model)
+    try:
+        before, now = read_shapes(start), read_shapes(model)
+    except UnreadableRecord as error:
+        return [str(error)]
     different = sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
     if different:
         name = different[0]
-        return [f"{len(different)} tensors have another shape than `model`'s ({name}: {before[name]}, {now[name]})"]
+        return [
+            f"{len(different)} tensors have another shape than `model`'s ({show(name)}: {show(before[name])}, {show(now[name])})"
+        ]
     strange = sorted(before.keys() - now.keys())
-    return [f"{len(strange)} tensors are not in `model` ({strange[0]})"] if now and strange else []
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    return [f"{len(strange)} tensors are not in `model` ({show(strange[0])})"] if now and strange else []
 
 
 def _misfit(start: StartFrom, why: str) -> PayloadFailure:

@@ -5,20 +5,42 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from armada_train.records import UnreadableRecord, is_number, is_whole, open_file, parse_object, show
+from armada_train.runfolder import clear_place
+
+_MOST_BYTES = 4 << 30
+_LONGEST_LINE = 16 << 20
+_MOST_TOKENS = 1 << 60
+
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What earlier attempts wrote, up to the step that this one resumes from."""
+    """What earlier attempts wrote, up to the step that this one resumes from.
+
+    Attributes:
+        unreadable: How many lines were skipped.
+        first_unreadable: Where the first of them is, and what is wrong with it.
+    """
 
     loss_first: float | None = None
     loss_last: float | None = None
     eval_loss_before: float | None = None
     train_tokens: int = 0
+    unreadable: int = 0
+    first_unreadable: str = ""
+
+    @property
+    def finding(self) -> str | None:
+        """Return a sentence for the user about what was skipped; None if nothing was."""
+        if not self.unreadable:
+            return None
+        lines = "1 line" if self.unreadable == 1 else f"{self.unreadable} lines"
+        return f"{lines} of earlier attempts cannot be read and are left out of the summary: {self.first_unreadable}"
 
 
 class Metrics:
@@ -45,6 +67,8 @@ class Metrics:
         self.loss_first = history.loss_first
         self.loss_last = history.loss_last
         self.eval_loss_before = history.eval_loss_before
+        if self._path:
+            clear_place(self._path)
         if self._path and not _ends_with_a_line(self._path):
             with self._path.open("ab") as file:  # an earlier attempt was killed in the middle of a line
                 file.write(b"\n")
@@ -75,23 +99,80 @@ class Metrics:
 
 
 def read_history(path: Path, step: int) -> History:
-    """Read the lines of earlier attempts up to `step`; lines that are not objects were cut off by a kill."""
+    """Read the lines of earlier attempts up to `step`; a line that a kill cut off, or a disk damaged, is counted and skipped."""
     loss_first = loss_last = eval_loss_before = None
-    train_tokens = 0
-    for line in path.read_bytes().splitlines() if path.exists() else []:
+    train_tokens = unreadable = 0
+    first = ""
+    for number, entry in read_lines(path):
         try:
-            entry = json.loads(line)
-        except ValueError:
+            kind, values = _measured(entry, step)
+        except UnreadableRecord as error:
+            unreadable += 1
+            first = first or (f"{path.name}:{number}: {error}" if number else str(error))
             continue
-        if not isinstance(entry, dict) or entry.get("step", step + 1) > step:
-            continue
-        if entry.get("kind") == "train":
-            loss_last = entry["loss"]
+        if kind == "train":
+            loss_last, train_tokens = values["loss"], values["num_tokens"]
             loss_first = loss_last if loss_first is None else loss_first
-            train_tokens = entry["num_tokens"]
-        elif entry.get("kind") == "eval" and entry["step"] == 0:
-            eval_loss_before = entry["eval_loss"]
-    return History(loss_first, loss_last, eval_loss_before, train_tokens)
+        elif kind == "eval":
+            eval_loss_before = values["eval_loss"]
+    return History(loss_first, loss_last, eval_loss_before, train_tokens, unreadable, first)
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | UnreadableRecord]]:
+    """Read a file of lines: the number of each with its object, or with what is wrong with it; 0 stands for the file.
+
+    Nothing if there is no file.
+    """
+    if not os.path.lexists(path):
+        return
+    try:
+        file = open_file(path)
+    except UnreadableRecord as error:
+        yield 0, error
+        return
+    with file:
+        if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+            yield 0, UnreadableRecord(f"{path.name} is larger than {_MOST_BYTES >> 30} GiB")
+            return
+        number, starts_line = 0, True
+        while content := file.readline(_LONGEST_LINE):
+            number += starts_line
+            if starts_line and content.strip():
+                yield number, _parsed(content)
+            starts_line = content.endswith(b"\n")
+
+
+def _parsed(content: bytes) -> dict[str, Any] | UnreadableRecord:
+    if len(content) == _LONGEST_LINE:
+        return UnreadableRecord(f"it is longer than {_LONGEST_LINE >> 20} MiB")
+    try:
+        return parse_object(content)
+    except UnreadableRecord as error:
+        return error
+
+
+def _measured(entry: dict[str, Any] | UnreadableRecord, step: int) -> tuple[str | None, dict[str, Any]]:
+    """Return the kind and the values of a line up to `step` that counts; None and nothing for any other.
+
+    Raises:
+        UnreadableRecord: It is no object, or a value of it is of another kind than it should be.
+    """
+    if isinstance(entry, UnreadableRecord):
+        raise entry
+    kind, at = entry.get("kind"), entry.get("step")
+    if kind not in ("train", "eval"):
+        return None, {}
+    if not is_whole(at):
+        raise UnreadableRecord(f"`step` is {show(at)}, which is no number of a step")
+    if at > step or (kind == "eval" and at > 0):
+        return None, {}
+    for name in ("loss",) if kind == "train" else ("eval_loss",):
+        if not is_number(entry.get(name)):
+            raise UnreadableRecord(f"`{name}` is {show(entry.get(name))}, which is no number")
+    tokens = entry.get("num_tokens")
+    if kind == "train" and not (is_number(tokens) and 0 <= tokens < _MOST_TOKENS):
+        raise UnreadableRecord(f"`num_tokens` is {show(tokens)}, which is no number of tokens")
+    return kind, entry
 
 
 def _ends_with_a_line(path: Path) -> bool:

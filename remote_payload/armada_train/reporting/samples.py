@@ -12,6 +12,7 @@ import torch
 
 from armada_train.data.rows import Files
 from armada_train.data.shapes import Row
+from armada_train.runfolder import clear_place
 
 Prompt = tuple[str | list[Mapping[str, Any]], str, Any]
 """What is asked, the expected answer, and the tools that may be called."""
@@ -32,6 +33,8 @@ class Samples:
     def __init__(
         self, path: Path | None, attempt: int, files: Files, count: int, longest: int, *, together: bool = False
     ) -> None:
+        if path is not None and not path.is_fifo():  # the tests hold a training with a pipe
+            clear_place(path)
         self._path = path
         self._attempt = attempt
         self._longest = longest

@@ -5,10 +5,10 @@ Importing torch and TRL takes four seconds on every rank; an invalid value must 
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
+from armada_train.records import UnreadableRecord, read_object
 from armada_train.specification.distillation import check_distillation
 from armada_train.specification.dividing import SHARDINGS, check_background, check_sharding
 from armada_train.specification.early_stop import Best, known_metrics, parse_best, parse_early_stop
@@ -62,10 +62,10 @@ def read_specification(path: Path) -> Training:
         PayloadFailure: `bad_spec`, naming the key.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise bad_spec(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict) or content.get("format") != 1:
+        content = read_object(path)
+    except UnreadableRecord as error:
+        raise bad_spec(str(error)) from error
+    if content.get("format") != 1:
         raise bad_spec(f"{path} must be an object with `format` 1")
     return parse_training(Section(content.get("training"), "training"))
 

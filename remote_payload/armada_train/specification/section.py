@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from armada_train.failure import PayloadFailure
+from armada_train.records import UnreadableRecord, read_object
 
 _REQUIRED: Any = object()
 
@@ -109,10 +109,10 @@ def read_section(spec: Path, name: str) -> Section:
         PayloadFailure: `bad_spec`.
     """
     try:
-        content = json.loads(spec.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise bad_spec(f"{spec} cannot be read: {error}") from error
-    training = content.get("training") if isinstance(content, dict) else None
+        content = read_object(spec)
+    except UnreadableRecord as error:
+        raise bad_spec(str(error)) from error
+    training = content.get("training")
     return Section(training.get(name) if isinstance(training, dict) else None, f"training.{name}")
 
 

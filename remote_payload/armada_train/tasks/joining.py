@@ -19,6 +19,7 @@ from armada_train.checkpoints import announce
 from armada_train.checkpoints.shard_reader import Piece, Stored, read_stored
 from armada_train.failure import PayloadFailure
 from armada_train.model.warmstart import is_scorer
+from armada_train.records import UnreadableRecord, read_object
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.reporting.metrics import Metrics
 from armada_train.runfolder import RunFolder
@@ -221,7 +222,10 @@ def _write_documents(checkpoint: Path, folder: Path, dtype: Any) -> None:
     for path in sorted(checkpoint.iterdir()):
         if path.is_file() and (path.name in _KEPT or path.name.startswith("tokenizer")):
             shutil.copyfile(path, folder / path.name)
-    config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    try:
+        config = read_object(checkpoint / "config.json")
+    except UnreadableRecord as error:
+        raise PayloadFailure("merge_mismatch", str(error)) from error
     config["dtype"] = str(dtype).removeprefix("torch.")
     config.pop("torch_dtype", None)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 from trl.chat_template_utils import is_chat_template_stop_token_trained
 
-from armada_train.checkpoints import complete
+from armada_train.checkpoints import complete, trainer_state
 from armada_train.checkpoints.manifest import Settings, describe_settings
 from armada_train.checkpoints.resume import Resume, find_resume
 from armada_train.data.epochs import doubt_about_epochs
@@ -26,6 +25,7 @@ from armada_train.model.fit import check_fit
 from armada_train.model.loading import base_model_folder, load_model, model_path
 from armada_train.model.right_padding import leave_out_masks
 from armada_train.model.sdpa_kernels import use_plans_for_full_rows
+from armada_train.records import read_object
 from armada_train.reporting.heartbeat import Heartbeat
 from armada_train.reporting.metrics import History, Metrics, read_history
 from armada_train.reporting.samples import Samples
@@ -162,6 +162,8 @@ def _open_metrics(run: RunFolder, checkpoint: Path | None) -> tuple[History, Met
     history = read_history(run.metrics, complete.step_of(checkpoint)) if checkpoint else History()
     metrics = Metrics(run.metrics if run.is_main else None, run.attempt)
     metrics.begin(history)
+    if history.finding:
+        _say(run, history.finding)
     return history, metrics
 
 
@@ -286,7 +288,7 @@ def _run_trainer(trainer: Trainer, rule: EarlyStop | None, run: RunFolder, check
     if checkpoint is None:
         _train_and_wait(trainer)
         return
-    state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    state = read_object(checkpoint / trainer_state.NAME)
     is_final = state["global_step"] >= state["max_steps"]
     if rule is not None and not is_final:
         trainer.stopped_early = rule.verdict(state["log_history"])

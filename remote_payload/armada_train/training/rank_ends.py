@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 from pathlib import Path
 from typing import Any
+
+from armada_train.records import find_object, is_whole, show
 
 _LOGGER = "torch.distributed.elastic.multiprocessing.api"
 # Not SIGABRT: a watchdog aborts its own process because another rank is gone. The other signals are requests to end.
@@ -54,8 +55,6 @@ def describe_end(run: Path, rank: int, exit_code: int) -> tuple[str, str] | None
 
 
 def _doing(file: Path) -> str:
-    try:
-        beat = json.loads(file.read_text(encoding="utf-8"))
-        return f" while {beat['phase']}, after step {beat['step']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+    beat = find_object(file)
+    phase, step = beat.get("phase"), beat.get("step")
+    return f" while {show(phase)}, after step {step}" if isinstance(phase, str) and is_whole(step) else ""
