@@ -26,6 +26,8 @@ from armada.tui.frame_rate import import_textual
 from benchmarks.tui_store import BUSY, log_of
 
 SIZE = (160, 48)
+TERMINAL = {"TERM": "xterm-256color", "COLORFGBG": "15;0"}
+"""It says its background, and is not asked: nothing here would answer as a terminal does."""
 PAINTED_BYTES = 4000
 """A screenful with its colours is more; the same for both programs."""
 PRESSED = ["down"] * 60 + ["pagedown"] * 60 + ["end", "home"] * 10 + ["down"] * 30 + ["up"] * 30
@@ -124,7 +126,7 @@ def seconds_to_paint(argv: list[str], env: dict[str, str], awaited: bytes = b"")
 
 
 def first_paint(_home: HomePaths, rounds: int) -> dict[str, str]:
-    env = {**os.environ, "TERM": "xterm-256color", "LINES": str(SIZE[1]), "COLUMNS": str(SIZE[0])}
+    env = {**os.environ, **TERMINAL, "LINES": str(SIZE[1]), "COLUMNS": str(SIZE[0])}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # or what was edited last is compiled anew in each round, unlike Textual
     bare, ours, filled = [], [], []
     for number in range(rounds + 1):
@@ -149,7 +151,7 @@ def first_paint(_home: HomePaths, rounds: int) -> dict[str, str]:
 
 def traffic(home: HomePaths, _rounds: int) -> dict[str, str]:
     """What a slow link between a person and the dashboard would have to carry."""
-    env = {**os.environ, "TERM": "xterm-256color", "LINES": str(SIZE[1]), "COLUMNS": str(SIZE[0])}
+    env = {**os.environ, **TERMINAL, "LINES": str(SIZE[1]), "COLUMNS": str(SIZE[0])}
     master, slave = pty.openpty()
     argv = [sys.executable, "-m", "armada", "dashboard", "--read-only"]
     process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True)

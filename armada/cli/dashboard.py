@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import importlib.util
+import os
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
 from armada.errors import UsageError
 from armada.foundation.extras import install_command
+
+if TYPE_CHECKING:
+    from armada.paths import HomePaths
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,8 +63,9 @@ def show(*, read_only: bool = False) -> int:
     from armada.tui.frame_rate import import_textual
 
     reading = FirstRows(context.home)
-    import_textual()
-    from armada.tui.app import Dashboard
+    with _asked_for_background(context.home):
+        import_textual()
+        from armada.tui.app import Dashboard
 
     board = Dashboard(context.home, read_only=read_only, first=reading.wait())
     # Of a terminal that says it has no size (a new pseudo-terminal), Rich and Textual assume two that differ by a line, and
@@ -69,6 +76,15 @@ def show(*, read_only: bool = False) -> int:
         return 1
     print("The dashboard is closed. Runs, operations and the daemon continue: armada ps")
     return 0
+
+
+def _asked_for_background(home: HomePaths) -> contextlib.AbstractContextManager[None]:
+    """Ask the terminal for its background meanwhile, where the theme depends on it."""
+    from armada.tui import background, remembered
+
+    if background.is_worth_asking(os.environ, remembered.theme(home)):
+        return background.asked(sys.stdin.fileno(), sys.stdout.fileno())
+    return contextlib.nullcontext()
 
 
 def serve(*, port: int, read_only: bool) -> int:

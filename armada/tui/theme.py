@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
+from armada.tui import background
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -130,17 +132,19 @@ def _curves(theme: Theme) -> tuple[str, ...]:
     return (theme.accent or theme.primary, theme.secondary or theme.primary, *others)
 
 
-def choose(env: Mapping[str, str], kept: str | None) -> str:
+def choose(env: Mapping[str, str], kept: str | None, *, is_light: bool | None = None) -> str:
     """Return the theme to begin with: ARMADA_THEME, else the one chosen last, else what fits the terminal's background.
 
-    A terminal says its background in COLORFGBG (konsole, rxvt, iTerm2 and others). It is not asked with an escape
-    sequence: over a slow link the answer comes after the first paint, and looks like keys.
+    Args:
+        env: The process's environment. Some terminals say their background in COLORFGBG (konsole, rxvt, iTerm2).
+        kept: What was chosen last.
+        is_light: What the terminal said when it was asked.
     """
     for name in (env.get("ARMADA_THEME"), kept):
         chosen = _FORMER.get(name or "", name)
         if chosen in CHOICES:
             return chosen
-    return LIGHT.name if _is_light(env.get("COLORFGBG", "")) else DARK.name
+    return LIGHT.name if is_light or _is_light(env.get("COLORFGBG", "")) else DARK.name
 
 
 def _is_light(colours: str) -> bool:
@@ -150,5 +154,5 @@ def _is_light(colours: str) -> bool:
 
 
 def of_terminal(kept: str | None) -> str:
-    """Choose by this process's environment."""
-    return choose(os.environ, kept)
+    """Choose by this process's environment and terminal."""
+    return choose(os.environ, kept, is_light=background.is_light())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
-    from typing import TypeGuard  # since Python 3.10; scripts bring older ones
+    from typing_extensions import TypeGuard  # noqa: UP035  # in typing since Python 3.10; scripts bring older ones
 
 MOST_BYTES = 1 << 30
 """The largest file that is read: trainer_state.json of a training that logs a million steps has a third of it."""
