@@ -198,7 +198,8 @@ def test_processes_that_a_waiting_job_left_here_are_ended(
     hand(run)
     begin(run, "running")
     queue.state, queue.error = state, error
-    surroundings = {**os.environ, "ARMADA_RUN_ID": "alone-1"}
+    # Without the root's mark it would count for every test's run of this name, here and in the other workers.
+    surroundings = {**os.environ, "ARMADA_RUN_ID": "alone-1", "ARMADA_ROOT": run.paths.root}
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings) as left:
         assert (run.stop(), queue.asked, run.started) == ("stopping", ["cancel"], started)
         left.communicate()

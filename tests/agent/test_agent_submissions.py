@@ -112,9 +112,14 @@ def test_another_submission_follows_only_what_is_over(
     assert run.started == (["supervise 2"] if follows else [])
 
 
+def surroundings(run: Run) -> dict[str, str]:
+    """The environment of a process of the run; without the root's mark it would count for every test's run of this name."""
+    return {**os.environ, "ARMADA_RUN_ID": run.paths.run_id, "ARMADA_ROOT": run.paths.root}
+
+
 def test_another_submission_does_not_follow_a_job_that_outlived_its_supervisor(run: Run) -> None:
     run.claim(1, DEAD, "running")
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, "ARMADA_RUN_ID": "alone-1"}) as job:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings(run)) as job:
         assert refused(lambda: run.submit(2)) == "conflict: run alone-1 has submission 1 already"
         job.communicate()
 
@@ -211,10 +216,9 @@ class TestStop:
     """A stop, by what the records show."""
 
     @pytest.fixture
-    def job(self) -> Any:
+    def job(self, run: Run) -> Any:
         """A process of the run, whoever started it."""
-        surroundings = {**os.environ, "ARMADA_RUN_ID": "alone-1"}
-        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings) as process:
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings(run)) as process:
             yield process
             process.communicate()
 

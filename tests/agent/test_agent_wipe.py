@@ -76,7 +76,8 @@ def test_a_living_supervisor_keeps_a_host_before_its_job_has_begun(call: Call) -
 
 def test_a_job_that_outlived_its_supervisor_keeps_a_host_and_its_secrets(call: Call) -> None:
     make(call, "wiped-1", DEAD, "running")
-    surroundings = {**os.environ, "ARMADA_RUN_ID": "wiped-1"}
+    # Without the root's mark it would count for every test's run of this name, here and in the other workers.
+    surroundings = {**os.environ, "ARMADA_RUN_ID": "wiped-1", "ARMADA_ROOT": call.root}
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings) as job:
         with pytest.raises(AgentError, match="wiped-1 is still alive"):
             wipe(call, {})

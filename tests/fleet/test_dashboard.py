@@ -326,9 +326,9 @@ def test_what_waits_for_gpus_and_who_holds_them_is_on_the_screen(there_is: There
             await on_host(pilot, "a100-2")
             await pilot.press("c")
             await hears(pilot, "check a100-2 done")
-            await sees(pilot, f"1 waits for GPUs: {second}")
+            await sees(pilot, "97%", "2 runs, 1 waits")
             await pilot.press("enter")
-            await sees(pilot, "97%   18/80 G", first)
+            await sees(pilot, f"1 waits for GPUs: {second}", "97%   18/80 G", first)
             await pilot.press("l")
             await shows(pilot, "/ host:a100-2", "holder", "waiter")
 
