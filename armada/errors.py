@@ -4,7 +4,8 @@
     ├── UnexpectedAnswer             what a host's agent said does not fit the protocol
     ├── UsageError              2    the command line is wrong
     ├── ConfigError             2    a file is wrong; carries where (file:line)
-    │   └── StoreDamaged             the store cannot be read; `armada recover` makes it anew
+    │   ├── StoreDamaged             the store cannot be read; `armada recover` makes it anew
+    │   └── StoreGone                the store was deleted, or its disk is away
     ├── PreflightRefused        3    the launch would fail, or lie, later
     │   └── SchedulerRefused         the host's batch system would not have it
     ├── HostUnreachable         4    also a ConnectionError
@@ -125,6 +126,18 @@ class StoreDamaged(ConfigError):
     def __init__(self, why: object, *, path: Path | str) -> None:
         hint = "armada store check shows the damage; armada recover rebuilds it from the hosts and the files at home"
         super().__init__(f"this is not a usable store ({why})", path=path, hint=hint)
+
+
+class StoreGone(ConfigError):
+    """Home's store was there and is not any more. Nobody but a person's own command makes another one.
+
+    Args:
+        path: The store.
+    """
+
+    def __init__(self, *, path: Path | str) -> None:
+        hint = "armada recover rebuilds it from the hosts and the files at home, if it was deleted"
+        super().__init__("the store was deleted, or its disk is away", path=path, hint=hint)
 
 
 class PreflightRefused(ArmadaError):

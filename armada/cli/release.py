@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -56,10 +57,9 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def _release(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
-    from armada.protocol.host import ForgetSecrets
     from armada.provision.admission import begin_clearing, putting
     from armada.sync.context import HostContext
-    from armada.sync.release.judge import judge_host, losses, settle_stopped
+    from armada.sync.release.judge import judge_and_forget_secrets, judge_host, losses, settle_stopped
     from armada.verdicts.release import may_go, must_stay
 
     context = Context()
@@ -82,12 +82,17 @@ def _release(options: argparse.Namespace) -> int:
         there = putting(context.database, host.name)
         progress = reporter if recorded is None else recorded.and_tell(reporter)
         there_now = HostContext(context.database, session, context.home)
-        items = judge_host(there_now, ignore_work=options.ignore_work, progress=progress)
+        if recorded is None:
+            items, secrets = judge_host(there_now, ignore_work=options.ignore_work, progress=progress), None
+        else:
+            items, secrets = judge_and_forget_secrets(
+                there_now,
+                ignore_work=options.ignore_work,
+                progress=progress,
+                judged=functools.partial(begin_clearing, context.database, recorded.id, host.name, there),
+            )
         reporter.clear()
         lost = losses(items)
-        if recorded is not None:
-            begin_clearing(context.database, recorded.id, host.name, there)
-        secrets = None if options.dry_run else session.call(ForgetSecrets(leaves=not lost))
         wiped = _wipe(context, session, options) if options.wipe and not (lost or options.dry_run) else None
         if wiped is not None and recorded is not None:
             recorded.step(WIPED)

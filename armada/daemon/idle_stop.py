@@ -109,7 +109,7 @@ class IdleStop:
     def _work(self, stopping: Stopping, since: float) -> None:
         name = self._host.name
         try:
-            with Database(self._home.store) as database:
+            with Database(self._home.store, existing=True) as database:
                 found = self._attempt(database, stopping, since)
                 host_records.record_stopping(database, name, found.as_json())
                 log.log(logging.INFO if found.state == "asked" else logging.WARNING, "%s: %s", name, found.said)

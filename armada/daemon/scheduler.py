@@ -120,7 +120,7 @@ class SyncScheduler:
     def _work(self, session: HostSession, run_ids: list[str], began: float) -> None:
         name = session.host.name
         try:
-            with Database(self._home.store) as database, session:
+            with Database(self._home.store, existing=True) as database, session:
 
                 def news() -> list[str]:
                     """Return runs that became due while the worker was busy; they must not wait for all earlier ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import sqlite3
@@ -17,7 +18,7 @@ from armada.daemon.hosts import KnownHosts
 from armada.daemon.instance import only_instance
 from armada.daemon.scheduler import SyncHost, SyncScheduler
 from armada.daemon.watcher import Watcher, watchable_ids
-from armada.errors import Conflict, StoreDamaged
+from armada.errors import Conflict, StoreDamaged, StoreGone
 from armada.foundation import process_identity
 from armada.notifications.messenger import Messenger
 from armada.store import hosts as host_records
@@ -76,6 +77,7 @@ class Daemon:
         auto: Exit when nothing is left to watch or sync.
         clock: The source of the time.
         sync_host: Carries out the syncs of a host.
+        again: This process had the store before: if it is gone by now, create no empty one.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Daemon:
         auto: bool = False,
         clock: Clock | None = None,
         sync_host: SyncHost = sync_host,
+        again: bool = False,
     ) -> None:
         self._home = home
         self._auto = auto
@@ -103,6 +106,7 @@ class Daemon:
         self._idle_since: float | None = None
         self._given_up = 0
         self._complaint = ("", 0.0)
+        self._again = again
 
     def stop(self) -> None:
         """Exit after the current tick; callable from a signal handler or another thread."""
@@ -126,6 +130,7 @@ class Daemon:
         while True:
             with only_instance(self._home):
                 store = self._serve()
+                self._again = True
                 self._write_status(self._why(store))
             if self._stop.is_set() or store != "there" or not self._came_late():
                 break
@@ -175,7 +180,12 @@ class Daemon:
 
     def _serve(self) -> str:
         """Tick until there is a reason to exit; return the state of the store's file."""
-        with Database(self._home.store) as database:
+        try:
+            opened = Database(self._home.store, existing=self._again)
+        except StoreGone as gone:
+            log.error("ending: %s", gone)  # noqa: TRY400  # its traceback says no more
+            return "gone"
+        with opened as database:
             log.info("armada %s watches (process %d)", __version__, process_identity.current().pid)
             self._messenger.start()
             self._write_status()
@@ -230,7 +240,8 @@ class Daemon:
 
     def _came_late(self) -> bool:
         """Whether a run was launched while we released the lock: its launch saw us and started no other daemon."""
-        with Database(self._home.store) as database:
+        late = False
+        with contextlib.suppress(StoreGone), Database(self._home.store, existing=True) as database:
             late = bool(self._left(database, self._clock.now()))
         if late:
             self._idle_since = None
@@ -358,8 +369,9 @@ def serve(home: HomePaths, *, auto: bool) -> None:
         Conflict: Another daemon runs, and `auto` is not set.
     """
     try:
-        while Daemon(home, auto=auto).run():
-            pass  # the store was replaced: start a new daemon for it
+        again = False
+        while Daemon(home, auto=auto, again=again).run():
+            again = True  # the store was replaced: start a new daemon for it
     except Conflict as held:
         if not auto:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from armada.config.hosts import load_hosts
 from armada.daemon.host_budget import HostBudget
 from armada.daemon.idle_stop import IdleStop
-from armada.errors import ArmadaError, HostUnreachable, UnexpectedAnswer
+from armada.errors import ArmadaError, HostUnreachable, StoreGone, UnexpectedAnswer
 from armada.foundation.backoff import Backoff, jitter_roll
 from armada.foundation.sanitize import sanitize_line
 from armada.launch.retry import Retries
@@ -123,7 +124,8 @@ class Watcher:
         self._thread.join(timeout_s)
 
     def _work(self) -> None:
-        with Database(self._home.store) as database:
+        # If the store was deleted, the daemon says so and ends.
+        with contextlib.suppress(StoreGone), Database(self._home.store, existing=True) as database:
             while not self._stopped.is_set():
                 wait_s = self.look(database)
                 self._wake.wait(wait_s)

@@ -116,7 +116,7 @@ def observe_all(
             answers[name] = look.answer.result()
             continue
         answers[name] = f"no answer within {greeting_s:g} s; its runs are shown as they were seen last"
-        with Database(home.store) as database:
+        with Database(home.store, existing=True) as database:
             runs.mark_unreachable(database, [run.run_id for run in by_host[name]], f"no answer within {greeting_s:g} s")
     return {name: why for name, why in answers.items() if why is not None}
 
@@ -146,7 +146,7 @@ class _Look:
 
     def _ask(self) -> str | None:
         run_ids = [run.run_id for run in self._theirs]
-        with Database(self._home.store) as database:
+        with Database(self._home.store, existing=True) as database:
             if self._session is None:
                 why = "no longer in hosts.yaml"
                 runs.mark_unreachable(database, run_ids, why)

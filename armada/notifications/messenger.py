@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import threading
@@ -9,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from armada.config.hosts import load_hosts
-from armada.errors import ArmadaError, ConfigError
+from armada.errors import ArmadaError, ConfigError, StoreGone
 from armada.foundation.backoff import Backoff
 from armada.foundation.sanitize import sanitize_line
 from armada.notifications import delivery
@@ -106,7 +107,8 @@ class Messenger:
         return sent
 
     def _work(self) -> None:
-        with Database(self._home.store) as database:
+        # If the store was deleted, the daemon says so and ends.
+        with contextlib.suppress(StoreGone), Database(self._home.store, existing=True) as database:
             while not self._stopped.is_set():
                 try:
                     self.work_once(database)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from armada.errors import ArmadaError, ConfigError, Conflict, StoreDamaged
+from armada.errors import ArmadaError, ConfigError, Conflict, StoreDamaged, StoreGone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -212,7 +212,9 @@ class Database:
     """One connection to the store. Connections are not shared between threads: open one per thread.
 
     Args:
-        path: The file; created if it does not exist.
+        path: The file; created if it does not exist, unless `existing`.
+        existing: Something else of this program has the store open or had it: if it was deleted since, do not create an
+            empty one in its place.
         patience_s: How long to wait for another process that is writing or holds a lock, in seconds.
         below: The home that stored paths are relative to; by default the store's folder. Differs for a store built
             elsewhere.
@@ -221,6 +223,7 @@ class Database:
     Raises:
         ConfigError: The file was written by a newer armada, or cannot be opened.
         StoreDamaged: The file is not a store, or is damaged.
+        StoreGone: There is no such file, and it was to be an existing one.
         Conflict: Another program holds a lock that excludes readers too.
     """
 
@@ -228,6 +231,7 @@ class Database:
         self,
         path: Path,
         *,
+        existing: bool = False,
         patience_s: float = 30.0,
         below: Path | None = None,
         connection: sqlite3.Connection | None = None,
@@ -236,7 +240,10 @@ class Database:
         self.below = below or path.parent
         with contextlib.ExitStack() as failed:
             try:
-                self.connection = connection or failed.enter_context(contextlib.closing(_connect(path, patience_s)))
+                if connection is None:
+                    opened = _connect_existing(path, patience_s) if existing else _connect(path, patience_s)
+                    connection = failed.enter_context(contextlib.closing(opened))
+                self.connection = connection
                 self._prepare(patience_s)
             except sqlite3.DatabaseError as error:
                 raise explain(error, path) or StoreDamaged(error, path=path) from error
@@ -340,6 +347,21 @@ def _connect(path: Path, patience_s: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _connect_existing(path: Path, patience_s: float) -> sqlite3.Connection:
+    """Open the file that is there.
+
+    Raises:
+        StoreGone: None is.
+    """
+    place = f"{path.absolute().as_uri()}?mode=rw"
+    try:
+        return sqlite3.connect(place, uri=True, isolation_level=None, timeout=patience_s)
+    except sqlite3.OperationalError:
+        if identity_of(path) is None:
+            raise StoreGone(path=path) from None
+        raise
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:

@@ -58,7 +58,7 @@ class OperationProgress:
     def _database(self) -> Database:
         """Return this thread's connection to the store: SQLite connections are not shared between threads."""
         if not hasattr(self._own, "database"):
-            self._own.database = Database(self._path)
+            self._own.database = Database(self._path, existing=True)
         found: Database = self._own.database
         return found
 

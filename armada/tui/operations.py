@@ -175,7 +175,10 @@ def launchers(home: HomePaths, run_ids: Sequence[str]) -> dict[str, str]:
     from armada.store.database import Database
 
     found: dict[str, str] = {}
-    with contextlib.suppress(ArmadaError, OSError, sqlite3.Error), Database(home.store, patience_s=1.0) as database:
+    with (
+        contextlib.suppress(ArmadaError, OSError, sqlite3.Error),
+        Database(home.store, existing=True, patience_s=1.0) as database,
+    ):
         here = own(home).id
         for run_id in run_ids:
             other = launched_by(runs.spec(database, run_id))

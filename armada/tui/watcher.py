@@ -119,7 +119,7 @@ class Watcher:
         while not self._ended.is_set():
             try:
                 self._look_whether_it_is_there()
-                with Database(self._home.store, patience_s=PATIENCE_S) as database:
+                with Database(self._home.store, existing=self._opened is not None, patience_s=PATIENCE_S) as database:
                     self._opened = identity_of(self._home.store)
                     self._sparks.clear()
                     self._read_until.clear()

@@ -35,6 +35,10 @@ def be_calm(world: World) -> None:
         host.reachable = host.finishes = True
         host.hides_checkpoints = host.hides_outputs = False
         host.misfits = frozenset()
+        if world.root_was_lost:
+            host.forgets = (
+                frozenset()
+            )  # an agent of this release, which tells a disk that was put back from a late answer
         if not host.mounted:
             host.mount()
         if isinstance(host, SimCluster):

@@ -57,6 +57,10 @@ FOUND_BY_CHANCE = {
     "resumed while its last sync is under way": "launch save end:0:1 tick meanwhile_resume:0:1 sync",
     "resumed while a release asks what there is": "launch power_cut sync meanwhile_retry:0:3 release",
     "launched while a release asks what there is": "launch power_cut sync meanwhile_launch:2:1 release",
+    "launched while a release forgets secrets": "launch:3:2 stop lose_run:0:3 meanwhile_launch:2:3 release:3",
+    "launched while a release forgets secrets, and its only run is hidden": (
+        "launch:3:1 hide_run:3:2 tear:3:3 meanwhile_launch:1:3 release"
+    ),
     "its file system goes away while a release asks what lives": "launch meanwhile_unmount:0:1 release",
     "it ends while a release asks what there is": "launch kill_supervisor sync meanwhile_end:3:2 release",
     "resumed by another home, and this one has not heard of it": (

@@ -26,7 +26,7 @@ from armada.store import hosts as host_records
 from armada.store.database import Database
 from armada.sync.checkpoints import apply_retention
 from armada.sync.context import HostContext, SyncContext
-from armada.sync.release.judge import judge_host, losses, settle_stopped
+from armada.sync.release.judge import judge_and_forget_secrets, judge_host, settle_stopped
 from armada.sync.runs.sync_run import sync_run
 from armada.verdicts.again import resumes_from
 from armada.verdicts.idle import stopped_spans, stopping_of
@@ -195,8 +195,8 @@ class SimHome:
 
     def release(self, host: SimHost) -> list[Item]:
         """As `armada hosts release`: what would be lost, and what else it says; then secrets go there."""
-        items = self.judge(host)
-        self.session(host).call("host.forget_secrets", {"leaves": not losses(items)})
+        with self.store() as database:
+            items, _ = judge_and_forget_secrets(HostContext(database, self.session(host), self.paths))
         return items
 
     def stop(self, run_id: str) -> runs.Run:

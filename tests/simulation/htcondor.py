@@ -227,6 +227,8 @@ class SimHtcondor(BatchSystem):
         job = self.find(words[-1])
         if job is None or job.forgotten or not job.lives or self.lie == "empty":
             raise EngineError(f"Couldn't find/remove all jobs matching {words[-1]}: job not found")
+        if job.cancelled:
+            raise EngineError(f"Job {job.id} already marked for removal")
         if job.waits:
             self._tell(job, _REMOVED, "via condor_rm (by user me)")
             self.end(job, "REMOVED")

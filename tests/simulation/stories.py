@@ -205,9 +205,13 @@ class Teller(Unusual):
             other_id = other.id()
 
             def forget() -> None:
-                other.registered.clear()  # the person has said so, whether or not the answer of the host arrives
-                for host in self.world.hosts.values():
-                    home.forget(host, other_id)
+                try:
+                    for host in self.world.hosts.values():
+                        home.forget(host, other_id)
+                finally:
+                    # The person has said so, whether or not the answer of the host arrives, and what was begun before it
+                    # was heard counts no more.
+                    other.registered.clear()
 
             self._act(home, forget)
 

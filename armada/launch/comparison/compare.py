@@ -194,7 +194,7 @@ class _Look:
 
     def _plan(self) -> Compared:
         question = self._question
-        with Database(question.home.store) as database, self._session as session:
+        with Database(question.home.store, existing=True) as database, self._session as session:
             order = Order(session, question.home, database, question.profile, question.name)
             launch = launch_of(question.experiment, order)
             launch.task.take_over(self._found)

@@ -12,6 +12,7 @@ from armada.errors import NotFound, SchedulerRefused, UnexpectedAnswer
 from armada.foundation.validation import mapping
 from armada.home import own
 from armada.monitor.look import Folder, Look, looks, where
+from armada.protocol.host import ForgetSecrets
 from armada.protocol.message import Misfit
 from armada.protocol.observation import Observe, ObservedRun
 from armada.protocol.runs import ListRuns, StopRun
@@ -40,10 +41,11 @@ from armada.verdicts.release import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from armada.foundation.progress import Progress
     from armada.protocol.homes import EnrolledHome
+    from armada.protocol.host import ForgottenSecrets
     from armada.protocol.observation import Observations
     from armada.protocol.records import Evidence
     from armada.protocol.sync import RunListing
@@ -70,16 +72,57 @@ def judge_host(context: HostContext, *, ignore_work: bool = False, progress: Pro
     Raises:
         HostUnreachable: Nothing can be decided.
     """
-    prover = Prover(context.database, progress)
     listed = submissions_there(context.session)
+    items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress)
+    return items + _came_since(context, listed)
+
+
+def judge_and_forget_secrets(
+    context: HostContext,
+    *,
+    ignore_work: bool = False,
+    progress: Progress | None = None,
+    judged: Callable[[], None] = lambda: None,
+) -> tuple[list[Item], ForgottenSecrets]:
+    """Judge a host as `judge_host` does, and delete there the secrets that nothing needs any more.
+
+    What the host has is listed once more when everything else is done: nothing that was launched until then goes unsaid.
+
+    Args:
+        context: The host.
+        ignore_work: As `judge_host`.
+        progress: As `judge_host`.
+        judged: Called before secrets are deleted.
+
+    Returns:
+        The list, and the runs whose secrets were deleted or kept.
+
+    Raises:
+        HostUnreachable: Nothing can be decided.
+    """
+    listed = submissions_there(context.session)
+    items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress)
+    judged()
+    secrets = context.session.call(ForgetSecrets(leaves=not losses(items)))
+    return items + _came_since(context, listed), secrets
+
+
+def _judge_listed(
+    context: HostContext, listed: Mapping[str, int | None], *, ignore_work: bool, progress: Progress | None
+) -> list[Item]:
+    prover = Prover(context.database, progress)
     run_ids = list(listed)
     items = _not_there(context, prover, run_ids)
     for start in range(0, len(run_ids), _AT_ONCE):
         items += _judge_some(context, prover, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
-    # Look again: reading every byte at home took time.
+    return items
+
+
+def _came_since(context: HostContext, listed: Mapping[str, int | None]) -> list[Item]:
+    """List what was launched or resumed since a listing: reading every byte at home took time."""
     later = submissions_there(context.session)
     came = [run_id for run_id in later if run_id not in listed or later[run_id] != listed[run_id]]
-    return items + [put_there_meanwhile(run_id, context.host) for run_id in came]
+    return [put_there_meanwhile(run_id, context.host) for run_id in came]
 
 
 def settle_stopped(session: HostSession, *, sleep: Callable[[float], None] = time.sleep) -> list[str]:

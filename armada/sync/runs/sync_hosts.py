@@ -60,7 +60,10 @@ def sync_hosts(
         if name not in hosts:
             return HostResult(name, (), NotFound("no longer in hosts.yaml", host=name))
         try:
-            with Database(home.store) as database, HostSession(hosts[name], home, patience_s=patience_s) as session:
+            with (
+                Database(home.store, existing=True) as database,
+                HostSession(hosts[name], home, patience_s=patience_s) as session,
+            ):
                 return HostResult(
                     name, tuple(sync_host(HostContext(database, session, home), by_host[name], progress=told))
                 )

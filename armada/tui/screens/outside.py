@@ -95,7 +95,10 @@ def _spec(home: HomePaths, run_id: str) -> Mapping[str, object] | None:
     from armada.store import runs
     from armada.store.database import Database
 
-    with contextlib.suppress(ArmadaError, OSError, sqlite3.Error), Database(home.store, patience_s=1.0) as database:
+    with (
+        contextlib.suppress(ArmadaError, OSError, sqlite3.Error),
+        Database(home.store, existing=True, patience_s=1.0) as database,
+    ):
         return runs.spec(database, run_id)
     return None
 

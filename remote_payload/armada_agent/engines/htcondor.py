@@ -19,6 +19,7 @@ _DOUBTFUL = "its event log says that it runs, but the dates of its files do not 
 _REMOVED_AS_IT_RAN = (
     "its event log says that it was removed while it ran, and its supervisor wrote that it returns to the queue"
 )
+_NOTHING_TO_REMOVE = ("not found", "Couldn't find", "already marked for removal")
 _LARGEST_ARRAY = 10000
 _SECOND_S = 4.0  # a client waits twenty seconds for this host
 _STATUS = {
@@ -265,7 +266,7 @@ def _remove(job_id: str) -> None:
     try:
         engine.run_tool(["condor_rm", job_id], timeout_s=htcondor_schedd.PATIENCE_S)
     except EngineError as error:
-        if "not found" not in error.message and "Couldn't find" not in error.message:
+        if not any(words in error.message for words in _NOTHING_TO_REMOVE):
             raise
 
 
