@@ -45,3 +45,8 @@ def amount(size_bytes: float) -> str:
 def counted(number: int, thing: str) -> str:
     """`1 file`, `3 files`."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def counted_processes(number: int) -> str:
+    """`1 process`, `3 processes`."""
+    return f"{number:,} process{'' if number == 1 else 'es'}"

@@ -8,7 +8,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from armada.cli import connections, homes, host_add, host_check, host_import, provision, release, trust
+from armada.cli import connections, homes, host_add, host_check, host_import, provision, reap, release, trust
 from armada.cli.disks import room
 from armada.cli.options import add_host_name
 from armada.cli.printing import print_json
@@ -50,6 +50,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     provision.register(verbs)
     trust.register(verbs)
     connections.register(verbs)
+    reap.register(verbs)
     release.register(verbs)
     homes.register(verbs)
 

@@ -245,6 +245,15 @@ SHAPES: Fields = {
     "hosts trust": _TRUSTED,
     "hosts connect": {**_FORMAT, "name": STR, "connected": BOOL, "changed": BOOL},
     "hosts disconnect": {**_FORMAT, "name": STR, "connected": BOOL, "changed": BOOL},
+    "hosts reap": {
+        **_FORMAT, "host": STR, "more": INT, "ended": BOOL, "refused": [STR],
+        "runs": [
+            {
+                "run_id": STR, "left": STR, "what": STR, "hint": STR_, "may_be_ended": BOOL, "count": INT,
+                "processes": [{"pid": INT, "name": STR, "age_s": NUM, "gpus": [INT]}],
+            }
+        ],
+    },
     "hosts release": {**_FORMAT, "host": STR, "scheduler": STR, "safe": BOOL, "items": [OBJ], "wiped": "array | null"},
     "hosts homes": [{
         **_FORMAT, "id": STR, "label": STR, "path": STR, "seen_at": NUM_, "this_one": BOOL,

@@ -100,7 +100,7 @@ class StopRun(Request[Stopping]):
 
     `root` is the id of the root where the run was created. If the run's folder is missing from that same root, its
     processes are ended. `budget`: which budget is spent, where that is why. `reason` and `message`: which rule of its sweep
-    stops it, and why. A person's stop has none of them.
+    stops it, and why. A person's stop has none of them. `only_ended`: only processes that an ended run left are ended.
     """
 
     method = "run.stop"
@@ -111,6 +111,7 @@ class StopRun(Request[Stopping]):
     budget: Annotated[Text | None, MAY_MISS] = None
     reason: Annotated[Reason | None, MAY_MISS] = None
     message: Annotated[Text | None, MAY_MISS] = None
+    only_ended: Annotated[bool, MAY_MISS] = False
 
 
 class Done(Message):

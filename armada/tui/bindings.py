@@ -295,6 +295,7 @@ KEYS: tuple[Key, ...] = (
         "Check what would be lost with it, then drain or release it",
         changes=True,
     ),
+    Key("hosts", "x", "x", "reap", "", "End processes that ended runs left there (asks first)", changes=True),
     Key("hosts", "v", "v", "history", "history", "Show or hide the history of its GPUs"),
     Key("hosts", "minus", "-", "span(1)", "", "History: a longer span"),
     Key("hosts", "plus,equals_sign", "+", "span(-1)", "", "History: a shorter span"),

@@ -170,6 +170,11 @@ class Commander:
 
             ask_release(self._board, words[0])
             return True
+        if name == "hosts reap" and len(started) == 1 and len(words) == 1:
+            from armada.tui.screens.reap import ask_reap
+
+            ask_reap(self._board, words[0])
+            return True
         if name not in ("stop", "resume", "rm"):
             return False
         rows = self._rows([run_id for each in started for run_id in each[len(typed.command.path) :]])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from armada.config.sync import settings_of
 from armada.errors import ArmadaError
 from armada.home import own
+from armada.launch import reap as reaping
 from armada.launch import stop as stopping
 from armada.launch.resume import resume_run
 from armada.launch.retry import Retries
@@ -198,6 +199,17 @@ class SimHome:
         with self.store() as database:
             items, _ = judge_and_forget_secrets(HostContext(database, self.session(host), self.paths))
         return items
+
+    def reap(self, host: SimHost) -> list[reaping.Orphaned]:
+        """As `armada hosts reap --yes`: what there was."""
+        session = cast("HostSession", _Pausing(self.session(host), self.world))
+        with self.store() as database:
+            found, _ = reaping.look(database, session)
+            wanted = [each for each in found if each.left.may_be_ended]
+            reaping.reap(
+                database, session, wanted, 0.0, lambda _: None, sleep=self.world.tick, monotonic=self.world.now
+            )
+        return found
 
     def stop(self, run_id: str) -> runs.Run:
         with self.store() as database:

@@ -65,6 +65,13 @@ TOLD_RARELY = {
     "a copy of its host's disk has older logs, which are nowhere else": (
         "launch save tick clone_host save tick sync=open stop=cancelled/killed_by_user sync=final release=yes release:0:1=logs"
     ),
+    "what ended runs left is looked for while a job goes on without its supervisor: it is left alone": (
+        "launch reap=none kill_supervisor reap=lives unmount reap=away mount reap=lives look=running/supervisor_lost "
+        "stop=cancelled/killed_by_user reap=none"
+    ),
+    "what is left of a removed folder is ended": (
+        "launch kill_supervisor hide_run reap=removed tick reap=none look=unknown/not_on_host"
+    ),
     "what was proven without reading keeps the time of its reading": (
         "launch+remote_9 save tick sync=open pause:40 release=lives verified=1/10"
     ),

@@ -52,6 +52,7 @@ class Unusual:
 
     world: World
     said: str
+    _events: int
 
     def _home(self, number: int) -> SimHome:
         raise NotImplementedError
@@ -348,6 +349,22 @@ class Unusual:
             self.said = of_release(home.judge(host, ignore_work=True))
 
         self._act(home, ask)
+
+    def do_reap(self, one: int, two: int) -> None:
+        """What a home finds of processes without a supervisor on a host, of which it then ends those that it may."""
+        home, host = self._home(one), self._host(two)
+
+        def reap() -> None:
+            living = {job for job in host.jobs if job.alive}
+            events = self._events
+            found = home.reap(host)
+            self.said = "+".join(sorted({each.left.value for each in found})) or "none"
+            over = {each.run_id for each in found if each.left.may_be_ended}
+            ended = {job.run_id for job in living if not job.alive}
+            if events == self._events:  # else somebody did something meanwhile
+                self.world.hold(ended <= over, f"{home.name} ended jobs of {sorted(ended - over)}, which were not over")
+
+        self._act(home, reap)
 
     def do_sizes_only(self, one: int, _two: int) -> None:
         """A home without its store recognises what it has of the first run by names and sizes."""

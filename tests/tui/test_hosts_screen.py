@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from armada_agent.foundation import process_identity
+from armada_agent.paths import RunPaths
 from textual.pilot import Pilot
 
 from armada.paths import HomePaths
@@ -284,6 +290,55 @@ def test_the_release_of_an_empty_local_host_deletes_nothing_without_a_yes(world:
         await until(pilot, lambda: "release local done" in said(pilot))
 
     drive(world.board(), use)
+
+
+def test_nothing_that_ended_runs_left_is_said_so(world: World) -> None:
+    world.hosts(gone={"ssh": "root@127.0.0.1:1"})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "– local")
+        await pilot.press("home", "x")
+        await until(pilot, lambda: "it is unknown what ended runs left on gone" in said(pilot))
+        await pilot.press("end", "x")
+        await until(pilot, lambda: "no processes of ended runs on local" in said(pilot))
+
+    drive(world.board(), use)
+
+
+def test_what_an_ended_run_left_is_shown_and_ended_after_a_yes(world: World) -> None:
+    world.run("over-aaaaaa", host="local", state="succeeded")
+    root = world.home.state / "local"
+    paths = RunPaths(str(root), "over-aaaaaa")
+    Path(paths.submission(1)).mkdir(parents=True)
+    supervisor = {**process_identity.identify(), "pid": 2**22 + 1}
+    job = {"submission": 1, "scheduler": "direct", "supervisor": supervisor, "guardian": None, "time": 1.0}
+    state = {"state": "succeeded", "submission": 1, "attempt": 1, "seq": 1}
+    for path, record in ((paths.submission(1, "claim.json"), {}), (paths.submission(1, "job.json"), job)):
+        Path(path).write_text(json.dumps(record))
+    Path(paths.spec).write_text(json.dumps({"run_id": "over-aaaaaa"}))
+    Path(paths.state).write_text(json.dumps(state))
+    mark = {**os.environ, "ARMADA_RUN_ID": "over-aaaaaa", "ARMADA_ROOT": str(root)}
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "– local")
+        await pilot.press("x")
+        await shows(pilot, "End 1 process of 1 run on local?", "over-aaaaaa: it has ended", f"{left.pid} sleep, for")
+        await pilot.press("n")
+        await lacks(pilot, "End 1 process")
+        assert left.poll() is None
+        await pilot.press("colon", *"hosts reap local", "enter")
+        await shows(pilot, "End 1 process of 1 run on local?")
+        await pilot.press("y")
+        await until(pilot, lambda: left.poll() is not None)
+        await until(pilot, lambda: "reap local done" in said(pilot))
+
+    with subprocess.Popen(["sleep", "1000"], env=mark) as left:
+        try:
+            drive(world.board(), use, (120, 40))
+        finally:
+            left.kill()
 
 
 def test_a_hosts_card_says_link_disk_money_environment_safety_and_health(world: World) -> None:

@@ -133,7 +133,7 @@ def names(kind: str) -> list[tuple[Candidate, str]]:
     [
         ("sho", "show"),
         ("armada sho", "show"),
-        ("hosts re", "release"),
+        ("hosts rel", "release"),
         ("hosts release ", "box"),
         ("stop ", "lora-aaaaaa"),
         ("show FULL", "full-bbbbbb"),

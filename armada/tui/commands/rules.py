@@ -30,12 +30,12 @@ _CACHED = frozenset({"ps", "sweep best", "sweep show"})
 _PRINTS = frozenset({"exec", "report", "sync verify"})
 _ASKS = frozenset(
     {
-        "daemon stop", "hosts forget-home", "hosts release", "hosts rm", "recover", "resume", "rm", "stop", "sweep retry", "sweep stop",
-        "sync retention",
+        "daemon stop", "hosts forget-home", "hosts reap", "hosts release", "hosts rm", "recover", "resume", "rm", "stop", "sweep retry",
+        "sweep stop", "sync retention",
     }
 )  # fmt: skip
 """Acts that cannot be undone, or that cost money: the dashboard asks first."""
-_CONFIRMED = frozenset({"stop", "rm"})
+_CONFIRMED = frozenset({"hosts reap", "stop", "rm"})
 """Those of them that ask at a terminal, too: a yes here is `--yes` there."""
 _TERMINAL = {
     "daemon run": "it does not end; `daemon start` starts it in the background",

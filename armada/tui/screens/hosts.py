@@ -295,6 +295,13 @@ class HostsScreen(View):
         if (name := self.table.cursor) is not None:
             ask_release(self.board, name)
 
+    def action_reap(self) -> None:
+        """Look for processes that ended runs left, and show them before any is ended."""
+        from armada.tui.screens.reap import ask_reap
+
+        if (name := self.table.cursor) is not None:
+            ask_reap(self.board, name)
+
     def judge(self, name: str, answer: Answer) -> None:
         show_verdict(self.board, name, answer)
 

@@ -28,6 +28,7 @@ METHODS = {
     "run.remove": "runs.folders:remove",
     "run.submit": "runs.submissions:submit",
     "run.stop": "runs.submissions:stop",
+    "host.orphans": "runs.orphaned_processes:find",
     "sweep.start": "runs.sweeps:start",
     "sweep.tend": "runs.sweeps:tend",
     "run.explain": "runs.submissions:explain",

@@ -15,7 +15,7 @@ _LAST_WORDS_S = 10.0
 def find(paths: RunPaths, table: Optional[List[processes.Process]] = None) -> List[processes.Process]:
     """Find the processes of a run, including its supervisor, by their environments."""
     table = processes.scan() if table is None else table
-    return processes.members(paths, None, table) + _supervisors(paths, table)
+    return processes.members(paths, None, table) + supervisors(paths, table)
 
 
 def describe(paths: RunPaths, table: List[processes.Process]) -> Dict[str, Any]:
@@ -56,11 +56,12 @@ def end(root: str, run_id: str, grace_s: float) -> int:
     processes.sweep(lambda: processes.members(paths), grace_s, _ignore)
     for program in filter(None, map(shutil.which, containers.TOOLS)):
         containers.remove(program, containers.name_of(paths))  # what recorded its tool is gone
-    processes.sweep(lambda: _supervisors(paths, processes.scan()), _LAST_WORDS_S, _ignore)
+    processes.sweep(lambda: supervisors(paths, processes.scan()), _LAST_WORDS_S, _ignore)
     return 0
 
 
-def _supervisors(paths: RunPaths, table: List[processes.Process]) -> List[processes.Process]:
+def supervisors(paths: RunPaths, table: List[processes.Process]) -> List[processes.Process]:
+    """Find a run's supervisors, and processes that clear up or look after it in their place."""
     root = os.path.realpath(paths.root)
     return [
         process

@@ -164,13 +164,13 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Request a run's stop. Its supervisor carries it out or, if that has died, a process that is started here.
 
     If the run's folder is missing, `root` proves that no file system is unmounted; the run's processes are then ended
-    as well.
+    as well. With `only_ended`, only what an ended run left is ended.
 
     Returns:
         The `outcome`, and the `submission` to which the request applies; it does not apply to later ones.
 
     Raises:
-        AgentError: `not_found`.
+        AgentError: `not_found`; `conflict`: `only_ended`, and it has not.
     """
     paths = RunPaths(call.root, params.get("run_id"))
     grace_s = parameters.seconds(params, "grace_s")
@@ -182,6 +182,8 @@ def stop(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     require_there(paths)
     evidence = Evidence(paths)
     number = evidence.submission_number
+    if params.get("only_ended") is True and (evidence.supervisor in ("alive", "unknown") or not evidence.has_ended):
+        raise AgentError("conflict", "run %s has not ended, or was resumed" % paths.run_id)
     if evidence.has_ended and (evidence.supervisor == "alive" or not evidence.processes()):
         if (evidence.state or {}).get("state") not in ENDED and evidence.supervisor != "alive":
             detached.start("clear", call.session.agent_path, paths, number or 0)  # who wrote its exit was killed then

@@ -1,0 +1,106 @@
+"""List processes of runs that no supervisor looks after: they outlived it, or somebody deleted the run's folder.
+
+What they are worth is home's decision; `run.stop` ends them.
+"""
+
+import os
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+from armada_agent.errors import AgentError
+from armada_agent.foundation import process_identity
+from armada_agent.foundation.session import Call
+from armada_agent.host import gpus, processes, roots
+from armada_agent.host.processes import Process
+from armada_agent.paths import RunPaths
+from armada_agent.records.place import is_gone
+from armada_agent.runs import leftover_processes
+from armada_agent.runs.observation import Evidence
+
+_MOST_RUNS = 500
+_MOST_PROCESSES = 50  # of one run; their number is always told
+
+
+def find(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
+    """List the runs under this root whose processes live on this machine without a supervisor.
+
+    Only processes that this user may examine are seen, by the marker in their environment.
+    """
+    table = processes.scan()
+    found: List[Dict[str, Any]] = []
+    for paths in _marked(call.root, table):
+        described = _describe(paths, table)
+        if described is not None:
+            found.append(described)
+    of_gpus = _gpus_by_pid() if found else {}
+    for run in found[:_MOST_RUNS]:
+        run["processes"] = [
+            {
+                "pid": process.pid,
+                "name": process.name(),
+                "age_s": process_identity.age_s(process.pid),
+                "gpus": sorted(of_gpus.get(process.pid, ())),
+            }
+            for process in run["processes"][:_MOST_PROCESSES]
+        ]
+    return dict(roots.describe(call.root), runs=found[:_MOST_RUNS], more=len(found[_MOST_RUNS:]))
+
+
+def _marked(root: str, table: List[Process]) -> Iterator[RunPaths]:
+    """Return the runs of this root that processes name. Any program can set the variables to anything."""
+    here = os.path.realpath(root)
+    named: Set[str] = set()
+    for process in table:
+        if process.root is None or os.path.realpath(process.root) == here:
+            named.update(name for name in (process.run_id, process.supervises) if name is not None)
+    for name in sorted(named):
+        try:
+            yield RunPaths(root, name)
+        except AgentError:
+            continue  # no name of a run: armada did not set it
+
+
+def _describe(paths: RunPaths, table: List[Process]) -> Optional[Dict[str, Any]]:
+    if leftover_processes.supervisors(paths, table):
+        return None  # a supervisor, or who clears up after it
+    if is_gone(paths):
+        members = processes.members(paths, None, table)
+        return _entry(paths, members, exists=False) if members else None
+    try:
+        evidence = Evidence(paths, table)
+        members = evidence.processes()
+        if not members or evidence.supervisor in ("alive", "unknown"):
+            return None
+        has_ended = evidence.has_ended and not evidence.may_still_start
+        return _entry(paths, members, exists=True, has_ended=has_ended, state=evidence.state or {})
+    except (OSError, AgentError):
+        return _entry(paths, processes.members(paths, None, table), exists=True)
+
+
+def _entry(paths: RunPaths, members: List[Process], exists: bool, **more: Any) -> Dict[str, Any]:
+    """Return what is told of a run. `has_ended` is null where its records cannot be read."""
+    state = more.get("state") or {}
+    return {
+        "run_id": paths.run_id,
+        "exists": exists,
+        "has_ended": more.get("has_ended"),
+        "state": state.get("state"),
+        "ended_at": state.get("ended_at"),
+        "count": len(members),
+        "processes": sorted(members, key=lambda process: process.pid),
+    }
+
+
+def _gpus_by_pid() -> Dict[int, Set[int]]:
+    """Return the indices of the GPUs that processes use. Nothing where nvidia-smi does not answer: it decides nothing."""
+    if not gpus.is_installed():
+        return {}
+    found: Dict[int, Set[int]] = {}
+    try:
+        indices: Dict[str, int] = {gpu["uuid"]: gpu["index"] for gpu in gpus.list_gpus()}
+        users: List[Tuple[str, int]] = gpus.list_users()
+    except gpus.GpuError:
+        return {}
+    for uuid, pid in users:
+        if uuid in indices:
+            found.setdefault(pid, set()).add(indices[uuid])
+    return found
