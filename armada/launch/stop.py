@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from armada.monitor.observe import ask_about, observe
 from armada.protocol.recorded import recorded_spec
 from armada.protocol.runs import StopRun
 from armada.store import runs, transitions
+from armada.units import counted_processes
 from armada.verdicts import stopping
 from armada.verdicts.presence import There
 from armada.verdicts.state import NOT_ON_HOST
@@ -71,7 +73,9 @@ def stop_run(
         answer = session.call(request, timeout_s=60.0)
     except NotFound:
         observe(database, session, [run])
-        return _conclude(database, session, runs.find(database, run.run_id))
+        run = runs.find(database, run.run_id)
+        _end_remains(session, run, request.grace_s, say)
+        return _conclude(database, session, run)
     recorded = ""
     if answer.problem is not None:
         recorded = (
@@ -115,6 +119,28 @@ def stop_run(
         time.sleep(0.3)
 
 
+def _end_remains(session: HostSession, run: Run, grace_s: float, say: Callable[[str], None]) -> None:
+    """End the processes of a run whose root was wiped or made anew since: the host ends nothing for a root that is gone.
+
+    What lives on after that is in the next look.
+    """
+    deadline = time.monotonic() + grace_s + KILL_S
+    asked = False
+    while True:
+        look = ask_about(session, run)
+        remains = look.run.remains
+        if remains is None or not remains.processes or where(run, look.folder) is not There.REMOVED:
+            return
+        if not asked:
+            asked = True
+            with contextlib.suppress(NotFound):  # they ended just now
+                session.call(StopRun(run_id=run.run_id, grace_s=grace_s, root=look.folder.root), timeout_s=60.0)
+        elif time.monotonic() > deadline:
+            return
+        say(f"{run.run_id} · grace {grace_s:.0f} s")
+        time.sleep(0.3)
+
+
 def _conclude(database: Database, session: HostSession, run: Run) -> Run:
     """Record the end of a run of which its host has no records, if that can be known."""
     spec = recorded_spec(runs.spec(database, run.run_id))
@@ -127,6 +153,7 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
         was_there=transitions.was_seen(database, run.run_id),
         queued=bool(scheduler),
         is_shared=there is not There.REMOVED or (look.run.remains is not None and look.run.remains.is_shared),
+        processes=(look.run.remains.processes or 0) if look.run.remains is not None else 0,
     )
     removed = f"its folder on {run.host} was removed while it {'ran' if run.attempt else 'waited'}"
     outcome = stopping.judge(seen)
@@ -134,6 +161,12 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
         raise OutcomeUnknown(
             f"it is unknown whether {run.run_id} runs: {run.message}",
             hint="run the command again when its root is back on the host",
+            host=run.host,
+        )
+    if outcome is stopping.Outcome.LIVES:
+        raise OutcomeUnknown(
+            f"{removed}, and {counted_processes(seen.processes)} of it live there",
+            hint=f"armada hosts reap {run.host} {run.run_id}",
             host=run.host,
         )
     if outcome is stopping.Outcome.IN_A_QUEUE:

@@ -3,6 +3,7 @@
 | its folder                                                | the run                                         |
 |-----------------------------------------------------------|-------------------------------------------------|
 | is on a root that is away                                 | unknown: it may run                             |
+| is not seen, and processes of it are on the host          | lives                                           |
 | never was on the host                                     | cancelled: only home's own record exists        |
 | was removed; a batch system had the run                   | unknown: its job may wait or run under its name |
 | was removed; other machines share the file system, or may | unknown: it may run on another                  |
@@ -28,6 +29,7 @@ class Outcome(enum.Enum):
     AWAY = "away"
     IN_A_QUEUE = "in a queue"
     ELSEWHERE = "elsewhere"
+    LIVES = "lives"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class NotSeen:
         was_there: It was seen on the host before, or submitted to it.
         queued: It was submitted to a batch system.
         is_shared: Other machines may share the host's file system.
+        processes: Number of its processes seen on the host.
     """
 
     state: str
@@ -47,6 +50,7 @@ class NotSeen:
     was_there: bool
     queued: bool
     is_shared: bool
+    processes: int = 0
 
 
 def judge(seen: NotSeen) -> Outcome:
@@ -55,6 +59,8 @@ def judge(seen: NotSeen) -> Outcome:
         return Outcome.AS_IT_ENDED
     if seen.there is There.AWAY:
         return Outcome.AWAY
+    if seen.processes:
+        return Outcome.LIVES
     if not seen.was_there:
         return Outcome.NEVER_THERE
     if seen.queued:

@@ -133,6 +133,25 @@ def test_what_a_killed_supervisor_left_on_its_node_is_ended_before_the_next_atte
     assert supervisor.wait(WITHIN_S) == 0
 
 
+def test_a_stop_reaches_a_job_whose_disk_was_put_back_to_before_its_submission(worker: MakeWorker) -> None:
+    """The host shows the submission before, and a person stops that; the stop that it had once is an old word."""
+    there = worker("slurm")
+    there.hand_over("e-12", SAVING, watch=RESUME)
+    folder = there.host.folder("e-12")
+    there.claim("e-12", 2)
+    supervisor = there.begin("e-12", submission=2)
+    up(there, "e-12")
+    (folder / "stop.json").write_text(STOP)
+    shutil.rmtree(folder / "submissions/2")
+    state = there.read("e-12", "state.json")
+    for _ in range(2):  # it looks now and then, and each time restores the record of its state, too
+        (folder / "state.json").write_text(json.dumps({**state, "submission": 1, "attempt": 0, "seq": 1}))
+        eventually(lambda: there.read("e-12", "state.json") == state)
+    assert supervisor.poll() is None
+    (folder / "stop.json").write_text(json.dumps({**json.loads(STOP), "time": 7.0}))
+    assert supervisor.wait(WITHIN_S) == 0
+
+
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_job_that_comes_back_after_its_end_was_half_written_does_not_run_again(worker: MakeWorker, code: int) -> None:
     """Its node was believed dead, and its supervisor was killed after it wrote the exit, before the state."""

@@ -17,6 +17,8 @@ from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths
 from armada_agent.runs.wipe import forget_secrets, wipe
 
+from tests.waiting import eventually
+
 LAPTOP = {"id": "a" * 32, "label": "ann@laptop", "path": "/home/ann"}
 DESKTOP = {"id": "b" * 32, "label": "ann@desktop", "path": "/home/ann"}
 DEAD = {**process_identity.identify(), "pid": 2**22 + 1}
@@ -82,6 +84,17 @@ def test_a_job_that_outlived_its_supervisor_keeps_a_host_and_its_secrets(call: C
         with pytest.raises(AgentError, match="wiped-1 is still alive"):
             wipe(call, {})
         assert forget_secrets(call, {})["kept"] == ["wiped-1"]
+        job.communicate()
+    assert "runs" in wipe(call, {})["removed"]
+
+
+def test_a_job_whose_folder_somebody_deleted_keeps_a_host(call: Call) -> None:
+    make(call, "wiped-1", DEAD, "failed")
+    surroundings = {**os.environ, "ARMADA_RUN_ID": "wiped-9", "ARMADA_ROOT": call.root}
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings) as job:
+        eventually(lambda: b"ARMADA_RUN_ID=" in Path(f"/proc/{job.pid}/environ").read_bytes())
+        with pytest.raises(AgentError, match="wiped-9 is still alive"):
+            wipe(call, {})
         job.communicate()
     assert "runs" in wipe(call, {})["removed"]
 

@@ -57,6 +57,9 @@ FOUND_BY_CHANCE = {
     "resumed while its last sync is under way": "launch save end:0:1 tick meanwhile_resume:0:1 sync",
     "resumed while a release asks what there is": "launch power_cut sync meanwhile_retry:0:3 release",
     "launched while a release asks what there is": "launch power_cut sync meanwhile_launch:2:1 release",
+    "somebody deletes its folder, then the host is wiped while its job goes on": (
+        "launch:3:3 resume:1:1 hide_run:0:2 wipe:1:3 stop:0:1"
+    ),
     "launched while a release forgets secrets": "launch:3:2 stop lose_run:0:3 meanwhile_launch:2:3 release:3",
     "launched while a release forgets secrets, and its only run is hidden": (
         "launch:3:1 hide_run:3:2 tear:3:3 meanwhile_launch:1:3 release"
@@ -165,6 +168,9 @@ FOUND_ON_CLUSTERS = {
 }
 
 FOUND_ON_CLUSTERS_WITH_SCRIPTS = {
+    "its disk is put back to before the submission whose job goes on, and a person stops the run": (
+        "launch:2 snapshot_host:2:3 unmount:1:3 start_job:0:2 mount:3:1 watch:0:1 resume:1:3 start_job:1:3 restore_host:1"
+    ),
     "it goes back at each time limit, whatever it brought": "launch:1 start_job time_limit start_job time_limit",
     "its node dies while Slurm says that it has ended, and Slurm puts it back between two polls": (
         "launch start_job node_dies lie:1:2 watch notice look"

@@ -154,6 +154,7 @@ class Unusual:
     def do_hide_run(self, _one: int, two: int) -> None:
         """Somebody removes the folder of the first run while its job goes on."""
         shutil.rmtree(self._folder(self._host(two)), ignore_errors=True)
+        self.world.forget_words()
 
     def do_touch(self, one: int, _two: int) -> None:
         """Somebody changes the times of everything that a home has published of the first run; its bytes stay."""
@@ -208,6 +209,7 @@ class Unusual:
         host = self._host(two)
         if host.snapshots and host.mounted and not any(job.alive for job in host.jobs):
             host.supervisions.clear()
+            self.world.well_done.clear()  # with its disk goes every end; only the homes that had seen one know of it
             host.put_back()
             self.world.root_was_lost = True
             self.world.forget_words()

@@ -145,7 +145,9 @@ class World:
     def copy_home(self, home: SimHome, name: str) -> SimHome:
         home.close()
         folders.copy(home.place, self.folder / name)
-        self.homes[name] = copy = SimHome(self, name, self.folder / name, was_killed=home.was_killed)
+        self.homes[name] = copy = SimHome(
+            self, name, self.folder / name, was_damaged=home.was_damaged, was_killed=home.was_killed
+        )
         copy.inherited = home.fetched | home.inherited
         return self.homes[name]
 

@@ -1,11 +1,13 @@
 """Find processes of a run whose folder was deleted while it ran. They run until a user stops them."""
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
+from armada_agent.errors import AgentError
 from armada_agent.host import containers, mounts, processes
 from armada_agent.paths import RunPaths
 
@@ -16,6 +18,28 @@ def find(paths: RunPaths, table: Optional[List[processes.Process]] = None) -> Li
     """Find the processes of a run, including its supervisor, by their environments."""
     table = processes.scan() if table is None else table
     return processes.members(paths, None, table) + supervisors(paths, table)
+
+
+def of_root(root: str, table: List[processes.Process], or_unmarked: bool) -> List[RunPaths]:
+    """Return the runs of a root that living processes name. Any program can set the variables to anything.
+
+    Args:
+        root: The root.
+        table: A scan.
+        or_unmarked: Also those of processes that name no root, as jobs of the first release.
+    """
+    here = os.path.realpath(root)
+    named: Set[str] = set()
+    for process in table:
+        if (process.root is None and or_unmarked) or (
+            process.root is not None and os.path.realpath(process.root) == here
+        ):
+            named.update(name for name in (process.run_id, process.supervises) if name is not None)
+    found = []
+    for name in sorted(named):
+        with contextlib.suppress(AgentError):  # no name of a run: armada did not set it
+            found.append(RunPaths(root, name))
+    return found
 
 
 def describe(paths: RunPaths, table: List[processes.Process]) -> Dict[str, Any]:

@@ -3,8 +3,7 @@
 What they are worth is home's decision; `run.stop` ends them.
 """
 
-import os
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import process_identity
@@ -27,7 +26,7 @@ def find(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     """
     table = processes.scan()
     found: List[Dict[str, Any]] = []
-    for paths in _marked(call.root, table):
+    for paths in leftover_processes.of_root(call.root, table, or_unmarked=True):
         described = _describe(paths, table)
         if described is not None:
             found.append(described)
@@ -43,20 +42,6 @@ def find(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
             for process in run["processes"][:_MOST_PROCESSES]
         ]
     return dict(roots.describe(call.root), runs=found[:_MOST_RUNS], more=len(found[_MOST_RUNS:]))
-
-
-def _marked(root: str, table: List[Process]) -> Iterator[RunPaths]:
-    """Return the runs of this root that processes name. Any program can set the variables to anything."""
-    here = os.path.realpath(root)
-    named: Set[str] = set()
-    for process in table:
-        if process.root is None or os.path.realpath(process.root) == here:
-            named.update(name for name in (process.run_id, process.supervises) if name is not None)
-    for name in sorted(named):
-        try:
-            yield RunPaths(root, name)
-        except AgentError:
-            continue  # no name of a run: armada did not set it
 
 
 def _describe(paths: RunPaths, table: List[Process]) -> Optional[Dict[str, Any]]:

@@ -12,7 +12,7 @@ from armada_agent.host import processes, roots
 from armada_agent.host.processes import Process
 from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths, list_folder
-from armada_agent.runs import dispatcher
+from armada_agent.runs import dispatcher, leftover_processes
 from armada_agent.runs.folders import list_runs
 from armada_agent.runs.observation import Evidence
 from armada_agent.verdicts import following
@@ -54,6 +54,9 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     table = processes.scan()
     found = {paths.run_id: Evidence(paths, table) for paths in _all_runs(call)}
     alive = [run_id for run_id, evidence in found.items() if _is_alive(evidence)]
+    # Somebody deleted the folders of these; their jobs go on, below a root that would have another name afterwards.
+    named = leftover_processes.of_root(call.root, table, or_unmarked=False)
+    alive += [paths.run_id for paths in named if paths.run_id not in found]
     alive += dispatcher.find_alive(call.root)
     if alive:
         raise AgentError("conflict", "%s is still alive" % ", ".join(alive[:5]), "stop it first")

@@ -18,7 +18,8 @@ from armada_agent.host.gpu_tickets import Holding
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import ENDED, Ending
 from armada_agent.records.journal import Journal
-from armada_agent.records.stop_request import ending_of
+from armada_agent.records.place import is_gone
+from armada_agent.records.stop_request import ending_of, read_stop_request
 from armada_agent.supervisor import progress
 from armada_agent.supervisor.job import StartError
 from armada_agent.supervisor.supervise import Supervisor
@@ -55,6 +56,7 @@ class BatchSupervisor(Supervisor):
         self._settings: Dict[str, Any] = spec["scheduler"]
         self._looked_at = time.monotonic()
         self._outdated = False
+        self._stop_before: Optional[Dict[str, Any]] = None
         self._is_near_limit = False
         self.exit_code = 0
         self._devices = ""
@@ -117,8 +119,24 @@ class BatchSupervisor(Supervisor):
             self._looked_at = time.monotonic()
             if self._is_outdated():
                 return {"grace_s": 0}
+            self._look_whether_it_was_put_back()
             self._journal.restore()
         return stop_request
+
+    def _persons_stop_request(self) -> Optional[Dict[str, Any]]:
+        stop_request = super()._persons_stop_request()
+        if stop_request is not None or self._stop_before is None:
+            return stop_request
+        # Whoever asks for it now sees an earlier submission, and means what lives of the run: the batch system knows no other.
+        found = read_stop_request(self._paths)
+        return found if found is not None and found != self._stop_before else None
+
+    def _look_whether_it_was_put_back(self) -> None:
+        """Note the request to stop that lies in a folder which was put back to before this submission: that is an old word."""
+        if self._paths.is_claimed(self._submission) or is_gone(self._paths):
+            self._stop_before = None
+        elif self._stop_before is None:
+            self._stop_before = read_stop_request(self._paths) or {}
 
     def _is_outdated(self) -> bool:
         """Return whether the scheduler considered this node dead and started the run elsewhere. The records belong to that attempt."""

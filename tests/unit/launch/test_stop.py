@@ -35,7 +35,7 @@ class Host(Answering):
     def said(self, method: str, params: dict[str, Any], /, **_: Any) -> Any:
         if method == "run.stop":
             self.asked.append(params)
-            if self.stopping is None:
+            if self.stopping is None or params["root"] != self.root:
                 raise NotFound("no such run")
             return self.stopping
         assert method == "run.observe"
@@ -134,6 +134,40 @@ def test_one_that_is_resumed_after_it_was_stopped_is_another_submission(database
     host.shown = [shown("running", 2, seq=5)]
     with pytest.raises(Conflict, match="was then resumed by another armada, and is running"):
         stop(database, host)
+
+
+LIVES = {"exists": False, "remains": {"processes": 2, "is_shared": False}}
+
+
+def test_what_lives_of_a_run_whose_root_was_wiped_is_ended_at_the_root_that_there_is(
+    database: Database, host: Host
+) -> None:
+    insert(database)
+    runs.mark_wiped(database, "box", "r")
+    host.root, host.shown = "s", [LIVES, LIVES, LIVES, GONE]
+    said: list[str] = []
+    assert stop(database, host, said).state == "cancelled"
+    assert [each["root"] for each in host.asked] == ["r", "s"]
+    assert said == [f"{RUN} · grace 5 s"] * 2
+
+
+def test_what_lives_on_of_such_a_run_is_not_said_to_have_ended(database: Database, host: Host) -> None:
+    insert(database)
+    runs.mark_wiped(database, "box", "r")
+    host.root, host.shown = "s", [LIVES]
+    with pytest.raises(OutcomeUnknown, match="and 2 processes of it live there") as refused:
+        stop(database, host)
+    assert refused.value.hint == f"armada hosts reap box {RUN}"
+    assert not runs.find(database, RUN).ended
+    assert host.now > 1000.0 + 5.0 + KILL_S
+
+
+def test_what_lives_on_a_disk_that_may_be_another_is_not_told_to_end(database: Database, host: Host) -> None:
+    insert(database)
+    host.root, host.shown = "s", [LIVES]
+    with pytest.raises(OutcomeUnknown, match="it is unknown whether"):
+        stop(database, host)
+    assert [each["root"] for each in host.asked] == ["r"]
 
 
 def test_a_run_that_its_host_does_not_know_and_that_ended_is_as_it_ended(database: Database, host: Host) -> None:
