@@ -123,6 +123,10 @@ def test_chromium_draws_the_runs_and_obeys_a_key(world: World, serve: Callable[.
                 if not re.match(rf"(http|ws)://127\.0\.0\.1:{served.port}/|data:|about:", each)
             ]
             assert foreign == [], "everything comes from here: it works without a network"
+            names = [each.partition("?")[0].rpartition("/")[2] for each in page.requested]
+            assert names.index("symbols.ttf") < names.index("websocket"), (
+                "the terminal keeps what it drew without the font"
+            )
 
     asyncio.run(use())
     eventually(lambda: served.windows() == [])

@@ -31,7 +31,7 @@ MOST_WINDOWS = 8
 MESSAGE_BYTES = 1 << 20
 ENDING_S = 3.0
 STATIC = Path(textual_serve.__file__).parent / "static"
-OWN_FILES = {"page.css": "text/css", "page.js": "text/javascript"}
+OWN_FILES = {"page.css": "text/css", "page.js": "text/javascript", "symbols.ttf": "font/ttf"}
 
 
 class Window(AppService):
@@ -114,12 +114,12 @@ class DashboardServer:
     async def _page(self, request: web.Request) -> web.Response:
         address = f"ws://{request.headers['Host']}{self.gate.root}websocket"
         size = _number(request.query.get("fontsize"), 16, 6, 60)
-        page = _own("page.html").replace("WEBSOCKET_URL", html.escape(address)).replace("FONT_SIZE", str(size))
+        page = _own("page.html").decode().replace("WEBSOCKET_URL", html.escape(address)).replace("FONT_SIZE", str(size))
         return web.Response(text=page, content_type="text/html")
 
     async def _own_file(self, request: web.Request) -> web.Response:
         name = request.path.rpartition("/")[2]
-        return web.Response(text=_own(name), content_type=OWN_FILES[name])
+        return web.Response(body=_own(name), content_type=OWN_FILES[name])
 
     async def _websocket(self, request: web.Request) -> web.WebSocketResponse:
         if len(self._open) >= MOST_WINDOWS:
@@ -171,8 +171,8 @@ def _number(given: Any, usual: int, least: int, most: int) -> int:
         return usual
 
 
-def _own(name: str) -> str:
-    return resources.files("armada.tui.web").joinpath(name).read_text(encoding="utf-8")
+def _own(name: str) -> bytes:
+    return resources.files("armada.tui.web").joinpath(name).read_bytes()
 
 
 def listen(port: int) -> socket.socket:
