@@ -47,6 +47,7 @@ class Needs(NamedTuple):
         curve: Whether there is a curve.
         settings: The settings that were chosen; they take the place of a curve, or room that nothing else needs.
         events: The events; they take room that nothing else needs.
+        plan: The resolved settings; without a curve they take room that settings and log leave.
     """
 
     facts: Callable[[int], int]
@@ -58,10 +59,11 @@ class Needs(NamedTuple):
     curve: bool = True
     settings: int = 0
     events: int = 0
+    plan: int = 0
 
 
 Places = dict[str, Region]
-"""Where each part is, by its name: facts, times, kept, happened, settings, chart, gpus, tail. What has no room is not in it."""
+"""Where each part is, by its name: facts, times, kept, happened, settings, plan, chart, gpus, tail. What has no room is not in it."""
 OWN = ("times", "gpus", "kept")
 """Parts that are a line of the facts while they have no place."""
 
@@ -200,6 +202,9 @@ def _without_curve(width: int, height: int, left: int, needs: Needs, edge: int) 
     room = height - sum(column.values()) - max(TAIL, min(needs.log, height * 2 // 3)) - edge
     if needs.settings and room >= TAIL + edge:
         column["settings"] = min(needs.settings + edge, room)
+        room -= column["settings"]
+    if needs.plan and room >= TAIL + edge:
+        column["plan"] = min(needs.plan + edge, room)
     column["tail"] = height - sum(column.values())
     return places | _stacked(left, 0, right, column)
 

@@ -91,7 +91,8 @@ def without_gpu(world: World) -> None:
 
 def queued(world: World) -> None:
     box(world, gpus=4)
-    world.run(RUN, state="queued", reason="Priority", started_at=None, spec={"experiment": {"train": {"seed": 7}}})
+    spec = {"experiment": {"train": {"seed": 7}}, "job": {"argv": ["true"]}}
+    world.run(RUN, state="queued", reason="Priority", started_at=None, spec=spec)
 
 
 def script(world: World) -> None:
@@ -201,10 +202,10 @@ def test_a_run_that_waits_shows_its_settings_until_it_has_a_curve(world: World) 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, RUN)
         await pilot.press("enter")
-        await shows(pilot, "─ Settings ─", "train.seed  7")
+        await shows(pilot, "─ Settings ─", "train.seed  7", "─ Plan ─", "job.argv")
         train(world, [3.0, 2.0])
         await shows(pilot, "lowest 2")
-        await lacks(pilot, "─ Settings ─", "no loss yet")
+        await lacks(pilot, "─ Settings ─", "─ Plan ─", "no loss yet")
 
     drive(world.board(), use, (160, 48))
 

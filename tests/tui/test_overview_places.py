@@ -36,6 +36,7 @@ KINDS = {
     "50 checkpoints": needs(kept=50),
     "no curve": needs(curve=False, settings=12),
     "queued": needs(curve=False, times=0, kept=0, gpus=0, log=1, settings=300),
+    "queued with a plan": needs(curve=False, times=0, kept=0, gpus=0, log=1, settings=12, plan=150),
     "much happened": needs(log=1, gpus=1, events=50, settings=40),
     "nothing known": needs(curve=False, times=0, kept=0, gpus=0, log=1),
 }
@@ -109,6 +110,16 @@ def test_settings_take_the_place_of_a_curve() -> None:
     places = place(160, 45, needs(curve=False, settings=12, log=1))
     assert places["settings"].height == 14
     assert places["settings"].x == places["tail"].x > 0
+
+
+def test_the_plan_of_a_run_without_a_curve_takes_the_room_that_settings_and_log_leave() -> None:
+    waits = needs(curve=False, gpus=0, settings=12, plan=150, log=1)
+    places = place(160, 45, waits)
+    assert (places["settings"].height, places["tail"].height) == (12 + 2, 3 + 2)
+    assert places["plan"].height == 45 - 14 - 5
+    assert place(160, 45, waits._replace(plan=4))["plan"].height == 4 + 2
+    assert "plan" not in place(160, 45, waits._replace(log=80))
+    assert "plan" not in place(160, 45, waits._replace(curve=True))
 
 
 def test_a_slim_terminal_has_curve_and_log_below_each_other_and_no_part_without_a_title() -> None:

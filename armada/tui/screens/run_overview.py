@@ -87,6 +87,7 @@ class Overview(Widget):
         self.facts = TextScroll(self.lines, id="facts", classes=frame.FRAME)
         self.times = _Times(symbols)
         self.settings = Panel(symbols, "Settings", id="settings")
+        self.plan = Panel(symbols, "Plan", id="plan")
         self.kept = Panel(symbols, "Checkpoints", id="kept")
         self.events = Panel(symbols, "Events", id="happened")
         self.chart = Chart(symbols, id="chart", classes=frame.FRAME)
@@ -101,7 +102,8 @@ class Overview(Widget):
         self._drawn: object = None
 
     def compose(self) -> ComposeResult:
-        yield from (self.facts, self.times, self.kept, self.events, self.settings, self.chart, self.gpus, self.tail)
+        yield from (self.facts, self.times, self.kept, self.events, self.settings, self.plan)
+        yield from (self.chart, self.gpus, self.tail)
 
     # What it shows --------------------------------------------------------------------------------------------------
 
@@ -112,7 +114,7 @@ class Overview(Widget):
         self.chart.forget()
         for each in (self.facts, self.gpus, self.tail):
             each.forget()
-        for panel in (self.kept, self.events, self.settings):
+        for panel in (self.kept, self.events, self.settings, self.plan):
             panel.show([])
         self.times.show_times(None)
 
@@ -147,6 +149,7 @@ class Overview(Widget):
         self.kept.show(run_text.kept_lines(detail, snapshot, symbols))
         frame.facts(self.kept, symbols.text(overview_text.kept_words(row)))
         self.settings.show(run_text.setting_lines(detail))
+        self.plan.show([] if self.has_curve else run_text.plan_lines(detail))
         self.events.show(run_text.event_lines(detail))
         self._draw_curve(row)
         self.gpus.show_run(row, snapshot)
@@ -198,6 +201,7 @@ class Overview(Widget):
             log=self.tail.available,
             settings=len(self.settings.lines),
             events=len(self.events.lines),
+            plan=len(self.plan.lines),
             curve=self.has_curve,
         )
 

@@ -33,6 +33,8 @@ CHECKPOINT_COLUMNS = (
 DIFFERENCE_COLUMNS = (Column("SETTING", 20, grow=1, most=50), Column("THIS", 12, grow=2), Column("OTHER", 12, grow=2))
 LISTED = 50
 """The newest checkpoints and events, which the overview lists."""
+PLANNED = 200
+"""Resolved settings that the overview lists at most."""
 FIRST_SAID = ("state", "reason", "message")
 EVENT_COLUMNS = (Column("TIME", 19), Column("KIND", 12), Column("WHAT", 30, grow=1))
 
@@ -69,6 +71,16 @@ def setting_lines(detail: RunDetail | None) -> list[list[Span]]:
     chosen = settings(detail.spec) if detail is not None and detail.spec.get("experiment") else {}
     width = min(40, max(map(len, chosen), default=0))
     return [[(f"{name:<{width}}  ", "dim"), (_said(value), "plain")] for name, value in chosen.items()]
+
+
+def plan_lines(detail: RunDetail | None) -> list[list[Span]]:
+    """Return a line for each resolved setting that is set; nothing where the page of settings has nothing else."""
+    if detail is None or not detail.spec.get("experiment"):
+        return []
+    rest = flat({key: value for key, value in detail.spec.items() if key != "experiment"})
+    said = [(name, _said(value)) for name, value in rest if _said(value) != UNSET][:PLANNED]
+    width = min(40, max((len(name) for name, _ in said), default=0))
+    return [[(f"{name:<{width}}  ", "dim"), (value, "plain")] for name, value in said]
 
 
 def _said(value: str) -> str:
