@@ -186,8 +186,7 @@ def run(arguments: Sequence[str]) -> int:
     except ArmadaError as error:
         return _say(error, arguments)
     except KeyboardInterrupt:
-        sys.stderr.write("\n")
-        return _say(Interrupted("interrupted; started runs continue (armada ps)"), arguments)
+        return _say_interrupted(arguments)
     except sqlite3.DatabaseError as error:
         from armada.paths import HomePaths
         from armada.store.database import explain
@@ -199,7 +198,15 @@ def run(arguments: Sequence[str]) -> int:
 
         return _say(as_error(error), arguments)
     except Exception as error:
+        # pydantic makes a model when it is first used, and reports Ctrl-C meanwhile as an error of its own.
+        if type(error).__name__ == "SchemaError" and "KeyboardInterrupt" in str(error):
+            return _say_interrupted(arguments)
         return _say_bug(error, arguments)
+
+
+def _say_interrupted(arguments: Sequence[str]) -> int:
+    sys.stderr.write("\n")
+    return _say(Interrupted("interrupted; started runs continue (armada ps)"), arguments)
 
 
 def _unknown(parser: argparse.ArgumentParser, options: argparse.Namespace, left: Sequence[str]) -> UsageError:

@@ -65,6 +65,8 @@ def test_a_job_that_ended_unseen_without_a_word_is_told_by_accounting_or_said_to
     shell_job(cluster.armada, "echo ready; sleep 600")
     run_id = cluster.launch()
     cluster.says(run_id, "ready")
+    # The job may have written before its supervisor noted that it runs.
+    eventually(lambda: json.loads(cluster.shell(f"cat {ROOT}/runs/{run_id}/state.json"))["state"] == "running")
     begun = json.loads(cluster.shell(f"cat {ROOT}/runs/{run_id}/attempts/1/run.json"))
     # Its session, too: this Slurm follows process groups, and would leave the job alive where the agent sees it.
     cluster.root_shell(f"kill -9 {begun['supervisor']['pid']}; kill -9 -{begun['process']['pid']}")

@@ -37,6 +37,7 @@ MODULES = (
     Module("armada/verdicts/guesses.py", (*_VERDICTS, *_STATE)),
     Module("armada/verdicts/idle.py", _VERDICTS, frozenset({"seen", "came_back", "stopped_spans", "why_wait"})),
     Module("armada/verdicts/order.py", _VERDICTS),
+    Module("armada/verdicts/orphans.py", ("tests/unit/verdicts/test_orphans.py",)),
     Module("armada/verdicts/presence.py", _VERDICTS),
     Module("armada/verdicts/settling.py", _VERDICTS),
     Module("armada/verdicts/stopping.py", _VERDICTS),
@@ -59,7 +60,18 @@ MODULES = (
         f"{_AGENT}/supervisor/batch.py",
         ("tests/agent/test_agent_batch_ends.py", "tests/agent/test_agent_time_limit.py"),
         frozenset(
-            {"_stop_request", "_stopped_ending", "_judge", "_retried", "_conclude", "_decide", "_put_back", "supervise"}
+            {
+                "_stop_request",
+                "_persons_stop_request",
+                "_look_whether_it_was_put_back",
+                "_stopped_ending",
+                "_judge",
+                "_retried",
+                "_conclude",
+                "_decide",
+                "_put_back",
+                "supervise",
+            }
         ),
     ),
     Module("armada/sync/checkpoints/proof.py", ("tests/unit/sync/checkpoints/test_proof.py",)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 import pytest
+from pydantic_core import SchemaError
 
 from armada.cli.main import COMMANDS, build_parser, run
 
@@ -119,3 +120,20 @@ def test_help_for_what_there_is_not_is_wrong_usage(capsys: pytest.CaptureFixture
 )
 def test_words_after_two_dashes_are_no_options(words: str, runs: list[str]) -> None:
     assert build_parser("stop").parse_args(words.split()).runs == runs
+
+
+def test_ctrl_c_while_a_model_is_made_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As pydantic reports it, who makes a model on its first use."""
+    told = "Error building `definitions` serializer:\n  SchemaError: Field `device`:\n  KeyboardInterrupt: "
+
+    def interrupted(_: object) -> int:
+        raise SchemaError(told)
+
+    monkeypatch.setattr("armada.cli.profiles._ls", interrupted)
+    assert run(["profiles", "ls"]) == 130
+    assert "interrupted; started runs continue" in capsys.readouterr().err
+    told = "Field `device`: unknown type"
+    assert run(["profiles", "ls"]) == 1
+    assert "this is a bug in armada (SchemaError)" in capsys.readouterr().err
