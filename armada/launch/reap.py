@@ -73,8 +73,7 @@ def look(database: Database, session: HostSession, named: Collection[str] = ()) 
         NotFound: A named run has no such processes there.
         HostUnreachable: The host does not answer.
     """
-    answer = session.call(ListOrphans(), timeout_s=60.0)
-    found = [_judged(database, session.host.name, answer, each, each.run_id in named) for each in answer.runs]
+    found, more = _look(database, session, ListOrphans(), named)
     missing = sorted(set(named) - {each.run_id for each in found})
     if missing:
         raise NotFound(
@@ -82,7 +81,15 @@ def look(database: Database, session: HostSession, named: Collection[str] = ()) 
             hint=f"armada hosts reap --dry-run {session.host.name} lists those that there are",
             host=session.host.name,
         )
-    return [each for each in found if not named or each.run_id in named], answer.more
+    return [each for each in found if not named or each.run_id in named], more
+
+
+def _look(
+    database: Database, session: HostSession, request: ListOrphans, named: Collection[str]
+) -> tuple[list[Orphaned], int]:
+    answer = session.call(request, timeout_s=60.0)
+    found = [_judged(database, session.host.name, answer, each, each.run_id in named) for each in answer.runs]
+    return found, answer.more
 
 
 def _judged(database: Database, host: str, answer: Orphans, entry: OrphansOfRun, named: bool) -> Orphaned:
@@ -156,5 +163,8 @@ def reap(
 
 
 def _left(database: Database, session: HostSession, told: Collection[str]) -> list[Orphaned]:
-    """Return those of which processes live still; one that was resumed meanwhile has a supervisor again."""
-    return [each for each in look(database, session)[0] if each.run_id in told and each.left is not Left.LIVES]
+    """Return those of which processes live still, also while something ends them; not one that was resumed meanwhile."""
+    if not told:
+        return []
+    found, _ = _look(database, session, ListOrphans(also=tuple(sorted(told))), told)
+    return [each for each in found if each.run_id in told and each.left is not Left.LIVES]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from armada.protocol.message import (
     EMPTY,
+    MAY_MISS,
     Count,
     Fitting,
     Many,
@@ -56,7 +57,8 @@ class Orphans(Message):
 
 
 class ListOrphans(Request[Orphans]):
-    """List processes of runs that no supervisor looks after."""
+    """List processes of runs that no supervisor looks after. Those of the runs in `also` are listed in any case."""
 
     method = "host.orphans"
     answer = Orphans
+    also: Annotated[tuple[RunId, ...], MAY_MISS] = ()

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from tests.conftest import Armada, eventually
 from tests.supervisors import kill_both
 
-Leave = Callable[[str], "subprocess.Popen[bytes]"]
+Leave = Callable[..., "subprocess.Popen[bytes]"]
 LIVES_ON = "while :; do sleep 0.05; done"
 
 
@@ -26,9 +27,9 @@ def leave(armada: Armada) -> Iterator[Leave]:
     """Start a process as a run's job would have: it ends with the test, at the latest."""
     begun: list[subprocess.Popen[bytes]] = []
 
-    def start(run_id: str) -> subprocess.Popen[bytes]:
+    def start(run_id: str, *argv: str) -> subprocess.Popen[bytes]:
         mark = {"ARMADA_RUN_ID": run_id, "ARMADA_ROOT": str(armada.local_runs.parent)}
-        begun.append(subprocess.Popen(["sleep", "1000"], env={**os.environ, **mark}))
+        begun.append(subprocess.Popen(argv or ("sleep", "1000"), env={**os.environ, **mark}))
         # For a moment after exec the kernel shows no environment.
         environment = Path(f"/proc/{begun[-1].pid}/environ")
         eventually(lambda: b"ARMADA_RUN_ID=" in environment.read_bytes())
@@ -78,6 +79,14 @@ def test_what_an_ended_run_left_is_listed_and_ended_after_a_yes(armada: Armada, 
     assert left.wait(60) != 0
     assert [each["state"] for each in armada.json("ps", "--all")] == [each["state"] for each in before]
     assert seen(armada) == {}
+
+
+def test_ended_is_said_only_once_all_are_gone(armada: Armada, ended: str, leave: Leave) -> None:
+    up = armada.folder / "up"
+    stubborn = leave(ended, "sh", "-c", f"trap '' TERM; : > {up}; {LIVES_ON}")
+    eventually(up.exists)
+    assert armada.run("hosts", "reap", "local", "--yes", "--grace", "1").returncode == 0
+    assert stubborn.poll() == -signal.SIGKILL
 
 
 def test_a_living_run_and_one_whose_supervisor_died_are_left_alone(armada: Armada) -> None:

@@ -78,6 +78,9 @@ FOUND_BY_CHANCE = {
     "a launch onto the root below a mount breaks off before anything is there": (
         "launch break_off:2 meanwhile_unmount:0:2 sync launch mount release"
     ),
+    "a sync dies before it records what it published, and its host loses the folder": (
+        "launch:2:2 save:2:1 tick:0:3 break_off:1:3 sync:3:1 stop:1:2 lose_run sync"
+    ),
     "a sync is killed between a checkpoint's last rename and its record": "launch save tick break_at:14 sync release",
     "a sync is killed there, and the next one proves what it left": "launch save tick break_at:14 sync sync release=lives",
     "a power cut brings back scraps of a deleted run below another root": (

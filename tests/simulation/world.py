@@ -450,7 +450,10 @@ class World:
         came = {s.step for s in self.all_saved if s.run_id == run_id and s.model in home.fetched | home.inherited}
         for step, why in home.reasons(run_id).items():
             if why == NEVER_CAME:
-                self.hold(step not in came, f"{home.name} says that step {step} of {run_id} never came, and it did")
+                # What a sync that was killed had published and not recorded, and somebody deleted then, nobody knows of.
+                unknown = home.was_killed and home.was_damaged
+                words = f"{home.name} says that step {step} of {run_id} never came, and it did"
+                self.hold(unknown or step not in came, words)
             elif not home.was_restored:
                 self.hold(step in came, f"{home.name} says that step {step} of {run_id} was here, and it never was")
 

@@ -238,3 +238,27 @@ def test_a_sync_of_one_alone_mends_no_other(place: Place) -> None:
     assert model.read_bytes() == b"?"
     assert place.sync().final
     assert model.read_bytes() == b"1"
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_what_a_killed_sync_had_published_is_recognised_when_its_host_has_it_no_longer(
+    place: Place, is_changed: bool
+) -> None:
+    place.create()
+    digest = place.save(1, {"model": b"1"})
+    place.end()
+    place.sync()
+    (published,) = (checkpoint.home_path for checkpoint in known(place).values())
+    assert published is not None
+    # As if it had been killed between the last rename and the record.
+    with place.database.transaction() as connection:
+        connection.execute("UPDATE checkpoints SET home_path = NULL, verified_at = NULL, acknowledged_at = NULL")
+        connection.execute("DELETE FROM run_sync")
+    shutil.rmtree(place.remote / "outbox" / digest)
+    if is_changed:
+        (published / "model").chmod(0o600)
+        (published / "model").write_bytes(b"2")
+    place.sync()
+    found = known(place)[1]
+    assert (found.digest, found.on_host) == (digest, False)
+    assert (found.home_path, found.trouble) == ((None, checkpoints.WAS_HOME) if is_changed else (published, None))

@@ -6,7 +6,7 @@ What they are worth is home's decision; `run.stop` ends them.
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from armada_agent.errors import AgentError
-from armada_agent.foundation import process_identity
+from armada_agent.foundation import parameters, process_identity
 from armada_agent.foundation.session import Call
 from armada_agent.host import gpus, processes, roots
 from armada_agent.host.processes import Process
@@ -19,15 +19,19 @@ _MOST_RUNS = 500
 _MOST_PROCESSES = 50  # of one run; their number is always told
 
 
-def find(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
+def find(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """List the runs under this root whose processes live on this machine without a supervisor.
 
-    Only processes that this user may examine are seen, by the marker in their environment.
+    Only processes that this user may examine are seen, by the marker in their environment. A run in `also` is listed
+    even if something looks after it, such as what clears up after a stop.
     """
     table = processes.scan()
+    also = (
+        {each for each in parameters.sequence(params, "also") if isinstance(each, str)} if "also" in params else set()
+    )
     found: List[Dict[str, Any]] = []
     for paths in leftover_processes.of_root(call.root, table, or_unmarked=True):
-        described = _describe(paths, table)
+        described = _describe(paths, table, paths.run_id in also)
         if described is not None:
             found.append(described)
     of_gpus = _gpus_by_pid() if found else {}
@@ -44,8 +48,8 @@ def find(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     return dict(roots.describe(call.root), runs=found[:_MOST_RUNS], more=len(found[_MOST_RUNS:]))
 
 
-def _describe(paths: RunPaths, table: List[Process]) -> Optional[Dict[str, Any]]:
-    if leftover_processes.supervisors(paths, table):
+def _describe(paths: RunPaths, table: List[Process], also: bool) -> Optional[Dict[str, Any]]:
+    if leftover_processes.supervisors(paths, table) and not also:
         return None  # a supervisor, or who clears up after it
     if is_gone(paths):
         members = processes.members(paths, None, table)
@@ -53,7 +57,7 @@ def _describe(paths: RunPaths, table: List[Process]) -> Optional[Dict[str, Any]]
     try:
         evidence = Evidence(paths, table)
         members = evidence.processes()
-        if not members or evidence.supervisor in ("alive", "unknown"):
+        if not members or (evidence.supervisor in ("alive", "unknown") and not also):
             return None
         has_ended = evidence.has_ended and not evidence.may_still_start
         return _entry(paths, members, exists=True, has_ended=has_ended, state=evidence.state or {})
