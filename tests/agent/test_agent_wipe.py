@@ -99,6 +99,15 @@ def test_a_job_whose_folder_somebody_deleted_keeps_a_host(call: Call) -> None:
     assert "runs" in wipe(call, {})["removed"]
 
 
+def test_what_only_helps_an_ended_run_keeps_no_host(call: Call) -> None:
+    make(call, "wiped-1", DEAD, "failed")
+    surroundings = {**os.environ, "ARMADA_SUPERVISOR": "wiped-1", "ARMADA_ROOT": call.root}
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings) as helper:
+        eventually(lambda: b"ARMADA_SUPERVISOR=" in Path(f"/proc/{helper.pid}/environ").read_bytes())
+        assert "runs" in wipe(call, {})["removed"]
+        helper.communicate()
+
+
 def test_a_submission_that_nothing_has_started_yet_keeps_a_host(call: Call) -> None:
     waits = make(call, "wiped-1", DEAD)
     Path(waits.submission(1, "job.json")).unlink()
