@@ -239,7 +239,7 @@ def test_an_attempt_whose_node_was_believed_dead_gives_way_to_the_next(
     assert there.exit_of("l-8", 1)["reason"] == "lost"
     # Its own job is no more, and that of the next lives.
     jobs = {each.attempt for each in processes.members(RunPaths(str(there.host.root), "l-8"))}
-    assert jobs == {2}
+    assert jobs - {0} == {2}  # for a moment after exec a process shows no environment, and so no attempt
     eventually((folder / "work/up-2").exists)
     (there.folder / "time-is-up").touch()
     assert later.wait(WITHIN_S) == (1 if kind == "slurm" else 85)
