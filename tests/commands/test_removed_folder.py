@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import Armada, eventually
+from tests.supervisors import kill_both
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +78,22 @@ def test_a_run_whose_folder_was_deleted_is_said_to_be_and_can_be_stopped_and_for
     assert armada.run("rm", run_id, "--force").returncode == 0
     assert armada.json("ps", "--all") == []
     assert not (armada.local_runs / run_id).exists()
+
+
+def test_a_job_that_saves_again_after_its_folder_was_deleted_is_not_said_to_have_ended_before_it_has(
+    armada: Armada,
+) -> None:
+    saves = 'while :; do mkdir -p "$ARMADA_RUN_DIR/outbox/.new-5"; sleep 0.05; done'
+    run_id = launch(armada, saves)
+    folder = armada.local_runs / run_id
+    (job,) = folder.glob("submissions/*/job.json")
+    kill_both(json.loads(job.read_text()))  # else its supervisor would end it a moment later
+    remove_all(folder)
+    digest = folder / "outbox" / ("a" * 64)
+    digest.mkdir(parents=True)  # a checkpoint that it finished since: the folder counts as the run's again
+    assert living(armada, run_id)
+    stopped = armada.run("stop", run_id, "--grace", "1")
+    assert not [each for each in living(armada, run_id) if "ARMADA_RUN_ID" in each], stopped.stdout + stopped.stderr
 
 
 def test_a_run_that_ended_after_its_folder_was_deleted_is_not_said_to_have_ended_well(armada: Armada) -> None:

@@ -122,6 +122,9 @@ TOLD_FOR_A_CONDITION = {
 
 # The same with scripts, whose checkpoints are found on the disk.
 FOUND_WITH_SCRIPTS = {
+    "its folder is deleted, it saves again, and a person stops it while another look is under way": (
+        "launch:3 hide_run:3 save:0:3 tick:0:2 break_off:1:1 resume:2:2 meanwhile_stop look:2:3"
+    ),
     "a script that had ended well is run again by itself": "launch:1 save tick kill_supervisor save end look retry",
     "its host was restarted after a script had ended well": "launch:1 save tick kill_supervisor save end power_cut look retry",
     "a script clears away what its supervisor had not found yet": "launch:1 save save kill_supervisor power_cut resume",

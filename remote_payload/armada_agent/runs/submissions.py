@@ -219,6 +219,10 @@ def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> 
     if number is not None and evidence.job is None:
         _find_lost_job(engines.Handed(paths, number))
         evidence = Evidence(paths)
+    if number is None and evidence.processes():
+        # Somebody deleted its records while it ran, and its job has made the folder anew.
+        detached.start("clear", call.session.agent_path, paths, 0)
+        return {"outcome": "stopping"}
     if number is None or evidence.job is None:
         # No supervisor, or one that has not read the stop request yet and will write the same end.
         return _cancel_unstarted(paths, number or 0)
