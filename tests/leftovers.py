@@ -6,6 +6,8 @@ import contextlib
 import os
 import re
 import signal
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.waiting import eventually
@@ -28,3 +30,24 @@ def _kill_those_with(mark: re.Pattern[bytes]) -> bool:
                 os.kill(int(entry.name), signal.SIGKILL)
                 found = True
     return found
+
+
+@contextlib.contextmanager
+def marked_processes(root: Path | str) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Give a function that starts a process with armada's marks, such as `RUN_ID="a-1"`: by default it sleeps. All end with this."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def start(*argv: str, **marks: str) -> subprocess.Popen[bytes]:
+        named = {f"ARMADA_{name}": value for name, value in {"ROOT": str(root), **marks}.items()}
+        begun.append(subprocess.Popen(argv or ("sleep", "1000"), env={**os.environ, **named}))
+        # For a moment after exec the kernel shows no environment.
+        environment = Path(f"/proc/{begun[-1].pid}/environ")
+        eventually(lambda: b"ARMADA_ROOT=" in environment.read_bytes(), "the marks of a process")
+        return begun[-1]
+
+    try:
+        yield start
+    finally:
+        for each in begun:
+            each.kill()
+            each.wait()

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from armada.rpc.session import HostSession
     from armada.store.database import Database
 
-GRACE_S = 10.0
-"""Seconds between SIGTERM and SIGKILL, if the user does not say."""
 KILL_S = 30.0
-"""Seconds after that until SIGKILL has ended a process, unless a driver holds it."""
+"""Seconds after the grace period until SIGKILL has ended a process, unless a driver holds it."""
 LOOK_EVERY_S = 0.5
 
 
@@ -70,18 +68,18 @@ def look(database: Database, session: HostSession, named: Collection[str] = ()) 
         The runs, and how many more there are than one answer holds.
 
     Raises:
-        NotFound: A named run has no such processes there.
+        NotFound: No named run has such processes there.
         HostUnreachable: The host does not answer.
     """
     found, more = _look(database, session, ListOrphans(), named)
-    missing = sorted(set(named) - {each.run_id for each in found})
-    if missing:
+    chosen = [each for each in found if not named or each.run_id in named]
+    if named and not chosen:  # one of several may have been ended just now
         raise NotFound(
-            f"no processes without a supervisor of {', '.join(missing)}",
-            hint=f"armada hosts reap --dry-run {session.host.name} lists those that there are",
+            f"every process of {', '.join(sorted(set(named)))} there has a supervisor, or there is none",
+            hint=f"armada hosts reap --dry-run {session.host.name} lists those without one",
             host=session.host.name,
         )
-    return [each for each in found if not named or each.run_id in named], more
+    return chosen, more
 
 
 def _look(
@@ -153,7 +151,8 @@ def reap(
         if monotonic() > deadline:
             pids = [process.pid for each in left for process in each.entry.processes]
             raise OutcomeUnknown(
-                f"after SIGKILL live on of {', '.join(each.run_id for each in left)}: {', '.join(map(str, pids[:10]))}",
+                f"SIGKILL does not end these processes of {', '.join(each.run_id for each in left)}:"
+                f" {', '.join(map(str, pids[:10]))}",
                 hint="a driver or a file system may hold them; only a reboot ends such processes",
                 host=session.host.name,
             )

@@ -16,7 +16,6 @@ from armada.protocol.message import (
     RunId,
     Seconds,
     Text,
-    UnixTime,
     UnsaidOrNull,
 )
 from armada.protocol.observation import Wipe
@@ -41,8 +40,6 @@ class OrphansOfRun(Message):
     run_id: RunId
     exists: bool
     has_ended: bool | None
-    state: UnsaidOrNull[Text] = None
-    ended_at: UnsaidOrNull[UnixTime] = None
     count: Count
     processes: Many[OrphanProcess]
 

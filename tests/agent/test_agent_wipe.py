@@ -17,7 +17,7 @@ from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths
 from armada_agent.runs.wipe import forget_secrets, wipe
 
-from tests.waiting import eventually
+from tests.leftovers import marked_processes
 
 LAPTOP = {"id": "a" * 32, "label": "ann@laptop", "path": "/home/ann"}
 DESKTOP = {"id": "b" * 32, "label": "ann@desktop", "path": "/home/ann"}
@@ -90,22 +90,18 @@ def test_a_job_that_outlived_its_supervisor_keeps_a_host_and_its_secrets(call: C
 
 def test_a_job_whose_folder_somebody_deleted_keeps_a_host(call: Call) -> None:
     make(call, "wiped-1", DEAD, "failed")
-    surroundings = {**os.environ, "ARMADA_RUN_ID": "wiped-9", "ARMADA_ROOT": call.root}
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings) as job:
-        eventually(lambda: b"ARMADA_RUN_ID=" in Path(f"/proc/{job.pid}/environ").read_bytes())
+    with marked_processes(call.root) as start:
+        start(RUN_ID="wiped-9")
         with pytest.raises(AgentError, match="wiped-9 is still alive"):
             wipe(call, {})
-        job.communicate()
     assert "runs" in wipe(call, {})["removed"]
 
 
 def test_what_only_helps_an_ended_run_keeps_no_host(call: Call) -> None:
     make(call, "wiped-1", DEAD, "failed")
-    surroundings = {**os.environ, "ARMADA_SUPERVISOR": "wiped-1", "ARMADA_ROOT": call.root}
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=surroundings) as helper:
-        eventually(lambda: b"ARMADA_SUPERVISOR=" in Path(f"/proc/{helper.pid}/environ").read_bytes())
+    with marked_processes(call.root) as start:
+        start(SUPERVISOR="wiped-1")
         assert "runs" in wipe(call, {})["removed"]
-        helper.communicate()
 
 
 def test_a_submission_that_nothing_has_started_yet_keeps_a_host(call: Call) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Armada, eventually
+from tests.leftovers import marked_processes
 from tests.supervisors import kill_both
 
 Leave = Callable[..., "subprocess.Popen[bytes]"]
@@ -24,21 +24,9 @@ LIVES_ON = "while :; do sleep 0.05; done"
 
 @pytest.fixture
 def leave(armada: Armada) -> Iterator[Leave]:
-    """Start a process as a run's job would have: it ends with the test, at the latest."""
-    begun: list[subprocess.Popen[bytes]] = []
-
-    def start(run_id: str, *argv: str) -> subprocess.Popen[bytes]:
-        mark = {"ARMADA_RUN_ID": run_id, "ARMADA_ROOT": str(armada.local_runs.parent)}
-        begun.append(subprocess.Popen(argv or ("sleep", "1000"), env={**os.environ, **mark}))
-        # For a moment after exec the kernel shows no environment.
-        environment = Path(f"/proc/{begun[-1].pid}/environ")
-        eventually(lambda: b"ARMADA_RUN_ID=" in environment.read_bytes())
-        return begun[-1]
-
-    yield start
-    for each in begun:
-        each.kill()
-        each.wait()
+    """Start a process as a run's job would have."""
+    with marked_processes(armada.local_runs.parent) as start:
+        yield lambda run_id, *argv: start(*argv, RUN_ID=run_id)
 
 
 @pytest.fixture
@@ -136,7 +124,7 @@ def test_what_another_home_started_is_ended_only_by_its_name(armada: Armada, end
 def test_a_run_without_such_processes_is_not_found(armada: Armada, ended: str) -> None:
     refused = armada.run("hosts", "reap", "local", ended, "--yes")
     assert refused.returncode == 7
-    assert f"no processes without a supervisor of {ended}" in refused.stderr
+    assert f"every process of {ended} there has a supervisor, or there is none" in refused.stderr
 
 
 def test_names_that_programs_make_up_lead_nowhere(armada: Armada, leave: Leave, ended: str) -> None:

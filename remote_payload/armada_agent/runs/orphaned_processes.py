@@ -60,20 +60,18 @@ def _describe(paths: RunPaths, table: List[Process], also: bool) -> Optional[Dic
         if not members or (evidence.supervisor in ("alive", "unknown") and not also):
             return None
         has_ended = evidence.has_ended and not evidence.may_still_start
-        return _entry(paths, members, exists=True, has_ended=has_ended, state=evidence.state or {})
+        return _entry(paths, members, exists=True, has_ended=has_ended)
     except (OSError, AgentError):
-        return _entry(paths, processes.members(paths, None, table), exists=True)
+        members = processes.members(paths, None, table)
+        return _entry(paths, members, exists=True) if members else None
 
 
-def _entry(paths: RunPaths, members: List[Process], exists: bool, **more: Any) -> Dict[str, Any]:
+def _entry(paths: RunPaths, members: List[Process], exists: bool, has_ended: Optional[bool] = None) -> Dict[str, Any]:
     """Return what is told of a run. `has_ended` is null where its records cannot be read."""
-    state = more.get("state") or {}
     return {
         "run_id": paths.run_id,
         "exists": exists,
-        "has_ended": more.get("has_ended"),
-        "state": state.get("state"),
-        "ended_at": state.get("ended_at"),
+        "has_ended": has_ended,
         "count": len(members),
         "processes": sorted(members, key=lambda process: process.pid),
     }
