@@ -218,6 +218,7 @@ class World:
         """Models of a run that lie whole on some disk of a host; only under a manifest, where `finished`.
 
         Not what a job has yet to announce, or what a power cut made that again: the job's next save clears it away.
+        Not what was being deleted: no one reads it there, and the next deletion clears away what is left of it.
         """
         return folders.models(self._places_on_hosts(run_id, finished=finished))
 
@@ -229,7 +230,9 @@ class World:
                 if finished:
                     places += [f"{outbox}/{name}" for name in folders.names(outbox) if len(name) == 64]
                     continue
-                places += [f"{outbox}/{name}" for name in folders.names(outbox) if not name.startswith(".part-")]
+                places += [
+                    f"{outbox}/{name}" for name in folders.names(outbox) if not name.startswith((".part-", ".trash-"))
+                ]
                 places += [f"{out}/{name}" for name in folders.names(out)]
                 outs = [f"{left}/{number}/out" for number in folders.names(left)]
                 places += [f"{each}/{name}" for each in outs for name in folders.names(each)]

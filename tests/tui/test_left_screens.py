@@ -22,6 +22,7 @@ from armada.tui.screens.run import RunScreen
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription, Watcher
 from armada.tui.widgets.chart import Chart
+from armada.tui.widgets.field import Field
 from tests.tui.conftest import World, drive, screen, shows, strips, until
 
 KEYS = {"hosts": "3", "sync": "4", "launch": "5", "compare": "6", "run": "2"}
@@ -417,3 +418,18 @@ def test_what_is_imported_ahead_is_what_screens_need() -> None:
     )
     places = ("run", "hosts", "sync", "launch", "compare")
     assert {f"armada.tui.screens.{place}" for place in places} <= set(done.stdout.split())
+
+
+def test_a_field_on_a_screen_that_was_left_does_not_wake_the_program_to_blink(full: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        launching = await go(pilot, "launch")
+        await until(pilot, lambda: isinstance(launching.focused, Field))
+        timer = cast("Field", launching.focused)._blink_timer  # noqa: SLF001  # Textual's
+        assert timer is not None
+        await until(pilot, timer._active.is_set)  # noqa: SLF001
+        board_of(pilot).action_go("runs")
+        await until(pilot, lambda: on_top(pilot).PLACE == "runs" and not timer._active.is_set())  # noqa: SLF001
+        assert await go(pilot, "launch") is launching
+        await until(pilot, timer._active.is_set)  # noqa: SLF001
+
+    drive(full.board(), use)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual import events, on
 from textual.screen import Screen
 
+from armada.tui.widgets.field import Field
 from armada.tui.widgets.lines import KeyLine, TopLine
 from armada.tui.widgets.operations_bar import Going, Notice
 
@@ -167,6 +168,8 @@ class View(Screen[None]):
                 self.is_ahead = False
             if drawn is not self.snapshot:  # a new screen has drawn it already
                 self.take()
+            if isinstance(self.focused, Field):
+                self.focused.blink()
 
     def on_screen_suspend(self) -> None:
         if self not in self.app.screen_stack:  # a window over it is no reason

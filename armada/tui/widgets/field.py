@@ -22,6 +22,17 @@ class Field(Input):
         """Replace a part of the text; the cursor stands after what is left of the new one."""
         super().replace(without_controls(text), start, end)
 
+    def _toggle_cursor(self) -> None:
+        """Blink; but stand still on a screen that nobody sees, which would wake the program twice a second."""
+        if self.screen.is_active:
+            super()._toggle_cursor()
+        else:
+            self._pause_blink(visible=True)
+
+    def blink(self) -> None:
+        """Blink again: the screen is seen once more."""
+        self._restart_blink()
+
     async def on_key(self, event: events.Key) -> None:
         """Obey the field's own keys in the order in which all came: Textual obeys letters at once, and others later."""
         found = self._bindings.key_to_bindings.get(event.key)
