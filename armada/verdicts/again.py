@@ -28,14 +28,12 @@ def may_have_succeeded(said: object, reason: str | None, *, announces: bool, reb
     """Judge a run that ended without a recorded exit.
 
     Args:
-        said: The host's answer, true or false; any other value if it cannot say, as with an older agent.
+        said: The host's answer, true or false; any other value if it cannot say, as with an older agent. It alone can
+            look for a final checkpoint, and for words in the log that are younger than the supervisor's last ones.
         reason: Why the run is lost, as home first recorded it.
         announces: The job is armada's own training, which announces its final checkpoint before it succeeds.
         rebooted: The host was rebooted since the run's supervisor started.
     """
     if reason == "supervisor_lost" and rebooted and not announces:
         return True  # the run was lost before the reboot, so the reboot proves nothing about its end
-    if isinstance(said, bool):
-        return said
-    # A reboot ends the job and its supervisor together. A supervisor that died alone may have died before its job.
-    return reason != "host_rebooted"
+    return said is not False

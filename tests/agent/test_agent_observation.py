@@ -301,6 +301,24 @@ def test_a_job_whose_plan_nobody_can_read_may_have_succeeded(tmp_path: Path, pla
         assert evidence.as_json()["may_have_succeeded"] is True
 
 
+@pytest.mark.parametrize(("attempt", "may"), [(0, False), (1, True)], ids=["it waited", "somebody deleted it"])
+def test_a_job_of_which_no_attempt_was_begun_cannot_have_succeeded(tmp_path: Path, attempt: int, may: bool) -> None:
+    """So a retry runs it again after a restart of its host."""
+    run = RunPaths(str(tmp_path), "a-1")
+    said = {
+        "spec.json": spec_of("a-1", "true"),
+        "submissions/1/job.json": {"submission": 1, "scheduler": "direct", "supervisor": {"boot_id": "former"}},
+        "state.json": {"state": "queued", "submission": 1, "attempt": attempt},
+    }
+    for name, value in said.items():
+        path = Path(run.folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value))
+    evidence = observation.Evidence(run)
+    with mock.patch.object(supervisor_liveness, "judge_supervisor", return_value=("dead", True)):
+        assert evidence.as_json()["may_have_succeeded"] is may
+
+
 @pytest.mark.parametrize(
     ("files", "number", "claimed"),
     [

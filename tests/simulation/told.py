@@ -41,7 +41,7 @@ TOLD = {
         "launch save tick old_agent kill_supervisor end:0:1 look=failed/supervisor_lost retry=no begun=1"
     ),
     "a training of an older agent, whose host is restarted": (
-        "launch save tick old_agent power_cut look=failed/host_rebooted retry=again begun=2"
+        "launch save tick old_agent power_cut look=failed/host_rebooted retry=no begun=1"
     ),
     "a stop while the root is away": (
         "launch save tick look=running unmount look=unknown/root_away stop=OutcomeUnknown mount look=running "

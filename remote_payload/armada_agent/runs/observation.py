@@ -153,8 +153,10 @@ class Evidence:
     def _may_have_succeeded(self) -> Optional[bool]:
         """Return whether a job without a recorded exit may have succeeded; None if its exit is known or may still be recorded."""
         exit_ = exit_of((self.attempt or {}).get("exit"), self.submission_number or 0)
-        if self.settings is not None or self.attempt is None or exit_ or self.has_ended or self.supervisor != "dead":
+        if self.settings is not None or exit_ or self.has_ended or self.supervisor != "dead":
             return None
+        if self.attempt is None:  # it waited for its GPUs, unless its state names an attempt that somebody deleted
+            return bool((self.state or {}).get("attempt"))
         plan = self._read(self._paths.spec, _PLAN_LIMIT)
         if plan is None:
             return True  # whether it announces its final checkpoint is unknown

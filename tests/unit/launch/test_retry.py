@@ -116,12 +116,13 @@ def test_a_cell_of_a_stopped_sweep_is_left_alone(
     [
         (LOST, "host_rebooted", True, True),
         ({**LOST, "may_have_succeeded": True}, "host_rebooted", False, False),
-        ({**LOST, "may_have_succeeded": None}, "host_rebooted", True, True),
+        ({**LOST, "may_have_succeeded": None}, "host_rebooted", True, False),
+        ({**LOST, "may_have_succeeded": None}, "host_rebooted", False, False),
         ({**LOST, "may_have_succeeded": None}, "supervisor_lost", False, False),
         (LOST, "supervisor_lost", True, False),  # it was lost before the restart
         (LOST, "supervisor_lost", False, True),
         ({**LOST, "rebooted": False}, "supervisor_lost", True, True),
-        (None, "host_rebooted", True, True),
+        (None, "host_rebooted", True, False),
         (None, "supervisor_lost", True, False),
     ],
 )
