@@ -17,7 +17,7 @@ from armada.store import runs, transitions
 from armada.units import counted_processes
 from armada.verdicts import stopping
 from armada.verdicts.presence import There
-from armada.verdicts.state import NOT_ON_HOST
+from armada.verdicts.state import NOT_ON_HOST, PUT_BACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,13 +86,8 @@ def stop_run(
     if asked is not None and asked < run.submission:
         observe(database, session, [run])  # what a host goes on showing is believed after a while
         run = runs.find(database, run.run_id)
-    if asked is not None and asked < run.submission:
-        raise OutcomeUnknown(
-            f"{run.host} shows submission {asked} of {run.run_id}, and it showed {run.submission} before: its disk may have been"
-            " restored from a snapshot, or its file system shows old files",
-            hint=f"in a few minutes: armada stop {run.run_id}",
-            host=run.host,
-        )
+    if asked is not None and asked < run.submission and not run.ended:
+        raise _shows_less(database, run, asked)
     deadline = time.monotonic() + grace_s + KILL_S
     while True:
         observe(database, session, [run])
@@ -119,6 +114,27 @@ def stop_run(
         time.sleep(0.3)
 
 
+def _shows_less(database: Database, run: Run, asked: int) -> OutcomeUnknown:
+    """Say that a host has recorded the stop of an earlier submission than was seen there."""
+    scheduler = _scheduler_of(database, run)
+    hint = f"in a few minutes: armada stop {run.run_id}"
+    if run.reason == PUT_BACK and scheduler:
+        cancel = cancel_command(scheduler, run.run_id, run.submission)
+        hint += f"; if it is still unknown then: {cancel}  # on the host; then armada rm {run.run_id}"
+    return OutcomeUnknown(
+        f"{run.host} shows submission {asked} of {run.run_id}, and it showed {run.submission} before: its disk may have been"
+        " restored from a snapshot, or its file system shows old files",
+        hint=hint,
+        host=run.host,
+    )
+
+
+def _scheduler_of(database: Database, run: Run) -> str:
+    """Return the batch system that a run was planned for; an empty word if it was planned for none."""
+    spec = recorded_spec(runs.spec(database, run.run_id))
+    return (spec.scheduler.kind or "") if spec.scheduler is not None else ""
+
+
 def _end_remains(session: HostSession, run: Run, grace_s: float, say: Callable[[str], None]) -> None:
     """End the processes of a run whose root was wiped or made anew since: the host ends nothing for a root that is gone.
 
@@ -143,8 +159,7 @@ def _end_remains(session: HostSession, run: Run, grace_s: float, say: Callable[[
 
 def _conclude(database: Database, session: HostSession, run: Run) -> Run:
     """Record the end of a run of which its host has no records, if that can be known."""
-    spec = recorded_spec(runs.spec(database, run.run_id))
-    scheduler = (spec.scheduler.kind or "") if spec.scheduler is not None else ""
+    scheduler = _scheduler_of(database, run)
     look = ask_about(session, run)
     there = where(run, look.folder)
     seen = stopping.NotSeen(

@@ -23,7 +23,17 @@ from armada.units import duration_s
 from armada.verdicts import guesses
 from armada.verdicts.order import Moment, Order, compare
 from armada.verdicts.presence import AWAY_WORDS, There, began_since
-from armada.verdicts.state import FOLDER_REMOVED, NOT_ON_HOST, Newest, decide, of_newest_submission, quiet_for
+from armada.verdicts.state import (
+    FOLDER_REMOVED,
+    NOT_ON_HOST,
+    PUT_BACK,
+    Newest,
+    decide,
+    of_newest_submission,
+    of_put_back,
+    quiet_for,
+    submission_shown,
+)
 from armada.verdicts.states import ENDED, Verdict
 
 if TYPE_CHECKING:
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
     from armada.config.hosts import Host
     from armada.paths import HomePaths
     from armada.protocol.observation import Lines, Observation
+    from armada.protocol.records import Evidence
     from armada.store.runs import Run
 
 log = logging.getLogger(__name__)
@@ -226,8 +237,7 @@ def record_look(database: Database, run: Run, look: Look, *, observed_at: float 
     _add_step_saved(database, run, seen, facts)
     order = _order(database, run, look, verdict, facts)
     if order is Order.WENT_BACK:
-        facts.metrics_offset = facts.events_offset = 0
-        verdict = _after_going_back(run, verdict)
+        verdict, facts = _after_going_back(run, seen.evidence, verdict, facts)
     if not runs.record(database, run.run_id, verdict, went_back=order is Order.WENT_BACK, **facts.columns()):
         return False
     if run.ended and (verdict.state not in ENDED or (facts.submission or run.submission) != run.submission):
@@ -283,7 +293,7 @@ def _facts(run: Run, look: Look, newest: Newest, verdict: Verdict) -> _Facts:
     elif ending is not None:
         facts.ended_at = ending.ended_at
         facts.exit_code = ending.exit_code if ending.exit_code in range(256) else None
-    facts.submission = (newest.submission.number if newest.submission is not None else None) or None
+    facts.submission = submission_shown(seen.evidence, run.submission)
     facts.log_size_bytes = seen.log_size_bytes
     facts.root_id = (look.folder.root or run.root_id) if seen.exists else None
     return facts
@@ -311,15 +321,17 @@ def _add_step_saved(database: Database, run: Run, seen: Observation, facts: _Fac
 
 def _order(database: Database, run: Run, look: Look, verdict: Verdict, facts: _Facts) -> Order:
     """Decide whether an observation is newer than what is known; add its time to `facts`."""
+    seen = (facts.submission or run.submission, verdict.attempt, verdict.seq)
+    known = (run.submission, run.attempt, run.seq)
     if look.moment is None:
-        if (verdict.attempt, verdict.seq) > (run.attempt, run.seq):
+        if seen > known:
             facts.cleared += ("seen_boot", "seen_at_s")  # the time noted before is that of a lower place
         facts.cleared += ("less_boot", "less_since_s")
         return Order.NEWER
     seen_at = Moment(look.moment.boot, look.moment.seconds)
     order = compare(
-        seen=(verdict.attempt, verdict.seq),
-        known=(run.attempt, run.seq),
+        seen=seen,
+        known=known,
         seen_at=seen_at,
         known_at=_known(run.seen_boot, run.seen_at_s),
         less_since=_known(run.less_boot, run.less_since_s),
@@ -405,12 +417,20 @@ def _known(boot: str | None, seconds: float | None) -> Moment | None:
     return None if boot is None or seconds is None else Moment(boot, seconds)
 
 
-def _after_going_back(run: Run, verdict: Verdict) -> Verdict:
-    """Keep a run ended that was seen to end, whatever an older copy of its host's disk shows."""
+def _after_going_back(run: Run, evidence: Evidence | None, verdict: Verdict, facts: _Facts) -> tuple[Verdict, _Facts]:
+    """Keep a run ended that was seen to end, whatever an older copy of its host's disk shows; and a submission that may live."""
     words = "its host shows an older state of it than before; its disk may have been restored from a snapshot"
+    if not run.ended and evidence is not None and (facts.submission or run.submission) < run.submission:
+        known = {"submission": run.submission, "attempt": run.attempt, "seq": run.seq}
+        judged = of_put_back(evidence, verdict, **known)
+        if judged.reason == PUT_BACK:  # what was seen of it stays known, so that the next answer shows less, too
+            times = {name: getattr(facts, name) for name in ("observed_at", "seen_boot", "seen_at_s", "cleared")}
+            return judged, _Facts(**times)
+    facts.metrics_offset = facts.events_offset = 0
     if run.ended and not run.is_guess:
-        return dataclasses.replace(verdict, state=run.state, reason=run.reason, message=words)
-    return dataclasses.replace(verdict, message=verdict.message or words, because=f"{verdict.because}; {words}")
+        return dataclasses.replace(verdict, state=run.state, reason=run.reason, message=words), facts
+    message = verdict.message or words
+    return dataclasses.replace(verdict, message=message, because=f"{verdict.because}; {words}"), facts
 
 
 def _stall_after_s(database: Database, run: Run) -> float | None:

@@ -389,16 +389,20 @@ def record(database: Database, run_id: str, verdict: Verdict, *, went_back: bool
         database: The store.
         run_id: The run.
         verdict: The state that the evidence gives.
-        went_back: The observation is newer although its (attempt, seq) is lower: the host shows an older copy of its
-            disk.
+        went_back: The observation is newer although its (submission, attempt, seq) is lower: the host shows an older
+            copy of its disk.
         facts: Further columns to set with it.
 
     Returns:
         Whether it was recorded.
     """
     with database.transaction() as connection:
-        old = connection.execute("SELECT state, reason, attempt, seq FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-        if old is None or ((verdict.attempt, verdict.seq) < (old["attempt"], old["seq"]) and not went_back):
+        query = "SELECT state, reason, submission, attempt, seq FROM runs WHERE run_id = ?"
+        old = connection.execute(query, (run_id,)).fetchone()
+        if old is None:
+            return False
+        seen = (facts.get("submission") or old["submission"], verdict.attempt, verdict.seq)
+        if seen < (old["submission"], old["attempt"], old["seq"]) and not went_back:
             return False
         columns: dict[str, Any] = {"state": verdict.state, "reason": verdict.reason, "message": verdict.message}
         columns |= {"attempt": verdict.attempt, "seq": verdict.seq, "because": verdict.because, **facts}

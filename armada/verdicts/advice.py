@@ -86,6 +86,8 @@ def next_steps(now: Situation) -> list[Step]:
         steps.append(Step("end it", f"armada stop {now.run_id}"))
     if now.reason == "stalled":
         steps.append(Step("then start it again: from a checkpoint, if it can", f"armada resume {now.run_id}"))
+    if now.reason == "put_back":
+        steps.append(Step("end what may still live of it", f"armada stop {now.run_id}"))
     if now.state == "unknown":
         steps.append(Step("check the host", f"armada doctor {now.host}"))
     return steps

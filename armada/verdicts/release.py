@@ -28,6 +28,7 @@
 | processes of it live there                                   | yes                                                         |
 | its root has another name: a file system may be away         | yes, unless all of it was at home and is still proven there |
 | its folder was removed before a batch system's job had ended | yes: nobody knows whether the job still waits or runs       |
+| … or reset to before that job was submitted                  | yes, for the same reason                                    |
 | its folder was removed                                       | no                                                          |
 """
 
@@ -161,6 +162,7 @@ class RunMissing:
         settled: Everything came home, and what the host had last is proven to be at home still.
         processes: Number of its processes seen there.
         queued: The command that ends its job by name, if a batch system may still have one; else None.
+        shown: The submission that the host shows, an earlier one than was seen there; None if it shows none.
     """
 
     run_id: str
@@ -168,6 +170,7 @@ class RunMissing:
     settled: bool
     processes: int
     queued: str | None
+    shown: int | None = None
 
 
 def may_go(host: str, scheduler: str) -> str:
@@ -199,7 +202,12 @@ def judge_missing(seen: RunMissing) -> list[Item]:
         hint = "mount it, then run the command again"
         return [] if seen.settled else [Item(seen.run_id, AWAY_WORDS, lost=True, hint=hint)]
     if seen.queued is not None:
-        what = "its folder there was removed, but its scheduler may still have its job"
+        was = (
+            "its folder there was removed"
+            if seen.shown is None
+            else f"only submission {seen.shown} of it is seen there"
+        )
+        what = f"{was}, but its scheduler may still have its job"
         return [Item(seen.run_id, what, lost=True, hint=f"{seen.queued}  # on the host; then armada rm {seen.run_id}")]
     return []
 

@@ -8,6 +8,8 @@ row decides (`because` of the verdict names the row, and `armada ps --why` shows
 | the supervisor wrote an end (state.json, or the attempt's exit) | as written | as written      |
 | no folder of the run on the host, processes of it live there    | running    | folder_removed  |
 | nothing of the run on the host                                  | unknown    | not_on_host     |
+| its disk was reset to before a resume that was seen there, the  | unknown    | put_back        |
+| … end it shows is an earlier one, and a job may live elsewhere  |            |                 |
 | its records there cannot be read                                | unknown    | unreadable      |
 | no submission claimed                                           | preparing  |                 |
 | claimed, no supervisor has started it                           | submitted  |                 |
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
 NOT_ON_HOST = "not_on_host"
 FOLDER_REMOVED = "folder_removed"
+PUT_BACK = "put_back"
 SUPERVISOR_LOST = "supervisor_lost"
 LIVES_ON = "its supervisor died; the job itself continues"
 
@@ -92,6 +95,48 @@ def of_newest_submission(evidence: Evidence | None) -> Newest:
     if state is not None and _is_earlier(state.submission, newest):
         state = None
     return Newest(evidence, submission, state, attempt, number, seq)
+
+
+def submission_shown(evidence: Evidence | None, known: int) -> int | None:
+    """Return the newest submission of a run that its host shows; None if it shows none.
+
+    In a folder that was reset to an older copy, a supervisor that lives writes its state of a submission that has no
+    folder there. Such a word counts up to the submission that is known.
+
+    Args:
+        evidence: What the host shows.
+        known: The newest submission that was seen there.
+    """
+    if evidence is None or evidence.submission is None:
+        return None
+    state, attempt = evidence.state, evidence.attempt
+    records = (state, *((attempt.run, attempt.exit) if attempt is not None else ()))
+    named = [each.submission for each in records if each is not None and (each.submission or 0) <= known]
+    return max((number for number in (evidence.submission.number, *named) if number), default=None)
+
+
+def of_put_back(evidence: Evidence, verdict: Verdict, *, submission: int, attempt: int, seq: int) -> Verdict:
+    """Decide the state of a run of which its host shows an older copy, and shows an earlier submission than was seen there.
+
+    A batch system's jobs do not end with a file server's disk, and neither do processes that live.
+
+    Args:
+        evidence: What the host shows.
+        verdict: Of that.
+        submission: The submission that was seen there, and not seen to end.
+        attempt: Number of the newest attempt that was seen there.
+        seq: Number of the newest record that was seen there.
+    """
+    job = evidence.submission.job if evidence.submission is not None else None
+    lives_elsewhere = job is not None and job.scheduler not in (None, "direct")
+    if verdict.state not in ENDED or not (lives_elsewhere or evidence.processes):
+        return verdict
+    words = (
+        f"its host shows submission {submission_shown(evidence, submission)} of it, and showed {submission} before:"
+        " its disk may have been restored from a snapshot"
+    )
+    message = f"{words}; submission {submission} may still wait or run"
+    return Verdict("unknown", PUT_BACK, message, attempt, seq, words)
 
 
 def _is_of_earlier(attempt: Attempt, state: State | None, newest: int | None) -> bool:

@@ -73,6 +73,12 @@ def _end(world: World, home: SimHome, run_id: str) -> None:
     _watch(world, home, run_id)
     if world.untaken(run_id):
         return
+    if home.is_put_back(run_id):  # a person asks its batch system, as a stop says
+        with world.armada_acts(home), contextlib.suppress(*EXPECTED):
+            home.stop(run_id)
+        _watch(world, home, run_id)
+        if home.is_put_back(run_id):
+            return
     # Once more after a while, as `hosts release` says of a job that its scheduler did not forget before the first.
     # On a cluster whose disk was put back to before a stop, the agent only then begins to ask about the job.
     is_unsure = world.root_was_lost and any(host.scheduler != "direct" for host in world.hosts.values())
@@ -120,7 +126,7 @@ def _bring(world: World, home: SimHome, run_id: str) -> None:
             break
     with home.store() as database:
         troubled = any(each.trouble for each in checkpoints.of_run(database, run_id))
-    whole = home.is_final(run_id) or troubled or world.untaken(run_id)
+    whole = home.is_final(run_id) or troubled or world.untaken(run_id) or home.is_put_back(run_id)
     world.hold(whole, f"{run_id} has ended, and not all of it comes home: {home.why_not(run_id)}")
 
 

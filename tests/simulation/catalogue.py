@@ -47,6 +47,9 @@ FOUND = {
 
 # What random stories found in later code.
 FOUND_BY_CHANCE = {
+    "a training that had ended well, of which an older agent does not say so, is run again by itself": (
+        "launch:0:3 end old_agent power_cut:1:3 look retry"
+    ),
     "what will never come counts among the last that home keeps, and an older one goes": (
         "launch:1:3 save save tick sync save tick damage_there sync"
     ),

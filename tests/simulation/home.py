@@ -31,6 +31,7 @@ from armada.sync.release.judge import judge_and_forget_secrets, judge_host, sett
 from armada.sync.runs.sync_run import sync_run
 from armada.verdicts.again import resumes_from
 from armada.verdicts.idle import stopped_spans, stopping_of
+from armada.verdicts.state import PUT_BACK
 from tests.simulation import folders
 from tests.simulation.cluster import job_file
 from tests.simulation.link import SimSession
@@ -170,6 +171,11 @@ class SimHome:
     def has_seen_end(self, run_id: str) -> bool:
         with self.store() as database:
             return runs.find(database, run_id).ended
+
+    def is_put_back(self, run_id: str) -> bool:
+        """Whether it saw a submission of which its host shows nothing any more, and whose job may live."""
+        with self.store() as database:
+            return runs.find(database, run_id).reason == PUT_BACK
 
     def why_not(self, run_id: str) -> str | None:
         """What keeps it from believing that all of a run is here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ from armada.verdicts.release import (
     unseen,
     was_stopped_and_forgotten,
 )
+from armada.verdicts.state import submission_shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -238,14 +240,13 @@ def _judge_some(context: HostContext, prover: Prover, run_ids: Sequence[str], *,
     items: list[Item] = []
     for run_id in run_ids:
         look = told.get(run_id)
-        if run_id in looked and isinstance(look, Look) and look.run.exists:
-            life = life_of(look.run.evidence)
-        elif run_id in looked and (scraps := _scraps(database, prover, run_id, evidence, look)) is not None:
-            items += judge_missing(scraps)
-            life = Life.NONE
-        else:
+        scraps = _scraps(database, prover, run_id, evidence, look)
+        exists = isinstance(look, Look) and look.run.exists
+        if run_id not in looked or not (exists or scraps is not None):
             items.append(unseen(run_id, context.host))
             continue
+        items += judge_missing(scraps) if scraps is not None else []
+        life = life_of(look.run.evidence) if isinstance(look, Look) and exists else Life.NONE
         unnamed = read_unnamed(looked[run_id])
         if specs[run_id] is not None and not ignore_work:
             outputs = settings_of(specs[run_id] or {}).outputs
@@ -256,12 +257,21 @@ def _judge_some(context: HostContext, prover: Prover, run_ids: Sequence[str], *,
 
 
 def _scraps(
-    database: Database, prover: Prover, run_id: str, evidence: Observations, told: Look | Misfit | None
+    database: Database, prover: Prover, run_id: str, answer: Observations, told: Look | Misfit | None
 ) -> RunMissing | None:
-    """Return what may still live of a run whose folder was mostly deleted; None if the answer does not report that."""
-    if not isinstance(told, Look) or told.run.exists or told.run.remains is None or not runs.is_known(database, run_id):
+    """Return what may still live of a run whose folder was deleted, made anew by its job, or reset; None if none of that is seen.
+
+    A folder made anew shows no submission of a run that home has seen submitted; one that was reset, an earlier one.
+    """
+    if not isinstance(told, Look) or not runs.is_known(database, run_id):
         return None
-    return _missing(database, prover, runs.find(database, run_id), evidence, told)
+    run, evidence = runs.find(database, run_id), told.run.evidence
+    if not told.run.exists:
+        return _missing(database, prover, run, answer, told) if told.run.remains is not None else None
+    shown = submission_shown(evidence, run.submission)
+    if evidence is None or (shown or 0) >= run.submission or not transitions.was_seen(database, run_id):
+        return None
+    return dataclasses.replace(_missing(database, prover, run, answer, told), shown=shown)
 
 
 def _gather(

@@ -129,6 +129,17 @@ def test_a_host_that_shows_an_earlier_submission_may_have_been_restored(database
     assert host.now == 1000.0  # nothing is waited for
 
 
+def test_what_no_host_shows_any_more_is_ended_by_hand(database: Database, host: Host) -> None:
+    insert(database, submission=2, attempt=2, scheduler={"kind": "slurm"})
+    runs.set_state(database, RUN, "unknown", reason="put_back")
+    host.shown = [shown("cancelled", 1)]
+    host.stopping = {"outcome": "already_ended", "submission": 1}
+    with pytest.raises(OutcomeUnknown) as caught:
+        stop(database, host)
+    assert f"armada stop {RUN}; if it is still unknown then: scancel" in (caught.value.hint or "")
+    assert f"then armada rm {RUN}" in (caught.value.hint or "")
+
+
 def test_one_that_is_resumed_after_it_was_stopped_is_another_submission(database: Database, host: Host) -> None:
     insert(database)
     host.shown = [shown("running", 2, seq=5)]

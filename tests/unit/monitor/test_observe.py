@@ -18,6 +18,7 @@ from armada.protocol.observation import Moment, Observation
 from armada.store import metrics, run_sync, runs, transitions
 from armada.store.database import Database
 from armada.store.queries.uses import read_use
+from armada.verdicts.state import submission_shown
 from tests.answers import answered
 
 STATE = {"state": "running", "attempt": 1, "seq": 4, "submission": 1, "started_at": 1_795_000_000.0, "gpus": [0]}
@@ -285,3 +286,47 @@ def test_a_host_that_showed_more_again_has_to_show_less_for_as_long_once_more(da
     assert looked(database, entry(state={"seq": 9}), None).less_since_s is None
     assert looked(database, entry(), Moment(boot="a", seconds=500.0)).seq == 9
     assert looked(database, entry(), Moment(boot="a", seconds=700.0)).seq == 4
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "processes", "state", "reason", "submission"),
+    [
+        ("slurm", 0, "unknown", "put_back", 2),
+        ("direct", 3, "unknown", "put_back", 2),
+        ("direct", 0, "failed", "exit_1", 1),
+    ],
+)
+def test_a_submission_that_was_seen_is_not_ended_by_an_older_disk_that_shows_the_end_of_another(
+    database: Database, scheduler: str, processes: int, state: str, reason: str, submission: int
+) -> None:
+    """A job in a batch system's queue does not end with the disk of a file server."""
+    job = {"submission": 1, "scheduler": scheduler, "job_id": "11"}
+    ended = entry(state={"state": "failed", "reason": "exit_1"})
+    ended["evidence"] |= {
+        "supervisor": "dead", "processes": processes, "submission": {"number": 1, "claimed": True, "job": job},
+    }  # fmt: skip
+    waits = entry(state={"state": "failed", "reason": "exit_1"})
+    waits["evidence"] |= {"supervisor": "none", "submission": {"number": 2, "claimed": True, "job": None}}
+
+    def record(seen: dict[str, Any], boot: str, seconds: float) -> tuple[str, str | None, int]:
+        look = Look(Observation.model_validate(seen), Folder(exists=True), Moment(boot=boot, seconds=seconds))
+        record_look(database, runs.find(database, "q"), look)
+        run = runs.find(database, "q")
+        return run.state, run.reason, run.submission
+
+    assert record(ended, "a", 1.0) == ("failed", "exit_1", 1)
+    assert record(waits, "a", 2.0) == ("submitted", None, 2)
+    assert record(ended, "a", 1.5) == ("submitted", None, 2)  # a late answer
+    assert record(ended, "b", 1.0) == ("submitted", None, 2)  # after a restart an older file may be seen for a while
+    for later_s in (200.0, 300.0):
+        assert record(ended, "b", later_s) == (state, reason, submission)
+    assert record(waits, "b", 400.0) == ("submitted", None, 2)
+
+
+@pytest.mark.parametrize(("written", "shown"), [(2, 2), (9, 1)])
+def test_a_supervisor_that_lives_tells_of_a_submission_whose_folder_is_gone_and_of_none_that_nobody_saw(
+    written: int, shown: int
+) -> None:
+    evidence = Observation.model_validate(entry(state={"submission": written})).evidence
+    assert submission_shown(evidence, known=2) == shown
+    assert submission_shown(None, known=2) is None

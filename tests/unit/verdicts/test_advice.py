@@ -51,6 +51,10 @@ def test_what_is_done_is_brought_home_once() -> None:
     assert commands(state="succeeded", reason=None) == []
 
 
+def test_a_job_that_may_outlive_its_hosts_disk_is_stopped() -> None:
+    assert commands(state="unknown", reason="put_back") == ["armada stop a-1", "armada doctor a100"]
+
+
 def test_stopped_processes_are_woken_where_they_are() -> None:
     first = next_steps(Situation("a-1", "a100", "running", None, stopped=(41, 42)))[0]
     assert (first.words, first.command) == ("continue its stopped processes, on a100", "kill -CONT 41 42")
