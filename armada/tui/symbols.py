@@ -82,17 +82,21 @@ class Symbols(NamedTuple):
         return self.sparks[max(0, math.ceil((height - row) * len(self.sparks)) - 1)]
 
     def spark(self, values: Sequence[float | None]) -> str:
-        """Draw a sparkline: one character per value; a gap is a space."""
+        """Draw a sparkline: one character per value; a gap is a space.
+
+        Its height is the range of the last four fifths: a loss falls steeply at first, and all after that would be a line.
+        """
         known = [value for value in values if value is not None and math.isfinite(value)]
         if not known:
             return ""
-        low, high = min(known) / 2, max(known) / 2  # a float cannot hold the span from -1e308 to 1e308
+        late = known[len(known) // 5 :]
+        low, high = min(late) / 2, max(late) / 2  # a float cannot hold the span from -1e308 to 1e308
         top = len(self.sparks) - 1
         span = high - low
         return "".join(
             " "
             if value is None or not math.isfinite(value)
-            else self.sparks[round((value / 2 - low) / span * top) if span > 0 else 0]
+            else self.sparks[round(min(1.0, max(0.0, (value / 2 - low) / span)) * top) if span > 0 else 0]
             for value in values
         )
 

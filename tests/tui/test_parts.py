@@ -171,6 +171,11 @@ def test_bars_and_sparks_have_their_width() -> None:
     assert UNICODE.spark([]) == ""
 
 
+def test_a_steep_beginning_does_not_flatten_what_follows_in_a_sparkline() -> None:
+    later = [2.0, 1.5, 1.0, 1.5]
+    assert UNICODE.spark([90.0, *later]) == "█" + UNICODE.spark(later)
+
+
 def test_every_key_has_an_action_and_a_place() -> None:
     from armada.tui.app import Dashboard
     from armada.tui.screens.columns import ColumnsWindow
