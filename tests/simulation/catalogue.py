@@ -350,17 +350,18 @@ def found_once() -> dict[str, Telling]:
     }
 
 
-def by_chance(seed: int, *, scripts: bool, scheduler: Scheduler) -> Telling:
+def by_chance(seed: int, *, scripts: bool, scheduler: Scheduler, few: bool = False) -> Telling:
     if scheduler == "direct":
-        return Telling(random_story(seed), scripts, scheduler)
-    return Telling(random_story(seed, of=BATCH_WEIGHTS, seldom=BATCH_SELDOM), scripts, scheduler)
+        return Telling(random_story(seed, few=few), scripts, scheduler)
+    return Telling(random_story(seed, of=BATCH_WEIGHTS, seldom=BATCH_SELDOM, few=few), scripts, scheduler)
 
 
 def numbered(seed: int, number: int) -> Telling:
-    """One of endlessly many: every second has scripts, every fourth and its neighbour are of a cluster, of either kind in turn."""
+    """One of endlessly many: every second has scripts, half are of a cluster, of either kind in turn, and half are of few things."""
     chosen = random.Random(f"{seed}:{number}").randrange(1 << 40)
     of_clusters: Scheduler = "htcondor" if number // 4 % 2 else "slurm"
-    return by_chance(chosen, scripts=number % 2 == 1, scheduler=of_clusters if number % 4 >= 2 else "direct")
+    scheduler: Scheduler = of_clusters if number % 4 >= 2 else "direct"
+    return by_chance(chosen, scripts=number % 2 == 1, scheduler=scheduler, few=number // 8 % 2 == 1)
 
 
 def read(words: str) -> Story:

@@ -30,12 +30,34 @@ SELDOM = {
 """What happens besides in one story of four: after some of it the world knows less of what is true, and checks less."""
 
 
+ALWAYS = frozenset({"launch", "look", "sync", "release", "tick", "save", "start_job", "end"})
+"""What happens in every story of few things."""
+
+_LENGTHS = (12, 20, 30)
+
+
 def random_story(
-    seed: int, length: int = 40, of: Mapping[str, int] = WEIGHTS, seldom: Mapping[str, int] = SELDOM
+    seed: int,
+    length: int = 40,
+    of: Mapping[str, int] = WEIGHTS,
+    seldom: Mapping[str, int] = SELDOM,
+    *,
+    few: bool = False,
 ) -> Story:
-    """The story of a seed, `of` things that happen as often as that: it begins with a launch."""
+    """The story of a seed, `of` things that happen as often as that: it begins with a launch.
+
+    Args:
+        seed: Another story for each.
+        length: Of how many things.
+        of: What happens, and how often.
+        seldom: What happens besides in one story of four.
+        few: Only a fifth of all that happens, each the more often, and in a shorter story: what has to meet for a
+            defect does so where little else happens.
+    """
     chance = random.Random(seed)
-    if chance.random() < 0.25:
+    if few:
+        of, length = _few(chance, {**of, **seldom}), chance.choice(_LENGTHS)
+    elif chance.random() < 0.25:
         of = {**of, **seldom}
     names, weights = list(of), list(of.values())
     told = chance.choices(names, weights, k=length)
@@ -43,3 +65,8 @@ def random_story(
         ("launch", chance.randrange(4), chance.randrange(4)),
         *((name, chance.randrange(4), chance.randrange(4)) for name in told),
     ]
+
+
+def _few(chance: random.Random, of: Mapping[str, int]) -> dict[str, int]:
+    chosen = [name for name in of if name in ALWAYS or chance.random() < 0.2]
+    return {name: min(of[name], 4) if name in ALWAYS else max(of[name], 2) for name in chosen}
