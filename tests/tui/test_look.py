@@ -125,13 +125,13 @@ def test_the_first_screen_says_what_is_safe_and_what_happened(world: World) -> N
     world.run("fail-dddddd", host="near", state="failed", reason="oom", message="[bold]2.1 GiB[/]")
 
     async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "Is everything safe?", "not safe: 1 checkpoint only there, 1 run active")
+        await shows(pilot, "Is everything safe?", "not safe to destroy: 1 checkpoint only there, 1 active run")
         await shows(pilot, "unreachable 3d12h", "1 checkpoint home · 3 r before you destroy it")
         await shows(pilot, "What happened", "done-cccccc ckpt-7 home", "fail-dddddd failed: [bold]2.1 GiB[/]")
         verdict = Verdict("succeeded", attempt=1, seq=2)
         runs.record(world.database, "keep-aaaaaa", verdict, ended_at=time.time())  # only this run is summed up again
         await shows(pilot, "keep-aaaaaa succeeded", "done-cccccc ckpt-7 home")
-        await lacks(pilot, "1 checkpoint only there, 1 run active")
+        await lacks(pilot, "1 checkpoint only there, 1 active run")
         await pilot.press("p")
         await lacks(pilot, "What happened")
 

@@ -9,10 +9,10 @@ import pytest
 from textual.pilot import Pilot
 
 from armada.store import hosts, run_sync, telemetry, transfers
+from armada.tui.host_safety import Safety
 from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.run import RunScreen
 from armada.tui.symbols import UNICODE
-from armada.tui.widgets.answers import Safety
 from armada.tui.widgets.safety import bar
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 
@@ -397,7 +397,7 @@ def test_sync_shows_how_safe_each_host_is(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("4")
-        seen = await shows(pilot, "Is everything safe?", "not safe: 1 checkpoint only there")
+        seen = await shows(pilot, "Is everything safe?", "not safe to destroy: 1 checkpoint only there")
         lines = seen.splitlines()
         bars = [line for line in lines if f"{UNICODE.full}  " in line]
         risky, safe = (next(line for line in bars if host in line) for host in ("box", "spare"))

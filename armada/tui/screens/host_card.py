@@ -9,7 +9,7 @@ from armada.costs.report import Use, cost_of_host
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import RecordedFacts
 from armada.tui.gpu_strips import HOT_C
-from armada.tui.widgets.answers import safety_of
+from armada.tui.host_safety import verdict
 from armada.tui.widgets.run_table import clock
 from armada.units import amount, counted, span
 from armada.verdicts.idle import stopped_spans, stopping_of
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from armada.costs.report import HostCost
+    from armada.store.transfers import Transfer
     from armada.tui.host_runs import RunsOfHost
+    from armada.tui.host_safety import Safety
     from armada.tui.snapshot import HostView, RunRow
     from armada.tui.symbols import Symbols
     from armada.tui.widgets.table import Span
@@ -69,8 +71,26 @@ def idle_since(host: HostView, runs: RunsOfHost) -> float | None:
     return last if back is None else max(back, last or back)
 
 
-def card_lines(host: HostView, runs: RunsOfHost, costs: HostCosts, symbols: Symbols, now: float) -> Iterator[Line]:
-    """Yield the lines of a host's card, without its queue and its GPUs."""
+def card_lines(
+    host: HostView,
+    runs: RunsOfHost,
+    costs: HostCosts,
+    symbols: Symbols,
+    now: float,
+    safety: Safety | None = None,
+    moving: Sequence[Transfer] = (),
+) -> Iterator[Line]:
+    """Yield the lines of a host's card, without its queue and its GPUs.
+
+    Args:
+        host: The host.
+        runs: Its runs.
+        costs: Sums up what it has cost.
+        symbols: What the terminal can show.
+        now: Unix time.
+        safety: What of it is at home; None if home knows of nothing there.
+        moving: Its transfers that run now.
+    """
     yield _labelled("link", *_link(host, now))
     if (disk := _disk(host, now)) is not None:
         yield _labelled("disk", *disk)
@@ -80,7 +100,7 @@ def card_lines(host: HostView, runs: RunsOfHost, costs: HostCosts, symbols: Symb
         yield _labelled("money", *paid)
     if (found := _environment(host)) is not None:
         yield _labelled("environment", *found)
-    yield _labelled("safe?", *_safety(runs.rows, symbols))
+    yield _labelled("safe?", *_safety(safety, moving, symbols, now))
     yield _labelled("health", *_health(host, symbols))
 
 
@@ -154,18 +174,14 @@ def _environment(host: HostView) -> list[Span] | None:
     return said
 
 
-def _safety(rows: Sequence[RunRow], symbols: Symbols) -> list[Span]:
+def _safety(safety: Safety | None, moving: Sequence[Transfer], symbols: Symbols, now: float) -> list[Span]:
     """Say what would be lost with the host, as far as home knows; `r` asks the host itself."""
-    found = safety_of(rows)
-    if not found:
+    if safety is None:
         return [("home knows of nothing there", "dim"), (" · r asks the host", "dim")]
-    safety = found[0]
-    parts = [counted(safety.only_host, "checkpoint") + " only there"] if safety.only_host else []
-    parts += [counted(safety.running, "active run")] if safety.running else []
-    if parts:
-        return [(f"{symbols.attention} not safe to destroy: {', '.join(parts)}", "warn"), (" · r asks the host", "dim")]
-    home = counted(safety.home, "checkpoint")
-    return [(f"{symbols.states['succeeded']} {home} home", "good"), (" · r asks the host for the rest", "dim")]
+    (sign, style), said = verdict(symbols, safety, moving, now)
+    shown = [(words, "dim" if name == "more" else name) for words, name in said]
+    more = " · r asks the host for the rest" if style == "good" else " · r asks the host"
+    return [(f"{sign} ", style), *shown, (more, "dim")]
 
 
 def _health(host: HostView, symbols: Symbols) -> list[Span]:

@@ -35,8 +35,9 @@ COLUMNS = (
     Column("HOST", 12, grow=2, most=24),
     Column("GPUS", 14, grow=2, most=22, rank=1),
     Column("LOAD", LOADS + 5, grow=3, most=36, rank=2),
-    Column("RUNS", 7, grow=4, most=90, rank=3),
-    Column("ENVIRONMENT", 11, grow=4, most=28, rank=7),
+    Column("RUNS", 7, grow=5, most=90, rank=3),
+    Column("SAFE?", 10, rank=8),
+    Column("ENVIRONMENT", 11, grow=6, most=28, rank=7),
     Column("PRICE", 9, right=True, rank=5),
     Column("DISK FREE", 9, right=True, rank=6),
     Column("LAST SEEN", 10, rank=4),
@@ -88,12 +89,13 @@ def host_item(
     lines: GpuLines,
     card: Iterable[tuple[Span, ...]] = (),
     *,
+    safe: Span = ("", "dim"),
     lists: bool = False,
 ) -> Item:
     """Return a host's row, with its problems below it.
 
-    With a card, its queue and its GPUs one by one are below it, too; where `lists` is true, at least its GPUs. They and the
-    row itself are made when they come in sight.
+    `safe` says whether it can be destroyed. With a card, its queue and its GPUs one by one are below it, too; where
+    `lists` is true, at least its GPUs. They and the row itself are made when they come in sight.
     """
     history = (HISTORY_WIDE if width >= WIDE else HISTORY) if width >= NARROW else HISTORY_NARROW
     record = host.record
@@ -114,6 +116,7 @@ def host_item(
             ((_gpus(facts) if is_known else "not checked", "plain"),),
             lines.together(host, shown) if gpus else (("" if is_known else "c checks it", "dim"),),
             _work(active, facts, snapshot),
+            (safe,),
             _environment(host, snapshot),
             ((price.text if price is not None else "", "plain" if active else "warn"),),
             ((_disk(facts), "plain"),),

@@ -11,6 +11,7 @@ from textual.widgets import Static
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.host_runs import NO_RUNS
+from armada.tui.host_safety import in_brief, moving_by_host
 from armada.tui.screens.host_card import HostCosts, card_lines
 from armada.tui.screens.host_text import COLUMNS, host_item
 from armada.tui.screens.keys import keys_of
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
+    from armada.store.transfers import Transfer
     from armada.tui.curves import CurveUpdate
     from armada.tui.host_runs import RunsOfHost
+    from armada.tui.host_safety import Safety
     from armada.tui.operations import Answer, Ended
     from armada.tui.snapshot import HostView
     from armada.tui.widgets.table import Span, Table
@@ -67,6 +70,8 @@ class HostsScreen(View):
         self._opened: set[str] = set()
         """Hosts whose card is shown, with their GPUs one by one."""
         self._costs = HostCosts()
+        self._safe: dict[str, Safety] = {}
+        self._moving: dict[str, list[Transfer]] = {}
 
     def body(self) -> Iterable[Widget]:
         self.hint = Static()
@@ -109,6 +114,9 @@ class HostsScreen(View):
         if not self.snapshot.taken_at:
             self.hint.display = True
             self.hint.update(" reading …")
+        self.board.tally.take(self.snapshot)
+        self._safe = {each.host: each for each in self.board.tally.safety}
+        self._moving = moving_by_host(self.snapshot)
         cards = {host.name: tuple(self._card(host, runs.get(host.name, NO_RUNS), now)) for host in hosts}
 
         def items(*, lists: bool) -> list[Item]:
@@ -122,6 +130,7 @@ class HostsScreen(View):
                     width,
                     self.board.gpu_lines,
                     cards[host.name],
+                    safe=self._in_brief(host, now),
                     lists=lists,
                 )
                 for host in hosts
@@ -142,7 +151,16 @@ class HostsScreen(View):
     def _card(self, host: HostView, runs: RunsOfHost, now: float) -> Iterable[tuple[Span, ...]]:
         if host.name not in self._opened:
             return ()
-        return card_lines(host, runs, self._costs, self.board.symbols, now)
+        return card_lines(host, runs, self._costs, self.board.symbols, now, *self._safety(host))
+
+    def _safety(self, host: HostView) -> tuple[Safety | None, Sequence[Transfer]]:
+        """Return what of a host is at home, and what travels from it."""
+        name = sanitize_line(host.name, 80)
+        return self._safe.get(name), self._moving.get(name, ())
+
+    def _in_brief(self, host: HostView, now: float) -> Span:
+        safety, moving = self._safety(host)
+        return in_brief(self.board.symbols, safety, moving, now) if safety is not None else ("", "dim")
 
     def tick(self) -> None:
         super().tick()

@@ -6,72 +6,23 @@ import heapq
 import time
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from textual.containers import Horizontal
 
-from armada.foundation.sanitize import sanitize_line
 from armada.sweeps.counts import word_of
+from armada.tui.host_safety import Safety, matters, moving_by_host, safety_lines, safety_of
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.host_loads import HostLoads
 from armada.tui.widgets.panel import Panel, Spans
-from armada.tui.widgets.run_table import clock, short
-from armada.units import amount, counted
+from armada.tui.widgets.run_table import clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from textual.app import ComposeResult
 
-    from armada.store.transfers import Transfer
     from armada.tui.symbols import Symbols
-    from armada.tui.widgets.table import Span
 
 NEWS = 60
-NAMES = 14
-"""Characters of a host's name."""
-
-
-class Safety:
-    """What of one host is at home, and what is not."""
-
-    def __init__(self, host: str, *, home: int = 0, only_host: int = 0, damaged: int = 0) -> None:
-        self.host = host
-        self.home = home
-        self.only_host = only_host
-        self.damaged = damaged
-        self.running = 0
-        self.unreachable_since: float | None = None
-
-    def add(self, row: RunRow) -> None:
-        kept, run = row.kept, row.run
-        self.home += kept.home
-        self.only_host += kept.only_host
-        self.damaged += kept.damaged
-        self.running += not run.ended
-        if run.unreachable_since is not None and not run.ended:
-            since = self.unreachable_since
-            self.unreachable_since = run.unreachable_since if since is None else min(since, run.unreachable_since)
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """The host with the most at risk first."""
-        at_risk = 0 if self.damaged or self.unreachable_since is not None else 1 if self.only_host else 2
-        return (at_risk, -self.only_host)
-
-
-def safety_of(rows: Iterable[RunRow]) -> list[Safety]:
-    """Sum up by host, the one with the most at risk first; hosts with nothing to keep are left out."""
-    hosts: dict[str, Safety] = {}
-    for row in rows:
-        if not _matters(row):
-            continue
-        (hosts.get(row.host) or hosts.setdefault(row.host, Safety(row.host))).add(row)
-    return sorted(hosts.values(), key=lambda each: (*each.rank, each.host))
-
-
-def _matters(row: RunRow) -> bool:
-    """Whether a run is active or has checkpoints."""
-    return not row.run.ended or bool(row.kept.home or row.kept.only_host or row.kept.damaged)
 
 
 def news_of(rows: Iterable[RunRow], most: int = NEWS) -> list[tuple[float, str, RunRow]]:
@@ -140,7 +91,7 @@ class Tally:
         for row in rows:
             hosts.add(row.host)
             known = self._by_host.setdefault(row.host, {})
-            if _matters(row):
+            if matters(row):
                 known[row.run.run_id] = row
             else:
                 known.pop(row.run.run_id, None)
@@ -182,11 +133,9 @@ class Answers(Horizontal):
         self.loads.take(snapshot)
         self._tally.take(snapshot)
         now, moving = time.time(), moving_by_host(snapshot)
-        shown = self._tally.safety[:NEWS]
-        wide = widest(shown)
-        in_sight = shown[: self.safe.size.height]
-        lines = [safety_line(self.symbols, each, moving.get(each.host, []), now, wide) for each in in_sight]
-        self.safe.show(lines if shown else nothing_yet())
+        in_sight = self._tally.safety[: self.safe.size.height]
+        lines = safety_lines(self.symbols, in_sight, moving, now, self.safe.size.width)
+        self.safe.show(lines if self._tally.safety else nothing_yet())
         self.happened.show(
             [self._news_line(*each, now) for each in self._tally.news[: self.happened.size.height]] or nothing_yet()
         )
@@ -210,66 +159,6 @@ class Answers(Horizontal):
             return [(when, "dim"), name, (" succeeded", "good")]
         said = f" {what}" + (f": {row.trouble.partition(': ')[2] or row.trouble}" if row.trouble else "")
         return [(when, "dim"), name, (said, {"failed": "bad", "unreachable": "warn"}.get(what, "dim"))]
-
-
-def moving_by_host(snapshot: Snapshot) -> dict[str, list[Transfer]]:
-    """Return the transfers that run now."""
-    moving: dict[str, list[Transfer]] = {}
-    for each in snapshot.transfers:
-        row = snapshot.row(each.run_id)
-        if each.state == "running" and row is not None:
-            moving.setdefault(row.host, []).append(each)
-    return moving
-
-
-def widest(found: Iterable[Safety]) -> int:
-    """Return the cells that the names of these hosts take."""
-    return max((cell_len(sanitize_line(each.host, NAMES)) for each in found), default=0)
-
-
-def safety_line(
-    symbols: Symbols, each: Safety, moving: Sequence[Transfer], now: float, wide: int, picture: Sequence[Span] = ()
-) -> Spans:
-    """Say how safe a host is: its sign, its name, a picture if there is one, and the worst that is known in words.
-
-    Args:
-        symbols: What the terminal can show.
-        each: What of the host is at home.
-        moving: Its transfers that run now.
-        now: Unix time.
-        wide: Cells for the name.
-        picture: What stands between the name and the words.
-    """
-    sign, said = _said(symbols, each, moving, now)
-    name = sanitize_line(each.host, NAMES)
-    return [sign, (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"), *picture, *said]
-
-
-def _said(symbols: Symbols, each: Safety, moving: Sequence[Transfer], now: float) -> tuple[Span, Spans]:
-    there = counted(each.only_host, "checkpoint") + " only there"
-    if each.unreachable_since is not None:
-        lost = f"unreachable {short(now - each.unreachable_since)}"
-        more = (f", {there}", "warn") if each.only_host else (f", {each.home} home", "more")
-        return (symbols.unreachable + " ", "warn"), [(lost, "warn"), more]
-    if each.damaged:
-        return (symbols.attention + " ", "warn"), [(f"{each.damaged} damaged at home", "bad")]
-    if moving:
-        done, whole = sum(one.done_bytes for one in moving), sum(one.total_bytes or 0 for one in moving)
-        rate = sum(one.rate or 0.0 for one in moving)
-        bar, rest = symbols.meter(done / whole if whole else 0.0, 10)
-        pace = f" {amount(rate)}/s" if rate else ""
-        left = f", {short((whole - done) / rate)} left" if rate and whole > done else ""
-        sign = (symbols.states["running"] + " ", "good")
-        travels: Spans = [(f"{len(moving)} on the way ", "dim"), (bar, "accent"), (rest, "faint")]
-        return sign, [*travels, (pace, "more"), (left, "more"), (f", {each.home} home", "more")]
-    if each.only_host:
-        active = f", {counted(each.running, 'run')} active" if each.running else ""
-        return (symbols.attention + " ", "warn"), [(f"not safe: {there}", "warn"), (active, "more")]
-    if each.running:
-        kept = f"{each.home} home" if each.home else "no checkpoint yet"
-        return (symbols.states["running"] + " ", "good"), [(f"{counted(each.running, 'run')} active, {kept}", "dim")]
-    home = f"{counted(each.home, 'checkpoint')} home"
-    return (symbols.states["succeeded"] + " ", "good"), [(home, "good"), (" · 3 r before you destroy it", "more")]
 
 
 def nothing_yet() -> list[Spans]:

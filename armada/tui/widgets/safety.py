@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.host_safety import Safety, moving_by_host, safety_lines
 from armada.tui.widgets import frame
-from armada.tui.widgets.answers import Safety, Tally, moving_by_host, nothing_yet, safety_line, widest
+from armada.tui.widgets.answers import Tally, nothing_yet
 from armada.tui.widgets.panel import Panel
 from armada.tui.widgets.run_table import clock, short
 from armada.units import counted
@@ -23,6 +24,7 @@ NAMES = 40
 """Characters of a run's name."""
 WIDE = 100
 """Columns from which the bars are long."""
+BORDERS = 2
 HIGH = 20
 """Lines of a screen that has room for the picture beside its table."""
 
@@ -63,11 +65,12 @@ class SafetyPicture(Panel):
         self._tally.take(snapshot)
         now, moving = time.time(), moving_by_host(snapshot)
         width = 24 if self.screen.size.width >= WIDE else 10
-        lines, wide = [], widest(self._tally.safety)
-        for each in self._tally.safety:
-            travels = moving.get(each.host, [])
-            picture = [*bar(self.symbols, each, len(travels), width), ("  ", "plain")]
-            lines.append(safety_line(self.symbols, each, travels, now, wide, picture))
+
+        def picture(each: Safety, travels: int) -> list[Span]:
+            return [*bar(self.symbols, each, travels, width), ("  ", "plain")]
+
+        cells = self.screen.size.width - BORDERS
+        lines = safety_lines(self.symbols, self._tally.safety, moving, now, cells, picture)
         self.show(lines or nothing_yet())
         room = self.screen.size.height * 2 // 5 - 2
         frame.facts(self, f" {len(lines) - room} more hosts " if len(lines) > room else "")

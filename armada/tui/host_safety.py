@@ -1,0 +1,176 @@
+"""How safe each host is: what of it is at home, what travels, what is only there, and what runs there now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from armada.foundation.sanitize import sanitize_line
+from armada.tui.widgets.run_table import short
+from armada.units import amount, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from armada.store.transfers import Transfer
+    from armada.tui.snapshot import RunRow, Snapshot
+    from armada.tui.symbols import Symbols
+    from armada.tui.widgets.panel import Spans
+    from armada.tui.widgets.table import Span
+
+NAMES = 14
+"""Characters of a host's name."""
+INDENT = 2
+"""Cells before a line of a panel."""
+
+
+class Safety:
+    """What of one host is at home, and what is not."""
+
+    def __init__(self, host: str, *, home: int = 0, only_host: int = 0, damaged: int = 0) -> None:
+        self.host = host
+        self.home = home
+        self.only_host = only_host
+        self.damaged = damaged
+        self.running = 0
+        self.unreachable_since: float | None = None
+
+    def add(self, row: RunRow) -> None:
+        kept, run = row.kept, row.run
+        self.home += kept.home
+        self.only_host += kept.only_host
+        self.damaged += kept.damaged
+        self.running += not run.ended
+        if run.unreachable_since is not None and not run.ended:
+            since = self.unreachable_since
+            self.unreachable_since = run.unreachable_since if since is None else min(since, run.unreachable_since)
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """The host with the most at risk first."""
+        at_risk = 0 if self.damaged or self.unreachable_since is not None else 1 if self.only_host else 2
+        return (at_risk, -self.only_host)
+
+
+def safety_of(rows: Iterable[RunRow]) -> list[Safety]:
+    """Sum up by host, the one with the most at risk first; hosts with nothing to keep are left out."""
+    hosts: dict[str, Safety] = {}
+    for row in rows:
+        if not matters(row):
+            continue
+        (hosts.get(row.host) or hosts.setdefault(row.host, Safety(row.host))).add(row)
+    return sorted(hosts.values(), key=lambda each: (*each.rank, each.host))
+
+
+def matters(row: RunRow) -> bool:
+    """Whether a run is active or has checkpoints."""
+    return not row.run.ended or bool(row.kept.home or row.kept.only_host or row.kept.damaged)
+
+
+def moving_by_host(snapshot: Snapshot) -> dict[str, list[Transfer]]:
+    """Return the transfers that run now."""
+    moving: dict[str, list[Transfer]] = {}
+    for each in snapshot.transfers:
+        row = snapshot.row(each.run_id)
+        if each.state == "running" and row is not None:
+            moving.setdefault(row.host, []).append(each)
+    return moving
+
+
+def verdict(
+    symbols: Symbols, each: Safety, moving: Sequence[Transfer], now: float, *, brief: bool = False
+) -> tuple[Span, Spans]:
+    """Say whether a host can be destroyed, as far as home knows: the one answer of Runs, Sync and Hosts.
+
+    Amber is for what needs the user: checkpoints that wait and do not travel, damaged ones, a host that does not answer.
+    A run that is active and a checkpoint that travels are usual; the host is not safe to destroy all the same.
+
+    Args:
+        symbols: What the terminal can show.
+        each: What of the host is at home.
+        moving: Its transfers that run now; their checkpoints are among those that are only there.
+        now: Unix time.
+        brief: Whether the words must be short.
+
+    Returns:
+        The sign, and the words.
+    """
+    there = max(0, each.only_host - len(moving))
+    lost = each.unreachable_since is not None
+    waits = lost or there > 0 or each.damaged > 0
+    if not (waits or moving or each.running):
+        return (symbols.states["succeeded"], "good"), [(f"{counted(each.home, 'checkpoint')} home", "good")]
+    style = "warn" if waits else "plain"
+    if each.unreachable_since is not None:
+        sign, head = symbols.unreachable, f"unreachable {short(now - each.unreachable_since)}, "
+    else:
+        sign = symbols.attention if waits else symbols.states["running"]
+        head = "not safe: " if brief else "not safe to destroy: "
+    parts: list[Spans] = []
+    if each.damaged:
+        parts.append([(f"{each.damaged} damaged at home", "bad")])
+    if there:
+        parts.append([(counted(there, "checkpoint") + " only there", "warn")])
+    if each.running:
+        parts.append([(counted(each.running, "active run"), "plain" if moving or not waits else "more")])
+    if moving:
+        parts.append(_travels(symbols, moving))
+    if each.home or not (each.only_host or each.damaged):
+        parts.append([(f"{each.home} home" if each.home else "no checkpoint yet", "more")])
+    said: Spans = [(head, style)]
+    for number, part in enumerate(parts):
+        comma = ", " if number else ""
+        said += [(comma + part[0][0], part[0][1]), *part[1:]]
+    return (sign, style), said
+
+
+def in_brief(symbols: Symbols, each: Safety, moving: Sequence[Transfer], now: float) -> Span:
+    """Return the verdict in so few cells that it fits into a column."""
+    sign, style = verdict(symbols, each, moving, now)[0]
+    return f"{sign} {'all home' if style == 'good' else 'not safe'}", style
+
+
+def _travels(symbols: Symbols, moving: Sequence[Transfer]) -> Spans:
+    """Say how many checkpoints travel, how much of them is here, how fast, and for how long still."""
+    done, whole = sum(one.done_bytes for one in moving), sum(one.total_bytes or 0 for one in moving)
+    rate = sum(one.rate or 0.0 for one in moving)
+    bar, rest = symbols.meter(done / whole if whole else 0.0, 10)
+    pace = f" {amount(rate)}/s" if rate else ""
+    left = f", {short((whole - done) / rate)} left" if rate and whole > done else ""
+    return [(f"{len(moving)} on the way ", "dim"), (bar, "accent"), (rest, "faint"), (pace, "more"), (left, "more")]
+
+
+def safety_lines(
+    symbols: Symbols,
+    found: Sequence[Safety],
+    moving: Mapping[str, Sequence[Transfer]],
+    now: float,
+    room: int,
+    picture: Callable[[Safety, int], Sequence[Span]] | None = None,
+) -> list[Spans]:
+    """Return a line for each host: its sign, its name, a picture if there is one, and the verdict.
+
+    Args:
+        symbols: What the terminal can show.
+        found: What of each host is at home.
+        moving: The transfers of each host that run now.
+        now: Unix time.
+        room: Cells of a line; where one does not fit, the words of all are short.
+        picture: Draws what stands between the name and the words, from a host and the number of its transfers.
+    """
+    names = [sanitize_line(each.host, NAMES) for each in found]
+    wide = max(map(cell_len, names), default=0)
+    lines: list[Spans] = []
+    for brief in (False, True):
+        lines = []
+        for each, name in zip(found, names, strict=True):
+            travels = moving.get(each.host, ())
+            (sign, style), said = verdict(symbols, each, travels, now, brief=brief)
+            if style == "good":
+                said = [*said, (" · 3 r before you destroy it", "more")]
+            drawn = picture(each, len(travels)) if picture is not None else ()
+            lines.append([(f"{sign} ", style), (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"), *drawn, *said])
+        if all(INDENT + sum(cell_len(words) for words, _ in line) <= room for line in lines):
+            break
+    return lines

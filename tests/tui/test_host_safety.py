@@ -1,0 +1,96 @@
+"""Whether a host is safe to destroy: one answer, on Runs, on Sync and on Hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.store import checkpoints, transfers
+from armada.store.transfers import Transfer
+from armada.tui.host_safety import Safety, in_brief, safety_lines, verdict
+from armada.tui.symbols import UNICODE
+from tests.tui.conftest import World, drive, shows
+
+NOW = 1000.0
+
+
+def host(*, running: int = 0, since: float | None = None, **counts: int) -> Safety:
+    """A host with these checkpoints and active runs, unreachable `since` a moment."""
+    made = Safety("box", **counts)
+    made.running, made.unreachable_since = running, since
+    return made
+
+
+def travel(count: int) -> list[Transfer]:
+    facts: dict[str, Any] = dict.fromkeys(Transfer.__dataclass_fields__)
+    facts |= {"run_id": "a", "state": "running", "done_bytes": 50, "total_bytes": 100, "rate": 10.0, "tries": 0}
+    return [Transfer(**(facts | {"digest": f"{number}"})) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("safety", "moving", "sign", "style", "words"),
+    [
+        (host(home=1, only_host=7), 1, "▲", "warn", "not safe to destroy: 6 checkpoints only there, 1 on the way"),
+        (host(only_host=1), 1, "●", "plain", "not safe to destroy: 1 on the way"),
+        (host(running=4), 0, "●", "plain", "not safe to destroy: 4 active runs, no checkpoint yet"),
+        (host(running=1, home=3), 1, "●", "plain", "not safe to destroy: 1 active run, 1 on the way"),
+        (
+            host(damaged=2, only_host=3),
+            0,
+            "▲",
+            "warn",
+            "not safe to destroy: 2 damaged at home, 3 checkpoints only there",
+        ),
+        (host(damaged=1, home=2), 0, "▲", "warn", "not safe to destroy: 1 damaged at home, 2 home"),
+        (
+            host(running=1, damaged=2, only_host=3, since=NOW - 60),
+            1,
+            "◌",
+            "warn",
+            "unreachable 1m, 2 damaged at home, 2 checkpoints only there, 1 active run, 1 on the way",
+        ),
+        (host(home=5), 0, "✓", "good", "5 checkpoints home"),
+    ],
+)
+def test_all_that_would_be_lost_is_said(safety: Safety, moving: int, sign: str, style: str, words: str) -> None:
+    found, said = verdict(UNICODE, safety, travel(moving), NOW)
+    text = "".join(part for part, _ in said)
+    assert (found, text[: len(words)]) == ((sign, style), words)
+    assert in_brief(UNICODE, safety, travel(moving), NOW)[0] == f"{sign} {'all home' if sign == '✓' else 'not safe'}"
+    is_good = [name for _, name in said if name == "good"]
+    assert bool(is_good) == (sign == "✓"), "green is for what is at home"
+
+
+def test_in_a_narrow_panel_the_words_are_short() -> None:
+    for room, words in ((70, "not safe to destroy: 6 checkpoints"), (40, "not safe: 6 checkpoints")):
+        (line,) = safety_lines(UNICODE, [host(only_host=6)], {}, NOW, room)
+        assert words in "".join(part for part, _ in line)
+
+
+def test_runs_sync_and_hosts_give_the_same_answer(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"}, calm={"ssh": "me@192.0.2.2"})
+    world.run("half-aaaaaa", host="box", state="failed")
+    for step in range(1, 9):
+        world.checkpoint("half-aaaaaa", step, home=step == 1)
+    moving = f"{2:064x}"
+    transfers.begin(world.database, "half-aaaaaa", moving, 2_100_000_000)
+    transfers.progress(world.database, "half-aaaaaa", moving, 1_050_000_000, 22e6)
+    checkpoints.mark_trouble(world.database, "half-aaaaaa", f"{1:064x}", "damaged at home: model.safetensors")
+    world.run("busy-bbbbbb", host="calm")
+    box = "1 damaged at home, 7 checkpoints only there, 1 on the way"
+    both = (f"not safe to destroy: {box}", "not safe to destroy: 1 active run")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, f"▲ box   not safe: {box}", "● calm  not safe: 1 active run")
+        await pilot.press("4")
+        await shows(pilot, "disk at home", *both)
+        await pilot.press("3")
+        rows = (await shows(pilot, "▲ not safe", "● not safe")).splitlines()
+        assert next(row for row in rows if "▲ not safe" in row and " box " in row)
+        assert next(row for row in rows if "● not safe" in row and " calm " in row)
+        await pilot.press("home", "enter", "down", "enter", "down", "enter")
+        await shows(pilot, *both)
+
+    drive(world.board(), use, (240, 48))
