@@ -298,7 +298,7 @@ class Dashboard(App[None]):
         if isinstance(self.screen, RunsScreen):
             self.screen.only_host(host)
 
-    def await_run(self, host: str) -> None:
+    def await_run(self, host: str | None) -> None:
         first = self.screen_stack[0]
         if isinstance(first, RunsScreen):
             first.await_run(host)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from armada.errors import UsageError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from armada.tui.commands.typed import Words
     from armada.tui.snapshot import RunRow
 
+STARTS_RUNS = frozenset({"launch", "prepare", "sweep", "sweep launch"})
+"""Commands that make new runs: the cursor of Runs goes to the first one."""
 MOST_READ = 20
 """Commands whose outputs one pane shows."""
 
@@ -201,6 +204,8 @@ class Commander:
 
         def go(yes: bool | None = True) -> None:
             if yes:
+                if typed.command.name in STARTS_RUNS:
+                    board.await_run(_host_of(typed))
                 for words in started:
                     board.operate(_title(words), rules.confirmed(typed, words))
 
@@ -212,6 +217,13 @@ class Commander:
         lines = [shlex.join(["armada", *words]) for words in started]
         note = typed.command.about + ". It starts as typed in a shell."
         board.push_screen(Question(f"{typed.command.name}?", lines, note, typed.command.name, board.symbols), go)
+
+
+def _host_of(typed: Typed) -> str | None:
+    """Return the host that a command names for its runs; None if it names none, several, or lets armada choose."""
+    named = [word.removeprefix("--host=") for word in typed.words if word.startswith("--host=")]
+    named += [word for flag, word in pairwise(typed.words) if flag == "--host"]
+    return named[0] if len(named) == 1 and named[0] != "auto" else None
 
 
 def _title(words: Words) -> str:

@@ -30,7 +30,7 @@ from armada.tui.widgets.table import Table
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from textual.widget import Widget
 
@@ -82,7 +82,7 @@ class RunsScreen(RunsChoices):
     def __init__(self) -> None:
         super().__init__()
         self._drawn: tuple[int, tuple[object, ...]] = (-1, ())
-        self._awaited: tuple[str, set[str], str | None] | None = None
+        self._awaited: tuple[str | None, set[str], str | None] | None = None
         self._columns_of: tuple[list[str], object] = ([], None)
         self._keys: tuple[Key, ...] = ()
         self._lines: int | None = None
@@ -175,19 +175,39 @@ class RunsScreen(RunsChoices):
             self.set_class(lines is not None, "few")
             self.table.styles.height = lines
 
-    def await_run(self, host: str) -> None:
-        """Put the cursor on the next new run of a host, unless you move it first."""
+    def await_run(self, host: str | None) -> None:
+        """Put the cursor on the next new run of a host, or of any host if that is None, unless you move it first."""
         self._awaited = (host, set(self.snapshot.by_id), self.table.cursor)
 
     def _follow_awaited(self, snapshot: Snapshot) -> None:
-        if self._awaited is None:
+        if self._awaited is None or snapshot.first_of is not None:
             return
         host, known, cursor = self._awaited
-        came = next((row for row in snapshot.runs if row.run.host == host and row.run.run_id not in known), None)
-        if came is not None or self.table.cursor != cursor:
-            self._awaited = None
-            if came is not None and self.table.cursor == cursor:
-                self.table.place(came.run.run_id)
+        new = (row for row in snapshot.runs if row.run.run_id not in known)
+        came = next((row for row in new if host is None or row.run.host == host), None)
+        if came is None and self.table.cursor == cursor:
+            return
+        self._awaited = None
+        if came is not None and self.table.cursor == cursor:
+            self._go_to_new(came)
+
+    def _go_to_new(self, row: RunRow) -> None:
+        """Put the cursor on the line that shows a new run; if the filter hides it, say so."""
+        groups = {each.id: key for key, group in self.table.closed.items() for each in group.folded}
+        place = self._line_of(row, self._folded() | groups)
+        if self.table.shows(place):
+            self.table.place(place)
+        elif self.arrangement.query:
+            words = self.board.symbols.text(f"{row.name} was launched; the filter hides it")
+            self.notify(words, severity="warning", markup=False)
+
+    def _folded(self) -> dict[str, str]:
+        """Return the keys of the lines of sweeps that are not unfolded, by the ids of their runs."""
+        return {row.id: key for key, fold in self.table.folds.items() if not fold.is_open for row in fold.rows}
+
+    def _line_of(self, row: RunRow, folded: Mapping[str, str]) -> str:
+        """Return the key of the line that shows a run: its own, or the one that it is folded into."""
+        return row.id if self.table.shows(row.id) else folded.get(row.id, row.id)
 
     def _changed(self, snapshot: Snapshot) -> list[RunRow] | None:
         """Return the rows that differ from those drawn; None if unknown."""
@@ -343,11 +363,9 @@ class RunsScreen(RunsChoices):
 
     def action_newest(self) -> None:
         """Put the cursor on the newest run in the table, or on the row of its sweep."""
-        folded = {
-            row.run.run_id: key for key, fold in self.table.folds.items() if not fold.is_open for row in fold.rows
-        }
+        folded = self._folded()
         for row in self.snapshot.runs:
-            key = row.id if self.table.shows(row.id) else folded.get(row.id, row.id)
+            key = self._line_of(row, folded)
             if self.table.shows(key):
                 self.table.place(key)
                 return
