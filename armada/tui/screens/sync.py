@@ -9,6 +9,7 @@ from rich.text import Text
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
+from armada.tui.screens.verdict import ask_release
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
@@ -101,8 +102,26 @@ class SyncScreen(View):
         self.action_open()
 
     def action_open(self) -> None:
-        if self.concerned():
-            self.board.open_run(self.table.cursor, "checkpoints")
+        self._open("open", "checkpoints")
+
+    def action_logs(self) -> None:
+        self._open("logs", "log")
+
+    def action_release(self) -> None:
+        """Check the host of the run first, and show what would be lost before anything is done."""
+        if (row := self._row("release")) is not None:
+            ask_release(self.board, row.run.host)
+
+    def _open(self, verb: str, page: str) -> None:
+        if (row := self._row(verb)) is not None:
+            self.board.open_run(row.run.run_id, page)
+
+    def _row(self, verb: str) -> RunRow | None:
+        """Return the run under the cursor; if there is none, say so."""
+        rows = self.concerned()
+        if not rows:
+            self.notify(f"{verb}: no run under the cursor", severity="warning")
+        return rows[0] if rows else None
 
 
 def _disk(snapshot: Snapshot, symbols: Symbols) -> Text:

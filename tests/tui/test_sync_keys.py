@@ -1,0 +1,93 @@
+"""The keys of Sync act on the run under the cursor and on its host; the key line shows the most needed keys first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.store import hosts
+from armada.tui.screens import outside
+from armada.tui.screens.sync import SyncScreen
+from tests.tui.conftest import World, drive, said, screen, shows, until
+
+
+def test_from_its_row_the_host_is_asked_and_the_runs_log_page_and_shell_open(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.hosts(gone={"ssh": "root@127.0.0.1:1"})
+    world.run("demo-aaaaaa", host="gone", state="failed")
+    world.checkpoint("demo-aaaaaa", 8, home=False)
+    shells: list[list[str]] = []
+    monkeypatch.setattr(outside, "open_shell", lambda board, words: shells.append(list(words)))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("4")
+        await shows(pilot, "disk at home", "r release?", "l logs", "! shell", "w web")
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: shells == [["ssh", "demo-aaaaaa"]])
+        await pilot.press("w")
+        await until(pilot, lambda: "demo-aaaaaa has no page" in said(pilot))
+        await pilot.press("r")
+        await until(pilot, lambda: "it is unknown what gone holds" in said(pilot))
+        await pilot.press("l")
+        await shows(pilot, "demo-aaaaaa", "/ search")
+        assert not isinstance(pilot.app.screen, SyncScreen)
+
+    drive(world.board(), use)
+
+
+def test_without_a_run_each_key_says_so(world: World) -> None:
+    world.run("done-aaaaaa", state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("4")
+        await shows(pilot, "everything is home")
+        for key, words in (
+            ("r", "release: no"),
+            ("l", "logs: no"),
+            ("enter", "open: no"),
+            ("w", "no"),
+            ("!", "shell: no"),
+        ):
+            await pilot.press("exclamation_mark" if key == "!" else key)
+            await until(pilot, lambda words=words: f"{words} run under the cursor" in said(pilot))  # type: ignore[misc]
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize(
+    ("width", "keys"),
+    [
+        (80, ("enter unfold", "r release?", "! shell", "l its runs")),
+        (160, ("enter unfold", "r release?", "! shell", "l its runs", "c check", "d doctor", "a add", "p provision")),
+        (200, ("t trust", "x reap", "D remove", "v history")),
+    ],
+)
+def test_the_key_line_of_hosts_begins_with_what_is_needed_most(world: World, width: int, keys: Sequence[str]) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    hosts.record_facts(world.database, "box", {"gpus": []})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "enter unfold")
+        line = screen(pilot).splitlines()[-1]
+        places = [line.find(key) for key in keys]
+        assert -1 not in places, line
+        assert places == sorted(places)
+
+    drive(world.board(), use, (width, 30))
+
+
+def test_on_charts_two_keys_have_two_names(world: World) -> None:
+    world.run("demo-aaaaaa", step=9)
+    world.losses("demo-aaaaaa", [1.0] * 9)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "c")
+        await shows(pilot, "L scale", "l log")
+
+    drive(world.board(), use, (240, 40))
