@@ -208,3 +208,8 @@ class CurveUpdate(NamedTuple):
     name: str
     fresh: Curve | None
     added: tuple[tuple[float, float, float | None], ...] = ()
+
+
+def no_values(metric: str, *, ended: bool) -> str:
+    """Say that a run has no values of a metric: none yet, or none at all if it has ended."""
+    return f"no {metric} was recorded" if ended else f"no {metric} yet"

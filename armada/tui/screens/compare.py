@@ -287,7 +287,8 @@ class CompareScreen(Exports, View):
         smooth = f" · smoothed {choices.smoothing}" if choices.smoothing else ""
         metric = sanitize_line(choices.metric, 60)
         title = f"{metric} against {choices.against}{smooth}{self.metric_words}{notes if lines else ''}"
-        empty = f"no points of this metric: {notes}" if notes else "no points of this metric yet"
+        yet = "" if all(run.row.run.ended for run in self.runs) else " yet"
+        empty = f"no points of this metric: {notes}" if notes else f"no points of this metric{yet}"
         empty = "reading …" if self.reading else empty
         self.chart.show(title, lines, log=choices.logarithmic, unit=unit, empty=empty)
 

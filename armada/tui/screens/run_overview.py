@@ -8,6 +8,7 @@ from textual.layout import Layout, WidgetPlacement
 from textual.widget import Widget
 
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.curves import Curve, no_values
 from armada.tui.gpu_strips import gpus_of
 from armada.tui.overview_places import OWN, Needs, place
 from armada.tui.screens import overview_text, run_text
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from armada.store.queries.step_times import StepTimes
     from armada.tui.app import Dashboard
-    from armada.tui.curves import Curve
     from armada.tui.overview_places import Places
     from armada.tui.snapshot import RunDetail, RunRow
     from armada.tui.symbols import Symbols
@@ -167,11 +167,13 @@ class Overview(Widget):
     @property
     def _none(self) -> str:
         """Why there is no curve."""
-        return f"no {self.metric} yet" if self._curve is not None else "reading …"
+        if self._curve is None:
+            return "reading …"
+        return no_values(self.metric, ended=self._row is not None and self._row.run.ended)
 
     def _draw_curve(self, row: RunRow) -> None:
         curve, name, resumed = self._curve, self.metric, resumes(self._detail)
-        made_from = (row.name, name, curve, len(curve) if curve is not None else 0, resumed)
+        made_from = (row.name, name, curve, len(curve) if curve is not None else 0, resumed, row.run.ended)
         if made_from == self._drawn:
             return  # nothing of it is drawn anew each second
         self._drawn = made_from

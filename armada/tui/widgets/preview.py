@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from textual.containers import Horizontal
 
-from armada.tui.curves import Curve
+from armada.tui.curves import Curve, no_values
 from armada.tui.widgets import frame
 from armada.tui.widgets.chart import Chart
 from armada.tui.widgets.chart_plane import Line
@@ -52,7 +52,8 @@ class Preview(Horizontal):
 
     def take(self, row: RunRow | None, updates: Sequence[CurveUpdate]) -> None:
         """Show this run; if its curve was not read yet, it comes with a later snapshot."""
-        moved = (row.run.run_id if row else None) != (self._row.run.run_id if self._row else None)
+        old = self._row
+        moved = (row and (row.run.run_id, row.run.ended)) != (old and (old.run.run_id, old.run.ended))
         self._row = row
         came = False
         for update in updates:
@@ -78,7 +79,7 @@ class Preview(Horizontal):
         if self._curve is not None and read and len(self._curve[1]):
             curve = self._curve[1]
             lines = (Line("loss", curve.steps, curve.raw, doubt=curve.doubt()),)
-        chart.show(f"{row.name} · loss", lines, empty="no loss yet" if read else "reading …")
+        chart.show(f"{row.name} · loss", lines, empty=no_values("loss", ended=row.run.ended) if read else "reading …")
 
     def on_resize(self) -> None:
         """Fill the new size at once."""
