@@ -19,7 +19,9 @@ from armada.tui.gpu_strips import strip
 from armada.tui.screens.host_text import ranges
 from armada.tui.screens.run import RunScreen
 from armada.tui.screens.runs import RunsScreen
+from armada.tui.snapshot import DaemonView
 from armada.tui.symbols import ASCII, UNICODE, Symbols
+from armada.tui.watcher import Watcher
 from armada.tui.widgets.chart import Chart
 from armada.tui.widgets.run_table import height_of_few
 from armada.tui.widgets.table import Entry
@@ -375,8 +377,9 @@ def test_all_words_of_a_theme_can_be_read_on_all_its_grounds(world: World, name:
     ("width", "shown"),
     [
         (140, ("6 Compare", "● 2 running", "▲ 1 needs you", "burning $125.00/h (idle $122.50)")),
-        (120, ("6 Compare", "● 2 ", "▲ 1 needs you", "$125.00/h", "no daemon")),
-        (80, ("1 Runs 2 3 4 5 6 ", "● 2 ", "▲ 1 needs you", "no daemon")),
+        (120, ("6 Compare", "● 2 ", "▲ 1 needs you", "$125.00/h (idle $122.50)", "no daemon")),
+        (100, ("1 Runs 2 3 4 5 6 ", "● 2 ", "▲ 1 needs you", "$125.00/h (idle $122.50)", "no daemon")),
+        (80, ("1 Runs 2 3 4 5 6 ", "● 2 ", "▲ 1  $125.00/h (idle $122.50)", "no daemon")),
         (40, ("1 Runs", "● 2")),
     ],
 )
@@ -390,5 +393,28 @@ def test_the_top_line_names_every_screen_before_it_says_a_sign_in_words(
 
     async def use(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: all(word in screen(pilot).splitlines()[0] for word in shown))
+
+    drive(world.board(), use, (width, 30))
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (100, ("● 2 ", "$125.00/h (idle $122.50)", "daemon ✓")),
+        (76, ("1 Runs 2 3 4 5 6 ", "● 2 ", "▲ 1 ", "$125.00/h (idle $122.50)")),
+    ],
+)
+def test_what_idle_hosts_cost_stays_longer_than_the_age_of_a_daemon_that_is_well(
+    world: World, monkeypatch: pytest.MonkeyPatch, width: int, shown: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(Watcher, "_daemon", lambda watcher: DaemonView("fresh", time.time()))
+    world.hosts(box={"ssh": "root@box", "price_per_hour": 2.5}, spare={"ssh": "root@spare", "price_per_hour": 122.5})
+    world.run("demo-aaaaaa", host="box")
+    world.run("dead-bbbbbb", host="box")
+    runs.mark_unreachable(world.database, ["dead-bbbbbb"], "no route to host")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: all(word in screen(pilot).splitlines()[0] for word in shown))
+        assert ("daemon" in screen(pilot).splitlines()[0]) == ("daemon ✓" in shown)
 
     drive(world.board(), use, (width, 30))

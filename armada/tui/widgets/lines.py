@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 STEADY = 14
 """Cells that the daemon's age may take: the line must not change its form when 9 s become 10 s."""
+NO_DAEMON = "no daemon"
 SCREENS_SHOWN = ("1-8", " screens  ")
 TABS = ("runs", "run", "hosts", "sync", "launch", "compare")
 """The screens, by the keys 1 to 6."""
@@ -78,34 +79,61 @@ class TopLine(Widget):
         if snapshot.trouble is not None:
             return Text.assemble(badge, " ", (symbols.text(snapshot.trouble), warn))
         daemon = self._daemon(now, good, warn)
-        room = self.size.width - badge.cell_len - 3 - max(daemon.cell_len, STEADY)
-        tabs, parts = self._fitting(room, good, warn, dim, active)
+        held = daemon.cell_len if daemon.plain == NO_DAEMON else max(daemon.cell_len, STEADY)
+        tabs, parts, is_told = self._fitting(self.size.width - badge.cell_len - 3, held, good, warn, dim, active)
+        daemon = daemon if is_told else Text("")
         line = badge.append_text(tabs)
         facts = Text("").join([*parts, Text("  " if daemon else ""), daemon])
         line.append(" " * max(1, self.size.width - line.cell_len - facts.cell_len - 1)).append_text(facts)
         line.no_wrap = True
         return line
 
-    def _fitting(self, room: int, good: Style, warn: Style, dim: Style, active: Style) -> tuple[Text, list[Text]]:
-        """Return the screens and the facts in the longest form that fits.
+    def _fitting(
+        self, width: int, held: int, good: Style, warn: Style, dim: Style, active: Style
+    ) -> tuple[Text, list[Text], bool]:
+        """Return the screens and the facts in the longest form that fits, and whether the daemon's age fits, too.
 
-        The names of the screens stay longer than the words of the facts, whose signs say the same, and than what is idle;
-        their numbers stay longer than the last fact.
+        The names of the screens stay longer than the words of the facts, whose signs say the same; their numbers stay longer
+        than the last fact. What idle hosts cost stays longer than names, and than the age of a daemon that is well.
+
+        Args:
+            width: Cells for all of it.
+            held: Cells for the daemon's age.
+            good: A style, as the others.
+            warn: For what needs the user.
+            dim: For what is less important.
+            active: For the visible screen.
         """
+        room, money, daemon = width - held, self.snapshot.money, self.snapshot.daemon
+        is_idle = money is not None and any(money.idle_per_hour.by_currency.values())
+
+        def facts(form: str) -> list[Text]:
+            return self._facts(good, warn, dim, form)
+
+        def fits(tabs: Text, parts: list[Text], room: int = room) -> bool:
+            return tabs.cell_len + sum(part.cell_len for part in parts) <= room
+
         tabs = self._tabs(active, dim, names=True)
-        for week, words, idle in ((True, True, True), (False, True, True), (False, False, True), (False, False, False)):
-            parts = self._facts(good, warn, dim, week=week, words=words, idle=idle)
-            if tabs.cell_len + sum(part.cell_len for part in parts) <= room:
-                return tabs, parts
-        is_told = parts and "unread" in parts[-1].plain
-        if is_told and tabs.cell_len + sum(part.cell_len for part in parts[:-1]) <= room:
-            return tabs, parts[:-1]
+        forms = ("week words need idle", "words need idle", "need idle", *(("idle",) if is_idle else ()))
+        for form in forms:
+            if fits(tabs, parts := facts(form)):
+                return tabs, parts, True
+        parts = facts(forms[-1])
+        if parts and "unread" in parts[-1].plain and fits(tabs, parts[:-1]):
+            return tabs, parts[:-1], True
         tabs = self._tabs(active, dim, names=False)
-        while len(parts) > 1 and tabs.cell_len + sum(part.cell_len for part in parts) > room:
+        for form in ("need idle", "idle") if is_idle else ():
+            if fits(tabs, parts := facts(form)):
+                return tabs, parts, True
+        is_well = daemon is not None and daemon.condition == "fresh"
+        if is_idle and is_well and fits(tabs, parts := facts("idle"), width):
+            return tabs, parts, False
+        parts = facts("need")
+        while len(parts) > 1 and not fits(tabs, parts):
             parts.pop()
-        if tabs.cell_len + sum(part.cell_len for part in parts) > room:
+        if not fits(tabs, parts):
             tabs = self._tabs(active, dim, names=False, others=False)
-        return tabs, parts
+        return tabs, parts, True
 
     def _tabs(self, active: Style, dim: Style, *, names: bool, others: bool = True) -> Text:
         """Return the screens with their keys; without `names` this one's name alone, without `others` this one alone."""
@@ -120,8 +148,17 @@ class TopLine(Widget):
             tabs.append_text(part)
         return tabs
 
-    def _facts(self, good: Style, warn: Style, dim: Style, *, week: bool, words: bool, idle: bool) -> list[Text]:
-        """Return the counts and the costs, the most important first; without `words` the signs stand alone."""
+    def _facts(self, good: Style, warn: Style, dim: Style, form: str) -> list[Text]:
+        """Return the counts and the costs, the most important first.
+
+        Args:
+            good: A style, as the others.
+            warn: For what needs the user.
+            dim: For what is less important.
+            form: What is said besides them, separated by blanks: the cost of the `week`, what hosts cost that are `idle`,
+                `words` after the signs, and the words of what `need`s the user.
+        """
+        week, words, need_words, idle = (each in form.split() for each in ("week", "words", "need", "idle"))
         snapshot, symbols = self.snapshot, self.symbols
         if not snapshot.taken_at and snapshot.first_of is None:
             return []  # nothing was counted yet
@@ -131,7 +168,8 @@ class TopLine(Widget):
         if queued:
             parts.append(Text(f"  {states['queued']} {queued}{' queued' if words else ''}", dim))
         if need:
-            parts.append(Text(f"  {symbols.attention} {need} need{'s' if need == 1 else ''} you", warn))
+            said = f" need{'s' if need == 1 else ''} you" if need_words else ""
+            parts.append(Text(f"  {symbols.attention} {need}{said}", warn))
         if (money := snapshot.money) is not None:
             burning = total([money.per_hour, money.idle_per_hour]).text() or "unknown"
             wasted = idle and any(money.idle_per_hour.by_currency.values())
@@ -148,7 +186,7 @@ class TopLine(Widget):
         if daemon is None:
             return Text("")
         if daemon.tick_at is None:
-            return Text("no daemon", warn)
+            return Text(NO_DAEMON, warn)
         ticked = span(now - daemon.tick_at)
         if daemon.condition == "fresh":
             return Text(f"daemon {self.symbols.states['succeeded']} {ticked}", good)
