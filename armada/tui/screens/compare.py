@@ -29,7 +29,7 @@ from armada.tui.widgets.run_figures import RunFigures
 from armada.tui.widgets.scatter import Scatter
 from armada.tui.widgets.table import Column
 from armada.tui.widgets.text_scroll import TextScroll
-from armada.tui.x_axis import NO_PRICE, XAxis
+from armada.tui.x_axis import XAxis
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ class CompareScreen(Exports, View):
         y = pages.metric_scale(runs, metric, log=self.choices.logarithmic)
         if self.shown == "pareto":
             x, notes = pages.cost_scale(runs, time.time())
-            return x, y, pages.front_of(runs, x, metric), notes
+            return x, y, pages.front_of(runs, x, metric)[0], notes
         variables = pages.variable_scales(runs, self.found, time.time())
         x = variables[self._variable % len(variables)]
         return x, y, None, pages.cost_scale(runs, time.time())[1] if x.title == pages.COST else ""
@@ -339,14 +339,15 @@ class CompareScreen(Exports, View):
     def _draw_pareto(self) -> None:
         x, y, front, notes = self.scatter_axes()
         runs = self.runs
-        empty = "reading …" if self.reading else f"no run has both: {notes or NO_PRICE}"
+        no_front = pages.front_of(runs, x, self.choices.metric)[1] if x is not None else ""
+        empty = (
+            pages.SET_PRICE if no_front == pages.NO_PRICE else f"no run has both: {notes or 'no points of this metric'}"
+        )
+        empty = "reading …" if self.reading else empty
         self.scatter.show(x, y, [run.drawn for run in runs], empty, front)
-        best = ""
-        if front is not None:
-            on = " ".join(NAMES[runs[place].place] for place in sorted(front))
-            best = f" · front: {on}" if on else ""
-        else:
-            best = " · no front: the metric's name does not say whether low is better"
+        best = f" · no front: {no_front}" if no_front else ""
+        if front:
+            best = f" · front: {' '.join(NAMES[runs[place].place] for place in sorted(front))}"
         frame.title(self.scatter, self._title(f"{y.title} against cost{best}{' · ' if notes else ''}{notes}"))
 
     # Samples

@@ -14,6 +14,7 @@ from armada.tui.scales import Scale, pareto_front, scale_of
 from armada.tui.widgets.chart import NAMES
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.plot import COLOURS, Drawn
+from armada.tui.widgets.run_table import STATE_STYLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from armada.tui.curves import Curve
     from armada.tui.snapshot import RunRow
     from armada.tui.symbols import Symbols
+    from armada.tui.widgets.table import Span
     from armada.tui.x_axis import Placed
 
 COST, HOURS, STEPS = "cost", "hours", "steps"
+NO_PRICE = "no run has a known price"
+SET_PRICE = f"{NO_PRICE}; set that of its host: armada hosts set NAME --price '12.40 EUR'"
 LONGEST = 60
 
 
@@ -85,7 +89,7 @@ def figure_items(
                 (
                     (
                         (NAMES[run.place], COLOURS[run.place % len(COLOURS)]),
-                        (f" {symbols.star}" if number == 0 else "", "accent"),
+                        (f" {symbols.pin}" if number == 0 else "", "accent"),
                     ),
                     ((sanitize_line(row.name, LONGEST), "strong" if run.lit else "plain"),),
                     ((row.id[-6:], "dim"),),
@@ -94,11 +98,16 @@ def figure_items(
                     ((f"{best[0]:,.0f}" if best else "", "dim"),),
                     ((_figure(at, ""), "plain"),),
                     ((money(*cost) if cost else "—", "plain"),),
-                    ((row.run.state, "dim"),),
+                    (state_of(row.run.state, symbols),),
                 ),
             )
         )
     return items
+
+
+def state_of(state: str, symbols: Symbols) -> Span:
+    """Return a state's symbol and its word, in its colour."""
+    return f"{symbols.states.get(state, '?')} {state}", STATE_STYLES.get(state, "accent")
 
 
 def _figure(value: float | None, none: str = "—") -> str:
@@ -156,9 +165,11 @@ def variable_scales(runs: Sequence[Compared], found: Sequence[Difference], now: 
     ]
 
 
-def front_of(runs: Sequence[Compared], cost: Scale, metric: str) -> set[int] | None:
-    """Return the runs on the Pareto front of cost and metric; None if the metric's name does not say what is best."""
+def front_of(runs: Sequence[Compared], cost: Scale, metric: str) -> tuple[set[int] | None, str]:
+    """Return the runs on the Pareto front of cost and metric, or why there is none."""
     goal = goal_of(metric)
-    if goal is None or not cost.values:
-        return None
-    return pareto_front(cost.values, [run.value(metric) for run in runs], goal)
+    if not cost.values:
+        return None, NO_PRICE
+    if goal is None:
+        return None, "the metric's name does not say whether low is better"
+    return pareto_front(cost.values, [run.value(metric) for run in runs], goal), ""

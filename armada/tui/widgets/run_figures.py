@@ -23,7 +23,7 @@ COLUMNS = (
     Column("AT STEP", 9, right=True, rank=5),
     Column("AT CURSOR", 10, right=True, rank=4),
     Column("COST", 12, right=True, rank=6),
-    Column("STATE", 9, grow=1, rank=7),
+    Column("STATE", 11, grow=1, rank=7),
 )
 
 
