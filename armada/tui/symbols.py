@@ -38,6 +38,7 @@ class Symbols(NamedTuple):
     star: str
     pin: str
     grid: str
+    cut: str
 
     @property
     def marks(self) -> dict[str, str]:
@@ -124,6 +125,7 @@ UNICODE = Symbols(
     star="★",
     pin="↑",
     grid="┈",
+    cut="…",
 )
 ASCII = Symbols(
     utf8=False,
@@ -148,6 +150,7 @@ ASCII = Symbols(
     star="*",
     pin="^",
     grid="-",
+    cut="~",
 )
 
 

@@ -58,7 +58,7 @@ def test_a_whole_log_of_an_ended_run_has_no_age(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "arc-aaaaaa", "step 2")
         await pilot.press("l")
-        assert "copy at home" not in await shows(pilot, "following", "step 2")
+        assert "copy at home" not in await shows(pilot, "at the end", "step 2")
 
     drive(world.board(), use)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from armada.foundation.sanitize import OutputText
+from armada.store import runs
 from armada.tui.ansi import Piece, in_theme, pieces
 from armada.tui.log_file import LogFile
 from armada.tui.log_matches import Matches
@@ -24,6 +26,7 @@ from armada.tui.rank_lines import RankLines, rank_tag, ranks_in
 from armada.tui.screens.run import RunScreen
 from armada.tui.severity import Mark, Severities
 from armada.tui.widgets.log_tail import LogTail
+from armada.verdicts.states import Verdict
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, strips, until
 
 LOGGED = """\
@@ -326,6 +329,70 @@ def test_the_first_line_of_a_wrapped_log_can_be_reached(world: World) -> None:
         await shows(pilot, "the end", "following")
 
     drive(world.board(), use)
+
+
+LONG_ID = "a-name-of-thirty-five-characters-xyz"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_frame_of_a_log_says_match_movement_rank_line_and_bytes(world: World, width: int) -> None:
+    world.local_log(LONG_ID, "".join(f"[rank{number % 2}]: line {number} needle\n" for number in range(200)))
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, LONG_ID[:20])
+        await pilot.press("l")
+        await shows(pilot, "╭─ Log ─", " following · line 1")
+        await pilot.press("slash", *"needle", "enter")
+        await shows(pilot, " search “needle” 200 of 200 · paused at 100% · line 1", " bytes ─╯")
+        await pilot.press("r", "1", "enter")
+        await shows(pilot, " · only rank 1 · ")
+        await pilot.press("N")
+        await shows(pilot, " search “needle” 99 of 100 · paused at 100% · only rank 1 · 4,", " bytes ─╯")
+        await pilot.press("end")
+        await shows(pilot, "99 of 100 · following · only rank 1")
+        verdict = Verdict("succeeded", None, None, 1, 2, "evidence")
+        runs.record(world.database, LONG_ID, verdict, ended_at=time.time())
+        await shows(pilot, "99 of 100 · at the end · only rank 1")
+        assert "following" not in screen(pilot)
+        await pilot.press("home")
+        await lacks(pilot, "at the end")
+        assert "paused" not in screen(pilot), "nothing moves on"
+
+    drive(board, use, (width, 24))
+
+
+@pytest.mark.parametrize("mark", ["…", "~"])
+def test_a_line_that_is_cut_has_a_mark_and_is_copied_whole(
+    world: World, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if mark == "~":
+        monkeypatch.setenv("LC_ALL", "C")
+    long = f"begin {'x' * 290} finish"
+    assert len(long) == 303
+    world.local_log("demo-aaaaaa", f"short\n{long[:20]}\x1b[2J{long[20:]}\n")
+    board = world.board()
+
+    def line(pilot: Pilot[None]) -> str:
+        return screen(pilot).splitlines()[4][1:-1]
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await shows(pilot, "begin xxx", "short")
+        assert line(pilot) == f"{long[:77]}{mark}"
+        await pilot.press("Y")
+        assert board.clipboard == f"short\n{long}"
+        await pilot.press("right")
+        await until(pilot, lambda: line(pilot) == f"{mark}{'x' * 76}{mark}")
+        await pilot.press("right", *["right"] * 5)
+        await until(pilot, lambda: line(pilot).rstrip().endswith(" finish") and line(pilot).startswith(mark))
+        await pilot.press("W")
+        await shows(pilot, "begin xxx", "finish")
+        await pilot.press("Y")
+        assert board.clipboard == f"short\n{long}", "a line in several pieces is copied once"
+
+    drive(board, use, (80, 24))
 
 
 @pytest.mark.parametrize("key", ["", "enter"])

@@ -40,7 +40,7 @@ def log(world: World) -> Path:
 
 def top(pilot: Pilot[None]) -> str:
     """The number of the first line in sight."""
-    return screen(pilot).splitlines()[2].partition(" line ")[2]
+    return screen(pilot).splitlines()[3].strip("│ ").partition(" line ")[2]
 
 
 async def type_into(pilot: Pilot[None], key: str, text: str) -> None:
@@ -136,7 +136,7 @@ def test_a_line_of_a_megabyte_and_no_newline_are_jumped_over(world: World) -> No
         await shows(pilot, "third without an end")
         for place, first in (("2", "second"), ("3", "third without an end"), ("10%", "xxxxxxxx")):
             await type_into(pilot, "J", place)
-            await until(pilot, lambda first=first: screen(pilot).splitlines()[2].startswith(first))  # type: ignore[misc]
+            await until(pilot, lambda first=first: screen(pilot).splitlines()[3].startswith(f"│{first}"))  # type: ignore[misc]
 
     drive(world.board(), use)
 

@@ -77,12 +77,12 @@ class RunScreen(LogPage):
         self.age = Static(id="age")
         self.overview, self.config = Overview(symbols), Static()
         self.wall = ChartWall(symbols, self.board.charts["run"], id="charts")
-        self.log_view = LogView(symbols, id="log")
+        self.log_view = LogView(symbols, id="log", classes=frame.FRAME)
         self.checkpoints = ListTable(run_text.CHECKPOINT_COLUMNS, symbols, id="checkpoints", classes=frame.FRAME)
         self.events = ListTable(run_text.EVENT_COLUMNS, symbols, id="events", classes=frame.FRAME)
         self.difference = ListTable(run_text.DIFFERENCE_COLUMNS, symbols, id="difference", classes=frame.FRAME)
         self.settings = TextScroll(self.config, id="config", classes=frame.FRAME)
-        named = {"checkpoints": self.checkpoints, "events": self.events}
+        named = {"log": self.log_view, "checkpoints": self.checkpoints, "events": self.events}
         for name, page in {**named, "config": self.settings, "differences": self.difference}.items():
             frame.title(page, name.capitalize())
         self.pages = ContentSwitcher(
@@ -219,10 +219,8 @@ class RunScreen(LogPage):
             part = Text.assemble(" ", (tab, active if tab == self.shown else dim), " ")
             part.apply_meta({"@click": f"screen.tab('{tab}')"})
             words.append_text(part)
-        place = self.log_view.place if self.shown == "log" else ""
-        if place and self._follower is not None and self._follower.partial:
-            place += " · showing the end; the next sync brings all of it"
-        words.append(symbols.text(f"  {place}"), style=dim)
+        if self.shown == "log" and not self.log_view.styles.border_bottom[0]:  # a small terminal has no frames
+            words.append(symbols.text(f"  {self.log_view.place}"), style=dim)
         self.tabs.say(words)
 
     # Keys -----------------------------------------------------------------------------------------------------------

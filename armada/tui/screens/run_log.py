@@ -14,6 +14,7 @@ from armada.tui.operations import last_of
 from armada.tui.rank_lines import RankLines, ranks_in
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.view import View
+from armada.tui.widgets import frame
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +74,9 @@ class LogPage(View):
         if path is not None:
             file = LogFile(path) if self._rank is None else RankLines(path, self._rank)
             empty = empty if self._rank is None else f"no line of rank {self._rank} here"
+        view.grows = not run.ended
         view.show(file, empty=empty)
+        self._say_place()
         self._say_age(row, path)
 
     def _say_age(self, row: RunRow, path: Path | None) -> None:
@@ -99,7 +102,15 @@ class LogPage(View):
             self._follower = logs.Follower(self.board.home, self.run_id)
 
     def on_log_view_looked(self) -> None:
+        self._say_place()
         self._say_tabs()
+
+    def _say_place(self) -> None:
+        """Write into the frame which part of the log is visible, and whether its beginning is missing."""
+        text = self.board.symbols.text
+        partial = self._follower is not None and self._follower.partial and self.log_view.file is not None
+        frame.title(self.log_view, text("Log · its end; the next sync brings all of it" if partial else "Log"))
+        frame.facts(self.log_view, text(self.log_view.place))
 
     def _ask_log(self, what: str, hint: str) -> None:
         """Open the text field for a search or a jump in the log."""

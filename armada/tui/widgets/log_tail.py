@@ -109,7 +109,7 @@ class LogTail(Static):
             line.append(self.symbols.text(text[start:end]), own)
             if line.cell_len > width:
                 line.truncate(width - 1, overflow="crop")
-                return line.append("…" if self.symbols.utf8 else "~")
+                return line.append(self.symbols.cut)
         return line
 
     def _style(self, name: str) -> Style:

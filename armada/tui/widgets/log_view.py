@@ -15,6 +15,7 @@ from textual.widget import Widget
 from textual.worker import get_current_worker
 
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.ansi import pieces
 from armada.tui.bindings import bindings
 from armada.tui.log_colours import NAMES, css_of, paint
 from armada.tui.log_file import LINE_BYTES, LogFile, LogLine
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from armada.tui.log_places import Place
     from armada.tui.symbols import Symbols
 
+LONGEST_WORD = 24
+"""How much of the searched word the description of the place has."""
+
 
 def wrapped(text: str, width: int) -> Iterator[tuple[int, int]]:
     """Yield where each piece of a long line begins and ends, in cells: after a blank, if its last third has one."""
@@ -46,12 +50,17 @@ def wrapped(text: str, width: int) -> Iterator[tuple[int, int]]:
     yield start, end
 
 
+def _plain(line: LogLine) -> str:
+    return "".join(piece.text for piece in pieces(line.raw, LINE_BYTES))
+
+
 class LogView(Widget, can_focus=True):
     """Draws the visible lines, and keeps only their offsets.
 
     Args:
         symbols: The symbols that the terminal can show.
         id: As for every widget.
+        classes: As for every widget.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("lists"), *bindings("text")]
@@ -83,8 +92,8 @@ class LogView(Widget, can_focus=True):
             super().__init__()
             self.matches = matches
 
-    def __init__(self, symbols: Symbols, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    def __init__(self, symbols: Symbols, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
         self.symbols = symbols
         self._begin()
 
@@ -92,6 +101,8 @@ class LogView(Widget, can_focus=True):
         self.file: LogFile | None = None
         self.empty = ""
         self.following = True
+        self.grows = True
+        """More lines may come. The end of a log that is complete is not followed."""
         self.wrapping = False
         self.fills = True
         """A match near the end leaves the last page in sight; else it is the first visible line."""
@@ -100,6 +111,8 @@ class LogView(Widget, can_focus=True):
         self._left = 0
         self._lines: list[LogLine] = []
         self._strips: list[Strip] = []
+        self._drawn: list[LogLine] = []
+        """The line that each strip shows, or a piece of it."""
         self._stamp: object = None
         self._matches: Matches | None = None
         self._found: int | None = None
@@ -149,27 +162,37 @@ class LogView(Widget, can_focus=True):
             self._lines = self.file.forward(self._top, height)
         self._strips = self._draw(self.size.width)
         if self.following:
-            self._strips = self._strips[-height:]
+            self._strips, self._drawn = self._strips[-height:], self._drawn[-height:]
         self.refresh()
         self.post_message(self.Looked())
 
     @property
     def place(self) -> str:
-        """Describe the position in the file."""
+        """Describe what of the file is visible, the most important first: a narrow frame cuts the end."""
         if self.file is None:
             return ""
         end = self._lines[-1].next if self._lines else 0
-        share = "following" if self.following else f"{end / max(1, self.file.size):.0%}"
-        aside = f" · from column {self._left + 1}" if self._left and not self.wrapping else ""
-        only = f" · only rank {self.file.rank}" if self.file.rank is not None else ""
         number = self.file.number_of(self._lines[0].start) if self._lines else None
-        line = "" if number is None else f" · line {number:,}"
-        return f"{self.file.size:,} bytes · {share}{line}{aside}{only}{self._place_of_match()}"
+        parts = (
+            self._place_of_match(),
+            self._movement(f"{end / max(1, self.file.size):.0%}"),
+            "" if self.file.rank is None else f"only rank {self.file.rank}",
+            "" if number is None else f"line {number:,}",
+            f"from column {self._left + 1}" if self._left and not self.wrapping else "",
+            f"{self.file.size:,} bytes",
+        )
+        return " · ".join(part for part in parts if part)
+
+    def _movement(self, share: str) -> str:
+        """Say whether the view moves with the end of the file; a complete file has nothing to follow."""
+        if self.following:
+            return "following" if self.grows else "at the end"
+        return f"paused at {share}" if self.grows else f"at {share}"
 
     def _place_of_match(self) -> str:
         if not self.word or self.file is None:
             return ""
-        words = f" · search “{self.word}”"
+        words = f"search “{sanitize_line(self.word, LONGEST_WORD)}”"
         if self._matches is None or self._found is None or not self._matches.of(self.file, self.word):
             return words
         return f"{words} {self._matches.describe(self._found)}"
@@ -188,8 +211,9 @@ class LogView(Widget, can_focus=True):
 
     def _draw(self, width: int) -> list[Strip]:
         style = self.rich_style
+        dim = style + self.get_component_rich_style("log--dim")
+        self._drawn = []
         if not self._lines:
-            dim = style + self.get_component_rich_style("log--dim")
             lines = self.symbols.text(self.empty).splitlines()
             return [Strip([Segment(f"  {line}", dim)]).adjust_cell_length(width, style) for line in lines]
         strips: list[Strip] = []
@@ -200,9 +224,16 @@ class LogView(Widget, can_focus=True):
                 pieces = [strip.crop(start, end) for start, end in wrapped(strip.text, width)]
                 strips += [piece.adjust_cell_length(width, style) for piece in pieces]
             else:
-                strip = strip.crop(self._left) if self._left else strip
-                strips.append(strip.adjust_cell_length(width, style))
+                strips.append(self._cut(strip, width, dim).adjust_cell_length(width, style))
+            self._drawn += [line] * (len(strips) - len(self._drawn))
         return strips
+
+    def _cut(self, strip: Strip, width: int, style: Style) -> Strip:
+        """Cut a line that is not wrapped to the width, with a mark at each end that continues."""
+        mark, end = Strip([Segment(self.symbols.cut, style)], 1), self._left + width
+        before, after = 0 < self._left < strip.cell_length, strip.cell_length > end
+        inner = strip.crop(self._left + before, end - after if after else None)
+        return Strip.join([*([mark] if before else []), inner, *([mark] if after else [])])
 
     def _severities(self) -> Severities:
         """Return what marks the visible lines: those before them may have begun a traceback."""
@@ -289,8 +320,9 @@ class LogView(Widget, can_focus=True):
 
     @property
     def picture(self) -> str:
-        """Return the visible lines, sanitized."""
-        return "\n".join(strip.text.rstrip() for strip in self._strips)
+        """Return the visible lines, whole and sanitized; the last of them may be visible in part only."""
+        visible = dict.fromkeys(self._drawn[: max(1, self.size.height)])
+        return "\n".join(_plain(line).rstrip() for line in visible)
 
     # Searching positions: in a thread, since gigabytes take seconds --------------------------------------------------
 
