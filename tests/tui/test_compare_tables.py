@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 from textual.pilot import Pilot
 
 from armada.tui.symbols import UNICODE
-from tests.tui.conftest import World, drive, lacks, screen, shows, strips, until
-from tests.tui.test_compare import compared, fill
+from armada.tui.widgets.difference_table import cut_middle
+from tests.tui.conftest import World, drive, lacks, screen, shows, strips
+from tests.tui.test_compare import compared
 
 
 def styles(pilot: Pilot[None], words: str) -> dict[str, Style]:
@@ -60,3 +63,59 @@ def test_a_pareto_page_without_a_front_says_the_reason_that_holds(world: World) 
         assert "known price" not in screen(pilot)
 
     drive(world.board(), use)
+
+
+@pytest.mark.parametrize("right", ["→", ">"])
+def test_the_settings_of_twelve_runs_scroll_and_the_value_under_the_cursor_is_whole(
+    world: World, right: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if right == ">":
+        monkeypatch.setenv("LC_ALL", "C")
+    for number in range(12):
+        data = f"/data/sets/with/a/long/name/part-{number:02}"
+        spec = {"job": {"argv": []}, "experiment": {"train": {"data": data, "seed": 100 + number}}}
+        world.run(f"r{number:02}-aaaa{number:02}", spec=spec)
+    left = "←" if right == "→" else "<"
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "12 of 12 runs")
+        await pilot.press("a", "c", "f")
+        view = compared(pilot)
+        seen = await shows(pilot, f"7 more runs {right}", "train.seed")
+        assert left not in seen.splitlines()[-3], "nothing is to the left"
+        row = next(line for line in seen.splitlines() if "train.data" in line)
+        assert all(f"t-{run_id[1:3]} " in row for run_id in view.run_ids[:5]), "long values keep their ends"
+        await pilot.press("down", "down")
+        await shows(pilot, f"/data/sets/with/a/long/name/part-{view.run_ids[0][1:3]}")
+        await pilot.press("right")
+        await shows(
+            pilot,
+            f"{left} 1 more run ",
+            f"6 more runs {right}",
+            f"/data/sets/with/a/long/name/part-{view.run_ids[1][1:3]}",
+        )
+        await pilot.press(*["right"] * 10)
+        await shows(pilot, f"{left} 7 more runs", "train.data", f"/part-{view.run_ids[11][1:3]}")
+        await lacks(pilot, f"more runs {right}", f"more run {right}")
+        await pilot.press("left")
+        await shows(pilot, f"{left} 7 more runs", f"/part-{view.run_ids[10][1:3]}")
+        assert view.lit is not None
+        assert view.lit.row.id == view.run_ids[10], "other keys act on the same run"
+
+    drive(world.board(), use, (80, 24))
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "cut"),
+    [
+        ("short", 8, "short"),
+        ("part-01.jsonl", 8, "par…sonl"),
+        ("abcdef", 3, "abc"),
+        ("abcdef", 0, ""),
+        ("日本語日本語", 8, None),
+    ],
+)
+def test_a_long_value_keeps_its_beginning_and_its_end(text: str, width: int, cut: str | None) -> None:
+    found = cut_middle(text, width, "…")
+    assert cell_len(found) <= width
+    assert cut is None or found == cut

@@ -23,12 +23,13 @@ from armada.tui.widgets import frame
 from armada.tui.widgets.chart import NAMES, Chart
 from armada.tui.widgets.chart_plane import Line
 from armada.tui.widgets.curve_marks import marks_of, resumes
-from armada.tui.widgets.list_table import Item, ListTable
+from armada.tui.widgets.difference_table import DifferenceTable
+from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.parallel import Parallel
 from armada.tui.widgets.run_figures import RunFigures
 from armada.tui.widgets.scatter import Scatter
-from armada.tui.widgets.table import Column
 from armada.tui.widgets.text_scroll import TextScroll
+from armada.tui.widgets.whole import Whole
 from armada.tui.x_axis import XAxis
 from armada.units import counted
 
@@ -64,6 +65,8 @@ class CompareScreen(Exports, View):
     CompareScreen Chart { height: 2fr; }
     CompareScreen TextScroll { height: 1fr; }
     CompareScreen #settings { display: none; height: 1fr; min-height: 4; }
+    CompareScreen #value { display: none; }
+    CompareScreen.settings #value { display: block; }
     CompareScreen RunFigures { height: 5; }
     CompareScreen.curves Chart, CompareScreen.parallel Parallel, CompareScreen.scatter Scatter,
     CompareScreen.pareto Scatter, CompareScreen.samples TextScroll, CompareScreen.settings #settings { display: block; }
@@ -105,13 +108,13 @@ class CompareScreen(Exports, View):
         self.answers = Static()
         self.sample_page = TextScroll(self.answers)
         self.figures = RunFigures(symbols)
-        self.table = ListTable((), symbols, id="settings", classes=frame.FRAME)
+        self.table = DifferenceTable(symbols, id="settings")
+        self.value = Whole(symbols, id="value")
         self._show_marked()
         for page in (self.sample_page, self.figures):
             page.add_class(frame.FRAME)
         frame.title(self.figures, "Runs")
-        frame.title(self.table, "Settings that differ")
-        yield from (self.chart, self.parallel, self.scatter, self.sample_page, self.figures, self.table)
+        yield from (self.chart, self.parallel, self.scatter, self.sample_page, self.figures, self.table, self.value)
 
     def _take_marked(self) -> None:
         marked = self.board.marked
@@ -136,8 +139,8 @@ class CompareScreen(Exports, View):
 
     def _name_columns(self, run_ids: list[str]) -> None:
         self._named = list(run_ids)
-        named = (Column(NAMES[self._places[run_id]], 8, grow=1) for run_id in run_ids)
-        self.table.set_columns((Column("DIFFERS IN", 22, grow=1, most=50), *named))
+        chosen = run_ids.index(self.figures.cursor) if self.figures.cursor in run_ids else 0
+        self.table.show_runs([NAMES[self._places[run_id]] for run_id in run_ids], chosen)
 
     def on_mount(self) -> None:
         self.action_tab(self.shown)
@@ -214,8 +217,6 @@ class CompareScreen(Exports, View):
                 self._curves[key] = update.fresh
             elif key in self._curves:
                 self._curves[key].extend(update.added)
-        if (present := [row.id for row in self.rows]) != self._named:  # pinned, or removed meanwhile
-            self._name_columns(present)
         self._say_tabs()
         self._draw_figures()
         self._draw_page()
@@ -293,11 +294,18 @@ class CompareScreen(Exports, View):
         self.chart.show(title, lines, log=choices.logarithmic, unit=unit, empty=empty)
 
     def _draw_settings(self) -> None:
+        self._name_columns([row.id for row in self.rows])
+        self._say_value()
         if not self.is_read:
             blank = ((("", "plain"),),) * len(self._named)
             self.table.show_items([Item("none", ((("reading …", "dim"),), *blank))])
             return
         self.table.show_items(pages.setting_items(self.runs, self.found))
+
+    def _say_value(self) -> None:
+        """Show the value under the cursor whole."""
+        words = pages.whole_value(self.runs, self.found, self.table.cursor)
+        self.value.say(words)
 
     def axes(self) -> list[Scale]:
         """Return the axes of the parallel coordinates."""
@@ -399,6 +407,8 @@ class CompareScreen(Exports, View):
         if event.table is self.figures:
             self._draw_figures()
             self._draw_page()
+        elif self.shown == "settings":
+            self._say_value()
 
     def on_chart_crossed(self, event: Crossed) -> None:
         del event
@@ -457,8 +467,10 @@ class CompareScreen(Exports, View):
         self.chart.zoom(factor)
 
     def action_pan(self, share: float) -> None:
-        """Move along the curves; scroll samples, since up and down choose the run."""
-        if self.shown == "samples":
+        """Move along the curves, or to another run's settings; scroll samples, since up and down choose the run."""
+        if self.shown == "settings" or self.table.has_focus:
+            self.figures.action_move(-1 if share < 0 else 1)
+        elif self.shown == "samples":
             self.sample_page.action_page(-1 if share < 0 else 1)
         else:
             self.chart.pan(share)

@@ -116,15 +116,28 @@ def _figure(value: float | None, none: str = "—") -> str:
 
 def setting_items(runs: Sequence[Compared], found: Sequence[Difference]) -> list[Item]:
     """Return names, ids and a row for each setting that is not equal in all runs."""
-    names = tuple(((sanitize_line(run.row.name, LONGEST), "strong"),) for run in runs)
+    styles = ["accent" if run.lit else "plain" for run in runs]
+    names = tuple(((sanitize_line(run.row.name, LONGEST), "accent" if run.lit else "strong"),) for run in runs)
     ids = tuple(((run.row.id[-6:], "dim"),) for run in runs)  # names often begin alike, ids differ at their ends
     items = [Item("name", ((("run", "dim"),), *names)), Item("id", ((("id", "dim"),), *ids))]
     for each in found:
-        cells = (((each.key, "plain"),), *(((value, "plain"),) for value in each.texts))
+        cells = (((each.key, "plain"),), *(((value, style),) for value, style in zip(each.texts, styles, strict=True)))
         items.append(Item(f"set {each.key}", cells))
     if not found:
         items.append(Item("none", ((("no setting differs", "dim"),), *(((("", "plain"),),) * len(runs)))))
     return items
+
+
+def whole_value(runs: Sequence[Compared], found: Sequence[Difference], key: str | None) -> str:
+    """Return the setting of a row and the value of the run under the cursor, not shortened."""
+    if not runs:
+        return ""
+    number = next((number for number, run in enumerate(runs) if run.lit), 0)
+    run, letter = runs[number], NAMES[runs[number].place]
+    for each in found:
+        if key == f"set {each.key}":
+            return f"{letter} · {each.key}: {each.texts[number] or 'not set'}"
+    return f"{letter} · {sanitize_line(run.row.name)} · {run.row.id}"
 
 
 def setting_scales(found: Sequence[Difference]) -> list[Scale]:

@@ -262,7 +262,7 @@ class Table(ScrollView, can_focus=True):
         indent = f"    {self.symbols.guide} " if entry.kind == "more" else ""
         segments, room = [Segment(indent, self.style_of("faint"))], width - len(indent)
         for text, name in spans:
-            shown = text if cell_len(text) <= room else _cut(text, room, utf8=self.symbols.utf8)
+            shown = text if cell_len(text) <= room else self._cut(text, room)
             segments.append(Segment(shown, self.style_of(name)))
             room = max(0, room - cell_len(text))
         return Strip(segments).adjust_cell_length(width, self.style_of("plain"))
@@ -286,7 +286,7 @@ class Table(ScrollView, can_focus=True):
                 size = cell_len(text)
                 if left <= 0 or (left < room and size > left):
                     break  # leave out what does not fit, rather than cutting it
-                shown = text if size <= left else _cut(text, left, utf8=self.symbols.utf8)
+                shown = text if size <= left else self._cut(text, left)
                 style = self.style_of("head" if head else name)
                 if style is styles[-1]:
                     texts[-1] += shown
@@ -302,15 +302,17 @@ class Table(ScrollView, can_focus=True):
         over = Style(bgcolor=self.get_component_rich_style("table--cursor").bgcolor, bold=True)
         return Strip([Segment(text, (style or plain) + over) for text, style, _ in strip], width)
 
+    def _cut(self, text: str, width: int) -> str:
+        """Cut a text that is longer than its column, with a mark."""
+        if width <= 1:
+            return set_cell_size(text, max(0, width))
+        return set_cell_size(text, width - 1) + self.symbols.cut
+
     def _fit(self, width: int) -> list[tuple[int, int]]:
         """Return which columns fit, and the width of each."""
         if self._layout[0] == width:
             return self._layout[1]
-        shown = list(range(len(self.columns)))
-        while sum(self.columns[i].width + 1 for i in shown) > width - 2 and len(shown) > 1:
-            shown.remove(
-                max(shown, key=lambda i: (self.columns[i].rank, i))
-            )  # the name is on the left and is left out last
+        shown = self._columns_for(width)
         over = max(0, width - 2 - sum(self.columns[i].width + 1 for i in shown))
         shares = sum(self.columns[i].grow for i in shown) or 1
         fitted = [
@@ -318,6 +320,15 @@ class Table(ScrollView, can_focus=True):
         ]
         self._layout = (width, fitted)
         return fitted
+
+    def _columns_for(self, width: int) -> list[int]:
+        """Return which columns fit: the one with the highest rank is left out first."""
+        shown = list(range(len(self.columns)))
+        while sum(self.columns[i].width + 1 for i in shown) > width - 2 and len(shown) > 1:
+            shown.remove(
+                max(shown, key=lambda i: (self.columns[i].rank, i))
+            )  # the name is on the left and is left out last
+        return shown
 
     def on_resize(self) -> None:
         self._cache.clear()
@@ -429,9 +440,3 @@ class Table(ScrollView, can_focus=True):
             self._set_cursor(key)
             if event.chain >= 2:
                 self.post_message(self.Chosen(self, key))
-
-
-def _cut(text: str, width: int, *, utf8: bool) -> str:
-    if width <= 1:
-        return set_cell_size(text, max(0, width))
-    return set_cell_size(text, width - 1) + ("…" if utf8 else "~")
