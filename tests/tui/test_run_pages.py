@@ -207,7 +207,7 @@ def test_config_is_held_against_a_run_that_is_chosen_by_typing(world: World) -> 
         table.place("one-aaaaaa")  # type: ignore[attr-defined]  # a RunTable
         await pilot.press("enter")
         await shows(pilot, "git revision abc, with uncommitted changes")
-        await pilot.press("d")
+        await pilot.press("f", "d")
         await shows(pilot, "Compare its settings with which run?", "six-cccccc", "two-bbbbbb")
         await pilot.press(*"two")
         await lacks(pilot, "six-cccccc")
@@ -227,7 +227,7 @@ def test_a_run_alone_has_nothing_to_be_compared_with(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "one-aaaaaa")
-        await pilot.press("enter", "d")
+        await pilot.press("enter", "f", "d")
         await until(pilot, lambda: "no other run" in said(pilot))
 
     drive(world.board(), use)
@@ -339,3 +339,54 @@ def test_the_line_at_the_bottom_shows_the_keys_of_the_page_in_sight(world: World
             assert not any(word in screen(pilot).splitlines()[-1] for word in others)
 
     drive(world.board(), use)
+
+
+@pytest.mark.parametrize("page", ["o", "e"])
+def test_a_key_of_another_page_opens_that_page_and_does_nothing_else_at_first(
+    world: World, log: Path, page: str
+) -> None:
+    world.losses("demo-aaaaaa", [3.0, 2.0, 1.0])
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter")
+        view = board.screen
+        assert isinstance(view, RunScreen)
+        choices = view.wall.choices
+
+        def chosen() -> object:
+            return (choices.smoothing, choices.against, choices.logarithmic, choices.panels, view.log_view.wrapping)
+
+        before, windows = chosen(), len(board.screen_stack)
+        for keys, tab in (("svbLm", "charts"), ("WJr", "log"), ("pP", "checkpoints"), ("d", "config")):
+            for key in keys:
+                await pilot.press(page)
+                assert view.shown != tab
+                await pilot.press(key)
+                assert (view.shown, chosen(), len(board.screen_stack)) == (tab, before, windows), key
+                assert not view.field.has_class("open"), key
+                assert not said(pilot), key
+        await pilot.press("s", "s")
+        assert view.shown == "charts"
+        assert chosen() != before, "the second press acts"
+
+    drive(board, use)
+
+
+def test_the_arrows_open_charts_on_the_overview_and_leave_no_list(world: World) -> None:
+    world.run("demo-aaaaaa")
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter")
+        view = board.screen
+        assert isinstance(view, RunScreen)
+        for page, tab in (("e", "events"), ("h", "checkpoints"), ("f", "config")):
+            await pilot.press(page, "right", "left")
+            assert view.shown == tab
+        await pilot.press("o", "right")
+        assert view.shown == "charts"
+
+    drive(board, use)

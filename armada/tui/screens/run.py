@@ -273,7 +273,9 @@ class RunScreen(LogPage):
         self._chart(lambda wall: wall.zoom(factor))
 
     def action_pan(self, share: float) -> None:
-        self._chart(lambda wall: wall.pan(share))
+        """Move along the curves. On a page with a list or a text, the arrows do not leave it."""
+        if self.shown in ("overview", "charts"):
+            self._chart(lambda wall: wall.pan(share))
 
     def action_cross(self, by: int) -> None:
         self._chart(lambda wall: wall.step_cross(by))
@@ -283,10 +285,9 @@ class RunScreen(LogPage):
 
     def _chart(self, do: Callable[[ChartWall], None]) -> None:
         """Run a chart action. On another page, the first key press only opens the charts."""
-        if self.shown != "charts":
-            self.action_tab("charts")
-        do(self.wall)
-        self.board.want(self.wants())
+        if not self._opens("charts"):
+            do(self.wall)
+            self.board.want(self.wants())
 
     def on_chart_wall_widened(self) -> None:
         self.board.want(self.wants())
@@ -370,8 +371,7 @@ class RunScreen(LogPage):
 
     def _on_checkpoints(self, verb: str) -> bool:
         """Whether an action can use the checkpoint under the cursor. On another page, the first key press only opens the checkpoints."""
-        if self.shown != "checkpoints":
-            self.action_tab("checkpoints")
+        if self._opens("checkpoints"):
             return False
         found = self.checkpoint
         if found is None or not (found.on_host or found.home_path):
@@ -398,10 +398,8 @@ class RunScreen(LogPage):
     def action_difference(self) -> None:
         """Choose another run to compare this one's settings with."""
         row = self.row
-        if row is None:
+        if row is None or self._opens("config"):
             return
-        if self.shown != "config":
-            self.action_tab("config")
         others = [each for each in self.snapshot.runs if each.run.run_id != self.run_id]
         others.sort(key=lambda each: each.name != row.name)  # the most likely first, then the newest
         choices = [

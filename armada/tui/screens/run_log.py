@@ -118,8 +118,16 @@ class LogPage(View):
             self.action_tab("log")
         self._open_field(what, hint, "")
 
+    def _opens(self, tab: str) -> bool:
+        """Open the page that a key belongs to; return whether another one was visible. The key then does nothing else."""
+        if self.shown == tab:
+            return False
+        self.action_tab(tab)
+        return True
+
     def action_jump(self) -> None:
-        self._ask_log("jump", HOW)
+        if not self._opens("log"):
+            self._ask_log("jump", HOW)
 
     def action_search_on(self, back: bool) -> None:
         if self.shown != "log" or not self.log_view.word:
@@ -128,14 +136,13 @@ class LogPage(View):
             self.log_view.search_on(back=back)
 
     def action_wrap(self) -> None:
-        if self.shown != "log":
-            self.action_tab("log")
-        self.log_view.toggle_wrap()
+        if not self._opens("log"):
+            self.log_view.toggle_wrap()
 
     def action_rank(self) -> None:
         """Choose the rank whose lines are shown, or all."""
-        if self.shown != "log":
-            self.action_tab("log")
+        if self._opens("log"):
+            return
         log = self.log_view.file
         ranks = ranks_in(log) if log is not None else []
         if not ranks and self._rank is None:
