@@ -13,7 +13,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from armada.store import checkpoints, operations
+from armada.store import checkpoints, metrics, operations
 from armada.tui.screens.run import RunScreen
 from armada.tui.widgets.chart import Chart
 from tests.answers import outbox
@@ -390,3 +390,26 @@ def test_the_arrows_open_charts_on_the_overview_and_leave_no_list(world: World) 
         assert view.shown == "charts"
 
     drive(board, use)
+
+
+def test_the_event_under_the_cursor_is_shown_whole_below(world: World) -> None:
+    world.run("demo-aaaaaa")
+    long = f"CUDA out of memory {'word ' * 120}the very end"
+    detail = {"state": "failed", "reason": "oom", "message": long}
+    assert len(long) > 400
+    happened = [{"seq": 1, "time": 1.0, "kind": "begun"}, {"seq": 2, "time": 2.0, "kind": "state", **detail}]
+    metrics.record_events(world.database, "demo-aaaaaa", happened, offset=0, next_offset=1)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "e")
+        seen = await shows(pilot, "CUDA out of memory", "very end")
+        assert seen.index("very end") > seen.index("╰"), "below the list"
+        await pilot.press("down")
+        await lacks(pilot, "very end")
+        await pilot.press("up")
+        await shows(pilot, "very end")
+        await pilot.press("h")
+        await lacks(pilot, "very end")
+
+    drive(world.board(), use, (80, 24))

@@ -25,6 +25,7 @@ from armada.tui.widgets.field import Field
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.log_view import LogView
 from armada.tui.widgets.text_scroll import TextScroll
+from armada.tui.widgets.whole import Whole
 from armada.tui.widgets.words import Words
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from armada.store.checkpoints import Checkpoint
     from armada.tui.curves import CurveUpdate
     from armada.tui.snapshot import RunDetail, RunRow
+    from armada.tui.widgets.table import Table
 
 DIGEST_SHOWN = 16
 TABS = ("overview", "charts", "log", "checkpoints", "events", "config")
@@ -96,7 +98,8 @@ class RunScreen(LogPage):
             initial=self.shown,
             id="pages",
         )
-        yield from (self.tabs, self.age, self.field, self.pages)
+        self.event = Whole(symbols, id="event")
+        yield from (self.tabs, self.age, self.field, self.pages, self.event)
 
     def on_mount(self) -> None:
         self._open_tab(self.shown)
@@ -181,12 +184,21 @@ class RunScreen(LogPage):
             self.checkpoints.show_items(items)
         elif detail is not None and self.shown == "events":
             self.events.show_items(run_text.event_items(detail))
+            self._say_event()
         elif detail is not None and self.shown == "config" and self.other is not None:
             other, names = self.snapshot.details.get(self.other), (self.run_id, self.other)
             self.difference.show_items(run_text.difference_items(detail, other, names))
         elif detail is not None and self.shown == "config" and self._config != detail.spec:
             self._config = detail.spec
             self.config.update(run_text.config(detail, self.board.symbols))
+
+    def on_table_moved(self, event: Table.Moved) -> None:
+        if event.table is self.events:
+            self._say_event()
+
+    def _say_event(self) -> None:
+        """Show the event under the cursor whole."""
+        self.event.say(run_text.whole_event(self.detail, self.events.cursor))
 
     def _say_reading(self) -> None:
         """Say that pages are still being read, so that they do not look empty."""
@@ -241,6 +253,7 @@ class RunScreen(LogPage):
         self.set_focus(page if page is not None and page.focusable else None)
         self.keys.refresh()
         self.age.display = False  # only the log has an age
+        self.event.display = tab == "events"
 
     def _step_tab(self, by: int) -> None:
         self.action_tab(TABS[(TABS.index(self.shown) + by) % len(TABS)])

@@ -35,6 +35,8 @@ LISTED = 50
 """The newest checkpoints and events, which the overview lists."""
 PLANNED = 200
 """Resolved settings that the overview lists at most."""
+WHOLE = 4000
+"""Characters of the event under the cursor."""
 FIRST_SAID = ("state", "reason", "message")
 EVENT_COLUMNS = (Column("TIME", 19), Column("KIND", 12), Column("WHAT", 30, grow=1))
 
@@ -166,29 +168,44 @@ def kept_lines(detail: RunDetail | None, snapshot: Snapshot, symbols: Symbols) -
     return lines
 
 
-def _event_words(event: Mapping[str, Any]) -> str:
+def _event_words(event: Mapping[str, Any], *, whole: bool = False) -> str:
     """Format an event, the most important first: `running · attempt 2 · gpus 0, 1`.
 
-    A digest, of which nobody reads more than the beginning, comes last.
+    A digest comes last; of it a line has only the beginning.
     """
-    said = [sanitize_line(event[key], 400) for key in FIRST_SAID if event.get(key) is not None]
+    longest = WHOLE if whole else 400
+    said = [sanitize_line(event[key], longest) for key in FIRST_SAID if event.get(key) is not None]
     rest = sorted((key for key in event if key not in FIRST_SAID), key=lambda key: (key == "digest") - (key == "step"))
     for name, value in flat({key: event[key] for key in rest}):
         if value in ("null", "", "{}", "[]"):
             continue
         size = value.isdecimal() and name.endswith("_bytes")
         count = value.isdecimal() and name in ("step", "steps")
-        shown = amount(int(value)) if size else f"{int(value):,}" if count else value[:8] if name == "digest" else value
+        brief = name == "digest" and not whole
+        shown = amount(int(value)) if size else f"{int(value):,}" if count else value[:8] if brief else value
         said.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {shown}")
-    return sanitize_line(" · ".join(said), 1000)
+    return sanitize_line(" · ".join(said), WHOLE if whole else 1000)
 
 
-def _event_spans(event: Mapping[str, Any]) -> tuple[Span, Span, Span]:
+def _event_spans(event: Mapping[str, Any], *, whole: bool = False) -> tuple[Span, Span, Span]:
     """Return when an event was, its kind, and what it says."""
     rest = {key: value for key, value in event.items() if key not in ("seq", "time", "kind", "attempt")}
     moment = event.get("time")
     when = stamp(moment if isinstance(moment, int | float) else None)
-    return (when, "dim"), (sanitize_line(event.get("kind"), 40), "strong"), (_event_words(rest), "plain")
+    words = _event_words(rest, whole=whole)
+    return (when, "dim"), (sanitize_line(event.get("kind"), 40), "strong"), (words, "plain")
+
+
+def whole_event(detail: RunDetail | None, key: str | None) -> str:
+    """Return the event of a row of `event_items`, not shortened; empty if there is none."""
+    for place, event in enumerate(reversed(detail.events if detail is not None else ())):
+        if key == _event_key(place, event):
+            return "  ".join(text for text, _ in _event_spans(event, whole=True))
+    return ""
+
+
+def _event_key(place: int, event: Mapping[str, Any]) -> str:
+    return f"{event.get('seq')}-{place}"
 
 
 def event_lines(detail: RunDetail | None) -> list[list[Span]]:
@@ -205,5 +222,5 @@ def event_items(detail: RunDetail) -> list[Item]:
     items = []
     for place, event in enumerate(reversed(detail.events)):
         cells = tuple((each,) for each in _event_spans(event))
-        items.append(Item(f"{event.get('seq')}-{place}", cells))
+        items.append(Item(_event_key(place, event), cells))
     return items or [Item("none", ((("", "plain"),), (("none yet", "dim"),), (("", "plain"),)))]
