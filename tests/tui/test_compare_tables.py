@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from armada.tui.symbols import UNICODE
 from armada.tui.widgets.difference_table import cut_middle
-from tests.tui.conftest import World, drive, lacks, screen, shows, strips
+from tests.tui.conftest import World, drive, lacks, screen, shows, strips, until
 from tests.tui.test_compare import compared
 
 
@@ -119,3 +119,17 @@ def test_a_long_value_keeps_its_beginning_and_its_end(text: str, width: int, cut
     found = cut_middle(text, width, "…")
     assert cell_len(found) <= width
     assert cut is None or found == cut
+
+
+def test_a_terminal_without_frames_counts_the_runs_out_of_sight_below(world: World) -> None:
+    for number in range(5):
+        world.run(f"r{number:02}-aaaa{number:02}", spec={"job": {"argv": []}, "experiment": {"seed": number}})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: len(pilot.app.snapshot.runs) == 5)  # type: ignore[attr-defined]
+        await pilot.press("a", "c", "f")
+        await shows(pilot, "a · r04-aaaa04 · 2 more runs →")
+        await pilot.press("right")
+        await shows(pilot, "← 1 more run · 1 more run →")
+
+    drive(world.board(), use, (60, 12))

@@ -362,6 +362,21 @@ def test_the_frame_of_a_log_says_match_movement_rank_line_and_bytes(world: World
     drive(board, use, (width, 24))
 
 
+def test_a_terminal_without_frames_says_the_same_above_the_log(world: World) -> None:
+    world.local_log(LONG_ID, "".join(f"line {number} needle\n" for number in range(200)))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "1" in screen(pilot))
+        await pilot.press("l")
+        await shows(pilot, "following · line 19", "line 199 needle")
+        await pilot.press("slash", *"needle", "enter")
+        await shows(pilot, "search “needle” 200 of 200 · ")
+        await pilot.press("o")
+        await lacks(pilot, "needle")
+
+    drive(world.board(), use, (45, 12))
+
+
 @pytest.mark.parametrize("mark", ["…", "~"])
 def test_a_line_that_is_cut_has_a_mark_and_is_copied_whole(
     world: World, mark: str, monkeypatch: pytest.MonkeyPatch

@@ -109,7 +109,7 @@ def test_compare_is_made_anew_for_other_runs_once_it_was_used(full: World) -> No
         ahead = await all_made(pilot)
         await pilot.press("down")
         assert await go(pilot, "compare") is ahead["compare"]
-        await shows(pilot, "★ one-aaaaaa")
+        await shows(pilot, "↑ one-aaaaaa")
         await go(pilot, "runs")
         await pilot.press("up")
         assert await go(pilot, "compare") is not ahead["compare"]

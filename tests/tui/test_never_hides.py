@@ -448,7 +448,7 @@ def test_the_end_of_a_long_line_of_a_log_can_be_reached(world: World) -> None:
         await pilot.press("l")
         await shows(pilot, "begin xxx")
         await pilot.press("right")
-        words = await shows(pilot, "x the end", "from column 71")
+        words = await shows(pilot, "x the end", "from column 70")
         assert "begin" not in words
         await pilot.press("left")
         await shows(pilot, "begin xxx")

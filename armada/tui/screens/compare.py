@@ -305,7 +305,8 @@ class CompareScreen(Exports, View):
     def _say_value(self) -> None:
         """Show the value under the cursor whole."""
         words = pages.whole_value(self.runs, self.found, self.table.cursor)
-        self.value.say(words)
+        hidden = "" if frame.is_drawn(self.table) else self.table.hidden
+        self.value.say(" · ".join(each for each in (words, hidden) if each))
 
     def axes(self) -> list[Scale]:
         """Return the axes of the parallel coordinates."""
@@ -347,15 +348,11 @@ class CompareScreen(Exports, View):
     def _draw_pareto(self) -> None:
         x, y, front, notes = self.scatter_axes()
         runs = self.runs
-        no_front = pages.front_of(runs, x, self.choices.metric)[1] if x is not None else ""
-        empty = (
-            pages.SET_PRICE if no_front == pages.NO_PRICE else f"no run has both: {notes or 'no points of this metric'}"
-        )
-        empty = "reading …" if self.reading else empty
-        self.scatter.show(x, y, [run.drawn for run in runs], empty, front)
-        best = f" · no front: {no_front}" if no_front else ""
-        if front:
-            best = f" · front: {' '.join(NAMES[runs[place].place] for place in sorted(front))}"
+        why = pages.front_of(runs, x, self.choices.metric)[1] if x is not None else ""
+        empty, notes = (pages.SET_PRICE, "") if why == pages.NO_PRICE else (f"no run has both: {notes}", notes)
+        self.scatter.show(x, y, [run.drawn for run in runs], "reading …" if self.reading else empty, front)
+        on = " ".join(NAMES[runs[place].place] for place in sorted(front or ()))
+        best = f" · front: {on}" if on else f" · no front: {why}" if why else ""
         frame.title(self.scatter, self._title(f"{y.title} against cost{best}{' · ' if notes else ''}{notes}"))
 
     # Samples

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 COST, HOURS, STEPS = "cost", "hours", "steps"
 NO_PRICE = "no run has a known price"
-SET_PRICE = f"{NO_PRICE}; set that of its host: armada hosts set NAME --price '12.40 EUR'"
+SET_PRICE = f"{NO_PRICE}; set it: armada hosts set NAME --price '12.40 EUR'"
 LONGEST = 60
 
 
@@ -137,7 +137,8 @@ def whole_value(runs: Sequence[Compared], found: Sequence[Difference], key: str 
     for each in found:
         if key == f"set {each.key}":
             return f"{letter} · {each.key}: {each.texts[number] or 'not set'}"
-    return f"{letter} · {sanitize_line(run.row.name)} · {run.row.id}"
+    name = "" if run.row.id.startswith(run.row.name) else f"{sanitize_line(run.row.name)} · "
+    return f"{letter} · {name}{run.row.id}"
 
 
 def setting_scales(found: Sequence[Difference]) -> list[Scale]:

@@ -68,6 +68,7 @@ class RunScreen(LogPage):
         self._follower: logs.Follower | None = None
         self._asked = "search"
         self._config: object = None
+        self._old = ""
         self.other: str | None = None
         """The run whose settings are compared with this one's."""
 
@@ -231,8 +232,6 @@ class RunScreen(LogPage):
             part = Text.assemble(" ", (tab, active if tab == self.shown else dim), " ")
             part.apply_meta({"@click": f"screen.tab('{tab}')"})
             words.append_text(part)
-        if self.shown == "log" and not self.log_view.styles.border_bottom[0]:  # a small terminal has no frames
-            words.append(symbols.text(f"  {self.log_view.place}"), style=dim)
         self.tabs.say(words)
 
     # Keys -----------------------------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ class LogPage(View):
     log_view: LogView
     age: Static
     _follower: logs.Follower | None
+    _old: str
+    """How old the log is; empty while it is followed."""
     _rank: int | None = None
     """The only rank whose lines are shown."""
 
@@ -76,7 +78,6 @@ class LogPage(View):
             empty = empty if self._rank is None else f"no line of rank {self._rank} here"
         view.grows = not run.ended
         view.show(file, empty=empty)
-        self._say_place()
         self._say_age(row, path)
 
     def _say_age(self, row: RunRow, path: Path | None) -> None:
@@ -89,9 +90,9 @@ class LogPage(View):
             reason = last_of(trouble) if trouble else None
             sync = self.snapshot.syncs.get(self.run_id)
             words = logs.age_of_copy(self.board.home, row.run, path, sync, reason, time.time())
-        self.age.display = bool(words)  # an empty text would take a line
+        self._old = words
         self.age.set_class(bool(trouble) or row.run.unreachable_since is not None, "needs-you")
-        self.age.update(Text(self.board.symbols.text(words), no_wrap=True), layout=False)
+        self._say_place()
 
     def _fetch_log(self) -> None:
         row = self.row
@@ -103,14 +104,17 @@ class LogPage(View):
 
     def on_log_view_looked(self) -> None:
         self._say_place()
-        self._say_tabs()
 
     def _say_place(self) -> None:
-        """Write into the frame which part of the log is visible, and whether its beginning is missing."""
+        """Write into the frame which part of the log is visible, and whether its beginning is missing; else above it."""
         text = self.board.symbols.text
         partial = self._follower is not None and self._follower.partial and self.log_view.file is not None
         frame.title(self.log_view, text("Log · its end; the next sync brings all of it" if partial else "Log"))
         frame.facts(self.log_view, text(self.log_view.place))
+        place = "" if frame.is_drawn(self.log_view) else self.log_view.place
+        words = " · ".join(each for each in (place, self._old) if each)
+        self.age.display = self.shown == "log" and bool(words)  # an empty text would take a line
+        self.age.update(Text(text(words), no_wrap=True), layout=False)
 
     def _ask_log(self, what: str, hint: str) -> None:
         """Open the text field for a search or a jump in the log."""

@@ -59,11 +59,16 @@ class DifferenceTable(ListTable):
         self._say_hidden()
 
     def _say_hidden(self) -> None:
+        frame.facts(self, self.symbols.text(self.hidden))
+
+    @property
+    def hidden(self) -> str:
+        """How many runs are out of sight, and where; empty if none is."""
         shown = [index for index, _ in self._fit(self._room) if index]
         before, after = (shown[0] - 1, len(self._letters) - shown[-1]) if shown else (0, 0)
         words = [f"← {counted(before, 'more run')}"] if before else []
         words += [f"{counted(after, 'more run')} →"] if after else []
-        frame.facts(self, self.symbols.text(" · ".join(words)))
+        return " · ".join(words)
 
     def _columns_for(self, width: int) -> list[int]:
         """Return the column of names, and those of the runs from the chosen one on, or of the last ones."""

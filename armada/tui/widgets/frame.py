@@ -44,6 +44,11 @@ def facts(widget: Widget, words: str | Content) -> None:
     _write(widget, "border_subtitle", words)
 
 
+def is_drawn(widget: Widget) -> bool:
+    """Return whether a frame has its edges: on a small terminal it has none, and what is written into them is not seen."""
+    return bool(widget.styles.border_bottom[0])
+
+
 def keys(*pairs: tuple[str, str]) -> Content:
     """Return keys with what they do, for the lower edge of a window."""
     parts = [Content.assemble((key, "bold $text-accent"), f" {words}") for key, words in pairs]
