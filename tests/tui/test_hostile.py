@@ -61,7 +61,7 @@ def test_hostile_text_is_inert_on_every_screen(world: World, text: str) -> None:
             await pilot.press(*keys)
             await pilot.pause(0.1)
             seen.append(screen(pilot))
-        await pilot.press("escape", "escape", "home", "enter", "d")
+        await pilot.press("escape", "escape", "home", "enter", "f", "d")
         seen.append(await shows(pilot, "Compare its settings with which run?"))
         await pilot.press("enter")
         seen.append(await shows(pilot, "SETTING"))
