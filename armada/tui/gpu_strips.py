@@ -54,6 +54,15 @@ def gpu_names(facts: RecordedFacts) -> str:
     return ", ".join(f"{count}×{name}" for name, count in names.items()) or "no GPU"
 
 
+def gpus_or_queue(facts: RecordedFacts) -> str:
+    """Say which GPUs a host has, or how many of a cluster's are free."""
+    parts = facts.queue.partitions if facts.queue is not None else ()
+    whole = sum(part.gpus or 0 for part in parts)
+    if facts.gpus or not whole:
+        return gpu_names(facts)
+    return f"{sum(part.gpus_free or 0 for part in parts)} of {whole} free"
+
+
 def points_of(telemetry: Mapping[int, Sequence[Point]], gpu: RecordedGpu) -> Sequence[Point]:
     return telemetry.get(gpu.index, ()) if gpu.index is not None else ()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from armada.config.profiles import DERIVED
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import RecordedFacts
-from armada.tui.gpu_strips import gpu_names, gpu_spans, loads, points_of
+from armada.tui.gpu_strips import gpu_spans, gpus_or_queue, loads, points_of
 from armada.tui.kept import Kept
 from armada.tui.screens.host_card import idle_since
 from armada.tui.widgets.list_table import Item, Line
@@ -113,7 +113,7 @@ def host_item(
         return (
             ((sign, "warn" if unreachable else "good"),),
             ((sanitize_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
-            ((_gpus(facts) if is_known else "not checked", "plain"),),
+            ((gpus_or_queue(facts) if is_known else "not checked", "plain"),),
             lines.together(host, shown) if gpus else (("" if is_known else "c checks it", "dim"),),
             _work(active, facts, snapshot),
             (safe,),
@@ -135,15 +135,6 @@ def host_item(
     if len(gpus) > GPUS_SHOWN:
         more.append((((f"and {counted(len(gpus) - GPUS_SHOWN, 'GPU')} more", "dim"),),))
     return Item(host.name, cells, tuple(more))
-
-
-def _gpus(facts: RecordedFacts) -> str:
-    """Say which GPUs a host has, or how many of a cluster's are free."""
-    parts = facts.queue.partitions if facts.queue is not None else ()
-    whole = sum(part.gpus or 0 for part in parts)
-    if facts.gpus or not whole:
-        return gpu_names(facts)
-    return f"{sum(part.gpus_free or 0 for part in parts)} of {whole} free"
 
 
 def _work(active: Sequence[RunRow], facts: RecordedFacts, snapshot: Snapshot) -> tuple[Span, ...]:

@@ -17,7 +17,7 @@ from armada.protocol.recorded import recorded_facts
 from armada.tui import changes, planned
 from armada.tui.asking import Asking
 from armada.tui.bindings import bindings
-from armada.tui.gpu_strips import gpu_names
+from armada.tui.gpu_strips import gpus_or_queue
 from armada.tui.screens import launch_acts as acts
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.experiment_form import ExperimentForm
@@ -386,7 +386,7 @@ class LaunchScreen(View):
     def _about(self, host: HostView) -> str:
         record = host.record
         facts = record.facts if record is not None else None
-        words = [gpu_names(recorded_facts(facts)) if facts is not None else "not checked yet"]
+        words = [gpus_or_queue(recorded_facts(facts)) if facts is not None else "not checked yet"]
         words += ["unreachable"] if record is not None and record.unreachable_since is not None else []
         busy = sum(row.run.host == host.name and not row.run.ended for row in self.snapshot.runs)
         price = host.tariff.price_at(time.time()) if host.tariff is not None else None

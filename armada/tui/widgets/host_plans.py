@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.gpu_strips import gpu_names
+from armada.tui.gpu_strips import gpus_or_queue
 from armada.tui.host_runs import NO_RUNS
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column
@@ -99,7 +99,7 @@ class HostPlans(ListTable):
             state = "unreachable"
         price = host.tariff.price_at(now) if host.tariff is not None else None
         cards = self._cards(host)
-        gpus = gpu_names(host.facts) if host.facts is not None else ""
+        gpus = gpus_or_queue(host.facts) if host.facts is not None else ""
         words = (
             state,
             cards,
