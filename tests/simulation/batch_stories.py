@@ -239,7 +239,8 @@ class BatchTeller(Teller):
         beside = [
             each.run_id
             for each in later
-            if self.cluster.mounted
+            # Where somebody removed the folder of the run, nothing tells the former of the next.
+            if self.cluster.mounted and (self.cluster.run_folder(each.run_id) / "attempts").is_dir()
             for e in former
             if e.run_id == each.run_id and e.child.alive
         ]

@@ -148,4 +148,6 @@ def _let_go(world: World, home: SimHome) -> None:
             lost = losses(home.judge(host, ignore_work=True))
             kept = [item for item in lost if item.run_id in settled and not any(each in item.what for each in _LOST)]
             kept = [item for item in kept if kind_of(item) not in host.oddities]
+            # A disk of before the launch has another root: a person has to say that what is damaged at home does not count.
+            kept = [item for item in kept if not (world.root_was_lost and home.was_damaged and kind_of(item) == "away")]
             world.hold(not kept, f"{host.name} is held for {[(item.run_id, item.what) for item in kept]}")
