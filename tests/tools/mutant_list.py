@@ -282,7 +282,6 @@ EQUIVALENT = {
     "stop.py stop_run: time.monotonic() > deadline → (time.monotonic()) >= (deadline)": "a clock's instant",
     "reconcile.py launch_key: only_prepare → not (only_prepare)": "the two keys change places, and differ as before",
     "homes.py describe: not ids → False": "of no homes, nothing is described",
-    "judge.py _scraps: told.run.exists → False": "`_judge_some`, the only caller, asks only about what does not exist",
     "apply_retention.py wanted: c.on_host → True": "what is a candidate and not at home is on its host",
     "apply_retention.py plan_host: c.on_host → True [2]": "of what is not on the host, the proof is not used",
     "apply_retention.py retain_home: place is None → False": "`plan_home` tells only of what is at home",

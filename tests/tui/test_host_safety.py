@@ -9,8 +9,8 @@ from textual.pilot import Pilot
 
 from armada.store import checkpoints, transfers
 from armada.store.transfers import Transfer
-from armada.tui.host_safety import Safety, in_brief, safety_lines, verdict
 from armada.tui.symbols import UNICODE
+from armada.tui.widgets.host_safety import Safety, in_brief, safety_lines, verdict
 from tests.tui.conftest import World, drive, shows
 
 NOW = 1000.0

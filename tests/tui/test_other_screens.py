@@ -9,10 +9,10 @@ import pytest
 from textual.pilot import Pilot
 
 from armada.store import hosts, run_sync, telemetry, transfers
-from armada.tui.host_safety import Safety
 from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.run import RunScreen
 from armada.tui.symbols import UNICODE
+from armada.tui.widgets.host_safety import Safety
 from armada.tui.widgets.safety import bar
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 

@@ -9,7 +9,7 @@ from armada.costs.report import Use, cost_of_host
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import RecordedFacts
 from armada.tui.gpu_strips import HOT_C
-from armada.tui.host_safety import verdict
+from armada.tui.widgets.host_safety import verdict
 from armada.tui.widgets.run_table import clock
 from armada.units import amount, counted, span
 from armada.verdicts.idle import stopped_spans, stopping_of
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from armada.costs.report import HostCost
     from armada.store.transfers import Transfer
     from armada.tui.host_runs import RunsOfHost
-    from armada.tui.host_safety import Safety
     from armada.tui.snapshot import HostView, RunRow
     from armada.tui.symbols import Symbols
+    from armada.tui.widgets.host_safety import Safety
     from armada.tui.widgets.table import Span
 
 LABEL = 13

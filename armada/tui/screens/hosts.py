@@ -11,7 +11,6 @@ from textual.widgets import Static
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.host_runs import NO_RUNS
-from armada.tui.host_safety import in_brief, moving_by_host
 from armada.tui.screens.host_card import HostCosts, card_lines
 from armada.tui.screens.host_text import COLUMNS, host_item
 from armada.tui.screens.keys import keys_of
@@ -21,6 +20,7 @@ from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.gpu_history import SPANS_S, GpuHistory
+from armada.tui.widgets.host_safety import in_brief, moving_by_host
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.units import counted
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from armada.store.transfers import Transfer
     from armada.tui.curves import CurveUpdate
     from armada.tui.host_runs import RunsOfHost
-    from armada.tui.host_safety import Safety
     from armada.tui.operations import Answer, Ended
     from armada.tui.snapshot import HostView
+    from armada.tui.widgets.host_safety import Safety
     from armada.tui.widgets.table import Span, Table
 
 VAST = 220

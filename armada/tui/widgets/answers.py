@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from textual.containers import Horizontal
 
 from armada.sweeps.counts import word_of
-from armada.tui.host_safety import Safety, matters, moving_by_host, safety_lines, safety_of
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.host_loads import HostLoads
+from armada.tui.widgets.host_safety import Safety, matters, moving_by_host, safety_lines, safety_of
 from armada.tui.widgets.panel import Panel, Spans
 from armada.tui.widgets.run_table import clock
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.host_safety import Safety, moving_by_host, safety_lines
 from armada.tui.widgets import frame
 from armada.tui.widgets.answers import Tally, nothing_yet
+from armada.tui.widgets.host_safety import Safety, moving_by_host, safety_lines
 from armada.tui.widgets.panel import Panel
 from armada.tui.widgets.run_table import clock, short
 from armada.units import counted
