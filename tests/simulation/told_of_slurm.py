@@ -7,6 +7,10 @@
 from __future__ import annotations
 
 TOLD_OF_SLURM = {
+    "what it wrote cannot be listed while its job runs": (
+        "launch start_job tick look=running hide_checkpoints look=unknown/unreadable release=logs+unreadable "
+        "hide_checkpoints:1 look=running release=lives+logs"
+    ),
     "its disk is put back to before it was resumed, and its job waits": (
         "launch start_job end:0:1 tick look=failed/exit_1 sync=final snapshot_host resume=again look=queued "
         "restore_host look=queued release=queued pause:20 look=unknown/put_back release=queued stop=OutcomeUnknown "
