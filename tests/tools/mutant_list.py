@@ -86,6 +86,8 @@ MODULES = (
                 "_by_scheduler",
                 "_without_supervisor",
                 "of_newest_submission",
+                "submission_shown",
+                "of_put_back",
                 "_is_of_earlier",
                 "_is_earlier",
                 "_later",

@@ -18,7 +18,8 @@ from armada.protocol.observation import Moment, Observation
 from armada.store import metrics, run_sync, runs, transitions
 from armada.store.database import Database
 from armada.store.queries.uses import read_use
-from armada.verdicts.state import submission_shown
+from armada.verdicts.state import of_put_back, submission_shown
+from armada.verdicts.states import Verdict
 from tests.answers import answered
 
 STATE = {"state": "running", "attempt": 1, "seq": 4, "submission": 1, "started_at": 1_795_000_000.0, "gpus": [0]}
@@ -330,3 +331,18 @@ def test_a_supervisor_that_lives_tells_of_a_submission_whose_folder_is_gone_and_
     evidence = Observation.model_validate(entry(state={"submission": written})).evidence
     assert submission_shown(evidence, known=2) == shown
     assert submission_shown(None, known=2) is None
+
+
+@pytest.mark.parametrize(
+    ("job", "processes", "state"),
+    [(None, 0, "failed"), ({"submission": 1, "scheduler": "slurm"}, 0, "running"), (None, 2, "running")],
+)
+def test_an_older_disk_that_shows_no_end_or_nothing_that_may_live_elsewhere_is_believed(
+    job: dict[str, Any] | None, processes: int, state: str
+) -> None:
+    older = entry()
+    older["evidence"] |= {"processes": processes, "submission": {"number": 1, "claimed": True, "job": job}}
+    evidence = Observation.model_validate(older).evidence
+    assert evidence is not None
+    shown = Verdict(state, None, None, 1, 4, "")
+    assert of_put_back(evidence, shown, submission=2, attempt=2, seq=9) is shown
