@@ -418,14 +418,21 @@ def _known(boot: str | None, seconds: float | None) -> Moment | None:
 
 
 def _after_going_back(run: Run, evidence: Evidence | None, verdict: Verdict, facts: _Facts) -> tuple[Verdict, _Facts]:
-    """Keep a run ended that was seen to end, whatever an older copy of its host's disk shows; and a submission that may live."""
+    """Keep a run ended that was seen to end, whatever an older copy of its host's disk shows.
+
+    A submission that was not seen to end stays known if its job may live.
+    """
     words = "its host shows an older state of it than before; its disk may have been restored from a snapshot"
     if not run.ended and evidence is not None and (facts.submission or run.submission) < run.submission:
         known = {"submission": run.submission, "attempt": run.attempt, "seq": run.seq}
         judged = of_put_back(evidence, verdict, **known)
         if judged.reason == PUT_BACK:  # what was seen of it stays known, so that the next answer shows less, too
-            times = {name: getattr(facts, name) for name in ("observed_at", "seen_boot", "seen_at_s", "cleared")}
-            return judged, _Facts(**times)
+            return judged, _Facts(
+                observed_at=facts.observed_at,
+                seen_boot=facts.seen_boot,
+                seen_at_s=facts.seen_at_s,
+                cleared=facts.cleared,
+            )
     facts.metrics_offset = facts.events_offset = 0
     if run.ended and not run.is_guess:
         return dataclasses.replace(verdict, state=run.state, reason=run.reason, message=words), facts

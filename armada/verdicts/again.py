@@ -28,8 +28,8 @@ def may_have_succeeded(said: object, reason: str | None, *, announces: bool, reb
     """Judge a run that ended without a recorded exit.
 
     Args:
-        said: The host's answer, true or false; any other value if it cannot say, as with an older agent. It alone can
-            look for a final checkpoint, and for words in the log that are younger than the supervisor's last ones.
+        said: The host's answer, true or false; any other value if it cannot say, as with an older agent. Only the host
+            can check for a final checkpoint, and whether the log was written after the supervisor died.
         reason: Why the run is lost, as home first recorded it.
         announces: The job is armada's own training, which announces its final checkpoint before it succeeds.
         rebooted: The host was rebooted since the run's supervisor started.

@@ -36,9 +36,9 @@ def compare(
 ) -> Order:
     """Compare one observation with the known one.
 
-    A record's place, (submission, attempt, number of the record), only grows. An answer with a lower place was delayed on its way,
-    unless the host gave it after the known one: then the host was reset to an older copy of its disk. One machine sees
-    its own files in order. Another machine, or the same one after a reboot, is believed only if it keeps showing less
+    A record's place, (submission, attempt, number of the record), only grows. An answer with a lower place was delayed
+    on its way, unless the host gave it after the known one: then the host was reset to an older copy of its disk. One
+    machine sees its own files in order. Another machine, or the same one after a reboot, is believed only if it keeps showing less
     for longer than a shared file system lags. So is any machine if nobody noted when the known answer was given.
 
     Args:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tests.simulation import (
     told,
     told_for_conditions,
+    told_of_clusters,
     told_of_conditions,
     told_of_htcondor,
     told_of_idle,
@@ -318,10 +319,14 @@ def found_once() -> dict[str, Telling]:
     groups: list[tuple[dict[str, str], bool, Scheduler]] = [
         (told.TOLD | told_of_idle.TOLD_OF_IDLE, False, "direct"),
         (told.TOLD_WITH_SCRIPTS, True, "direct"),
-        (told_of_slurm.TOLD_OF_SLURM, False, "slurm"),
-        (told_of_slurm.TOLD_OF_SLURM_WITH_SCRIPTS, True, "slurm"),
-        (told_of_htcondor.TOLD_OF_HTCONDOR, False, "htcondor"),
-        (told_of_htcondor.TOLD_OF_HTCONDOR_WITH_SCRIPTS, True, "htcondor"),
+        (told_of_clusters.TOLD_OF_CLUSTERS | told_of_slurm.TOLD_OF_SLURM, False, "slurm"),
+        (told_of_clusters.TOLD_OF_CLUSTERS_WITH_SCRIPTS | told_of_slurm.TOLD_OF_SLURM_WITH_SCRIPTS, True, "slurm"),
+        (told_of_clusters.TOLD_OF_CLUSTERS | told_of_htcondor.TOLD_OF_HTCONDOR, False, "htcondor"),
+        (
+            told_of_clusters.TOLD_OF_CLUSTERS_WITH_SCRIPTS | told_of_htcondor.TOLD_OF_HTCONDOR_WITH_SCRIPTS,
+            True,
+            "htcondor",
+        ),
         (told_for_conditions.TOLD_FOR_CONDITIONS, False, "direct"),
         (told_for_conditions.TOLD_FOR_CONDITIONS_WITH_SCRIPTS, True, "direct"),
         (told_for_conditions.TOLD_FOR_CONDITIONS_OF_SLURM, False, "slurm"),

@@ -11,16 +11,6 @@ TOLD_OF_SLURM = {
         "launch start_job tick look=running hide_checkpoints look=unknown/unreadable release=logs+unreadable "
         "hide_checkpoints:1 look=running release=lives+logs"
     ),
-    "its disk is put back to before it was resumed, and its job waits": (
-        "launch start_job end:0:1 tick look=failed/exit_1 sync=final snapshot_host resume=again look=queued "
-        "restore_host look=queued release=queued pause:20 look=unknown/put_back release=queued stop=OutcomeUnknown "
-        "start_job begun=1 look=unknown/put_back"
-    ),
-    "its disk is put back to before it was resumed, and its job runs": (
-        "launch start_job end:0:1 tick look=failed/exit_1 sync=final snapshot_host resume=again look=queued start_job "
-        "restore_host release=queued tick look=queued pause:20 look=unknown/put_back release=logs+queued end tick "
-        "look=unknown/put_back sync=open living=0"
-    ),
     "its disk is put back to before the attempt that runs, whose end is recorded all the same": (
         "launch snapshot_host start_job save tick restore_host tick end:0:1 tick look=failed/exit_1 sync=final living=0"
     ),
@@ -394,9 +384,6 @@ TOLD_OF_SLURM = {
 }
 
 TOLD_OF_SLURM_WITH_SCRIPTS = {
-    "somebody removes its folder, and its job saves again": (
-        "launch:1:2 start_job:3:3 look=running hide_run:1:3 save:0:2 tick:3:3 look=preparing sync:3:2=open release=queued"
-    ),
     "a script at its time limit": (
         "launch:1 start_job save tick time_limit look=queued waits=yes start_job save tick time_limit look=queued "
         "waits=yes start_job tick time_limit look=queued waits=yes start_job tick time_limit "

@@ -373,6 +373,14 @@ def test_all_words_of_a_theme_can_be_read_on_all_its_grounds(world: World, name:
         assert (high + 0.05) / (low + 0.05) >= 3.0, (pair, colour.hex, behind.hex)
 
 
+def costly(world: World) -> None:
+    """A run that needs the user, and an expensive host that is idle."""
+    world.hosts(box={"ssh": "root@box", "price_per_hour": 2.5}, spare={"ssh": "root@spare", "price_per_hour": 122.5})
+    world.run("demo-aaaaaa", host="box")
+    world.run("dead-bbbbbb", host="box")
+    runs.mark_unreachable(world.database, ["dead-bbbbbb"], "no route to host")
+
+
 @pytest.mark.parametrize(
     ("width", "shown"),
     [
@@ -386,10 +394,7 @@ def test_all_words_of_a_theme_can_be_read_on_all_its_grounds(world: World, name:
 def test_the_top_line_names_every_screen_before_it_says_a_sign_in_words(
     world: World, width: int, shown: tuple[str, ...]
 ) -> None:
-    world.hosts(box={"ssh": "root@box", "price_per_hour": 2.5}, spare={"ssh": "root@spare", "price_per_hour": 122.5})
-    world.run("demo-aaaaaa", host="box")
-    world.run("dead-bbbbbb", host="box")
-    runs.mark_unreachable(world.database, ["dead-bbbbbb"], "no route to host")
+    costly(world)
 
     async def use(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: all(word in screen(pilot).splitlines()[0] for word in shown))
@@ -408,10 +413,7 @@ def test_what_idle_hosts_cost_stays_longer_than_the_age_of_a_daemon_that_is_well
     world: World, monkeypatch: pytest.MonkeyPatch, width: int, shown: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(Watcher, "_daemon", lambda watcher: DaemonView("fresh", time.time()))
-    world.hosts(box={"ssh": "root@box", "price_per_hour": 2.5}, spare={"ssh": "root@spare", "price_per_hour": 122.5})
-    world.run("demo-aaaaaa", host="box")
-    world.run("dead-bbbbbb", host="box")
-    runs.mark_unreachable(world.database, ["dead-bbbbbb"], "no route to host")
+    costly(world)
 
     async def use(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: all(word in screen(pilot).splitlines()[0] for word in shown))

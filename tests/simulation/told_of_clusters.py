@@ -1,0 +1,22 @@
+"""Stories that both batch systems have to answer alike, told as those of `told_of_htcondor.py`."""
+
+from __future__ import annotations
+
+TOLD_OF_CLUSTERS = {
+    "its disk is put back to before it was resumed, and its job waits": (
+        "launch start_job end:0:1 tick look=failed/exit_1 sync=final snapshot_host resume=again look=queued "
+        "restore_host look=queued release=queued pause:20 look=unknown/put_back release=queued stop=OutcomeUnknown "
+        "start_job begun=1 look=unknown/put_back"
+    ),
+    "its disk is put back to before it was resumed, and its job runs": (
+        "launch start_job end:0:1 tick look=failed/exit_1 sync=final snapshot_host resume=again look=queued start_job "
+        "restore_host release=queued tick look=queued pause:20 look=unknown/put_back release=logs+queued end tick "
+        "look=unknown/put_back sync=open living=0"
+    ),
+}
+
+TOLD_OF_CLUSTERS_WITH_SCRIPTS = {
+    "somebody removes its folder, and its job saves again": (
+        "launch:1:2 start_job:3:3 look=running hide_run:1:3 save:0:2 tick:3:3 look=preparing sync:3:2=open release=queued"
+    ),
+}
