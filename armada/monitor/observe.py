@@ -31,6 +31,7 @@ from armada.verdicts.state import (
     decide,
     of_newest_submission,
     of_put_back,
+    of_unsubmitted,
     quiet_for,
     submission_shown,
 )
@@ -214,7 +215,9 @@ def record_look(database: Database, run: Run, look: Look, *, observed_at: float 
     seen = look.run
     # Only for a quiet run: parsing its spec takes time, and most runs make progress every second.
     verdict = decide(seen, _stall_after_s(database, run) if quiet_for(seen) >= SHORTEST_STALL_S else None)
-    if verdict.reason in (NOT_ON_HOST, FOLDER_REMOVED):
+    if verdict.state == "preparing" and seen.evidence is not None and transitions.was_seen(database, run.run_id):
+        verdict = of_unsubmitted(seen.evidence, verdict)
+    elif verdict.reason in (NOT_ON_HOST, FOLDER_REMOVED):
         verdict = _without_folder(run, look, verdict, came=transitions.was_seen(database, run.run_id))
         if where(run, look.folder) is There.REMOVED:
             checkpoints.record_outbox(database, run.run_id, ())

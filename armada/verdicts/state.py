@@ -12,6 +12,8 @@ row decides (`because` of the verdict names the row, and `armada ps --why` shows
 | … end it shows is an earlier one, and a job may live elsewhere  |            |                 |
 | its records there cannot be read                                | unknown    | unreadable      |
 | no submission claimed                                           | preparing  |                 |
+| … and it was submitted there before, processes of it live there | running    | folder_removed  |
+| … and it was submitted there before, none lives there           | unknown    | put_back        |
 | claimed, no supervisor has started it                           | submitted  |                 |
 | … and its job's id is not recorded, but its supervisor wrote    | as written |                 |
 | supervisor alive                                                | as written |                 |
@@ -56,6 +58,7 @@ NOT_ON_HOST = "not_on_host"
 FOLDER_REMOVED = "folder_removed"
 PUT_BACK = "put_back"
 SUPERVISOR_LOST = "supervisor_lost"
+REMOVED_IN_RUN = "its folder on the host was removed while it ran; the job continues"
 LIVES_ON = "its supervisor died; the job itself continues"
 
 
@@ -139,6 +142,25 @@ def of_put_back(evidence: Evidence, verdict: Verdict, *, submission: int, attemp
     return Verdict("unknown", PUT_BACK, message, attempt, seq, words)
 
 
+def of_unsubmitted(evidence: Evidence, verdict: Verdict) -> Verdict:
+    """Decide the state of a run that was submitted to its host, and of which its folder there shows no submission.
+
+    Somebody removed the folder and its job made it again, or the disk was reset to before the submission.
+
+    Args:
+        evidence: What the host shows.
+        verdict: Of that.
+    """
+    because = "its folder is on the host without its submission, which was there before"
+    if evidence.processes:
+        because += f"; {evidence.processes} of the run's processes live there"
+        return dataclasses.replace(
+            verdict, state="running", reason=FOLDER_REMOVED, message=REMOVED_IN_RUN, because=because
+        )
+    message = f"{because}: somebody may have removed the folder, or its disk may have been restored from a snapshot"
+    return dataclasses.replace(verdict, state="unknown", reason=PUT_BACK, message=message, because=because)
+
+
 def _is_of_earlier(attempt: Attempt, state: State | None, newest: int | None) -> bool:
     """Tell whether an attempt belongs to an earlier submission: by its own records, or by the state that this one wrote.
 
@@ -212,9 +234,7 @@ def _decide(observed: Observation, newest: Newest) -> Verdict:
         return verdict(f"the exit of attempt {number} is written", exit_.state, exit_.reason, exit_.message)
     if not observed.exists and observed.remains is not None and (left := observed.remains.processes):
         because = f"its folder is not on the host; {left} of its processes are alive there"
-        return verdict(
-            because, "running", FOLDER_REMOVED, "its folder on the host was removed while it ran; the job continues"
-        )
+        return verdict(because, "running", FOLDER_REMOVED, REMOVED_IN_RUN)
     if not observed.exists:
         because = "nothing of the run is on the host"
         return verdict(because, "unknown", NOT_ON_HOST, "the host has no folder of this run")

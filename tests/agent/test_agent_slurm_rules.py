@@ -74,6 +74,22 @@ def test_an_end_that_was_believed_is_remembered_by_every_machine_until_slurm_sho
     assert cluster.be_silent(1200, every_s=120)[-1] == "gone"
 
 
+@pytest.mark.parametrize("reader", ["one", "two"])
+def test_an_answer_that_slurm_gave_long_ago_is_no_news(cluster: DoubtedJob, reader: str) -> None:
+    """A preempted job is shown as failed at first; the answers since were refused."""
+    cluster.leave()
+    cluster.say("squeue", MINE.format("FAILED"))
+    looks = {name: Clock(name) for name in ("one", "two")}
+    assert cluster.look(looks[reader])["state"] == "unknown"
+    slurm_queue.Queue(cluster.paths.root, 0.0, looks["one"])  # asked again for another run
+    cluster.say("squeue", "", code=1, beside=SILENT)
+    looks[reader].seconds += 600
+    assert cluster.look(looks[reader])["state"] == "unknown"
+    cluster.say("squeue", MINE.format("FAILED"))
+    Path(cluster.paths.root, "schedulers/squeue.json").unlink()  # it pauses after an error
+    assert cluster.look(looks[reader])["state"] == "ended"
+
+
 def test_accounting_decides_only_of_a_job_that_it_has(cluster: DoubtedJob) -> None:
     cluster.say("scontrol", INVALID, code=1)
     cluster.say("sacct", "11|TIMEOUT|0:0|2026-11-20T15:00:17|n1|armada.a-1.1\n")

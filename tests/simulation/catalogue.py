@@ -194,6 +194,9 @@ FOUND_ON_CLUSTERS_WITH_SCRIPTS = {
     "a preempted job is shown as failed, and then Slurm does not answer": (
         "launch:3:1 start_job:2 meanwhile_lie:3:2 preempt:2:3 watch:1:2"
     ),
+    "a preempted job is shown as failed, and that answer is read long after Slurm gave it": (
+        "launch:3:1 start_job:0:3 lie:2:1 launch+optimizer_last:1 preempt meanwhile_look:1 watch:0:1 watch:3"
+    ),
     "a job goes back at its time limit, and then Slurm's answers are cut": (
         "launch:1 start_job lie:2:1 time_limit:2:2 launch:2:1 freeze:2:2"
     ),

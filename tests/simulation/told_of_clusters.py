@@ -17,6 +17,7 @@ TOLD_OF_CLUSTERS = {
 
 TOLD_OF_CLUSTERS_WITH_SCRIPTS = {
     "somebody removes its folder, and its job saves again": (
-        "launch:1:2 start_job:3:3 look=running hide_run:1:3 save:0:2 tick:3:3 look=preparing sync:3:2=open release=queued"
+        "launch:1:2 start_job:3:3 look=running hide_run:1:3 save:0:2 tick:3:3 look=unknown/put_back sync:3:2=open "
+        "release=queued"
     ),
 }

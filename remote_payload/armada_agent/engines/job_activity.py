@@ -62,6 +62,13 @@ class Memory:
         changed = self.watch["changed"]
         return None if changed is None else self.now_s - float(changed)
 
+    def time_of(self, moment: Dict[str, Any]) -> Optional[float]:
+        """Return a moment by this machine's clock; None if another machine's clock, or that of an earlier boot, told it."""
+        seconds = moment.get("seconds")
+        if moment.get("boot") != self._boot or not isinstance(seconds, (int, float)):
+            return None
+        return float(seconds)
+
     def doubts(self, dates: List[int]) -> bool:
         """Return whether this machine has doubted files with these dates."""
         return bool(self._dates == dates)
@@ -70,10 +77,10 @@ class Memory:
         """Remember the dates of files that show no sign of life. The next observation writes them to disk."""
         self._dates = dates
 
-    def follow(self, word: str, answer: Any, paths: RunPaths) -> None:
-        """Add one observation."""
+    def follow(self, word: str, answer: Any, paths: RunPaths, given_s: Optional[float] = None) -> None:
+        """Add one observation. `given_s` is the time of the scheduler's answer by this machine's clock; now by default."""
         before = self.watch
-        self.watch = liveness.follow(before or None, self.now_s, word, answer, sign(paths))
+        self.watch = liveness.follow(before or None, self.now_s, word, answer, sign(paths), given_s)
         if self.watch is not before:
             if self.watch["since"] == self.now_s:
                 self.second = None  # it belonged to an earlier question

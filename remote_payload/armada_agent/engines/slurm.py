@@ -11,7 +11,7 @@ from typing import Any, Dict, Optional
 
 from armada_agent.engines import engine, job_activity, slurm_answers, slurm_controller, slurm_nodes, slurm_queue
 from armada_agent.engines.engine import EngineError, Handed, HandedArray, scheduler_status
-from armada_agent.foundation import files
+from armada_agent.foundation import files, process_identity
 from armada_agent.host import job_variables, setup_lines
 from armada_agent.paths import RunPaths
 from armada_agent.verdicts import liveness
@@ -128,7 +128,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         poll_s: The shortest interval between two squeue calls.
         clock: This machine's clock, in seconds since its boot.
     """
-    queue = slurm_queue.Queue(handed.paths.root, poll_s)
+    queue = slurm_queue.Queue(handed.paths.root, poll_s, clock or process_identity.moment)
     if queue.looked_at is None:
         return scheduler_status(engine.UNKNOWN, None, error=queue.error)
     row = _find_row(handed, queue)
@@ -152,7 +152,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         end = memory.recall_end(handed.paths)
         if end is not None:
             return _shown_since(handed, queue, memory) or dict(end, error=queue.error)
-    memory.follow(said["state"], queue.looked_at, handed.paths)
+    memory.follow(said["state"], queue.looked_at, handed.paths, _given_s(queue, memory))
     believed = liveness.judge(memory.watch, memory.now_s, wrote, poll_s)
     if row is not None and said["state"] != engine.ENDED:
         memory.forget_end()
@@ -164,6 +164,16 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         words = "not in the queue's last answer" + ("; %s" % queue.doubt if queue.doubt else "")
         return dict(said, state=engine.UNKNOWN, message=words)
     return job_activity.correct(said, believed, "Slurm", memory, wrote)
+
+
+def _given_s(queue: slurm_queue.Queue, memory: job_activity.Memory) -> float:
+    """Return when the queue was answered, by this machine's clock; 0 if that is unknown.
+
+    Another machine's answer is as new as one of its own for as long as Slurm answers.
+    """
+    own_s = memory.time_of(queue.moment)
+    unknown_s = 0.0 if queue.error is not None else memory.now_s
+    return unknown_s if own_s is None else own_s
 
 
 def _find_row(handed: Handed, queue: slurm_queue.Queue) -> Optional[slurm_answers.Row]:
@@ -262,7 +272,7 @@ def describe_queue() -> Dict[str, Any]:
 def _shown_since(handed: Handed, queue: slurm_queue.Queue, memory: job_activity.Memory) -> Optional[Dict[str, Any]]:
     """Ask by its id whether a job that the queue no longer lists is back, although its end was believed; None: it is not shown."""
     if not memory.watch:  # it was another machine that believed the end
-        memory.follow(liveness.MISSING, queue.looked_at, handed.paths)
+        memory.follow(liveness.MISSING, queue.looked_at, handed.paths, _given_s(queue, memory))
     second = memory.ask_second(handed.paths.root, lambda: _ask_second(handed)) or {}
     row: Any = second.get("row")
     shown = slurm_answers.status_of(row, queue.looked_at) if slurm_answers.is_row(row) else None

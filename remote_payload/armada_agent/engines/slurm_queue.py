@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from typing import Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 from armada_agent.engines import engine, slurm_answers, slurm_controller, slurm_nodes
 from armada_agent.engines.engine import EngineError, Handed
@@ -22,17 +22,20 @@ class Queue:
     Attributes:
         rows: Rows by job name.
         looked_at: Unix time of the answer; None before the first one.
+        moment: The same by a clock that nobody sets; empty if it is unknown.
         error: Why there is no newer answer.
         doubt: Why a job without a row may still be in the queue.
     """
 
-    def __init__(self, root: str, poll_s: float) -> None:
+    def __init__(self, root: str, poll_s: float, clock: Callable[[], Dict[str, Any]]) -> None:
         folder = os.path.join(root, "schedulers")
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self._file = os.path.join(folder, "squeue.json")
         self._poll_s = poll_s
+        self._clock = clock
         self.rows: Dict[str, Row] = {}
         self.looked_at: Optional[float] = None
+        self.moment: Dict[str, Any] = {}
         self.error: Optional[str] = None
         self.doubt: Optional[str] = None
         self._next_at = 0.0
@@ -71,9 +74,10 @@ class Queue:
         ):
             self.rows, self.looked_at, self.error, self.doubt = rows, looked_at, error, doubt
             self._next_at, self._failures = float(next_at), failures
+            self.moment = kept["moment"] if isinstance(kept.get("moment"), dict) else {}
 
     def _refresh(self) -> None:
-        now = time.time()
+        now, moment = time.time(), self._clock()
         try:
             answer = ask(_LOOK_S)
         except EngineError as error:
@@ -83,11 +87,11 @@ class Queue:
             self._next_at = self._failed_at + min(_LONGEST_BACKOFF_S, pause_s)
         else:
             slurm_nodes.note_failed(self.rows, answer.rows)
-            self.rows, self.doubt, self.looked_at = answer.rows, answer.doubt, now
+            self.rows, self.doubt, self.looked_at, self.moment = answer.rows, answer.doubt, now, moment
             self._failures, self.error, self._failed_at = 0, None, None
             self._next_at = now + self._poll_s
         kept = {"format": 1, "rows": self.rows, "looked_at": self.looked_at, "error": self.error, "doubt": self.doubt}
-        kept.update(next_at=self._next_at, failures=self._failures, failed_at=self._failed_at)
+        kept.update(next_at=self._next_at, failures=self._failures, failed_at=self._failed_at, moment=self.moment)
         files.keep_json(self._file, kept)
 
 

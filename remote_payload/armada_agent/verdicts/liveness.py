@@ -23,7 +23,7 @@ all, until the node is cleared.
 | no such job      | no record, or no accounting | `gone`; after an hour if the queue's answer was incomplete       |
 
 How long the scheduler has been saying something counts from its first to its last answer: while it does not answer, its last one
-gets no older.
+gets no older. An answer that is kept for all readers counts from when it was given, and not from when it is read.
 
 The end of a job that wrote no end itself is believed after three minutes of its silence. The scheduler may be right about an
 execution that left no trace, and an earlier one goes on, on a node that it believes dead. An end that was believed is forgotten
@@ -83,7 +83,9 @@ Watch = Dict[str, Any]
 """
 
 
-def follow(watch: Optional[Watch], now_s: float, word: str, answer: Any, sign: str) -> Watch:
+def follow(
+    watch: Optional[Watch], now_s: float, word: str, answer: Any, sign: str, given_s: Optional[float] = None
+) -> Watch:
     """Return a reader's memory, updated by one more poll.
 
     Args:
@@ -92,6 +94,7 @@ def follow(watch: Optional[Watch], now_s: float, word: str, answer: Any, sign: s
         word: The scheduler's status of the job.
         answer: Identifies the scheduler's answer; the same answer read twice counts once.
         sign: The signature of the job's signs of life.
+        given_s: When the scheduler gave the answer, by the reader's clock: one that it kept may be read long after. None: now.
     """
     first: Watch = {"word": word, "since": now_s, "looks": 1, "answer": answer, "heard": now_s}
     if watch is None or not _is_whole(watch) or now_s < max(watch["since"], watch["still"]):
@@ -102,7 +105,8 @@ def follow(watch: Optional[Watch], now_s: float, word: str, answer: Any, sign: s
     if watch["word"] != word:
         return dict(first, **{key: watch[key] for key in ("sign", "still", "changed")})
     if watch["answer"] != answer:
-        return dict(watch, looks=watch["looks"] + 1, answer=answer, heard=now_s)
+        heard_s = now_s if given_s is None else max(watch["since"] + saying_s(watch), min(given_s, now_s))
+        return dict(watch, looks=watch["looks"] + 1, answer=answer, heard=heard_s)
     return watch
 
 

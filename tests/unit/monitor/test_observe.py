@@ -324,6 +324,28 @@ def test_a_submission_that_was_seen_is_not_ended_by_an_older_disk_that_shows_the
     assert record(waits, "b", 400.0) == ("submitted", None, 2)
 
 
+@pytest.mark.parametrize(
+    ("processes", "state", "reason"), [(0, "unknown", "put_back"), (2, "running", "folder_removed")]
+)
+def test_a_run_that_was_submitted_is_not_prepared_again_where_its_folder_shows_no_submission(
+    database: Database, processes: int, state: str, reason: str
+) -> None:
+    """Somebody removed its folder, and its job made it again."""
+    bare = entry()
+    bare["evidence"] |= {"submission": None, "state": None, "attempt": None, "processes": processes}
+
+    def record(seen: dict[str, Any], seconds: float) -> tuple[str, str | None]:
+        look = Look(Observation.model_validate(seen), Folder(exists=True), Moment(boot="a", seconds=seconds))
+        record_look(database, runs.find(database, "q"), look)
+        run = runs.find(database, "q")
+        return run.state, run.reason
+
+    assert record(bare, 1.0) == ("preparing", None)
+    assert record(entry(state={"state": "running"}), 2.0) == ("running", None)
+    assert record(bare, 3.0) == record(bare, 4.0) == (state, reason)
+    assert record(entry(state={"state": "running"}), 5.0) == ("running", None)
+
+
 @pytest.mark.parametrize(("written", "shown"), [(2, 2), (9, 1)])
 def test_a_supervisor_that_lives_tells_of_a_submission_whose_folder_is_gone_and_of_none_that_nobody_saw(
     written: int, shown: int

@@ -141,6 +141,15 @@ def test_the_silence_of_a_scheduler_repeats_nothing(word: str, wrote: str) -> No
     assert liveness.judge(seen, 6000.0, wrote, 0.0) == {"ended": "ended", "missing": "ask"}[word]
 
 
+@pytest.mark.parametrize(
+    ("given_s", "believed"), [(60.0, "unknown"), (0.0, "unknown"), (61.0, "ended"), (9e9, "ended")]
+)
+def test_an_answer_that_was_kept_is_as_old_as_it_is_when_it_is_read(given_s: float, believed: str) -> None:
+    seen = liveness.follow(None, 1.0, "ended", 1, "a")
+    seen = liveness.follow(seen, 6000.0, "ended", 2, "a", given_s)
+    assert liveness.judge(seen, 6000.0, GOES_BACK, 15.0) == believed
+
+
 def test_an_agent_of_before_did_not_note_when_it_last_heard() -> None:
     before = {
         key: value for key, value in watch("ended", lasted_s=DAY_S, silent_s=DAY_S, looks=9).items() if key != "heard"
