@@ -69,16 +69,18 @@ def bring_home(
     )
 
 
-def lost_words(known: Iterable[Checkpoint]) -> str:
-    """Say how many checkpoints left their host before they reached home; empty if none did.
-
-    Those that the run's settings do not want are not counted.
-    """
+def lost_of(known: Iterable[Checkpoint]) -> list[Checkpoint]:
+    """Return the checkpoints that left their host before they reached home, without those that the run's settings do not want."""
     from armada.store.checkpoints import NEVER_CAME
     from armada.sync.schedule.due import NOT_WANTED
 
-    lost = sum(1 for each in known if each.nowhere == NEVER_CAME and each.trouble != NOT_WANTED)
-    return f"{counted(lost, 'checkpoint')} lost before reaching home" if lost else ""
+    return [each for each in known if each.nowhere == NEVER_CAME and each.trouble != NOT_WANTED]
+
+
+def lost_words(known: Iterable[Checkpoint]) -> str:
+    """Say how many checkpoints left their host before they reached home; empty if none did."""
+    lost = lost_of(known)
+    return f"{counted(len(lost), 'checkpoint')} lost before reaching home" if lost else ""
 
 
 def _pull(options: argparse.Namespace) -> int:

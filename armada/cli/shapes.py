@@ -96,6 +96,7 @@ _REMOVED: Fields = {
 _SYNCED: Fields = {
     **_FORMAT, "run_id": STR, "published": [STR], "size_bytes": INT, "pending": [STR], "outputs": [STR], "deleted_home": [STR],
     "deleted_host": [STR], "troubles": [{"cause": STR, "message": STR}], "final": BOOL,
+    "lost": [{"step": INT, "digest": STR}],
 }  # fmt: skip
 
 

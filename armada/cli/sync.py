@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from armada.cli.options import add_runs
 from armada.cli.printing import error_fields, print_json
-from armada.cli.pull import lost_words
+from armada.cli.pull import lost_of, lost_words
 from armada.errors import ArmadaError
 from armada.foundation.sanitize import sanitize_line
 from armada.home import own
@@ -130,6 +130,7 @@ def _now(options: argparse.Namespace) -> int:
             fields = error_fields(result.error)
             listed += [{"run_id": run.run_id, "error": fields} for run in chosen if run.host == result.host]
         for outcome in result.outcomes:
+            known = checkpoints.of_run(context.database, outcome.run_id)
             for trouble in outcome.troubles:
                 code = code or 1
                 sys.stderr.write(f"armada: {outcome.run_id}: {trouble.cause}: {sanitize_line(trouble.error)}\n")
@@ -146,10 +147,11 @@ def _now(options: argparse.Namespace) -> int:
                     "deleted_host": list(outcome.deleted_host),
                     "troubles": [{"cause": t.cause, "message": t.error.message} for t in outcome.troubles],
                     "final": outcome.final,
+                    "lost": [{"step": each.step, "digest": each.digest} for each in lost_of(known)],
                 }
             )
             if not options.json:
-                lost = lost_words(checkpoints.of_run(context.database, outcome.run_id))
+                lost = lost_words(known)
                 reporter.stage("synced", f"{outcome.run_id}: {_done(outcome)}{lost and f'; {lost}'}")
     if options.json:
         print_json(listed)

@@ -171,6 +171,8 @@ def test_what_was_lost_on_the_host_before_it_came_home_is_said(armada: Armada, r
     shutil.rmtree(armada.local_runs / run_id)
     lost = "3 checkpoints lost before reaching home"
     assert f"{run_id}: nothing new; {lost}\n" in armada.run("sync", "now", run_id).stdout
+    (told,) = armada.json("sync", "now", run_id)
+    assert (told["final"], len(told["lost"])) == (True, 3)
     assert lost in armada.run("sync", "ls").stdout
     pulled = armada.run("pull", run_id)
     assert pulled.returncode == 7
