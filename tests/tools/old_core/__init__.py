@@ -2,8 +2,9 @@
 
     python -m tests.tools.old_core
 
-The core is that of the last commit before its defects were mended. The simulation is the first one, with two changes
-that let it run on that core. Both are taken from the history of this repository, into a temporary folder.
+The core is that of the last commit before its defects were mended. The simulations are the first one, and a later one
+that has clusters, scripts and second homes; `first.py` and `later.py` let them run on that core. All of it is taken from
+the history of this repository, into a temporary folder.
 """
 
 from __future__ import annotations
@@ -16,26 +17,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
 CORE = "c3c1673e"
 """The last commit with the core of the first release."""
-SIMULATION = "36d44f78"
-"""The commit that added the simulation, and mended what it had found."""
+SIMULATIONS = {"36d44f78": "first.py", "77de8700": "later.py"}
+"""By commit: what tells the stories of its simulation. The first is the one that added it, and mended what it had found."""
 
 _TEMPORARY = re.compile(r"/[^\s']*/tmp\w+/")
-_TELL = """
-import json
-from armada.store import runs
-runs.set_root = getattr(runs, "set_root", lambda *_args, **_options: None)  # that core noted no root
-from tests.simulation.stories import outcome
-from tests.simulation.test_histories import FOUND, read
-for name, words in FOUND.items():
-    try:
-        told = outcome(read(words))
-    except Exception as error:
-        told = f"could not be told: {type(error).__name__}: {error}"
-    print(json.dumps([name, words, told]), flush=True)
-"""
 
 
 def git(*words: str, folder: Path = ROOT) -> None:
@@ -44,20 +33,21 @@ def git(*words: str, folder: Path = ROOT) -> None:
 
 def missing() -> list[str]:
     """Return which of the commits this clone does not have."""
-    asked = (("git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}") for commit in (CORE, SIMULATION))
+    commits = (CORE, *SIMULATIONS)
+    asked = (("git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}") for commit in commits)
     absent = [subprocess.run(words, check=False, capture_output=True).returncode != 0 for words in asked]
-    return [commit for commit, is_absent in zip((CORE, SIMULATION), absent, strict=True) if is_absent]
+    return [commit for commit, is_absent in zip(commits, absent, strict=True) if is_absent]
 
 
-def prepare(folder: Path) -> None:
-    """Put the old core into a folder, and the first simulation into it."""
-    git("worktree", "add", "--detach", "--force", str(folder), CORE)
-    git("checkout", SIMULATION, "--", "tests/simulation", folder=folder)
+def place(simulation: str, folder: Path) -> None:
+    """Put a simulation into a folder with the old core."""
+    git("checkout", simulation, "--", "tests/simulation", folder=folder)
     home = folder / "tests/simulation/home.py"
-    home.write_text(home.read_text().replace('["root"]', '.get("root")'))  # its agent named no root in its answers
+    text = home.read_text().replace('["root"]', '.get("root")')  # its agent named no root in its answers
+    home.write_text(text.replace('"home": own(self.paths).as_json()}', "}"))  # nor did it take a home's name
 
 
-def tell(folder: Path) -> list[tuple[str, str, str | None]]:
+def tell(folder: Path, teller: str) -> list[tuple[str, str, str | None]]:
     """Tell the stories to the core in a folder.
 
     Returns:
@@ -65,7 +55,7 @@ def tell(folder: Path) -> list[tuple[str, str, str | None]]:
     """
     environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{folder / 'remote_payload'}"}
     told = subprocess.run(
-        [sys.executable, "-c", _TELL], cwd=folder, env=environment, check=False, capture_output=True, text=True
+        [sys.executable, str(HERE / teller)], cwd=folder, env=environment, check=False, capture_output=True, text=True
     )
     if told.returncode:
         raise SystemExit(f"the stories could not be told:\n{told.stderr[-2000:]}")
@@ -96,9 +86,13 @@ def main() -> int:
         return 2
     with tempfile.TemporaryDirectory(prefix="armada-old-core-") as top:
         folder = Path(top) / "tree"
+        rows: list[tuple[str, str, str | None]] = []
         try:
-            prepare(folder)
-            rows = tell(folder)
+            git("worktree", "add", "--detach", "--force", str(folder), CORE)
+            for simulation, teller in SIMULATIONS.items():
+                place(simulation, folder)
+                known = {name for name, *_ in rows}
+                rows += [row for row in tell(folder, teller) if row[0] not in known]
         finally:
             git("worktree", "remove", "--force", str(folder))
     print(table(rows))
