@@ -4,7 +4,8 @@
     python -m benchmarks.tui [--runs 10000] [--hosts 50] [--points 10000000] [--log-mb 2000] [--rounds 10] [--only keys,idle]
                              [--folder DIR]
 
-Each part runs in a process of its own; prints a table, with the aims beside it. `host-line` needs what the fleet needs (root, sshd).
+Each part runs in a process of its own; prints a table, with the aims beside it. `host-line` needs what the fleet needs (root, sshd),
+and `web` Chromium.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from armada.paths import HomePaths
-from benchmarks import tui_parts, tui_screens, tui_store
+from benchmarks import tui_parts, tui_screens, tui_store, tui_web
 
 AIMS: dict[str, str] = {
     "first paint, bare Textual": "",
@@ -38,6 +39,8 @@ AIMS: dict[str, str] = {
     "a switch back to a screen, slowest": "≤ 80 ms",
     "another run opened": "≤ 80 ms",
     "a screen opened for the first time, slowest": "≤ 80 ms",
+    "a key to its frame in a browser, median": "",
+    "a key to its frame in a browser, p95": "",
     "10^6 points, a key to the frame, median": "≤ 33 ms",
     "10^6 points, a key to the frame, p95": "",
     "CPU when nothing changes": "≤ 0.3 %",
@@ -69,6 +72,7 @@ PARTS: dict[str, Callable[[HomePaths, int], dict[str, str]]] = {
     "traffic": tui_parts.traffic,
     "switch": tui_screens.switch,
     "open": first_openings,
+    "web": tui_web.web,
     "zoom": tui_screens.zoom,
     "idle": tui_parts.idle,
     "hour": tui_parts.hour,
