@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -207,3 +209,25 @@ def test_a_screen_that_is_opened_while_it_is_made_is_drawn(full: World, monkeypa
         assert launch.fields["experiment"].suggester is not None
 
     drive(full.board(), use)
+
+
+READS = """
+import sys
+from armada.store.database import Database
+from armada.tui import screens
+from armada.tui.reading import read_detail
+from pathlib import Path
+screens.import_all()
+before = set(sys.modules)
+with Database(Path(sys.argv[1])) as database:
+    assert read_detail(database, "lora-aaaaaa") is not None
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_what_the_first_opening_of_a_run_reads_with_is_imported_before(world: World) -> None:
+    world.run("lora-aaaaaa", step=5)
+    done = subprocess.run(
+        [sys.executable, "-c", READS, str(world.home.store)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

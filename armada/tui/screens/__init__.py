@@ -36,6 +36,10 @@ def screen_of(place: str, board: Dashboard) -> View:
 
 def import_all() -> None:
     """Import what the screens need, before one is opened: a third of a first opening."""
+    from armada.config.tasks import registry  # noqa: F401
+    from armada.monitor import step_times  # noqa: F401
+    from armada.store import checkpoints, metrics, transitions  # noqa: F401
+    from armada.store.queries import step_times as of_store  # noqa: F401
     from armada.tui.screens import compare, hosts, launch, run, sync  # noqa: F401
 
 
