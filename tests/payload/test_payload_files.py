@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_train.checkpoints import announce, complete
+from armada_train.checkpoints import announce, complete, whole
 from armada_train.checkpoints.full_disk import give_up, is_disk_full
 from armada_train.checkpoints.manifest import write_manifest
 from armada_train.data.hashes import hash_data
@@ -107,6 +107,20 @@ def make_checkpoint(folder: Path, step: int) -> Path:
     state = {"global_step": step, "max_steps": 100, "train_batch_size": 1, "log_history": []}
     (checkpoint / "trainer_state.json").write_text(json.dumps(state))
     return checkpoint
+
+
+def test_a_state_of_which_nothing_was_recorded_is_read_whole(tmp_path: Path) -> None:
+    """torch loads a byte that changed without a word."""
+    checkpoint = make_checkpoint(tmp_path, 5)
+    assert complete.missing_states(checkpoint, 1) == []
+    state = checkpoint / "optimizer.pt"
+    content = state.read_bytes()
+    state.write_bytes(content.replace(b"xxx", b"xyx", 1))
+    assert complete.missing_states(checkpoint, 1) == ["optimizer.pt"]
+    whole.mark(checkpoint)  # its bytes are those that are recorded
+    assert complete.missing_states(checkpoint, 1) == []
+    state.write_bytes(content)
+    assert complete.missing_states(checkpoint, 1) == ["optimizer.pt"]
 
 
 def test_deepspeeds_own_states_are_known_by_the_folder_that_latest_names(tmp_path: Path) -> None:

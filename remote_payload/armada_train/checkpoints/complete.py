@@ -10,6 +10,7 @@ import contextlib
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from armada_train.checkpoints.manifest import read_manifest, saved_processes
 from armada_train.checkpoints.shards import find_wrong_shard, find_wrong_weights, is_sharded
 from armada_train.checkpoints.trainer_state import find_wrong_state
-from armada_train.checkpoints.whole import changed_files
+from armada_train.checkpoints.whole import changed_files, recorded_files
 from armada_train.records import UnreadableRecord, find_object, is_whole, open_file, parse_object, show
 from armada_train.runfolder import remove
 
@@ -115,8 +116,25 @@ def missing_states(checkpoint: Path, processes: int) -> list[str]:
         names = list(random_states(processes))
     if is_sharded(checkpoint):
         names.remove("optimizer.pt")  # it is in shards, which find_defect has looked at
-    changed = changed_files(checkpoint)
-    return [name for name in names if name in changed or not is_zip(checkpoint / name)]
+    changed, recorded = changed_files(checkpoint), recorded_files(checkpoint)
+    return [
+        name for name in names if name in changed or not _is_as_saved(checkpoint / name, is_recorded=name in recorded)
+    ]
+
+
+def _is_as_saved(path: Path, *, is_recorded: bool) -> bool:
+    """Tell whether torch can load a file of states, and would load what was saved.
+
+    A file of which nothing was recorded is read whole: torch loads changed bytes without a word, and what it saved has a
+    checksum of each part.
+    """
+    if is_recorded or not is_zip(path):
+        return is_zip(path)
+    try:
+        with zipfile.ZipFile(path) as states:
+            return states.testzip() is None
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile, zlib.error):
+        return False
 
 
 def is_zip(path: Path) -> bool:
@@ -137,8 +155,12 @@ def _missing_of_deepspeed(checkpoint: Path, processes: int) -> str | None:
     if not tag or not folder.is_dir() or not list(folder.glob("*model_states.pt")):
         return f"{tag or 'latest'}/mp_rank_00_model_states.pt"
     shares = list(folder.glob("*optim_states.pt"))
-    changed = changed_files(checkpoint)
-    broken = [share.name for share in shares if f"{tag}/{share.name}" in changed or not is_zip(share)]
+    changed, recorded = changed_files(checkpoint), recorded_files(checkpoint)
+    broken = [
+        share.name
+        for share in shares
+        if (name := f"{tag}/{share.name}") in changed or not _is_as_saved(share, is_recorded=name in recorded)
+    ]
     if broken or len(shares) not in {0, processes}:
         return f"{tag}/{broken[0] if broken else '*optim_states.pt of a rank'}"
     return None

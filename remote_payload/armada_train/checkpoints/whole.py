@@ -48,10 +48,15 @@ def changed_files(checkpoint: Path) -> list[str]:
 
     Empty if nothing is recorded: by an earlier release, or because a power loss truncated the record.
     """
+    listed = recorded_files(checkpoint)
+    return [name for name, entry in listed.items() if _is_inside(name) and _differs(checkpoint / name, entry)]
+
+
+def recorded_files(checkpoint: Path) -> dict[str, Any]:
+    """Return what was recorded of a checkpoint's files, by their names; empty if nothing is."""
     content = find_object(mark_path(checkpoint))
     files = content.get("files") if content.get("format") == _FORMAT else None
-    listed: dict[str, Any] = files if isinstance(files, dict) else {}
-    return [name for name, entry in listed.items() if _is_inside(name) and _differs(checkpoint / name, entry)]
+    return files if isinstance(files, dict) else {}
 
 
 def newest_marked(folder: Path) -> int | None:
