@@ -228,6 +228,10 @@ EQUIVALENT = {
     ),
     "batch.py _stop_request: time.monotonic() - self._looked_at > _FENCE_S → True": "it only looks more often",
     "batch.py _stop_request: stop_request is None → True": "a former attempt that a person stops too ends without its grace",
+    "batch.py _persons_stop_request: stop_request is not None → False": (
+        "no request that concerns this submission lies in a folder from before it"
+    ),
+    "batch.py _persons_stop_request: found is not None → True": "no request is None either way",
     "batch.py _judge: status in _ENDED_BY_SIGTERM → True": "it waits ten seconds for a signal that does not come",
     "batch.py _conclude: ending.state != REQUEUED → False": "the second of the same questions decides it",
     "batch.py _decide: each.number != last.number → True": "an attempt has no exit before it is concluded",
