@@ -89,21 +89,27 @@ def _edit(options: argparse.Namespace) -> int:
     before = read_text(path)
     after = with_overrides(before, path, changes_of(options))
     target = _target(options)
+    lines = difference(before, after, path, target or path)
+    if target is None and not options.json:
+        _print_lines(lines)  # also if the result is wrong: then the error follows
     # Relative paths are relative to the file that they stand in.
     experiment_of(parse_document(after, target or path))
-    lines = difference(before, after, path, target or path)
     if target is not None:
         _write(target, after, overwrite=options.overwrite)
     if options.json:
         print_json({"difference": lines, "to": str(target) if target is not None else None})
         return 0
-    for line in lines:
-        print(sanitize_line(line, 2000))
     if target is not None:
+        _print_lines(lines)
         print(f"written: {sanitize_line(target, 1000)}")
     elif not lines:
         print("no difference")
     return 0
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(sanitize_line(line, 2000))
 
 
 def _target(options: argparse.Namespace) -> Path | None:

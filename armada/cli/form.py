@@ -8,10 +8,11 @@ that make the file the same as the run was.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from armada.errors import ArmadaError, NotFound, UsageError
+from armada.errors import ArmadaError, ConfigError, NotFound, UsageError
 
 if TYPE_CHECKING:
     from armada.config.tasks.experiment import Experiment
@@ -48,7 +49,7 @@ def _question(asked: str) -> dict[str, Any]:
 def _form(question: dict[str, Any]) -> dict[str, object]:
     from armada.cli.experiment import experiment_file
     from armada.config.experiments import load_experiment
-    from armada.config.form import differences, settings_of
+    from armada.config.form import differences
 
     listed = question.get("changes")
     changes = [str(each) for each in listed] if isinstance(listed, list) else []
@@ -58,16 +59,47 @@ def _form(question: dict[str, Any]) -> dict[str, object]:
         changes = differences(recorded, load_experiment(path))
     else:
         path = experiment_file(str(question.get("experiment"))).expanduser()
+    told |= {"path": str(path.absolute()), "changes": changes}
+    try:
+        return told | _right(path, changes)
+    except ConfigError as error:
+        return told | _faulty(path, changes, error)
+
+
+def _right(path: Path, changes: list[str]) -> dict[str, object]:
+    """What is told of an experiment that can be launched.
+
+    Raises:
+        ConfigError: Something in it is wrong.
+    """
+    from armada.config.experiments import load_experiment
+    from armada.config.form import settings_of
+
     experiment = load_experiment(path, changes)
     return {
-        **told,
-        "path": str(path.absolute()),
-        "name": experiment.name,
         "task": experiment.task,
-        "changes": changes,
         "settings": [setting.as_json() for setting in settings_of(experiment)],
         "sweep": _sweep(path, changes) if experiment.sweep is not None else None,
         "data": list(_data(experiment)),
+        "faults": [],
+    }
+
+
+def _faulty(path: Path, changes: list[str], error: ConfigError) -> dict[str, object]:
+    """What can be read of an experiment, and what is wrong with it.
+
+    Raises:
+        ConfigError: It is not YAML, or cannot be read.
+    """
+    from armada.config.faulty_form import read_faulty
+
+    found = read_faulty(path, changes, error)
+    return {
+        "task": found.task,
+        "settings": [setting.as_json() for setting in found.settings],
+        "sweep": None,
+        "data": [],
+        "faults": [asdict(fault) for fault in found.faults],
     }
 
 

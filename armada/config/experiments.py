@@ -12,7 +12,7 @@ from armada.config.documents import Document, read_document
 from armada.config.overrides import apply_override
 from armada.config.tasks.experiment import Experiment
 from armada.config.tasks.registry import TASKS, load, models
-from armada.config.validation import validate, written_places
+from armada.config.validation import Problem, problems_of, validate, written_places
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -40,15 +40,21 @@ def experiment_of(document: Document) -> Experiment:
     Raises:
         ConfigError: The document, or something it names, is wrong.
     """
-    folder = document.path.absolute().parent
-    given = {
-        "origin": document.path.absolute(),
-        "places": written_places(document),
-        "requirement_lines": (),
-        "follows": None,
-    }
-    model = model_of(document.data.get("task"))
-    return validate(document, model, given=given, context={"folder": folder}).find_files(document)
+    given, context = _about(document)
+    return validate(document, model_of(document.data.get("task")), given=given, context=context).find_files(document)
+
+
+def problems_of_experiment(document: Document) -> list[Problem]:
+    """List what is wrong with the settings of a document; the files that they name are not looked for."""
+    given, context = _about(document)
+    return problems_of(document, model_of(document.data.get("task")), given=given, context=context)
+
+
+def _about(document: Document) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields that do not stand in the file, and what the validators need."""
+    path = document.path.absolute()
+    given = {"origin": path, "places": written_places(document), "requirement_lines": (), "follows": None}
+    return given, {"folder": path.parent}
 
 
 def model_of(task: object) -> type[Experiment]:

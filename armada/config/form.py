@@ -63,6 +63,11 @@ def settings_of(experiment: Experiment) -> list[Setting]:
     """List every setting of an experiment, also those that are not set, in the order of the schema."""
     schema = {key.name: key for key in keys_of_task(experiment.task)}
     values = {value.key: value for value in trace(experiment, experiment.places)}
+    return in_order(listed(schema, values), experiment.places)
+
+
+def listed(schema: Mapping[str, Key], values: Mapping[str, Value]) -> dict[str, Setting]:
+    """List the keys of a schema, each with the values that belong to it; values that no key knows are left out."""
     found: dict[str, Setting] = {}
     by_name: dict[str, list[Value]] = {}
     for value in values.values():
@@ -75,25 +80,32 @@ def settings_of(experiment: Experiment) -> list[Setting]:
             is_section = any(key.startswith((f"{name}.", f"{name}[")) for key in values)
             found[name] = Setting(name, None, "" if is_section else DEFAULT, name, about)
         for value in mine:
-            for above in _above(value.key):
-                found.setdefault(above, Setting(above, None, "", _override(above), schema.get(_INDEX.sub("[]", above))))
+            for above in sections_above(value.key):
+                found.setdefault(
+                    above, Setting(above, None, "", override_of(above), schema.get(_INDEX.sub("[]", above)))
+                )
             exact = _INDEX.sub("[]", value.key) == name
             below = value.key[len(name) + 1 :] if not exact and about.kind.startswith("mapping") else ""
             # `files.a.txt.path`: where the name ends is not clear to --set.
             is_clear = below.count(".") <= any(other.startswith(f"{name}.") for other in schema)
-            override = _override(value.key) if is_clear else None
+            override = override_of(value.key) if is_clear else None
             found[value.key] = Setting(
                 value.key, text_of(plain(value.value)), value.origin, override, about if exact else None
             )
-    first = _first_lines(experiment)
+    return found
+
+
+def in_order(found: Mapping[str, Setting], places: Mapping[str, str]) -> list[Setting]:
+    """Put settings in the order of the file; those that are not written follow."""
+    first = _first_lines(places)
     last = len(found) + max(first.values(), default=0)
     return sorted(found.values(), key=lambda setting: first.get(_top(setting.key), last))[:MOST_SETTINGS]
 
 
-def _first_lines(experiment: Experiment) -> dict[str, int]:
+def _first_lines(places: Mapping[str, str]) -> dict[str, int]:
     """Return the line of each part of the file: a form begins with what is written, in the order of the file."""
     found: dict[str, int] = {}
-    for key, place in experiment.places.items():
+    for key, place in places.items():
         line = place.rpartition(":")[2]
         if line.isdecimal() and not place.startswith("--set "):
             found[_top(key)] = min(int(line), found.get(_top(key), int(line)))
@@ -149,12 +161,13 @@ def _nearest(name: str, schema: Mapping[str, Key]) -> str:
     return name
 
 
-def _above(key: str) -> Iterator[str]:
+def sections_above(key: str) -> Iterator[str]:
+    """List the sections that a key is in, the outermost first."""
     for place, letter in enumerate(key):
         if letter in ".[":
             yield key[:place]
 
 
-def _override(key: str) -> str | None:
+def override_of(key: str) -> str | None:
     """Return the key as `--set` takes it; None if a name in it has a dot or an equals sign."""
     return None if "=" in key or any(not part for part in key.split(".")) else _INDEX.sub(r".\1", key)

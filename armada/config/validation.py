@@ -61,22 +61,35 @@ def validate(
     Raises:
         ConfigError: With the line of the first thing wrong; the message goes on with the others.
     """
+    found = _made(document, model, at, dict(given or {}), dict(context or {}))
+    if isinstance(found, list):
+        raise _error(found)
+    return found
+
+
+def problems_of(
+    document: Document, model: type[BaseModel], *, given: Mapping[str, Any], context: Mapping[str, Any]
+) -> list[Problem]:
+    """List everything for which `validate` would refuse a document; empty if it would not."""
+    found = _made(document, model, (), dict(given), dict(context))
+    return _in_order(found) if isinstance(found, list) else []
+
+
+def _made(
+    document: Document, model: type[Model], at: Location, given: dict[str, Any], context: dict[str, Any]
+) -> Model | list[Problem]:
     value: Any = document.data
     for part in at:
         value = value[part]
-    given = dict(given or {})
-    problems: list[_Problem] = []
+    problems: list[Problem] = []
     if isinstance(value, dict):
         problems = [_unknown(document, model, (*at, key), len(at), given) for key in value if key in given]
         value = {**value, **given}
     try:
-        made = model.model_validate(value, context=dict(context or {}))
+        made = model.model_validate(value, context=context)
     except ValidationError as failure:
-        problems += _problems(failure, document, model, at, given)
-    else:
-        if not problems:
-            return made
-    raise _error(problems)
+        return [*problems, *_problems(failure, document, model, at, given)]
+    return problems or made
 
 
 def nearest(name: str, known: typing.Iterable[str]) -> str | None:
@@ -105,7 +118,9 @@ def dotted(location: Location) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Problem:
+class Problem:
+    """One thing that is wrong; `kind` is `unknown` for an unknown key, `missing` for one that has to be there, else `value`."""
+
     location: Location
     place: Place
     message: str
@@ -113,11 +128,15 @@ class _Problem:
     kind: str
 
 
-def _error(problems: list[_Problem]) -> ConfigError:
+def _in_order(problems: list[Problem]) -> list[Problem]:
     meant = {problem.hint for problem in problems if problem.kind == "unknown"}
     # `trian:` is one mistake, not an unknown key and a missing one.
     kept = [p for p in problems if p.kind != "missing" or f"did you mean `{dotted(p.location)}`?" not in meant]
-    kept.sort(key=lambda p: (p.kind == "missing", p.place.override is None, p.place.line or 0))
+    return sorted(kept, key=lambda p: (p.kind == "missing", p.place.override is None, p.place.line or 0))
+
+
+def _error(problems: list[Problem]) -> ConfigError:
+    kept = _in_order(problems)
     first, *others = kept
     message = first.message
     for other in others[: _SHOWN_AT_ONCE - 1]:
@@ -129,7 +148,7 @@ def _error(problems: list[_Problem]) -> ConfigError:
 
 def _problems(
     failure: ValidationError, document: Document, model: type[BaseModel], at: Location, given: Mapping[str, Any]
-) -> list[_Problem]:
+) -> list[Problem]:
     by_location: dict[Location, list[ErrorDetails]] = {}
     for error in failure.errors(include_url=False):
         location = (
@@ -170,7 +189,7 @@ def _one_problem(
     depth: int,
     errors: list[ErrorDetails],
     given: Mapping[str, Any],
-) -> _Problem:
+) -> Problem:
     # Of a union's members, the one that says in its own words what is wrong took the value for its own.
     first = next((error for error in errors if error["type"] == PROBLEM), errors[0])
     name = f"`{dotted(location)}`" if location else "it"
@@ -184,7 +203,7 @@ def _one_problem(
     if any(error["type"] in _BOUNDS for error in errors):  # it has a type that fits: it is not meant to be text
         errors = [error for error in errors if error["type"] != "string_type"]
     wanted = " or ".join(dict.fromkeys(_wanted(error) for error in errors))
-    return _Problem(
+    return Problem(
         location,
         document.value_place(location),
         f"{name} must be {wanted}, not {shown(first['input'])}",
@@ -193,21 +212,21 @@ def _one_problem(
     )
 
 
-def _missing(document: Document, model: type[BaseModel], location: Location, depth: int) -> _Problem:
+def _missing(document: Document, model: type[BaseModel], location: Location, depth: int) -> Problem:
     owners = [m for m in _models_at(model, location[depth:-1]) if issubclass(m, Settings)]
     why = next((m.if_missing[key] for m in owners if (key := str(location[-1])) in m.if_missing), None)
     message = f"`{dotted(location)}` is missing" + (f"; {why}" if why else "")
-    return _Problem(location, document.key_place(location[:-1]), message, None, "missing")
+    return Problem(location, document.key_place(location[:-1]), message, None, "missing")
 
 
-def _ours(document: Document, location: Location, error: ErrorDetails) -> _Problem:
+def _ours(document: Document, location: Location, error: ErrorDetails) -> Problem:
     context = error.get("ctx", {})
     message = str(context.get("message") or context.get("error") or error["msg"])
     key = context.get("key")
     below = (*location, *key.split(".")) if key else location
     place = document.key_place(below) if key else document.value_place(location)
     text = f"`{dotted(below)}` {message}" if below else message
-    return _Problem(below, place, text, context.get("hint"), "value")
+    return Problem(below, place, text, context.get("hint"), "value")
 
 
 def _wanted(error: ErrorDetails) -> str:
@@ -259,13 +278,13 @@ def _reads_as_number(text: str) -> bool:
 
 def _unknown(
     document: Document, model: type[BaseModel], location: Location, depth: int, given: Mapping[str, Any]
-) -> _Problem:
+) -> Problem:
     inside, key = location[:-1], str(location[-1])
     here = [m for m in _models_at(model, location[depth:-1]) if m.model_fields]
     for owner in here:
         if issubclass(owner, Settings) and (said := owner.refusal(key)) is not None:
             message, hint = said
-            return _Problem(location, document.key_place(location), f"`{dotted(location)}` {message}", hint, "value")
+            return Problem(location, document.key_place(location), f"`{dotted(location)}` {message}", hint, "value")
     allowed = [name for m in here for name in m.model_fields if name not in given or inside[depth:]]
     meant = next((_other_names(m)[key] for m in here if key in _other_names(m)), None) or nearest(key, allowed)
     if meant is not None:
@@ -274,7 +293,7 @@ def _unknown(
         hint = f"did you mean `{dotted((*location[:depth], *elsewhere))}`?"
     else:
         hint = f"known here: {', '.join(allowed)}"
-    return _Problem(location, document.key_place(location), f"unknown key `{dotted(location)}`", hint, "unknown")
+    return Problem(location, document.key_place(location), f"unknown key `{dotted(location)}`", hint, "unknown")
 
 
 def _elsewhere(key: str, model: type[BaseModel], given: Mapping[str, Any]) -> Location | None:

@@ -91,6 +91,28 @@ class Cells:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a setting: the loader's sentence, and where the setting is written. Texts are not sanitized.
+
+    Attributes:
+        key: The setting, or the section that it would be in; empty for the file as a whole.
+        where: `exp.yaml:5` or `--set a=b`.
+        line: The line of the experiment file; None if it is elsewhere.
+    """
+
+    key: str
+    where: str
+    line: int | None
+    message: str
+    hint: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The sentence with its place and its hint."""
+        return f"{self.where}: {self.message}" + (f" ({self.hint})" if self.hint else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Form:
     """What is known of an experiment.
 
@@ -101,6 +123,7 @@ class Form:
         run: The run that it was filled from.
         host: Where that run was.
         notes: What to say about it.
+        faults: What is wrong; empty if it can be launched.
     """
 
     path: str
@@ -112,6 +135,11 @@ class Form:
     run: str | None = None
     host: str | None = None
     notes: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    def faults_at(self, key: str) -> list[Fault]:
+        """Return what is wrong with a setting, or with one in it."""
+        return [each for each in self.faults if each.key == key or each.key.startswith((f"{key}.", f"{key}["))]
 
     def setting(self, key: str | None) -> Setting | None:
         """Return a setting by its key."""
@@ -153,6 +181,7 @@ def parse(answer: Answer) -> Form | Refusal:
             run=told.get("run"),
             host=told.get("host"),
             notes=tuple(told.get("notes", ())),
+            faults=tuple(Fault(**each) for each in told["faults"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return Refusal(f"the settings cannot be read: {answer.said}")
@@ -169,6 +198,7 @@ class Row:
         written: How many of them are not defaults.
         is_open: Whether the lines of a section follow.
         is_changed: Whether it, or something in it, is changed.
+        faults: What is wrong with it; also with what is in it, if that is not shown.
     """
 
     setting: Setting
@@ -177,6 +207,7 @@ class Row:
     written: int = 0
     is_open: bool = False
     is_changed: bool = False
+    faults: tuple[Fault, ...] = ()
 
 
 def tree(form: Form, opened: set[str], changes: Sequence[str]) -> list[Row]:
@@ -201,7 +232,9 @@ def tree(form: Form, opened: set[str], changes: Sequence[str]) -> list[Row]:
         written = sum(each.value is not None and each.origin != "default" for each in leaves)
         name = setting.override or setting.key
         is_changed = any(f"{each}.".startswith(f"{name}.") or f"{name}.".startswith(f"{each}.") for each in changed)
-        rows.append(Row(setting, depth, len(leaves), written, setting.key in opened, is_changed))
+        is_open = setting.key in opened
+        faults = [each for each in form.faults_at(setting.key) if each.key == setting.key or not is_open]
+        rows.append(Row(setting, depth, len(leaves), written, is_open, is_changed, tuple(faults)))
     return rows
 
 
@@ -217,6 +250,11 @@ def _parents(settings: Sequence[Setting]) -> dict[str, str | None]:
                 break
         found[setting.key] = above or None
     return found
+
+
+def sections_above(key: str) -> set[str]:
+    """Return the sections that a setting is in."""
+    return {key[:place] for place, letter in enumerate(key) if letter in ".["}
 
 
 def from_where(setting: Setting, path: str) -> str:

@@ -155,6 +155,12 @@ def test_edit_prints_the_difference_and_writes_a_new_file_alone(armada: Armada, 
     assert "resources:\n  gpus: 0" in (armada.folder / "new.yaml").read_text()
 
 
+def test_edit_shows_the_difference_also_if_the_result_is_wrong(armada: Armada, files: Path) -> None:
+    answer = armada.run("config", "edit", str(files.parents[1] / "exp.yaml"), "--set", "train.learning_rate=x")
+    assert "+  learning_rate: x" in answer.stdout
+    assert (answer.returncode, "`train.learning_rate` must be a number" in answer.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -28,14 +28,17 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
     from armada.tui.widgets.table import Table
 
+EMPTY = "the settings of the experiment appear here"
+CLOSED = "no settings can be read; the reason is below"
+
 
 class ExperimentForm(Vertical):
     """Reads an experiment in a process of its own, and shows and edits its settings."""
 
     DEFAULT_CSS = """
     ExperimentForm SettingTable { height: 1fr; }
-    ExperimentForm #about { height: 3; padding: 0 2; color: $text-muted; }
-    .-tiny ExperimentForm #about, .-low ExperimentForm #about { height: 1; }
+    ExperimentForm #about { height: auto; min-height: 3; max-height: 6; padding: 0 2; color: $text-muted; }
+    .-tiny ExperimentForm #about, .-low ExperimentForm #about { height: 1; min-height: 1; }
     """
 
     class Wanted(Message):
@@ -64,7 +67,6 @@ class ExperimentForm(Vertical):
         self.changes: list[str] = []
         self.form: Form | None = None
         self.refusal: Refusal | None = None
-        self.table.empty = "the settings of the experiment appear here"
 
     def on_mount(self) -> None:
         self._draw()
@@ -106,9 +108,16 @@ class ExperimentForm(Vertical):
             return None
         if self.refusal is not None:
             return path, self.refusal.line
+        if faults := self.table.faults:
+            return path, faults[0].line
         setting = self.table.setting
         line = setting.origin.rpartition(":")[2] if setting is not None else ""
         return path, int(line) if line.isdecimal() else None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the settings are known, or why they are not."""
+        return self.form is not None or self.refusal is not None
 
     def _question(self, wanted: Sequence[str]) -> str:
         return json.dumps({"experiment": self.experiment, "changes": list(wanted)})
@@ -133,22 +142,32 @@ class ExperimentForm(Vertical):
         self.refusal = found
         if "run" in json.loads(asked):
             self._tell(found.words)
+        else:
+            path = str(Path(self.experiment).expanduser().absolute())
+            self._seen = (path, _state(path))  # it is read again when somebody has corrected it
         self._draw()
 
     def _show(self, found: Form) -> None:
+        is_new = self.form is None or self.form.path != found.path
         self.form, self.refusal = found, None
         self._seen = (found.path, _state(found.path))
         self._draw()
+        if is_new:
+            self.table.place_at_fault()
         self.post_message(self.Loaded(found, is_run=False))
 
     # Drawing --------------------------------------------------------------------------------------------------------
 
     def _draw(self) -> None:
         shown, text = self.form, self._symbols.text
+        self.table.empty = CLOSED if shown is None and self.refusal is not None else EMPTY
         self.table.show_form(shown, self.changes)
+        if shown is None:
+            self.table.refresh()  # its only line is another one
         name = sanitize_line(Path(shown.path).name, 60) if shown is not None else ""
         frame.title(self, text(f"Experiment {name}".strip()))
-        facts = [counted(len(self.changes), "change")] if self.changes else []
+        facts = [counted(len(shown.faults), "error")] if shown is not None and shown.faults else []
+        facts += [counted(len(self.changes), "change")] if self.changes else []
         if shown is not None and shown.cells is not None:
             facts.append(f"a sweep of {counted(shown.cells.count, 'cell')}")
         frame.facts(self, text(" · ".join(facts)))
@@ -157,9 +176,9 @@ class ExperimentForm(Vertical):
     def _draw_about(self) -> None:
         """Show what the schema says of the setting under the cursor; first of all what is wrong."""
         text = self._symbols.text
-        if self.refusal is not None:
+        if wrong := self._wrong:
             colour = self.app.theme_variables.get("text-error", "")
-            self._about.update(Text(text(sanitize_text(self.refusal.words, 2000)), style=colour))
+            self._about.update(Text(text(sanitize_text(wrong, 2000)), style=colour))
             return
         setting = self.table.setting
         if setting is None:
@@ -168,6 +187,14 @@ class ExperimentForm(Vertical):
         self._about.update(
             Text.assemble((text(describe(setting)), "bold"), "\n", text(sanitize_line(setting.meaning, 600)))
         )
+
+    @property
+    def _wrong(self) -> str:
+        """What is wrong with the file, or with the setting under the cursor."""
+        if self.refusal is not None:
+            editor = ". In this frame, e opens the file there" if self.refusal.line is not None else ""
+            return f"{self.refusal.words}{editor}"
+        return "\n".join(fault.words for fault in self.table.faults)
 
     def on_table_moved(self, event: Table.Moved) -> None:
         event.stop()
@@ -183,7 +210,8 @@ class ExperimentForm(Vertical):
         if self.table.is_section(setting.key) and setting.value in (None, "null"):
             self.table.fold(setting.key, is_open=setting.key not in self.table.opened)
         elif setting.override is None:
-            self._tell(f"{setting.key} cannot be changed here: e opens the file")
+            why = next((each.words for each in self.table.faults), f"{setting.key} cannot be changed here")
+            self._tell(f"{why}: e opens the file")
         elif setting.choices:
             self._choose(setting)
         else:
@@ -226,9 +254,10 @@ class ExperimentForm(Vertical):
             wanted = changes.put(self.changes, setting.override or setting.key, value)
 
             def answered(asked: str, found: Form | Refusal) -> None:
-                if isinstance(found, form.Refusal):
+                refused = self._refuses(found, setting)
+                if isinstance(found, form.Refusal) or refused is not None:
                     self._asked = ""
-                    then(found.words)
+                    then(refused)
                     return
                 self._asked = asked
                 self.changes = wanted
@@ -239,6 +268,14 @@ class ExperimentForm(Vertical):
             self._ask(self._question(wanted), answered)
 
         return take
+
+    def _refuses(self, found: Form | Refusal, setting: Setting) -> str | None:
+        """Return why a new value is not taken; None if it is. Where other settings are wrong, only this one counts."""
+        if isinstance(found, form.Refusal):
+            return found.words
+        was_wrong = self.form is not None and bool(self.form.faults)
+        faults = found.faults_at(setting.key) if was_wrong else found.faults
+        return "\n".join(fault.words for fault in faults) or None
 
     @property
     def _board(self) -> Dashboard:

@@ -194,7 +194,7 @@ class LaunchScreen(View):
         return next((part for part in PARTS if self._widget(part) is self.focused), "")
 
     def back(self) -> bool:
-        if isinstance(self.focused, Input) and self.form.form is not None:
+        if isinstance(self.focused, Input) and self.form.is_told:
             self.action_show_part("form")
             return True
         return False
@@ -293,7 +293,7 @@ class LaunchScreen(View):
                 self.fields["set"].value = ""
                 self.fields["experiment"].value = name
 
-        if self._has_experiment():
+        if self._has_experiment() and not acts.is_faulty(self.board, self.form.form):
             acts.save_as(self.board, self.experiment, self.changes or [], saved)
 
     def action_preview(self) -> None:

@@ -15,7 +15,7 @@ from armada.tui.outputs import Reading
 from armada.tui.screens.output import OutputWindow
 from armada.tui.screens.question import Question
 from armada.tui.screens.window import inside
-from armada.units import amount
+from armada.units import amount, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +35,14 @@ def show(board: Dashboard, words: Sequence[str]) -> None:
 def show_difference(board: Dashboard, experiment: str, changes: Sequence[str]) -> None:
     """Show what the changes do to the text of the file."""
     show(board, ["config", "edit", *(f"--set={change}" for change in changes), "--", experiment])
+
+
+def is_faulty(board: Dashboard, form: Form | None) -> bool:
+    """Return whether something in an experiment is wrong, and say so."""
+    if form is None or not form.faults:
+        return False
+    _say(board, f"{counted(len(form.faults), 'error')} first: {form.faults[0].words}")
+    return True
 
 
 def save_as(board: Dashboard, experiment: str, changes: Sequence[str], saved: Callable[[str], None]) -> None:
@@ -84,6 +92,8 @@ def preview(board: Dashboard, experiment: str, changes: Sequence[str], form: For
     """Show the cells of a sweep, or else the first rows of the data, as the model will see them where it is a training."""
     if form is None:
         board.notify("choose an experiment first", severity="warning")
+        return
+    if is_faulty(board, form):
         return
     options = [f"--set={change}" for change in changes]
     if form.cells is not None and host and not board.read_only:

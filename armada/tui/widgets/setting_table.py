@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.form import UNSET, Form, Row, from_where, tree
+from armada.tui.form import UNSET, Form, Row, from_where, sections_above, tree
 from armada.tui.widgets.finding import next_match
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column
@@ -13,12 +13,16 @@ from armada.tui.widgets.table import Column
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from armada.tui.form import Setting
+    from armada.tui.form import Fault, Setting
     from armada.tui.symbols import Symbols
-    from armada.tui.widgets.table import Span
+    from armada.tui.widgets.table import Cells, Span
 
 SHOWN = 300
 """Characters of a value that a row shows."""
+REASONS = 3
+"""Lines under a row."""
+FILE = "file"
+"""The row of what is wrong with the file as a whole; no setting has this key."""
 
 
 class SettingTable(ListTable):
@@ -41,9 +45,36 @@ class SettingTable(ListTable):
         if form is not None and form.path != self._path:
             self._path = form.path
             self.opened = {row.setting.key for row in tree(form, set(), changes) if row.below and row.written}
+            self.opened |= {above for fault in form.faults for above in sections_above(fault.key)}
         self.form, self._changes = form, tuple(changes)
         rows = tree(form, self.opened, changes) if form is not None else []
-        self.show_items(Item(row.setting.key, self._cells(row)) for row in rows)
+        items = [Item(row.setting.key, self._cells(row), self._reasons(row.faults)) for row in rows]
+        if form is not None and (faults := [fault for fault in form.faults if not fault.key]):
+            items.insert(
+                0, Item(FILE, ((("the file", "bad"),), (("", "plain"),), (("", "plain"),)), self._reasons(faults))
+            )
+        self.show_items(items)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """What is wrong with the setting under the cursor, or with one in it."""
+        if self.form is None or self.cursor is None:
+            return []
+        return (
+            [each for each in self.form.faults if not each.key]
+            if self.cursor == FILE
+            else self.form.faults_at(self.cursor)
+        )
+
+    def place_at_fault(self) -> None:
+        """Put the cursor on the first setting that is wrong."""
+        if self.form is not None and self.form.faults:
+            self.place(self.form.faults[0].key or FILE)
+
+    def _reasons(self, faults: Sequence[Fault]) -> tuple[Cells, ...]:
+        """Return a line under the row for each thing that is wrong; the sentence stands whole below the table."""
+        words = [f"{self.symbols.states['failed']} {sanitize_line(fault.words, SHOWN)}" for fault in faults[:REASONS]]
+        return tuple((((each, "bad"),),) for each in words)
 
     @property
     def setting(self) -> Setting | None:
@@ -74,7 +105,7 @@ class SettingTable(ListTable):
         at = next_match(texts, word, keys.index(self.cursor) if self.cursor in keys else 0, by)
         if at is not None:
             key = keys[at]
-            self.opened |= {key[:place] for place, letter in enumerate(key) if letter in ".["}
+            self.opened |= sections_above(key)
             self.show_form(self.form, self._changes)
             self.place(key)
         return at is not None
@@ -85,7 +116,7 @@ class SettingTable(ListTable):
         name: tuple[Span, ...] = (
             ("  " * row.depth, "plain"),
             (f"{sign} ", "faint"),
-            (sanitize_line(setting.name, 80), "accent" if row.is_changed else "plain" if row.below else "dim"),
+            (sanitize_line(setting.name, 80), "bad" if row.faults else _name_style(row)),
         )
         mark: tuple[Span, ...] = ((f"{self.symbols.marked} ", "accent"),) if row.is_changed else ()
         if row.below and setting.value in (None, "null"):
@@ -96,4 +127,8 @@ class SettingTable(ListTable):
         is_default = setting.origin in ("default", "") and not row.is_changed
         style = "accent" if row.is_changed else "dim" if is_unset or is_default else "strong"
         path = self.form.path if self.form is not None else ""
-        return name, (*mark, (value, style)), ((from_where(setting, path), "dim"),)
+        return name, (*mark, (value, "bad" if row.faults else style)), ((from_where(setting, path), "dim"),)
+
+
+def _name_style(row: Row) -> str:
+    return "accent" if row.is_changed else "plain" if row.below else "dim"
