@@ -1,8 +1,9 @@
-"""Tell from a metric's name whether low or high values are better."""
+"""Tell whether low or high values of a metric are better: from its name, or as somebody said."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 Goal = Literal["min", "max"]
@@ -24,3 +25,15 @@ def goal_of(name: str) -> Goal | None:
     if _LOW.search(plain):
         return "min"
     return "max" if _HIGH.search(plain) else None
+
+
+@dataclass(frozen=True, slots=True)
+class BestBy:
+    """A metric, and whether its lowest or its highest value is best."""
+
+    name: str = "eval_loss"
+    goal: Goal = "min"
+
+    def rank(self, value: float) -> float:
+        """Return a number that is lower the better a value is."""
+        return value if self.goal == "min" else -value

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from armada.foundation.metric_goals import BestBy
 from armada.protocol.recorded import recorded_spec
 from armada.store import runs
 
@@ -12,20 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from armada.foundation.metric_goals import Goal
     from armada.store.database import Database
-
-
-@dataclass(frozen=True, slots=True)
-class BestBy:
-    """A metric, and whether its lowest or its highest value is best."""
-
-    name: str = "eval_loss"
-    goal: Goal = "min"
-
-    def rank(self, value: float) -> float:
-        """Return a number that is lower the better a value is."""
-        return value if self.goal == "min" else -value
 
 
 def stated_best(spec: Mapping[str, Any]) -> BestBy | None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from armada.filters.cells import cell
 from armada.sweeps.counts import count_states
+from armada.tui.best import LOSS, best_of
 from armada.tui.chains import Chains
 from armada.tui.filtering import Query, subject_of
 from armada.tui.folds import Fold, fold
 from armada.tui.snapshot import RunRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from armada.filters.keys import Key, Value
+    from armada.store.queries.facts import RunBest
+    from armada.tui.best import Best
 
 _STATE_ORDER = {"running": 2, "queued": 3, "submitted": 3, "preparing": 3, "unknown": 1}
 
@@ -72,7 +75,7 @@ GROUPS = ("nothing", "host", "state", "group", "tag", "chain")
 
 
 class Heading(NamedTuple):
-    """A line above the runs of one group: how many they are, in which states, and their lowest loss that is a number.
+    """A line above the runs of one group: how many they are, in which states, and the best value of their metric.
 
     Of a group that is folded it is the only line, and has the runs.
     """
@@ -81,7 +84,7 @@ class Heading(NamedTuple):
     title: str
     size: int
     states: str = ""
-    best: float | None = None
+    best: Best | None = None
     folded: tuple[RunRow, ...] = ()
 
     @property
@@ -125,6 +128,7 @@ class Arrangement:
         depths: How deep runs hang in the list: under the row of their sweep, or under the run that they follow in a
             chain.
         facts_version: Of the facts that the filter asks: another one means that each row has to be asked again.
+        bests: How good the runs are, each by its own metric.
     """
 
     def __init__(self, *, group: str = "nothing", sort: str = "urgency") -> None:
@@ -143,7 +147,9 @@ class Arrangement:
         self._memory: dict[str, tuple[RunRow, bool, Any]] = {}
         self._memory_of: tuple[object, ...] = ()
         self._chains = Chains(())
-        self._bests: dict[str, float] = {}  # the lowest loss of each group
+        self.bests: Mapping[str, RunBest] = {}
+        self._bests_of: Mapping[str, RunBest] = {}
+        self._bests: dict[str, Best | None] = {}  # of each group
 
     @property
     def token(self) -> tuple[object, ...]:
@@ -192,11 +198,12 @@ class Arrangement:
             return True
         if self.closed and old.trouble != new.trouble:
             return True  # a folded group says why a run of it needs you
+        if self.bests.get(new.id) != self._bests_of.get(new.id):
+            return True
         before, now = old.run.loss, new.run.loss
-        bests = [self._bests.get(title) for title in self._groups_of(new)]
-        return before != now and any(
-            best is None or before == best or (now is not None and now < best) for best in bests
-        )
+        if before == now:
+            return False
+        return any(_moves(self._bests.get(title), before, now) for title in self._groups_of(new))
 
     def arrange(self, rows: Sequence[RunRow]) -> list[Line]:
         """Arrange the table's rows and headings, without the detail lines of a run.
@@ -263,7 +270,7 @@ class Arrangement:
             for title in dict.fromkeys(self._groups_of(row)):
                 groups.setdefault(title, []).append(row)
         lines: list[Line] = []
-        self._bests, self.depths = {}, {}
+        self._bests, self._bests_of, self.depths = {}, self.bests, {}
         seen: set[str] = set()
         if top:
             is_folded = PINNED_KEY in self.closed
@@ -273,9 +280,7 @@ class Arrangement:
             seen |= self.tops
         for title, found in groups.items():
             members = self._in_chain(found) if self.group == "chain" and title != NO_CHAIN else found
-            best = min((each.run.loss for each in members if _is_finite(each.run.loss)), default=None)
-            if best is not None:
-                self._bests[title] = best
+            best = self._bests[title] = best_of(members, self.bests)
             states = "" if self.group == "state" else count_states(each.run for each in members)
             key = f"{self.group}:{title}"
             folded = tuple(members) if key in self.closed else ()
@@ -301,5 +306,8 @@ def _ordered(value: Value) -> tuple[Any, ...]:
     return (0, value)
 
 
-def _is_finite(loss: float | None) -> TypeGuard[float]:
-    return loss is not None and math.isfinite(loss)
+def _moves(best: Best | None, before: float | None, now: float | None) -> bool:
+    """Whether another newest loss of one run may change the best value of its group."""
+    if best is None or best.value is None:
+        return (before is None) != (now is None)  # a run without any value says nothing about the metric
+    return best.metric == LOSS and (before == best.value or (now is not None and now < best.value))

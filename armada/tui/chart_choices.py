@@ -32,6 +32,7 @@ class ChartChoices:
         keep: Called with what is chosen, each time that it changes.
 
     Attributes:
+        is_picked: Whether the user picked the metric.
         wanted: The words that filter the names of metrics.
         places: The letter and colour of each run that was compared.
     """
@@ -39,6 +40,7 @@ class ChartChoices:
     def __init__(self, last: Charted | None = None, keep: Callable[[Charted], None] | None = None) -> None:
         known = last or remembered.Charted()
         self.metric = "loss"
+        self.is_picked = False
         self.wanted = ""
         self.against = _or_first(AGAINST, known.against)
         self.panels = _or_first(PANELS, known.panels)
@@ -46,6 +48,10 @@ class ChartChoices:
         self.smoothing = _or_first(SMOOTHINGS, known.smoothing)
         self.places: dict[str, int] = {}
         self._keep = keep
+
+    def pick(self, metric: str) -> None:
+        """Choose a metric."""
+        self.metric, self.is_picked = metric, True
 
     def next_smoothing(self) -> None:
         """Choose the next smoothing."""

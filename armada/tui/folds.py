@@ -66,8 +66,8 @@ class Fold(NamedTuple):
         return sum(row.run.ended for row in self.cells)
 
     @property
-    def best(self) -> float | None:
-        """The lowest loss that is a number."""
+    def lowest_loss(self) -> float | None:
+        """The lowest of the newest losses that are numbers."""
         found = [row.run.loss for row in self.cells if row.run.loss is not None and math.isfinite(row.run.loss)]
         return min(found, default=None)
 

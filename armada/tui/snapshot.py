@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from armada.store.hosts import HostRecord
     from armada.store.notifications import Notification
     from armada.store.operations import Operation
+    from armada.store.queries.facts import RunBest
     from armada.store.queries.step_times import StepTimes
     from armada.store.run_sync import RunSync
     from armada.store.runs import Run
@@ -179,6 +180,9 @@ class Snapshot(NamedTuple):
     facts: Mapping[str, Mapping[str, Value]] = NOTHING
     """Settings and metrics that a screen wants, by run; `facts_version` rises when they were read anew for all."""
     facts_version: int = 0
+    bests: Mapping[str, RunBest] = NOTHING
+    """How good runs are, of those of which a screen wants it; `bests_version` rises as `facts_version` does."""
+    bests_version: int = 0
     first_of: int | None = None
     """How many runs there are, while `runs` are only those that the first screen shows; None: they are all."""
 

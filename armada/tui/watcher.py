@@ -18,6 +18,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.store.database import Database, explain, identity_of
 from armada.store.queries.curves import is_long, read_curve, read_spark
 from armada.store.queries.renewal import KNOWN, version_of
+from armada.tui.best import BestReader
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.fact_reading import FactReader
 from armada.tui.host_reading import HostReader
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from armada.costs.tariff import Tariff
     from armada.filters.keys import Fact
     from armada.paths import HomePaths
+    from armada.tui.best import Wanted
     from armada.tui.snapshot import Money
 
 LOOK_EVERY_S = 0.2
@@ -61,6 +63,8 @@ class Subscription(NamedTuple):
     """Settings and metrics of all runs, for the filter and the columns."""
     words: bool = False
     """Whether to find out which settings and metrics there are."""
+    bests: Wanted = ""
+    """Of which runs it is needed how good they are."""
 
 
 TOLD = 100
@@ -160,7 +164,8 @@ class Watcher:
                 self._look_whether_it_is_there()
 
     def _watch(self, database: Database) -> None:
-        reader, hosts, facts = RunReader(database), HostReader(database, self._home), FactReader(database)
+        reader, hosts = RunReader(database), HostReader(database, self._home)
+        facts, bests = FactReader(database), BestReader(database)
         version: int | None = None
         # The changes between this store and the one opened before are unknown.
         self._last = self._last._replace(generation=self._last.generation + 1)
@@ -182,7 +187,7 @@ class Watcher:
                 if moved:
                     self._configured = False
                     self._read(database, reader)
-                snapshot, updates = self._read_wanted(database, hosts, facts)
+                snapshot, updates = self._read_wanted(database, hosts, facts, bests)
                 if not self._ended.is_set():
                     self._tell(snapshot, updates)
                     self._complete(database)
@@ -228,11 +233,13 @@ class Watcher:
         )
 
     def _read_wanted(
-        self, database: Database, hosts: HostReader, facts: FactReader
+        self, database: Database, hosts: HostReader, facts: FactReader, bests: BestReader
     ) -> tuple[Snapshot, tuple[CurveUpdate, ...]]:
         """Add what only the visible screen needs. When just the cursor moves, the runs are not read again."""
         wants, index = self._wants, self._last.by_id
         facts.read(wants.facts, self._last.generation, self._last.changed, words=wants.words)
+        changed = {each: index[each] for each in self._last.changed} if self._last.changed is not None else None
+        bests.read(wants.bests, self._last.runs, self._last.generation, changed)
         self._last = self._last._replace(
             sparks={run_id: self._spark(database, index[run_id]) for run_id in wants.visible if run_id in index},
             details={run_id: found for run_id in wants.details if (found := read_detail(database, run_id))},
@@ -240,6 +247,8 @@ class Watcher:
             words=facts.words,
             facts=facts.facts,
             facts_version=facts.version,
+            bests=bests.bests,
+            bests_version=bests.version,
         )
         return self._last, self._curves(database, wants, index)
 

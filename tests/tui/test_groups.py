@@ -6,9 +6,11 @@ import pytest
 from textual.pilot import Pilot
 
 from armada.store import labels, runs
+from armada.store.queries.facts import read_bests
 from armada.tui import remembered
 from armada.tui.app import Dashboard
 from armada.tui.arrangement import GROUPS, Arrangement, Heading
+from armada.tui.best import Best
 from armada.tui.chains import Chains
 from armada.tui.reading import RunReader
 from armada.tui.screens.runs import RunsScreen
@@ -40,7 +42,7 @@ def test_a_run_stands_under_each_of_its_tags_and_is_counted_once(tagged: World) 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "4 of 4 runs")
         await pilot.press(*"b" * GROUPS.index("tag"))
-        seen = await shows(pilot, "arc  2 runs: 2 running  best 0.5", "base  2 runs: 2 running  best 0.5")
+        seen = await shows(pilot, "arc  2 runs: 2 running  best loss 0.5", "base  2 runs: 2 running  best loss 0.5")
         assert "no tag  1 run: 1 succeeded" in seen
         assert "4 of 4 runs" in seen
         assert seen.count("one-aaaaaa") == 3  # and in the preview
@@ -71,11 +73,11 @@ def test_headings_follow_when_a_loss_or_a_tag_changes(tagged: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "4 of 4 runs")
         await pilot.press(*"b" * GROUPS.index("tag"))
-        await shows(pilot, "arc  2 runs: 2 running  best 0.5")
+        await shows(pilot, "arc  2 runs: 2 running  best loss 0.5")
         tagged.losses("two-bbbbbb", [0.25])
-        await shows(pilot, "arc  2 runs: 2 running  best 0.25", "base  2 runs: 2 running  best 0.5")
+        await shows(pilot, "arc  2 runs: 2 running  best loss 0.25", "base  2 runs: 2 running  best loss 0.5")
         tagged.losses("one-aaaaaa", [0.9])
-        await shows(pilot, "base  2 runs: 2 running  best 0.9")
+        await shows(pilot, "base  2 runs: 2 running  best loss 0.9")
         labels.change_tags(tagged.database, "four-dddddd", add=["base"])
         await shows(pilot, "base  3 runs: 2 running · 1 succeeded")
         await lacks(pilot, "no tag")
@@ -85,7 +87,9 @@ def test_headings_follow_when_a_loss_or_a_tag_changes(tagged: World) -> None:
 
 def test_a_change_that_moves_no_heading_leaves_the_lines_in_place(tagged: World) -> None:
     reader, arrangement = RunReader(tagged.database), Arrangement(group="tag", sort="name")
-    arrangement.arrange(reader.read({}))
+    reader.read({})
+    arrangement.bests = read_bests(tagged.database, set(reader.by_id))
+    arrangement.arrange(reader.rows)
     tagged.losses("two-bbbbbb", [0.7])
     reader.read({})
     assert arrangement.stays([reader.by_id["two-bbbbbb"]])
@@ -95,8 +99,8 @@ def test_a_change_that_moves_no_heading_leaves_the_lines_in_place(tagged: World)
     headings = [line for line in arrangement.arrange(reader.rows) if isinstance(line, Heading)]
     assert [(each.title, each.size, each.best) for each in headings] == [
         ("no tag", 1, None),
-        ("arc", 2, 0.7),
-        ("base", 2, 0.7),
+        ("arc", 2, Best("loss", 0.7)),
+        ("base", 2, Best("loss", 0.7)),
     ]
 
 
@@ -111,7 +115,7 @@ def test_runs_are_grouped_by_a_setting_that_is_a_column(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "4 of 4 runs", "LEARNING_RATE")
         await pilot.press(*"b" * len(GROUPS))
-        await shows(pilot, "learning_rate 1e-05  2 runs: 2 running  best 0.5", "learning_rate 0.0003  1 run")
+        await shows(pilot, "learning_rate 1e-05  2 runs: 2 running  best loss 0.5", "learning_rate 0.0003  1 run")
         await shows(pilot, "learning_rate not set  1 run", "grouped by train.learning_rate")
         first = by_tag(pilot)
         view = first.present_view
@@ -144,7 +148,7 @@ def test_runs_that_follow_another_stand_under_it_in_their_chain(chained: World) 
         await shows(pilot, "5 of 5 runs")
         await pilot.press(*"b" * GROUPS.index("chain"))
         seen = await shows(
-            pilot, "base-aaaaaa  4 runs: 2 running · 2 succeeded  best 0.5", "no chain  1 run: 1 running"
+            pilot, "base-aaaaaa  4 runs: 2 running · 2 succeeded  best loss 0.5", "no chain  1 run: 1 running"
         )
         assert "└ tuned-bbbbbb" in seen
         assert "  └ merged-cccccc" in seen

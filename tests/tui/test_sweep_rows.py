@@ -44,7 +44,7 @@ def first(pilot: Pilot[None]) -> RunsScreen:
 
 def test_a_sweep_is_one_row_with_counts_best_and_what_needs_you(swept: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
-        seen = await shows(pilot, "lr-x7 (6 cells)", "oom: CUDA out of memory", "7 of 7 runs")
+        seen = await shows(pilot, "lr-x7 (6 cells)", "oom: CUDA out of memory", "7 of 7 runs", "1.7 loss")
         line = next(line for line in seen.splitlines() if "lr-x7" in line)
         for word in ("▸", "box", "2/6", "1.7", "▲"):
             assert word in line, line

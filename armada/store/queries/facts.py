@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from armada.foundation.metric_goals import BestBy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -94,6 +96,43 @@ def read_metric(database: Database, name: str, which: str, run_ids: Iterable[str
     query = f"SELECT run_id, {value} FROM series WHERE name = ?"  # noqa: S608  # one of three constants
     rows = _rows(database, query, (name,), run_ids)
     return {str(run_id): float(found) for run_id, found in rows if isinstance(found, int | float)}
+
+
+class RunBest(NamedTuple):
+    """How good a run is.
+
+    Attributes:
+        stated: What its sweep, or else its experiment, says that it is the best by; None if neither says so.
+        value: The best value of that metric, or of the evaluation loss; None if there is none that is a number, and for
+            the loss, whose newest value is in the run's row.
+    """
+
+    stated: BestBy | None
+    value: float | None
+
+
+def read_bests(database: Database, run_ids: Collection[str]) -> dict[str, RunBest]:
+    """Return how good runs are, each by its own metric."""
+    best = "CASE WHEN json_valid(spec) THEN json_extract(spec, '$.training.train.best_metric.{}') END"
+    swept = "(SELECT json_extract(settings, '$.{}') FROM sweeps WHERE name = runs.sweep AND json_valid(settings))"
+    parts = (*(swept.format(key) for key in ("metric", "goal")), *(best.format(key) for key in ("name", "goal")))
+    query = f"SELECT run_id, {', '.join(parts)} FROM runs WHERE 1"  # noqa: S608  # constants
+    stated: dict[str, BestBy | None] = {}
+    for run_id, metric, goal, name, direction in _rows(database, query, (), run_ids):
+        by_sweep = _best_by(metric, goal or "min")
+        stated[str(run_id)] = by_sweep if by_sweep is not None else _best_by(name, direction)
+    by_metric: dict[BestBy, list[str]] = {}
+    for run_id, by in stated.items():
+        by_metric.setdefault(by or BestBy(), []).append(run_id)
+    values: dict[str, float] = {}
+    for by, ids in by_metric.items():
+        if by.name != "loss":
+            values |= read_metric(database, by.name, by.goal, ids)
+    return {run_id: RunBest(by, values.get(run_id)) for run_id, by in stated.items()}
+
+
+def _best_by(name: object, goal: object) -> BestBy | None:
+    return BestBy(name, "max" if goal == "max" else "min") if isinstance(name, str) and goal in ("min", "max") else None
 
 
 class FactKey(Protocol):

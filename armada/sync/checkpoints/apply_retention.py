@@ -6,9 +6,10 @@ import math
 import shutil
 from typing import TYPE_CHECKING
 
+from armada.foundation.metric_goals import BestBy
 from armada.foundation.sanitize import sanitize_line
 from armada.store import checkpoints, files_home, metrics, transfers
-from armada.store.best_metric import BestBy, best_by
+from armada.store.best_metric import best_by
 from armada.sync.checkpoints import optimizers, published
 from armada.sync.checkpoints.proof import Prover
 from armada.sync.schedule import due

@@ -6,10 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from armada.errors import HostUnreachable, NotFound, UsageError
+from armada.foundation.metric_goals import BestBy
 from armada.foundation.sanitize import sanitize_line
 from armada.monitor.observe import observe
 from armada.store import checkpoints
-from armada.store.best_metric import BestBy, best_by
+from armada.store.best_metric import best_by
 from armada.sync.checkpoints.apply_retention import candidates
 
 if TYPE_CHECKING:

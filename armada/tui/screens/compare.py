@@ -12,10 +12,11 @@ from textual.widgets import Static
 from armada.compare.metrics import TOKENS, in_order
 from armada.compare.settings import differences
 from armada.foundation.sanitize import sanitize_line
+from armada.store.best_metric import stated_best
 from armada.tui.bindings import bindings
 from armada.tui.screens import compare_text as pages
 from armada.tui.screens.compare_actions import Exports
-from armada.tui.screens.compare_samples import SampleBook, beside
+from armada.tui.screens.compare_samples import SamplePage
 from armada.tui.screens.compare_text import Compared
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
@@ -28,7 +29,6 @@ from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.parallel import Parallel
 from armada.tui.widgets.run_figures import RunFigures
 from armada.tui.widgets.scatter import Scatter
-from armada.tui.widgets.text_scroll import TextScroll
 from armada.tui.widgets.whole import Whole
 from armada.tui.x_axis import XAxis
 from armada.units import counted
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from armada.compare.settings import Difference
+    from armada.foundation.metric_goals import BestBy
     from armada.tui.curves import Curve, CurveUpdate
     from armada.tui.scales import Scale
-    from armada.tui.screens.compare_samples import History
     from armada.tui.snapshot import RunRow
     from armada.tui.widgets.chart_plane import Crossed
     from armada.tui.widgets.table import Table
@@ -61,15 +61,15 @@ class CompareScreen(Exports, View):
     CompareScreen #tabs { height: 1; }
     CompareScreen #none { height: 1fr; padding: 1 2; display: none; }
     CompareScreen.empty #none { display: block; }
-    CompareScreen Chart, CompareScreen Parallel, CompareScreen Scatter, CompareScreen TextScroll { display: none; }
+    CompareScreen Chart, CompareScreen Parallel, CompareScreen Scatter, CompareScreen SamplePage { display: none; }
     CompareScreen Chart { height: 2fr; }
-    CompareScreen TextScroll { height: 1fr; }
+    CompareScreen SamplePage { height: 1fr; }
     CompareScreen #settings { display: none; height: 1fr; min-height: 4; }
     CompareScreen #value { display: none; }
     CompareScreen.settings #value { display: block; }
     CompareScreen RunFigures { height: 5; }
     CompareScreen.curves Chart, CompareScreen.parallel Parallel, CompareScreen.scatter Scatter,
-    CompareScreen.pareto Scatter, CompareScreen.samples TextScroll, CompareScreen.settings #settings { display: block; }
+    CompareScreen.pareto Scatter, CompareScreen.samples SamplePage, CompareScreen.settings #settings { display: block; }
     CompareScreen.-tall.curves #settings, CompareScreen.-grand.curves #settings { display: block; }
     CompareScreen.settings RunFigures, CompareScreen.-tiny RunFigures { display: none; }
     CompareScreen.empty Widget.frame, CompareScreen.empty #tabs { display: none; }
@@ -82,16 +82,15 @@ class CompareScreen(Exports, View):
         self._marked: tuple[str, ...] = ()
         self.shown = "curves"
         self._variable = 0
-        self._prompt = 0
         self._left_out = 0
         self._named: list[str] = []
         """The runs that have a column in the table of settings."""
         self._places: dict[str, int] = {}
+        self._best_by: dict[str, BestBy | None] = {}
+        self._is_chosen = False
         self._curves: dict[tuple[str, str], Curve] = {}
         self._axis = XAxis()
         self._settings: tuple[object, tuple[Difference, ...]] = ((), ())
-        self._book = SampleBook()
-        self._samples: tuple[tuple[str, ...], list[History]] | None = None
 
     def body(self) -> Iterable[Widget]:
         symbols = self.board.symbols
@@ -105,14 +104,12 @@ class CompareScreen(Exports, View):
         yield Static("No runs are marked. Press 1, mark some with space, then c.", id="none", markup=False)
         self.chart = Chart(symbols, classes=frame.FRAME)
         self.parallel, self.scatter = Parallel(symbols), Scatter(symbols)
-        self.answers = Static()
-        self.sample_page = TextScroll(self.answers)
+        self.sample_page = SamplePage(symbols, self.board.home)
         self.figures = RunFigures(symbols)
         self.table = DifferenceTable(symbols, id="settings")
         self.value = Whole(symbols, id="value")
         self._show_marked()
-        for page in (self.sample_page, self.figures):
-            page.add_class(frame.FRAME)
+        self.figures.add_class(frame.FRAME)
         frame.title(self.figures, "Runs")
         yield from (self.chart, self.parallel, self.scatter, self.sample_page, self.figures, self.table, self.value)
 
@@ -163,6 +160,8 @@ class CompareScreen(Exports, View):
 
     def wants(self) -> Subscription:
         ids = frozenset(self.run_ids)
+        if not (self.choices.is_picked or self._is_chosen):
+            return Subscription(ids, ids)  # then it is known which metric the runs are compared by
         names = {self.choices.metric} | ({TOKENS} if self.choices.against == "tokens" else set())
         return Subscription(ids, ids, frozenset((run_id, name) for run_id in ids for name in names))
 
@@ -184,7 +183,20 @@ class CompareScreen(Exports, View):
         if curve is not None and len(curve):
             tokens = self._curves.get((row.id, TOKENS))
             placed = self._axis.place(row, self.choices.metric, curve, self.choices.against, tokens, time.time())
-        return Compared(row, self._places[row.id], curve, placed, row.id == self.figures.cursor)
+        return Compared(row, self._places[row.id], curve, placed, row.id == self.figures.cursor, self._stated(row.id))
+
+    def _stated(self, run_id: str) -> BestBy | None:
+        """What a run says that it is the best by; its plan never changes."""
+        if run_id not in self._best_by and (detail := self.snapshot.details.get(run_id)) is not None:
+            self._best_by[run_id] = stated_best(detail.spec)
+        return self._best_by.get(run_id)
+
+    def _choose_metric(self) -> None:
+        """Compare by the runs' own metric, unless the user picked one. It stays while the screen is open."""
+        details = [self.snapshot.details[row.id] for row in self.rows]
+        stated = [self._stated(each.run_id) for each in details]
+        self.choices.metric = pages.own_metric(stated, [each.metrics for each in details])
+        self._is_chosen = True
 
     @property
     def lit(self) -> Compared | None:
@@ -217,13 +229,18 @@ class CompareScreen(Exports, View):
                 self._curves[key] = update.fresh
             elif key in self._curves:
                 self._curves[key].extend(update.added)
+        if self.is_read and not self._is_chosen and not self.choices.is_picked:
+            self._choose_metric()
         self._say_tabs()
         self._draw_figures()
         self._draw_page()
 
     def _draw_page(self) -> None:
         smoothed = self.shown == "curves" and self.choices.smoothing
-        frame.title(self.figures, self.board.symbols.text("Runs · values not smoothed" if smoothed else "Runs"))
+        words = (
+            f"Runs · {pages.best_words(self.runs, self.choices.metric)}{' · values not smoothed' if smoothed else ''}"
+        )
+        frame.title(self.figures, self.board.symbols.text(words))
         if self.shown == "curves":
             self._draw_curves()
         if self.shown in ("curves", "settings"):
@@ -244,7 +261,8 @@ class CompareScreen(Exports, View):
     @property
     def reading(self) -> str:
         """What is still being read; empty if nothing is."""
-        unread = [key for key in self.wants().curves if key not in self._curves]
+        is_settled = self.choices.is_picked or self._is_chosen
+        unread = [key for key in self.wants().curves if key not in self._curves] if is_settled else self.run_ids
         return f" · reading {counted(len(unread), 'curve')} …" if unread else ""
 
     @property
@@ -355,38 +373,11 @@ class CompareScreen(Exports, View):
         best = f" · front: {on}" if on else f" · no front: {why}" if why else ""
         frame.title(self.scatter, self._title(f"{y.title} against cost{best}{' · ' if notes else ''}{notes}"))
 
-    # Samples
-
     def _draw_samples(self) -> None:
-        ids = tuple(run.row.id for run in self._pair())
-        if self._samples is None or self._samples[0] != ids:
-            self._samples = (ids, [])
-            self.answers.update(Text(" reading …"))
-            frame.title(self.sample_page, "Samples")
-            self.run_worker(lambda: self._read_samples(ids), thread=True, exclusive=True, exit_on_error=False)
-
-    def _pair(self) -> list[Compared]:
-        """The pinned run and the one under the cursor."""
+        """Show those of the pinned run and the one under the cursor."""
         runs, lit = self.runs, self.lit
-        return [*runs[:1], *([lit] if lit is not None and runs and lit.row.id != runs[0].row.id else runs[1:2])]
-
-    def _read_samples(self, ids: tuple[str, ...]) -> None:
-        found = [self._book.read(self.board.home.run(run_id) / "outputs" / "samples.jsonl") for run_id in ids]
-        self.app.call_from_thread(self._take_samples, ids, found)
-
-    def _take_samples(self, ids: tuple[str, ...], found: list[History]) -> None:
-        if self._samples is not None and self._samples[0] == ids:
-            self._samples = (ids, found)
-            self._show_samples()
-
-    def _show_samples(self) -> None:
-        if self._samples is None or not self._samples[1]:
-            return
-        runs = {run.row.id: run for run in self.runs}
-        named = [(runs[run_id], history) for run_id, history in zip(*self._samples, strict=True) if run_id in runs]
-        names = [f"{NAMES[run.place]} {run.row.name} {run.row.id[-6:]}" for run, _ in named]
-        styles = {"dim": "dim", "strong": "bold"}
-        self.answers.update(beside(names, [each for _, each in named], self._prompt, self.board.symbols, styles))
+        pair = [*runs[:1], *([lit] if lit is not None and runs and lit.row.id != runs[0].row.id else runs[1:2])]
+        self.sample_page.show_runs({run.row.id: f"{NAMES[run.place]} {run.row.name} {run.row.id[-6:]}" for run in pair})
 
     def _say_tabs(self) -> None:
         active, dim = (self.top.get_component_rich_style(f"top--{name}") for name in ("active", "dim"))
@@ -414,7 +405,7 @@ class CompareScreen(Exports, View):
     def action_tab(self, tab: str) -> None:
         self.shown = tab
         self.update_classes(self._classes_wanted)
-        self._samples = None  # read again
+        self.sample_page.read_again()
         self.set_focus(self.table if tab == "settings" else self.figures)
         self.keys.refresh()
         self.take()
@@ -430,14 +421,13 @@ class CompareScreen(Exports, View):
 
     def action_metric(self, by: int = 1) -> None:
         if self.shown == "samples":
-            self._prompt += by
-            self._show_samples()
+            self.sample_page.step_prompt(by)
             return
         names = {name for detail in self.snapshot.details.values() for name in detail.metrics}
         order = in_order(names)
         if order:
             place = order.index(self.choices.metric) if self.choices.metric in order else -by
-            self.choices.metric = order[(place + by) % len(order)]
+            self.choices.pick(order[(place + by) % len(order)])
             self.take()
 
     def action_variable(self, by: int) -> None:

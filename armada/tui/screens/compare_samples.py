@@ -6,49 +6,66 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table as Grid
 from rich.text import Text
+from textual.widgets import Static
 
-from armada.compare.report.samples import read_history
 from armada.foundation.sanitize import sanitize_text
+from armada.tui.samples import SampleBook, prompts_of, samples_file, steps_of
+from armada.tui.widgets import frame
+from armada.tui.widgets.text_scroll import TextScroll
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-    from armada.compare.report.samples import Sample
+    from armada.paths import HomePaths
+    from armada.tui.samples import History
     from armada.tui.symbols import Symbols
 
-History = dict[str, dict[int, "Sample"]]
 MOST_STEPS = 40
 LONGEST = 2000
 
 
-class SampleBook:
-    """Samples by run, read again when a file changed."""
+class SamplePage(TextScroll):
+    """Shows the samples of two runs, and reads them in a thread."""
 
-    def __init__(self) -> None:
-        self._known: dict[Path, tuple[object, History]] = {}
+    def __init__(self, symbols: Symbols, home: HomePaths) -> None:
+        self._answers = Static()
+        super().__init__(self._answers, classes=frame.FRAME)
+        self._symbols, self._home = symbols, home
+        self._book = SampleBook()
+        self._prompt = 0
+        self._runs: dict[str, str] = {}
+        self._histories: list[History] | None = None
 
-    def read(self, path: Path) -> History:
-        """Return the samples in a file; empty if there is none."""
-        try:
-            stat = path.lstat()
-        except OSError:
-            return {}
-        stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        known = self._known.get(path)
-        if known is None or known[0] != stamp:
-            known = self._known[path] = (stamp, read_history(path))
-        return known[1]
+    def show_runs(self, names: Mapping[str, str]) -> None:
+        """Show runs by their ids, with the names to show; those that are shown are not read again."""
+        if self._runs == names:
+            return
+        self._runs, self._histories = dict(names), None
+        self._answers.update(Text(" reading …"))
+        frame.title(self, "Samples")
+        self.run_worker(lambda: self._read(tuple(names)), thread=True, exclusive=True, exit_on_error=False)
 
+    def read_again(self) -> None:
+        """Read the samples again when they are shown next."""
+        self._runs = {}
 
-def prompts_of(histories: Sequence[History]) -> list[str]:
-    """Return the prompts, those of the first run first."""
-    return list(dict.fromkeys(prompt for history in histories for prompt in history))
+    def step_prompt(self, by: int) -> None:
+        self._prompt += by
+        self._draw()
 
+    def _read(self, ids: tuple[str, ...]) -> None:
+        found = [self._book.read(samples_file(self._home, run_id)) for run_id in ids]
+        self.app.call_from_thread(self._take, ids, found)
 
-def steps_of(histories: Sequence[History], prompt: str) -> list[int]:
-    """Return the steps after which a run answered, the newest first."""
-    return sorted({step for history in histories for step in history.get(prompt, {})}, reverse=True)
+    def _take(self, ids: tuple[str, ...], found: list[History]) -> None:
+        if self.is_attached and tuple(self._runs) == ids:
+            self._histories = found
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._histories is not None:
+            names, styles = list(self._runs.values()), {"dim": "dim", "strong": "bold"}
+            self._answers.update(beside(names, self._histories, self._prompt, self._symbols, styles))
 
 
 def beside(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.compare.metrics import goal_of
 from armada.costs.price import money
+from armada.foundation.metric_goals import BestBy
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import ticks
 from armada.tui.curves import nearest
@@ -17,8 +18,9 @@ from armada.tui.widgets.plot import COLOURS, Drawn
 from armada.tui.widgets.run_table import STATE_STYLES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from armada.compare.metrics import Goal
     from armada.compare.settings import Difference
     from armada.tui.curves import Curve
     from armada.tui.snapshot import RunRow
@@ -41,6 +43,7 @@ class Compared:
         curve: Of the chosen metric; None: not read yet.
         placed: Where the points of the curve are; None without points.
         lit: The cursor is on it.
+        stated: What its experiment says that it is the best by.
     """
 
     row: RunRow
@@ -48,16 +51,17 @@ class Compared:
     curve: Curve | None
     placed: Placed | None
     lit: bool
+    stated: BestBy | None = None
 
     @property
     def drawn(self) -> Drawn:
         return Drawn(NAMES[self.place], self.place, self.lit)
 
-    def value(self, metric: str) -> float | None:
-        """The best value of the metric, or the last one if its name does not say what is best."""
+    def value(self, goal: Goal | None) -> float | None:
+        """The best value of the metric, or the last one if it is not known what is best."""
         if self.curve is None:
             return None
-        best = self.curve.best(goal_of(metric))
+        best = self.curve.best(goal)
         return best[1] if best is not None else self.curve.last
 
     def cost(self, now: float) -> tuple[float, str] | None:
@@ -66,12 +70,43 @@ class Compared:
         return found.single if found is not None and found.unknown_s < 1 else None
 
 
+def common_goal(runs: Sequence[Compared], metric: str) -> Goal | None:
+    """Return whether the lowest or the highest value is best, as the runs say or else the metric's name; None if unknown."""
+    stated = {run.stated.goal for run in runs if run.stated is not None and run.stated.name == metric}
+    return (stated.pop() if len(stated) == 1 else None) if stated else goal_of(metric)
+
+
+def own_metric(stated: Sequence[BestBy | None], metrics: Sequence[Collection[str]]) -> str:
+    """Return the metric by which runs are compared if the user chose none.
+
+    It is what the runs say that they are the best by if all say the same, else the evaluation loss if all have it, else
+    the loss.
+
+    Args:
+        stated: What each run says.
+        metrics: The metrics that each run has.
+    """
+    said = {each.name for each in stated if each is not None} if all(stated) else set()
+    name = said.pop() if len(said) == 1 else BestBy().name
+    return name if metrics and all(name in each for each in metrics) else "loss"
+
+
+def best_words(runs: Sequence[Compared], metric: str) -> str:
+    """Return what the column of best values shows: `best: lowest eval_loss`."""
+    word = {"min": "lowest", "max": "highest", None: ""}[common_goal(runs, metric)]
+    return (
+        f"best: {word} {sanitize_line(metric, LONGEST)}"
+        if word
+        else f"best of {sanitize_line(metric, LONGEST)}: not known"
+    )
+
+
 def figure_items(
     runs: Sequence[Compared], metric: str, cross: float | None, symbols: Symbols, now: float
 ) -> list[Item]:
     """Return a row for each run; the first one is pinned."""
-    goal, items = goal_of(metric), []
-    values = [run.value(metric) for run in runs]
+    goal, items = common_goal(runs, metric), []
+    values = [run.value(goal) for run in runs]
     known = [value for value in values if value is not None]
     top = (min(known) if goal == "min" else max(known)) if known and goal is not None and len(runs) > 1 else None
     for number, run in enumerate(runs):
@@ -149,8 +184,9 @@ def setting_scales(found: Sequence[Difference]) -> list[Scale]:
 
 def metric_scale(runs: Sequence[Compared], metric: str, *, log: bool) -> Scale:
     """Return the axis of the metric: its best value, or the last one."""
-    word = {"min": "lowest", "max": "highest", None: "last"}[goal_of(metric)]
-    return scale_of(f"{word} {sanitize_line(metric, LONGEST)}", [run.value(metric) for run in runs], log=log)
+    goal = common_goal(runs, metric)
+    word = {"min": "lowest", "max": "highest", None: "last"}[goal]
+    return scale_of(f"{word} {sanitize_line(metric, LONGEST)}", [run.value(goal) for run in runs], log=log)
 
 
 def cost_scale(runs: Sequence[Compared], now: float) -> tuple[Scale, str]:
@@ -181,9 +217,9 @@ def variable_scales(runs: Sequence[Compared], found: Sequence[Difference], now: 
 
 def front_of(runs: Sequence[Compared], cost: Scale, metric: str) -> tuple[set[int] | None, str]:
     """Return the runs on the Pareto front of cost and metric, or why there is none."""
-    goal = goal_of(metric)
+    goal = common_goal(runs, metric)
     if not cost.values:
         return None, NO_PRICE
     if goal is None:
         return None, "the metric's name does not say whether low is better"
-    return pareto_front(cost.values, [run.value(metric) for run in runs], goal), ""
+    return pareto_front(cost.values, [run.value(goal) for run in runs], goal), ""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from armada.filters.keys import Key, Vocabulary
+    from armada.tui.best import Wanted
     from armada.tui.curves import CurveUpdate
     from armada.tui.folds import Fold
     from armada.tui.snapshot import RunRow, Snapshot
@@ -120,7 +121,10 @@ class RunsScreen(RunsChoices):
         visible = frozenset(map(self.table.mark_of, self.table.visible_keys)) | ({cursor} if cursor else frozenset())
         history = (self.preview.host, SPAN_S) if self.preview.host is not None else None
         loads = self.answers.wants_loads
-        return Subscription(visible, sketches=curves, facts=facts, words=words, history=history, telemetry=loads)
+        bests: Wanted = "all" if self.arrangement.grouping != "nothing" else "sweeps"
+        return Subscription(
+            visible, sketches=curves, facts=facts, words=words, history=history, telemetry=loads, bests=bests
+        )
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         snapshot = self.snapshot
@@ -139,10 +143,18 @@ class RunsScreen(RunsChoices):
             self.table.empty = "reading …"
         if a.query.error is not None and a.query.words is not snapshot.words:
             a.query = Query(a.query.text, snapshot.words)  # a key may be known now
-        a.query.facts, a.facts_version = snapshot.facts, snapshot.facts_version
+        a.query.facts, a.facts_version, a.bests = snapshot.facts, snapshot.facts_version, snapshot.bests
         self._find_columns(snapshot.words)
         a.pins = self.pins.ids
-        chosen = (a.token, a.reverse, a.grouping, frozenset(a.opened), frozenset(a.closed), a.pins)
+        chosen = (
+            a.token,
+            a.reverse,
+            a.grouping,
+            frozenset(a.opened),
+            frozenset(a.closed),
+            a.pins,
+            snapshot.bests_version,
+        )
         changed = self._changed(snapshot) if chosen == self._drawn[1] else None
         # Sorting and laying out 10,000 rows takes 20 ms, so skip it when a few changed and stay in place.
         if changed is not None and a.stays(changed):

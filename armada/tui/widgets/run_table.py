@@ -11,6 +11,7 @@ from armada.filters.cells import cell, is_number
 from armada.foundation.sanitize import sanitize_line
 from armada.sweeps.counts import word_of
 from armada.tui.arrangement import Again, Heading
+from armada.tui.best import LOSS, best_of
 from armada.tui.filtering import subject_of
 from armada.tui.folds import Fold, done
 from armada.tui.kept import Kept
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from armada.filters.keys import Key
     from armada.tui.arrangement import Line
+    from armada.tui.best import Best
     from armada.tui.symbols import Symbols
 
 PROGRESS = 17
@@ -33,6 +35,8 @@ GUIDE = 6
 DEEPEST = 6
 """Runs that follow more are not indented further."""
 NONE_LIKE_THIS = "no run matches: esc clears the filter"
+SPARK = Column("", 10, rank=5)
+"""The curve of the loss; of several runs, the metric that their best is the best by."""
 COLUMNS = (
     Column("", 1, rank=-2),
     Column("NAME", 14, grow=3, most=60, rank=-1),
@@ -40,7 +44,7 @@ COLUMNS = (
     Column("GPUS", 5, rank=8),
     Column("PROGRESS", PROGRESS),
     Column("LOSS", 7, right=True, rank=1),
-    Column("", 10, rank=5),
+    SPARK,
     Column("TOK/S", 6, right=True, rank=7),
     Column("ETA", 8, right=True, rank=2),
     Column("HOME", 18, grow=1, most=26, rank=6),
@@ -239,7 +243,7 @@ class RunTable(Table):
             return self._closed_group(source, entry.kind)
         if isinstance(source, Heading):
             title = self.symbols.text(sanitize_line(source.title, 80))
-            best = f"  best {source.best:.4g}" if source.best is not None else ""
+            best = f"  {self.symbols.text(source.best.words)}" if source.best is not None else ""
             states = f": {source.states}" if source.states else ""
             return (((f"  {title}", "heading"), (f"  {counted(source.size, 'run')}{states}{best}", "dim")),)
         assert isinstance(source, RunRow | Fold)  # noqa: S101  # show_runs adds nothing else
@@ -262,7 +266,7 @@ class RunTable(Table):
         return tuple(spans) if used <= self._room else ()
 
     def _closed_group(self, heading: Heading, kind: str) -> Cells:
-        """A folded group: its name, how many runs, how many of them have ended, and the best loss."""
+        """A folded group: its name, how many runs, how many of them have ended, and the best value of their metric."""
         text = self.symbols.text
         if kind == "more":
             return (((text(heading.trouble or ""), "warn"),),)
@@ -270,16 +274,29 @@ class RunTable(Table):
         title = ((f"{self.symbols.closed} {text(sanitize_line(heading.title, 80))}{count}", "heading"),)
         sign: Span = (self.symbols.attention, "warn") if heading.trouble is not None else ("", "plain")
         ended = sum(row.run.ended for row in heading.folded)
-        best = f"{heading.best:.4g}" if heading.best is not None else ""
+        value, metric = self._best(heading.best)
         told = {
             "NAME": title,
             "PROGRESS": self._counted(sum(map(done, heading.folded)) / max(1, heading.size), ended, heading.size),
-            "LOSS": ((best, "plain"),),
+            "LOSS": (value,),
+            "": (metric,),
         }
         columns = self.columns[1:]
         if self._keys:
             return ((sign,), title, *(((("", "plain")),),) * (len(columns) - 1))
         return ((sign,), *(told.get(column.title, (("", "plain"),)) for column in columns))
+
+    def _best(self, best: Best | None) -> tuple[Span, Span]:
+        """Return a best value for the column LOSS, and its metric for the one beside it.
+
+        Where the latter does not fit, a value that is no loss is left out: the title would name it wrong.
+        """
+        if best is None:
+            return ("", "plain"), ("", "plain")
+        if best.value is None:
+            return (self.symbols.text(best.why), "dim"), ("", "plain")
+        is_named = best.metric.endswith(LOSS) or any(self.columns[at] is SPARK for at, _ in self._fit(self._room))
+        return (f"{best.value:.4g}" if is_named else "", "plain"), (self.symbols.text(best.metric), "dim")
 
     def _counted(self, share: float, ended: int, count: int) -> tuple[Span, ...]:
         """How much of several runs is done, and how many have ended: the bar makes room for a long count."""
@@ -294,28 +311,28 @@ class RunTable(Table):
             state = (self.symbols.attention, "warn")
         title: tuple[Span, ...] = ((f"{sign} {text(fold.title)}", "strong"),)
         states, style = fold.states_span
-        costs, best, blank = fold.costs(now), fold.best, ("", "plain")
+        costs, blank = fold.costs(now), ("", "plain")
         if self._keys:
             told = {
                 "name": title,
                 "id": title,
                 "state": ((text(states), style),),
                 "host": ((text(fold.hosts), "plain"),),
-                "loss": ((f"{best:.4g}" if best is not None else "", "plain"),),
+                "loss": ((f"{fold.lowest_loss:.4g}" if fold.lowest_loss is not None else "", "plain"),),
                 "progress": ((f"{fold.share:.0%}", "plain"),),
                 "cost": ((costs.text() if costs is not None else "", "plain"),),
             }
             found = [told.pop(key.name, (blank,)) for key in self._keys]
             return ((state,), *(([title, *found[1:]]) if title not in found else found))
-        seen = fold.seen_at
+        seen, (value, metric) = fold.seen_at, self._best(best_of(fold.cells, self.snapshot.bests))
         return (
             (state,),
             title,
             ((text(fold.hosts), "plain"),),
             ((f"{fold.gpus}×" if fold.gpus else "", "dim"),),
             self._counted(fold.share, fold.ended, len(fold.cells)),
-            ((f"{best:.4g}" if best is not None else "", "plain"),),
-            (blank,),
+            (value,),
+            (metric,),
             ((figure(fold.tokens_per_s) if fold.tokens_per_s else "", "plain"),),
             (blank,),
             ((f"{home} of {there} home" if there else "", "dim" if home == there else "plain"),),

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from armada.foundation.metric_goals import BestBy
 from armada.store import runs
-from armada.store.best_metric import BestBy, best_by, common_best, stated_best
+from armada.store.best_metric import best_by, common_best, stated_best
 from armada.store.database import Database
 
 

@@ -1,0 +1,116 @@
+"""Which value of several runs is the best, and by which metric: each run says so itself, and they may not agree."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from armada.foundation.metric_goals import BestBy
+from armada.foundation.sanitize import sanitize_line
+from armada.store.queries.facts import read_bests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from armada.store.database import Database
+    from armada.store.queries.facts import RunBest
+    from armada.tui.snapshot import RunRow
+
+Wanted: TypeAlias = Literal["", "sweeps", "all"]
+"""Of which runs it is needed how good they are: of none, of cells of sweeps, of all."""
+LOSS = "loss"
+EVAL_LOSS = BestBy()
+LONGEST = 40
+
+
+class Best(NamedTuple):
+    """The best value of several runs, and its metric, sanitized; or why there is none."""
+
+    metric: str
+    value: float | None
+    why: str = ""
+
+    @property
+    def words(self) -> str:
+        """`best eval_loss 0.41`, or `best: differs`."""
+        return f"best: {self.why}" if self.value is None else f"best {self.metric} {self.value:.4g}"
+
+
+DIFFERS = Best("", None, "differs")
+"""The runs name different metrics."""
+READING = Best("", None, "…")
+
+
+def best_of(rows: Iterable[RunRow], bests: Mapping[str, RunBest]) -> Best | None:
+    """Return the best value of several runs; None if none of them has one.
+
+    It is that of the metric that they name. Those that name none take the evaluation loss if one of them has it, and
+    else the loss, of which each run's newest value counts.
+    """
+    stated: set[BestBy] = set()
+    plain: list[RunRow] = []
+    values: list[float] = []
+    losses: list[float] = []
+    for row in rows:
+        found = bests.get(row.id)
+        if found is None:
+            return READING
+        loss = row.run.loss if row.run.loss is not None and math.isfinite(row.run.loss) else None
+        if found.stated is not None:
+            stated.add(found.stated)
+        elif found.value is not None or loss is not None:
+            plain.append(row)
+        losses += [loss] if loss is not None else []
+        values += [found.value] if found.value is not None else []
+    if len(stated) > 1 or (stated and plain and stated != {EVAL_LOSS}):
+        return DIFFERS
+    by = next(iter(stated), EVAL_LOSS if values else BestBy(LOSS))
+    found_values = losses if by.name == LOSS else values
+    if not found_values:
+        return None
+    return Best(sanitize_line(by.name, LONGEST), min(found_values, key=by.rank))
+
+
+class BestReader:
+    """Reads how good runs are, and keeps it until they change.
+
+    Args:
+        database: The store.
+
+    Attributes:
+        bests: Of the runs of which it is wanted.
+        version: Rises when it was read for all of them, not only for those that changed.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._read: tuple[Wanted, int] = ("", -1)
+        self.bests: dict[str, RunBest] = {}
+        self.version = 0
+
+    def read(
+        self, wanted: Wanted, rows: Sequence[RunRow], generation: int, changed: Mapping[str, RunRow] | None
+    ) -> None:
+        """Read what changed.
+
+        Args:
+            wanted: Of which runs.
+            rows: All runs.
+            generation: Of the runs; see `Snapshot.generation`.
+            changed: The runs that differ from the generation before; None if any may.
+        """
+        if (wanted, generation) == self._read:
+            return
+        follows = wanted == self._read[0] and generation == self._read[1] + 1
+        if not wanted:
+            self.bests = {}
+        elif follows and changed is not None:
+            self.bests = {**self.bests, **self._of(wanted, changed.values())}
+        else:
+            self.bests = self._of(wanted, rows)
+            self.version += 1
+        self._read = (wanted, generation)
+
+    def _of(self, wanted: Wanted, rows: Iterable[RunRow]) -> dict[str, RunBest]:
+        ids = [row.id for row in rows if wanted == "all" or row.run.sweep]
+        return read_bests(self._database, ids) if ids else {}
