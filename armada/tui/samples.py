@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armada.compare.report.samples import read_history
+from armada.foundation.validation import mapping, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from armada.compare.report.samples import Sample
@@ -22,6 +23,30 @@ def samples_file(home: HomePaths, run_id: str) -> Path:
     return home.run(run_id) / "outputs" / "samples.jsonl"
 
 
+def stamp_of(path: Path) -> object:
+    """Return what changes when a file does; None if it is not there."""
+    try:
+        stat = path.lstat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def why_none(spec: Mapping[str, Any], *, all_home: bool) -> str:
+    """Say why there are no samples of a run at home.
+
+    Args:
+        spec: Its plan.
+        all_home: It has ended, and everything of it was synced.
+    """
+    asked = whole(mapping(mapping(spec.get("experiment")).get("evaluation")).get("samples"))
+    if not asked:
+        return "This run writes no samples: its experiment asks for none. `evaluation: {samples: 8}` with `task: sft` does."
+    if all_home:
+        return "This run ended and wrote no samples."
+    return "No samples of this run are at home yet. It writes them after each evaluation; y syncs it now."
+
+
 class SampleBook:
     """Samples by run, read again when a file changed."""
 
@@ -30,11 +55,9 @@ class SampleBook:
 
     def read(self, path: Path) -> History:
         """Return the samples in a file; empty if there is none."""
-        try:
-            stat = path.lstat()
-        except OSError:
+        stamp = stamp_of(path)
+        if stamp is None:
             return {}
-        stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         known = self._known.get(path)
         if known is None or known[0] != stamp:
             known = self._known[path] = (stamp, read_history(path))

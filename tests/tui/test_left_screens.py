@@ -170,10 +170,19 @@ async def pages_of(pilot: Pilot[None], run_id: str, like: dict[str, object] | No
         "log": ("wrote line 299",),
         "checkpoints": ("270", "30"),
         "events": ("none yet",),
+        "samples": ("asks for none",),
         "config": ("lr",),
     }.items():
         await pilot.press(
-            {"overview": "o", "charts": "c", "log": "l", "checkpoints": "h", "events": "e", "config": "f"}[page]
+            {
+                "overview": "o",
+                "charts": "c",
+                "log": "l",
+                "checkpoints": "h",
+                "samples": "a",
+                "events": "e",
+                "config": "f",
+            }[page]
         )
         await shows(pilot, run_id, *words)
         if like is None:

@@ -1,4 +1,4 @@
-"""One run: overview, charts, log, checkpoints, events, config."""
+"""One run: overview, charts, log, checkpoints, samples, events, config."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from armada.tui import logs
 from armada.tui.bindings import bindings
 from armada.tui.gpu_strips import SPAN_S
 from armada.tui.log_places import parse_place
+from armada.tui.samples import samples_file, why_none
 from armada.tui.screens import run_text
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.prompt import Prompt
@@ -24,6 +25,7 @@ from armada.tui.widgets.chart_wall import ChartWall
 from armada.tui.widgets.field import Field
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.log_view import LogView
+from armada.tui.widgets.sample_reader import SampleReader
 from armada.tui.widgets.text_scroll import TextScroll
 from armada.tui.widgets.whole import Whole
 from armada.tui.widgets.words import Words
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from armada.tui.widgets.table import Table
 
 DIGEST_SHOWN = 16
-TABS = ("overview", "charts", "log", "checkpoints", "events", "config")
+TABS = ("overview", "charts", "log", "checkpoints", "samples", "events", "config")
 
 
 class RunScreen(LogPage):
@@ -84,6 +86,7 @@ class RunScreen(LogPage):
         self.checkpoints = ListTable(run_text.CHECKPOINT_COLUMNS, symbols, id="checkpoints", classes=frame.FRAME)
         self.events = ListTable(run_text.EVENT_COLUMNS, symbols, id="events", classes=frame.FRAME)
         self.difference = ListTable(run_text.DIFFERENCE_COLUMNS, symbols, id="difference", classes=frame.FRAME)
+        self.samples = SampleReader(symbols, id="samples")
         self.settings = TextScroll(self.config, id="config", classes=frame.FRAME)
         named = {"log": self.log_view, "checkpoints": self.checkpoints, "events": self.events}
         for name, page in {**named, "config": self.settings, "differences": self.difference}.items():
@@ -93,6 +96,7 @@ class RunScreen(LogPage):
             self.wall,
             self.log_view,
             self.checkpoints,
+            self.samples,
             self.events,
             self.settings,
             self.difference,
@@ -131,7 +135,7 @@ class RunScreen(LogPage):
         self.field.disabled, self.field.value = True, ""
         for each in (self.checkpoints, self.events, self.difference, self.settings):
             each.forget()
-        for other in (self.wall, self.log_view, self.overview):
+        for other in (self.wall, self.log_view, self.overview, self.samples):
             other.forget()
         self._open_tab(self.shown)
         return True
@@ -178,6 +182,10 @@ class RunScreen(LogPage):
             self.overview.show_run(row, detail, self.wall.curves.get(metric_of(detail)))
         elif self.shown == "log":
             self._draw_log(row)
+        elif detail is not None and self.shown == "samples":
+            sync = self.snapshot.syncs.get(self.run_id)
+            all_home = row.run.ended and sync is not None and sync.final_done
+            self.samples.show_file(samples_file(self.board.home, self.run_id), why_none(detail.spec, all_home=all_home))
         elif detail is None and self.shown in ("checkpoints", "events", "config"):
             self._say_reading()
         elif detail is not None and self.shown == "checkpoints":
@@ -248,7 +256,8 @@ class RunScreen(LogPage):
         self.pages.current = "difference" if tab == "config" and self.other is not None else tab
         if tab == "log":
             self._fetch_log()
-        page = self.overview.facts if tab == "overview" else self.pages.visible_content
+        inner = {"overview": self.overview.facts, "samples": self.samples.prompts}
+        page = inner.get(tab, self.pages.visible_content)
         self.set_focus(page if page is not None and page.focusable else None)
         self.keys.refresh()
         self.age.display = False  # only the log has an age
@@ -285,9 +294,16 @@ class RunScreen(LogPage):
         self._chart(lambda wall: wall.zoom(factor))
 
     def action_pan(self, share: float) -> None:
-        """Move along the curves. On a page with a list or a text, the arrows do not leave it."""
+        """Move along the curves, or among the steps of samples. On a page with a list or a text, the arrows do not leave it."""
         if self.shown in ("overview", "charts"):
             self._chart(lambda wall: wall.pan(share))
+        elif self.shown == "samples":
+            self.samples.step(-1 if share < 0 else 1)
+
+    def action_read(self) -> None:
+        """Go from the prompts to their answers."""
+        if self.shown == "samples":
+            self.samples.read()
 
     def action_cross(self, by: int) -> None:
         self._chart(lambda wall: wall.step_cross(by))
@@ -335,6 +351,9 @@ class RunScreen(LogPage):
             return True
         if self.shown == "config" and self.other is not None:
             self._compare_with(None)
+            return True
+        if self.focused is self.samples.answers:
+            self.set_focus(self.samples.prompts)
             return True
         return False
 
