@@ -13,7 +13,7 @@ from armada.filters.filter import EVERYTHING, Filter
 from armada.filters.keys import NO_WORDS, Subject, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from armada.filters.keys import Fact, Vocabulary
     from armada.tui.snapshot import RunRow
@@ -135,6 +135,20 @@ def holds(word: str) -> Callable[[str], object]:
         with contextlib.suppress(re.error, OverflowError):
             return re.compile(word).search
     return lambda text: word in text
+
+
+def matching(names: Sequence[str], words: str) -> list[str]:
+    """Return the names that have all words, regular expressions, or letters: those that have the words themselves come first.
+
+    Args:
+        names: In the order in which they are wanted.
+        words: As typed; none means all names.
+    """
+    listed = words.casefold().split()
+    tests = [holds(word) for word in listed]
+    plain = [name for name in names if all(test(name.casefold()) for test in tests)]
+    near = [name for name in names if all(fuzzy(word, name.casefold()) for word in listed)] if listed else []
+    return list(dict.fromkeys([*plain, *near]))
 
 
 def fuzzy(word: str, text: str) -> bool:

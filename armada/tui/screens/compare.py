@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.widgets import Static
 
-from armada.compare.metrics import TOKENS, in_order
+from armada.compare.metrics import TOKENS
 from armada.compare.settings import differences
 from armada.foundation.sanitize import sanitize_line
-from armada.store.best_metric import stated_best
 from armada.tui.bindings import bindings
 from armada.tui.screens import compare_text as pages
 from armada.tui.screens.compare_actions import Exports
+from armada.tui.screens.compare_metric import MetricChoice
 from armada.tui.screens.compare_samples import SamplePage
 from armada.tui.screens.compare_text import Compared
-from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.chart import NAMES, Chart
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from armada.compare.settings import Difference
-    from armada.foundation.metric_goals import BestBy
     from armada.tui.curves import Curve, CurveUpdate
     from armada.tui.scales import Scale
     from armada.tui.snapshot import RunRow
@@ -52,13 +50,15 @@ BEHIND = 3
 """With more runs than these, the curves before smoothing would hide the others."""
 
 
-class CompareScreen(Exports, View):
+class CompareScreen(Exports, MetricChoice):
     """Compares the runs that were marked when it was opened."""
 
     PLACE = "compare"
     BINDINGS = bindings("compare")
     DEFAULT_CSS = """
     CompareScreen #tabs { height: 1; }
+    CompareScreen #find { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
+    CompareScreen #find.open { display: block; }
     CompareScreen #none { height: 1fr; padding: 1 2; display: none; }
     CompareScreen.empty #none { display: block; }
     CompareScreen Chart, CompareScreen Parallel, CompareScreen Scatter, CompareScreen SamplePage { display: none; }
@@ -86,8 +86,6 @@ class CompareScreen(Exports, View):
         self._named: list[str] = []
         """The runs that have a column in the table of settings."""
         self._places: dict[str, int] = {}
-        self._best_by: dict[str, BestBy | None] = {}
-        self._is_chosen = False
         self._curves: dict[tuple[str, str], Curve] = {}
         self._axis = XAxis()
         self._settings: tuple[object, tuple[Difference, ...]] = ((), ())
@@ -100,7 +98,7 @@ class CompareScreen(Exports, View):
         self.update_classes(self._classes_wanted, update=False)  # with widgets in it, each change styles all of them
         self.tabs = Static(id="tabs")
         self.tabs.auto_links = False
-        yield self.tabs
+        yield from (self.tabs, self.find)
         yield Static("No runs are marked. Press 1, mark some with space, then c.", id="none", markup=False)
         self.chart = Chart(symbols, classes=frame.FRAME)
         self.parallel, self.scatter = Parallel(symbols), Scatter(symbols)
@@ -160,7 +158,7 @@ class CompareScreen(Exports, View):
 
     def wants(self) -> Subscription:
         ids = frozenset(self.run_ids)
-        if not (self.choices.is_picked or self._is_chosen):
+        if not self.is_settled:
             return Subscription(ids, ids)  # then it is known which metric the runs are compared by
         names = {self.choices.metric} | ({TOKENS} if self.choices.against == "tokens" else set())
         return Subscription(ids, ids, frozenset((run_id, name) for run_id in ids for name in names))
@@ -183,20 +181,7 @@ class CompareScreen(Exports, View):
         if curve is not None and len(curve):
             tokens = self._curves.get((row.id, TOKENS))
             placed = self._axis.place(row, self.choices.metric, curve, self.choices.against, tokens, time.time())
-        return Compared(row, self._places[row.id], curve, placed, row.id == self.figures.cursor, self._stated(row.id))
-
-    def _stated(self, run_id: str) -> BestBy | None:
-        """What a run says that it is the best by; its plan never changes."""
-        if run_id not in self._best_by and (detail := self.snapshot.details.get(run_id)) is not None:
-            self._best_by[run_id] = stated_best(detail.spec)
-        return self._best_by.get(run_id)
-
-    def _choose_metric(self) -> None:
-        """Compare by the runs' own metric, unless the user picked one. It stays while the screen is open."""
-        details = [self.snapshot.details[row.id] for row in self.rows]
-        stated = [self._stated(each.run_id) for each in details]
-        self.choices.metric = pages.own_metric(stated, [each.metrics for each in details])
-        self._is_chosen = True
+        return Compared(row, self._places[row.id], curve, placed, row.id == self.figures.cursor, self.stated(row.id))
 
     @property
     def lit(self) -> Compared | None:
@@ -229,8 +214,8 @@ class CompareScreen(Exports, View):
                 self._curves[key] = update.fresh
             elif key in self._curves:
                 self._curves[key].extend(update.added)
-        if self.is_read and not self._is_chosen and not self.choices.is_picked:
-            self._choose_metric()
+        if self.is_read:
+            self.choose_own_metric()
         self._say_tabs()
         self._draw_figures()
         self._draw_page()
@@ -261,14 +246,13 @@ class CompareScreen(Exports, View):
     @property
     def reading(self) -> str:
         """What is still being read; empty if nothing is."""
-        is_settled = self.choices.is_picked or self._is_chosen
-        unread = [key for key in self.wants().curves if key not in self._curves] if is_settled else self.run_ids
+        unread = [key for key in self.wants().curves if key not in self._curves] if self.is_settled else self.run_ids
         return f" · reading {counted(len(unread), 'curve')} …" if unread else ""
 
     @property
     def metric_words(self) -> str:
         left_out = f" · {self._left_out} of the marked runs left out" if self._left_out else ""
-        return f"{left_out}{self.reading}"
+        return f"{left_out}{self.filter_words}{self.reading}"
 
     @property
     def _currency(self) -> str | None:
@@ -302,6 +286,9 @@ class CompareScreen(Exports, View):
 
     def _draw_curves(self) -> None:
         choices = self.choices
+        if unmatched := self.unmatched:
+            self.chart.show(f"no metric matches {unmatched}", (), empty="/ changes the filter, esc clears it")
+            return
         lines, unit, notes = self.lines()
         smooth = f" · smoothed {choices.smoothing}" if choices.smoothing else ""
         metric = sanitize_line(choices.metric, 60)
@@ -406,9 +393,13 @@ class CompareScreen(Exports, View):
         self.shown = tab
         self.update_classes(self._classes_wanted)
         self.sample_page.read_again()
-        self.set_focus(self.table if tab == "settings" else self.figures)
+        self.set_focus(self.home_of_focus)
         self.keys.refresh()
         self.take()
+
+    @property
+    def home_of_focus(self) -> Widget:
+        return self.table if self.shown == "settings" else self.figures
 
     def _step_tab(self, by: int) -> None:
         self.action_tab(TABS[(TABS.index(self.shown) + by) % len(TABS)])
@@ -422,13 +413,11 @@ class CompareScreen(Exports, View):
     def action_metric(self, by: int = 1) -> None:
         if self.shown == "samples":
             self.sample_page.step_prompt(by)
-            return
-        names = {name for detail in self.snapshot.details.values() for name in detail.metrics}
-        order = in_order(names)
-        if order:
-            place = order.index(self.choices.metric) if self.choices.metric in order else -by
-            self.choices.pick(order[(place + by) % len(order)])
-            self.take()
+        else:
+            self.step_metric(by)
+
+    def back(self) -> bool:
+        return self.close_filter()
 
     def action_variable(self, by: int) -> None:
         if self.shown != "scatter":

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from armada.tui.bindings import bindings
 from armada.tui.theme import CURVES
 from armada.tui.widgets.list_table import ListTable
 from armada.tui.widgets.table import STYLES, Column
 
 if TYPE_CHECKING:
     from rich.style import Style
+    from textual.binding import BindingType
 
     from armada.tui.symbols import Symbols
 
@@ -27,8 +29,10 @@ COLUMNS = (
 )
 
 
-class RunFigures(ListTable):
-    """The run under the cursor is lit in the plot above."""
+class RunFigures(ListTable, inherit_bindings=False):
+    """The run under the cursor is lit in the plot above. Its runs are few: `/` is that of the screen, for the metrics."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("lists")
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{name}" for name in (*STYLES, *COLOURS)}
     DEFAULT_CSS = "\n".join(f"RunFigures > .table--{name} {{ color: ${name}; text-style: bold; }}" for name in COLOURS)
