@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import math
 import time
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _CLOCK_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 _DAY_S = 86_400
@@ -34,6 +39,27 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 def distance(places: list[float]) -> float:
     """Return the distance between ticks; 0.0 if there is one or none."""
     return places[1] - places[0] if len(places) > 1 else 0.0
+
+
+def row_of(share: float, rows: int) -> int:
+    """Return the row in which a curve has its dot, by the share of the height above it; four dots are in a row."""
+    return round(share * (rows * 4 - 1)) // 4
+
+
+def is_even(rows: Sequence[int]) -> bool:
+    """Whether different rows, in order, have the same distance."""
+    steps = {after - before for before, after in pairwise(rows)}
+    return len(steps) <= 1 and 0 not in steps
+
+
+def evenly(rows: Sequence[int]) -> range:
+    """Return the places of ticks that stay so that the rows between them are equal: as many as possible."""
+    for stride in range(1, len(rows)):
+        for first in range(stride):
+            kept = range(first, len(rows), stride)
+            if len(kept) > 1 and is_even([rows[place] for place in kept]):
+                return kept
+    return range(min(1, len(rows)))
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:

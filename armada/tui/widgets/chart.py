@@ -156,6 +156,7 @@ class Chart(Plane):
         canvas, window = Canvas(room, rows), Window(x0, x1, y0, y1)
         if x1 <= x0:  # a single x is drawn in the middle
             window = Window(x0 - 1.0, x0 + 1.0, y0, y1)
+        window, marks = axes.y_axis(window, rows, log=self.logarithmic)
         for line in self.lines:
             if line.behind is not None:
                 draw(canvas, line.xs, line.behind, window, BEHIND)
@@ -174,7 +175,7 @@ class Chart(Plane):
             for owner, line in enumerate(self.lines):
                 canvas.name_along(_sign(line, owner), owner, 2 + 3 * owner % ALONG, ALONG)
         self._window = window
-        strips += self._rows(canvas, axes.row_marks(window, rows, log=self.logarithmic))
+        strips += self._rows(canvas, marks)
         strips.append(self._foot(room))
         return strips[:height]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,21 @@ from armada.costs.price import money
 from armada.tui import ticks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from armada.tui.widgets.braille import Window
 
 ROWS_PER_TICK = 3
 COLUMNS_PER_TICK = 14
+MORE_DOTS = 10
+"""A plot becomes higher by so many rows of dots at most, and by an eighth at most, so that its ticks are even."""
 
 
-def row_marks(window: Window, rows: int, *, log: bool) -> dict[int, str]:
-    """Return the rows of the ticks on the y axis, and their labels.
+def y_axis(window: Window, rows: int, *, log: bool) -> tuple[Window, dict[int, str]]:
+    """Return what is drawn, and the rows of the ticks on the y axis with their labels: the rows between them are equal.
+
+    For that, the window may become a little higher. Where this does not suffice, ticks are left out. Only the ticks at
+    1, 2 and 5 of a logarithmic axis are not even.
 
     Args:
         window: The visible part; of a logarithmic axis, exponents.
@@ -24,14 +32,50 @@ def row_marks(window: Window, rows: int, *, log: bool) -> dict[int, str]:
         log: The y axis is logarithmic.
     """
     most = max(1, rows // ROWS_PER_TICK)
+    found = _ticks_of(window, rows, most, log=log)
+    values, places = list(found), list(found.values())
+    if log and any(value != round(value) for value in values):
+        return window, _apart(found)
+    kept = {values[place]: places[place] for place in ticks.evenly(places)}
+    for fits in range(most, 1, -1):
+        fewer = _ticks_of(window, rows, fits, log=log)
+        if len(fewer) <= len(kept):
+            break
+        for other in _higher(window, rows * 4 - 1):
+            more = _ticks_of(other, rows, fits, log=log)
+            if len(more) >= len(fewer) and ticks.is_even(list(more.values())):
+                return other, _labelled(other, more, log=log)
+    return window, _labelled(window, kept, log=log, step=ticks.distance(values))
+
+
+def _ticks_of(window: Window, rows: int, most: int, *, log: bool) -> dict[float, int]:
+    """Return about `most` ticks, and their rows."""
+    high = window.y1 - window.y0
     found = (ticks.log_ticks if log else ticks.ticks)(window.y0, window.y1, most)
-    step, largest = ticks.distance(found), max(abs(window.y0), abs(window.y1))
+    return {value: min(rows - 1, max(0, ticks.row_of((window.y1 - value) / high, rows))) for value in found}
+
+
+def _higher(window: Window, dots: int) -> Iterator[Window]:
+    """Yield the window, and then windows with a few more rows of dots above and below."""
+    for more in range(min(MORE_DOTS, dots // 8) + 1):
+        dot = (window.y1 - window.y0) / (dots - more)
+        for above in sorted(range(more + 1), key=lambda each: abs(2 * each - more)):
+            other = window._replace(y0=window.y0 - (more - above) * dot, y1=window.y1 + above * dot)
+            if math.isfinite(other.y1 - other.y0):
+                yield other
+
+
+def _labelled(window: Window, found: dict[float, int], *, log: bool, step: float = 0.0) -> dict[int, str]:
+    step, largest = step or ticks.distance(list(found)), max(abs(window.y0), abs(window.y1))
+    return {row: ticks.figure(10**value) if log else ticks.figure(value, step, largest) for value, row in found.items()}
+
+
+def _apart(found: dict[float, int]) -> dict[int, str]:
+    """Return the labels of a logarithmic axis that are not in the same row or in neighbouring ones."""
     marks: dict[int, str] = {}
-    for value in found:
-        row = round((window.y1 - value) / (window.y1 - window.y0) * (rows * 4 - 1)) // 4
-        near = row in marks or (log and (row - 1 in marks or row + 1 in marks))
-        if 0 <= row < rows and not near:
-            marks[row] = ticks.figure(10**value) if log else ticks.figure(value, step, largest)
+    for value, row in found.items():
+        if not any(near in marks for near in (row - 1, row, row + 1)):
+            marks[row] = ticks.figure(10**value)
     return marks
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
+from armada.tui import ticks
 from armada.tui.curves import NAN, Levels
 from armada.tui.widgets.braille import EMPTY, Canvas, Window, draw
 from armada.tui.widgets.plot import BLANK, Cell, Drawn, Plot, put
@@ -59,8 +60,9 @@ class Parallel(Plot):
                 if line[column] == BLANK:
                     line[column] = (bar, "grid")
             taken: set[int] = set()
-            for share, label in axis.marks:
-                row = 1 + round((1 - share) * (rows - 1))
+            rows_of = [1 + ticks.row_of(1 - share, rows) for share, _ in axis.marks]
+            for place in ticks.evenly(rows_of) if axis.kind == "linear" else range(len(rows_of)):
+                row, label = rows_of[place], axis.marks[place][1]
                 if row not in taken:
                     taken |= {row - 1, row, row + 1}
                     put(lines[row], column + 1, _cut(self.symbols.text(label), min(wide, max(11, wide // 2))), "dim")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from armada.tui import ticks
 from armada.tui.curves import Levels
 from armada.tui.widgets.braille import EMPTY, Canvas, Window, draw
 from armada.tui.widgets.chart_plane import LABEL
@@ -75,14 +76,14 @@ class Scatter(Plot):
 
     def _row_labels(self, axis: Scale, rows: int) -> dict[int, str]:
         """Return the rows of the ticks, with their labels. Where they are too near, each second or third one stays."""
-        found: dict[int, str] = {}
-        for stride in range(1, len(axis.marks) + 1):
-            marks = axis.marks[::stride]
-            found = {round((1 - share) * (rows - 1)): self.symbols.text(label)[: LABEL - 1] for share, label in marks}
-            places = sorted(found)
-            if len(found) == len(marks) and all(after - before > 1 for before, after in pairwise(places)):
+        places = [ticks.row_of(1 - share, rows) for share, _ in axis.marks]
+        kept = ticks.evenly(places) if axis.kind == "linear" else range(len(places))
+        shown = kept
+        for stride in range(1, len(kept) + 1):
+            shown = kept[::stride]
+            if all(abs(places[after] - places[before]) > 1 for before, after in pairwise(shown)):
                 break
-        return found
+        return {places[place]: self.symbols.text(axis.marks[place][1])[: LABEL - 1] for place in shown}
 
     def _canvas(self, points: dict[int, tuple[float, float]], room: int, rows: int) -> Canvas:
         canvas = Canvas(room, rows)

@@ -1,0 +1,74 @@
+"""The ticks of the y axis: the same number of rows between them, and each label in the row of its value."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from armada.tui import scales, ticks
+from armada.tui.symbols import UNICODE
+from armada.tui.widgets.braille import Window
+from armada.tui.widgets.chart_axes import y_axis
+from armada.tui.widgets.plot import Drawn
+from armada.tui.widgets.scatter import Scatter
+
+UNITS = {"k": 1e3, "M": 1e6, "G": 1e9}
+
+
+def value_of(label: str) -> float:
+    return float(label.rstrip("kMG")) * UNITS.get(label[-1], 1.0)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-2, 1e6), st.integers(3, 40))
+@example(0.0, 100.0, 10)
+@example(0.37, 0.56, 10)
+@example(0.0, 10.0, 6)
+def test_the_rows_between_the_ticks_of_a_chart_are_equal_and_labels_are_in_the_row_of_their_value(
+    low: float, wide: float, rows: int
+) -> None:
+    window, marks = y_axis(Window(0.0, 1.0, low, low + wide), rows, log=False)
+    assert ticks.is_even(list(marks))
+    assert window.y0 <= low
+    assert low + wide <= window.y1 <= low + wide + 0.2 * wide
+    of_row = (window.y1 - window.y0) / (rows * 4 - 1) * 4
+    places = sorted(marks)
+    if len(places) > 2:
+        steps = {round(value_of(marks[a]) - value_of(marks[b]), 9) for a, b in pairwise(places)}
+        assert max(steps) - min(steps) <= 1e-3 * max(steps), marks  # the labels are rounded
+    for row, label in marks.items():
+        digits = len(label.rstrip("kMG").partition(".")[2])
+        rounding = 0.5 * UNITS.get(label[-1], 1.0) / 10**digits
+        here = (window.y1 - value_of(label)) / (window.y1 - window.y0) * (rows * 4 - 1) / 4
+        assert row - 0.2 - rounding / of_row <= here <= row + 1 + rounding / of_row, (row, label, window)
+
+
+@pytest.mark.parametrize("rows", range(6, 41))
+def test_a_chart_of_few_rows_has_two_ticks_at_least(rows: int) -> None:
+    for wide in (0.03, 0.56, 7.0, 10.0, 97.0, 100.0, 1234.0):
+        assert len(y_axis(Window(0.0, 1.0, 0.0, wide), rows, log=False)[1]) >= 2, (rows, wide)
+
+
+def test_decades_are_even_and_within_a_decade_each_tick_is_at_its_place() -> None:
+    marks = y_axis(Window(0.0, 1.0, -6.3, 2.2), 11, log=True)[1]
+    assert ticks.is_even(list(marks))
+    assert len(marks) > 1
+    window = Window(0.0, 1.0, 0.0, 1.0)
+    assert y_axis(window, 20, log=True) == (window, {19: "1", 13: "2", 6: "5", 0: "10"})
+
+
+@pytest.mark.parametrize("height", range(9, 30))
+def test_the_ticks_of_a_scatter_plot_are_in_the_rows_of_their_values(height: int) -> None:
+    values = [0.0, 25.0, 50.0, 75.0, 100.0]
+    axis = scales.scale_of("accuracy", values, log=False)
+    plot = Scatter(UNICODE)
+    plot.show(axis, axis, [Drawn(letter, 0) for letter in "abcde"], "")
+    lines = ["".join(text for text, _ in line) for line in plot.cells(60, height)][1:-2]
+    labels = {row: line[:7].strip() for row, line in enumerate(lines) if line[:7].strip()}
+    assert ticks.is_even(list(labels))
+    assert {"0", "50", "100"} & set(labels.values())
+    signs = dict(zip(("0", "50", "100"), "ace", strict=True))
+    for row, label in labels.items():
+        assert signs.get(label, "") in lines[row][8:], (label, lines)
