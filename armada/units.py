@@ -6,18 +6,39 @@ import re
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?) ?([smhd])")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def span(seconds: float) -> str:
-    """`4 s`, `12 m`, `3 h 05 m`, `2 d 4 h`."""
+    """Format a duration for a sentence: `4 s`, `5 m 43 s`, `12 m`, `3 h 05 m`, `2 d 4 h`."""
     whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole} s"
+    return f"{whole // 60} m {whole % 60:02} s" if 60 <= whole < 600 else brief_span(whole)
+
+
+def brief_span(seconds: float) -> str:
+    """Format a duration without the seconds of a minute: `41 s`, `6 m`, `3 h 05 m`, `2 d 4 h`."""
+    whole = max(0, int(seconds))
     if whole < 3600:
-        return f"{whole // 60} m {whole % 60:02} s" if whole < 600 else f"{whole // 60} m"
-    if whole < 86400:
+        return rough_span(whole)
+    if whole < 86_400:
         return f"{whole // 3600} h {whole % 3600 // 60:02} m"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+def rough_span(seconds: float) -> str:
+    """Format a duration in its largest unit, for a column: `41 s`, `6 m`, `3 h`, `2 d`."""
+    whole = max(0, int(seconds))
+    size, unit = next((size, unit) for size, unit in _UNITS if whole >= size or size == 1)
+    return f"{whole // size} {unit}"
+
+
+def exact_span(seconds: float) -> str:
+    """Format a round duration, such as a tick of an axis or a limit: `0`, `40 s`, `5 m`, `1 h 30 m`, `2 d`."""
+    whole, words = round(seconds), []
+    for size, unit in _UNITS:
+        count, whole = divmod(whole, size)
+        words += [f"{count} {unit}"] if count else []
+    return " ".join(words[:2]) or "0"
 
 
 def duration_s(text: str) -> float:

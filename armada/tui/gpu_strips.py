@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HOT_C = 88.0
 SPAN_S = 900.0
-MINUTES = " 15 min"
+MINUTES = " 15 m"
 TALLEST = 3
 """Lines of one GPU in a panel with room."""
 GAP_S = 120.0

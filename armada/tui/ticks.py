@@ -120,16 +120,3 @@ def figure(value: float, step: float = 0.0, largest: float = 0.0) -> str:
         return f"{value / divisor:.4g}{unit}"
     digits = max(0, -math.floor(math.log10(step / divisor) + 1e-9))
     return f"{value / divisor:.{min(digits, 6)}f}{unit}"
-
-
-def lasted(seconds: float) -> str:
-    """Write a duration on an axis: `0`, `40s`, `5m`, `1h30m`, `2d`."""
-    whole = round(seconds)
-    if whole == 0:
-        return "0"
-    parts = ((_DAY_S, "d"), (3600, "h"), (60, "m"), (1, "s"))
-    words = []
-    for size, unit in parts:
-        count, whole = divmod(whole, size)
-        words += [f"{count}{unit}"] if count else []
-    return "".join(words[:2])

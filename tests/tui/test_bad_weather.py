@@ -66,7 +66,7 @@ def test_a_long_write_by_somebody_else_keeps_nobody_from_reading(world: World) -
         writer.connection.execute("UPDATE runs SET step = 1, total_steps = 2")
 
         async def use(pilot: Pilot[None]) -> None:
-            await shows(pilot, "demo-aaaaaa", "running 1h00m")
+            await shows(pilot, "demo-aaaaaa", "running 1 h")
             writer.connection.execute("COMMIT")
             await shows(pilot, "50%")
 

@@ -20,7 +20,7 @@ def test_what_waits_on_an_unreachable_host_says_so(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("4")
-        await shows(pilot, "waits: box has been unreachable for 6m: no route to host")
+        await shows(pilot, "waits: box has been unreachable for 6 m: no route to host")
 
     drive(world.board(), use)
 

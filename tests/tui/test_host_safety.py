@@ -49,7 +49,7 @@ def travel(count: int) -> list[Transfer]:
             1,
             "◌",
             "warn",
-            "unreachable 1m, 2 damaged at home, 2 checkpoints only there, 1 active run, 1 on the way",
+            "unreachable 1 m, 2 damaged at home, 2 checkpoints only there, 1 active run, 1 on the way",
         ),
         (host(home=5), 0, "✓", "good", "5 checkpoints home"),
     ],

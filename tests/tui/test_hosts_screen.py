@@ -58,7 +58,7 @@ def test_who_uses_each_gpu_and_who_waits_for_one(world: World) -> None:
         await shows(pilot, "2 runs, 2 wait, 1 GPU free  mine-aaaaaa (0)")
         await pilot.resize_terminal(140, 40)
         await pilot.press("enter")
-        await shows(pilot, "2 wait for GPUs: next-bbbbbb 2d12h, far-cccccc (of another home)")
+        await shows(pilot, "2 wait for GPUs: next-bbbbbb 2 d 12 h, far-cccccc (of another home)")
         seen = await shows(pilot, "/80 G")
         lines = {line.strip("│└ ").split()[0]: line.rstrip("│ ") for line in seen.splitlines() if "/80 G" in line}
         for index, user in enumerate(("mine-aaaaaa", "stranger (pid 4711)", "free", "theirs-dddddd (of another home)")):
@@ -185,10 +185,10 @@ def test_the_history_of_the_gpus_is_drawn_for_the_host_under_the_cursor_over_sev
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         measures = (
-            *("utilisation %, 15 min", "  0 0  1 10"),
-            *("memory GiB, 15 min", "  0 70  1 70"),
-            *("power W, 15 min", "  0 312  1 312"),
-            *("temperature °C, 15 min", "  0 71  1 71"),
+            *("utilisation %, 15 m", "  0 0  1 10"),
+            *("memory GiB, 15 m", "  0 70  1 70"),
+            *("power W, 15 m", "  0 312  1 312"),
+            *("temperature °C, 15 m", "  0 71  1 71"),
         )
         seen = await shows(pilot, *measures)
         assert any(0x2800 < ord(character) <= 0x28FF for character in seen)
@@ -198,7 +198,7 @@ def test_the_history_of_the_gpus_is_drawn_for_the_host_under_the_cursor_over_sev
         await pilot.press("minus", "minus", "minus", "minus", "minus")
         await shows(pilot, "box · power W, 7 d")
         await pilot.press("plus", "plus", "plus", "plus", "plus")
-        await shows(pilot, "box · power W, 15 min")
+        await shows(pilot, "box · power W, 15 m")
         await pilot.press("down")
         await shows(pilot, "far", "the daemon records this while it watches the host")
         await pilot.press("v")
@@ -231,11 +231,11 @@ def test_points_that_come_later_are_added_to_the_history(world: World) -> None:
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        await shows(pilot, "box · power W, 15 min")
+        await shows(pilot, "box · power W, 15 m")
         await pilot.press("enter")
         await shows(pilot, "312 W")
         telemetry.record(world.database, "box", [telemetry.Point(0, time.time(), 99.0, 1 << 30, 123.0, 44.0)])
-        await shows(pilot, "123 W", "44 °C", "box · power W, 15 min", "  0 123")
+        await shows(pilot, "123 W", "44 °C", "box · power W, 15 m", "  0 123")
 
     drive(world.board(), use, (160, 48))
 

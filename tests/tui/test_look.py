@@ -25,6 +25,7 @@ from armada.tui.watcher import Watcher
 from armada.tui.widgets.chart import Chart
 from armada.tui.widgets.run_table import height_of_few
 from armada.tui.widgets.table import Entry
+from armada.units import exact_span
 from armada.verdicts.states import Verdict
 from tests.tui.conftest import World, drive, lacks, screen, shows, strips, until
 
@@ -71,8 +72,8 @@ def test_ticks_of_one_axis_share_a_unit_and_their_digits() -> None:
 
 def test_ticks_of_durations_are_whole_and_short() -> None:
     places = ticks.time_ticks(0, 20_000, 4, local=False)
-    assert [ticks.lasted(each) for each in places] == ["0", "2h", "4h"]
-    assert ticks.lasted(5400) == "1h30m"
+    assert [exact_span(each) for each in places] == ["0", "2 h", "4 h"]
+    assert exact_span(5400) == "1 h 30 m"
 
 
 def test_the_nearest_point_of_a_curve_is_found_and_a_gap_has_no_value() -> None:
@@ -128,7 +129,7 @@ def test_the_first_screen_says_what_is_safe_and_what_happened(world: World) -> N
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "Is everything safe?", "not safe to destroy: 1 checkpoint only there, 1 active run")
-        await shows(pilot, "unreachable 3d12h", "1 checkpoint home · 3 r before you destroy it")
+        await shows(pilot, "unreachable 3 d 12 h", "1 checkpoint home · 3 r before you destroy it")
         await shows(pilot, "What happened", "done-cccccc ckpt-7 home", "fail-dddddd failed: [bold]2.1 GiB[/]")
         verdict = Verdict("succeeded", attempt=1, seq=2)
         runs.record(world.database, "keep-aaaaaa", verdict, ended_at=time.time())  # only this run is summed up again

@@ -207,11 +207,11 @@ def test_the_equals_sign_shortens_the_history_of_a_host_as_plus_does(world: Worl
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        await shows(pilot, "– box", "15 min")
+        await shows(pilot, "– box", "15 m")
         await pilot.press("minus")
-        await lacks(pilot, "15 min")
+        await lacks(pilot, "15 m")
         await pilot.press("equals_sign")
-        await shows(pilot, "15 min")
+        await shows(pilot, "15 m")
 
     drive(world.board(), use, (160, 48))
 

@@ -20,7 +20,7 @@ from tests.tui.conftest import World, drive, shows, until
 
 @pytest.mark.parametrize(
     ("age_s", "said"),
-    [(-3, "now"), (0, "now"), (9.9, "now"), (10, "10s ago"), (19, "10s ago"), (59.9, "50s ago"), (60, "1m ago")],
+    [(-3, "now"), (0, "now"), (9.9, "now"), (10, "10 s ago"), (19, "10 s ago"), (59.9, "50 s ago"), (60, "1 m ago")],
 )
 def test_an_age_counts_in_steps_of_ten_seconds(age_s: float, said: str) -> None:
     assert lately(age_s) == said

@@ -42,7 +42,7 @@ def test_a_run_shows_state_name_progress_loss_eta_checkpoint_and_cost(world: Wor
     async def use(pilot: Pilot[None]) -> None:
         seen = await shows(pilot, "ckpt-250", "$10.0", "$10.00/h")
         line = next(line for line in seen.splitlines() if "aaaaaa" in line)
-        for word in ("●", "demo", "box", "2×", "75%", "1.25", "1h00m", "█"):
+        for word in ("●", "demo", "box", "2×", "75%", "1.25", "1 h 00 m", "█"):
             assert word in line, line
 
     drive(world.board(), use, (170, 40))

@@ -14,8 +14,8 @@ from armada.tui.bindings import bindings
 from armada.tui.screens.output import OutputWindow
 from armada.tui.screens.window import Window
 from armada.tui.widgets.list_table import Item, ListTable
-from armada.tui.widgets.run_table import short
 from armada.tui.widgets.table import Column
+from armada.units import rough_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -145,7 +145,7 @@ def undo_last(board: Dashboard) -> None:
 
 
 def _ago(act: Act, now: float) -> str:
-    return short(now - act.started_at)
+    return rough_span(now - act.started_at)
 
 
 def _end(act: Act) -> Span:

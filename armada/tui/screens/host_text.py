@@ -14,9 +14,9 @@ from armada.tui.gpu_strips import gpu_spans, gpus_or_queue, loads, points_of
 from armada.tui.kept import Kept
 from armada.tui.screens.host_card import idle_since
 from armada.tui.widgets.list_table import Item, Line
-from armada.tui.widgets.run_table import age, short
+from armada.tui.widgets.run_table import age
 from armada.tui.widgets.table import Cells, Column, Span
-from armada.units import amount, counted, span
+from armada.units import amount, brief_span, counted, exact_span, rough_span, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -120,7 +120,7 @@ def host_item(
             _environment(host, snapshot),
             ((price.text if price is not None else "", "plain" if active else "warn"),),
             ((_disk(facts), "plain"),),
-            ((f"{short(now - seen)} ago" if seen is not None else "never", "dim"),),
+            ((f"{rough_span(now - seen)} ago" if seen is not None else "never", "dim"),),
         )
 
     about: list[Cells] = [(line,) for line in card]
@@ -211,7 +211,7 @@ def queue_lines(queue: RecordedQueue | None, snapshot: Snapshot, now: float) -> 
     if waiting := queue.waiting:
         names = []
         for each in waiting[:QUEUE_SHOWN]:
-            lasted = f" {short(now - each.since)}" if each.since is not None else ""
+            lasted = f" {brief_span(now - each.since)}" if each.since is not None else ""
             names.append(f"{_whose(each.run_id, snapshot.by_id)}{lasted}")
         more = f", {len(waiting) - QUEUE_SHOWN} more" if len(waiting) > QUEUE_SHOWN else ""
         verb = "waits" if len(waiting) == 1 else "wait"
@@ -235,7 +235,7 @@ def time_limit(written: str) -> str:
     if match is None:
         return sanitize_line(written, 30)
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return span(((days * 24 + hours) * 60 + minutes) * 60 + seconds).removesuffix(" 0 h").removesuffix(" 00 m")
+    return exact_span(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def _counts(jobs: Mapping[str, int]) -> str:

@@ -13,8 +13,8 @@ from armada.tui.bindings import bindings
 from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.window import Window
 from armada.tui.widgets.list_table import Item, ListTable
-from armada.tui.widgets.run_table import short
 from armada.tui.widgets.table import Column
+from armada.units import rough_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -101,4 +101,4 @@ def _item(each: Notification, now: float, *, unread: bool) -> Item:
     if each.error is not None and each.delivered_at is None:
         lines.append(f"not sent: {sanitize_line(each.error, 300)}")
     more = tuple((((line, "dim"),),) for line in lines if line.strip())
-    return Item(str(each.id), (((short(now - each.created_at), "dim"),), title, (sent,)), more)
+    return Item(str(each.id), (((rough_span(now - each.created_at), "dim"),), title, (sent,)), more)

@@ -14,11 +14,11 @@ from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.list_table import Item, ListTable
-from armada.tui.widgets.run_table import meter, short
+from armada.tui.widgets.run_table import meter
 from armada.tui.widgets.safety import CameHome, SafetyPicture
 from armada.tui.widgets.table import Cells, Column, Span, Table
 from armada.tui.widgets.words import Words
-from armada.units import amount, span
+from armada.units import amount, brief_span, rough_span, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -174,7 +174,7 @@ def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbol
         ((row.host, "plain"),),
         _home(row),
         ((str(row.kept.only_host) if row.kept.only_host else "", "warn" if _is_at_risk(row, failing) else "plain"),),
-        ((f"{short(now - last)} ago" if last is not None else "never", "dim"),),
+        ((f"{rough_span(now - last)} ago" if last is not None else "never", "dim"),),
         (_next(row, snapshot, now),),
     )
     more: list[Cells] = []
@@ -183,7 +183,7 @@ def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbol
         words = f"failing for {span(now - sync.failing_since)}, {tried}: {sanitize_line(sync.reason, 300)}"
         more.append((((words, "warn"),),))
     elif row.run.unreachable_since is not None and (row.kept.only_host or not row.run.ended):
-        since, why = short(now - row.run.unreachable_since), sanitize_line(row.run.unreachable_why, 200)
+        since, why = brief_span(now - row.run.unreachable_since), sanitize_line(row.run.unreachable_why, 200)
         words = f"waits: {row.host} has been unreachable for {since}{f': {why}' if why else ''}"
         more.append((((symbols.text(words), "warn"),),))
     more += [(_transfer(each, symbols, now),) for each in transfers]
@@ -210,7 +210,7 @@ def _next(row: RunRow, snapshot: Snapshot, now: float) -> Span:
         return "asked for", "accent"
     if sync is None or sync.next_due_at is None or sync.final_done:
         return "not planned", "dim"
-    return (f"in {short(sync.next_due_at - now)}", "plain") if sync.next_due_at > now else ("due now", "accent")
+    return (f"in {rough_span(sync.next_due_at - now)}", "plain") if sync.next_due_at > now else ("due now", "accent")
 
 
 def _transfer(each: Transfer, symbols: Symbols, now: float) -> tuple[Span, ...]:

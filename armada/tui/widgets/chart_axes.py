@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from armada.costs.price import money
 from armada.tui import ticks
+from armada.units import exact_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +123,7 @@ def x_text(value: float, step: float, unit: str, view: tuple[float, float]) -> s
         shown = "%a %H:%M" if wide > 80_000 else "%H:%M" if wide > 300 else "%H:%M:%S"
         return time.strftime(shown, time.localtime(value))
     if unit == "time":
-        return ticks.lasted(value)
+        return exact_span(value)
     if unit.isupper():
         return money(value, unit)
     return ticks.figure(value, step, max(map(abs, view))) + ("" if unit == "step" else f" {unit}")

@@ -12,6 +12,7 @@ from armada.tui.curves import NAN, Levels
 from armada.tui.widgets import frame
 from armada.tui.widgets.chart import Chart
 from armada.tui.widgets.chart_plane import Line
+from armada.units import exact_span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from armada.tui.widgets.chart_plane import Crossed
 
 SPANS_S = (900.0, 3600.0, 6 * 3600.0, 86_400.0, 7 * 86_400.0)
-NAMES = ("15 min", "1 h", "6 h", "1 d", "7 d")
 SIGNS = "0123456789abcdefghijklmnopqrstuvwxyz"
 TALL = 32
 """Lines from which four charts are two above two, however wide the screen is."""
@@ -72,7 +72,7 @@ class GpuHistory(Grid):
         self._drawn = stamp
         for chart, (name, value) in zip(self.query(Chart), MEASURES, strict=True):
             lines = [_line(gpu, of_gpu, value, span_s) for gpu, of_gpu in sorted(points.items())[: len(SIGNS)]]
-            title = f"{sanitize_line(host, 30)} · {name}, {NAMES[SPANS_S.index(span_s)]}"
+            title = f"{sanitize_line(host, 30)} · {name}, {exact_span(span_s)}"
             chart.digits = 0  # of eight GPUs, each with its value
             chart.show(title, lines, unit="clock", empty="the daemon records this while it watches the host")
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.widgets.run_table import short
-from armada.units import amount, counted
+from armada.units import amount, brief_span, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -103,7 +102,7 @@ def verdict(
         return (symbols.states["succeeded"], "good"), [(f"{counted(each.home, 'checkpoint')} home", "good")]
     style = "warn" if waits else "plain"
     if each.unreachable_since is not None:
-        sign, head = symbols.unreachable, f"unreachable {short(now - each.unreachable_since)}, "
+        sign, head = symbols.unreachable, f"unreachable {brief_span(now - each.unreachable_since)}, "
     else:
         sign = symbols.attention if waits else symbols.states["running"]
         head = "not safe: " if brief else "not safe to destroy: "
@@ -137,7 +136,7 @@ def _travels(symbols: Symbols, moving: Sequence[Transfer]) -> Spans:
     rate = sum(one.rate or 0.0 for one in moving)
     bar, rest = symbols.meter(done / whole if whole else 0.0, 10)
     pace = f" {amount(rate)}/s" if rate else ""
-    left = f", {short((whole - done) / rate)} left" if rate and whole > done else ""
+    left = f", {brief_span((whole - done) / rate)} left" if rate and whole > done else ""
     return [(f"{len(moving)} on the way ", "dim"), (bar, "accent"), (rest, "faint"), (pace, "more"), (left, "more")]
 
 

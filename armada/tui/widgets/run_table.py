@@ -17,7 +17,7 @@ from armada.tui.folds import Fold, done
 from armada.tui.kept import Kept
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.table import Cells, Column, Entry, Span, Table
-from armada.units import counted, span
+from armada.units import brief_span, counted, rough_span, span
 from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
@@ -73,23 +73,11 @@ def fitting(keys: Sequence[Key], width: int) -> int:
     return len(keys)
 
 
-def short(seconds: float) -> str:
-    """Format a duration in a few characters: `41s`, `6m`, `3h12m`, `2d04h`."""
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m"
-    if whole < 86_400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
-    return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
-
-
 def lately(seconds: float) -> str:
-    """Format an age in steps of ten seconds: `now`, `20s ago`, `6m ago`. Forty of them that count are unrest."""
+    """Format an age in steps of ten seconds: `now`, `20 s ago`, `6 m ago`. Forty of them that count are unrest."""
     if seconds < 10:
         return "now"
-    return f"{short(seconds // 10 * 10 if seconds < 60 else seconds)} ago"
+    return f"{rough_span(seconds // 10 * 10 if seconds < 60 else seconds)} ago"
 
 
 def clock(moment: float, now: float) -> str:
@@ -370,7 +358,7 @@ class RunTable(Table):
             ((run.loss_text or "", "bad" if run.loss_not_finite else "plain"),),
             ((self._spark(run.run_id), "accent"),),
             ((figure(run.tokens_per_s) if run.tokens_per_s else "", "plain"),),
-            ((short(eta), "plain"),) if eta is not None else blank,
+            ((brief_span(eta), "plain"),) if eta is not None else blank,
             self._home(row, now),
             ((costs.text() if costs is not None else "", "plain"),),
             self._seen(row, now),
@@ -401,13 +389,13 @@ class RunTable(Table):
             return (*meter(share, BAR, self.symbols, done), (f" {min(share, 1):>4.0%}", "plain"))
         if run.state == "running":
             words = sanitize_line(run.phase or "running", 12)
-            lasted = f" {short(row.lasted_s(now))}" if run.started_at else ""
+            lasted = f" {rough_span(row.lasted_s(now))}" if run.started_at else ""
             return ((words + lasted, "plain"),)
         if run.ended:
             ended = clock(run.ended_at, now) if run.ended_at else ""
             done = "done" if run.state == "succeeded" else word_of(run)
             return ((f"{done} {ended}", "good" if run.state == "succeeded" else STATE_STYLES[run.state]),)
-        return ((f"{run.state} {short(now - run.created_at)}", "plain"),)
+        return ((f"{run.state} {rough_span(now - run.created_at)}", "plain"),)
 
     def _home(self, row: RunRow, now: float) -> tuple[Span, ...]:
         kept = row.kept
@@ -416,7 +404,7 @@ class RunTable(Table):
         if not kept.home:
             waiting = f"{counted(kept.only_host, 'ckpt')} not home" if kept.only_host else ""
             return ((waiting, "warn" if row.run.ended else "dim"),)
-        age = f" {short(now - kept.home_at)}" if kept.home_at is not None else ""
+        age = f" {rough_span(now - kept.home_at)}" if kept.home_at is not None else ""
         if row.run.ended and not kept.only_host:
             return ((f"all {kept.home} home", "good"), (age, "dim"))
         waiting = f" +{kept.only_host}" if kept.only_host else ""
@@ -427,7 +415,7 @@ class RunTable(Table):
         if run.ended:
             return (("", "dim"),)
         if run.unreachable_since is not None:
-            return ((f"lost {short(now - run.unreachable_since)}", "warn"),)
+            return ((f"lost {rough_span(now - run.unreachable_since)}", "warn"),)
         if run.observed_at is None:
             return (("not yet", "dim"),)
         age = now - run.observed_at

@@ -12,8 +12,8 @@ from armada.tui.widgets import frame
 from armada.tui.widgets.answers import Tally, nothing_yet
 from armada.tui.widgets.host_safety import Safety, moving_by_host, safety_lines
 from armada.tui.widgets.panel import Panel
-from armada.tui.widgets.run_table import clock, short
-from armada.units import counted
+from armada.tui.widgets.run_table import clock
+from armada.units import counted, rough_span
 
 if TYPE_CHECKING:
     from armada.tui.snapshot import RunRow, Snapshot
@@ -104,7 +104,7 @@ class CameHome(Panel):
             (f"{clock(moment, now):<9} ", "dim"),
             (f"{name}{' ' * (wide - cell_len(name))}", "strong"),
             (f"  ckpt-{kept.home_step or 0:<10}", "good"),
-            (f" {short(now - moment):>5} ago · {counted(kept.home, 'checkpoint')} home", "dim"),
+            (f" {rough_span(now - moment):>5} ago · {counted(kept.home, 'checkpoint')} home", "dim"),
         ]
         if kept.only_host:
             spans.append((f", {kept.only_host} only on {row.host}", "warn"))

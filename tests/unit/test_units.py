@@ -1,0 +1,34 @@
+"""Durations: one notation in all of armada, with more or less of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from armada.units import brief_span, exact_span, rough_span, span
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told", "brief", "rough"),
+    [
+        (-3, "0 s", "0 s", "0 s"),
+        (41.9, "41 s", "41 s", "41 s"),
+        (60, "1 m 00 s", "1 m", "1 m"),
+        (343, "5 m 43 s", "5 m", "5 m"),
+        (600, "10 m", "10 m", "10 m"),
+        (3599, "59 m", "59 m", "59 m"),
+        (11_100, "3 h 05 m", "3 h 05 m", "3 h"),
+        (187_200, "2 d 4 h", "2 d 4 h", "2 d"),
+    ],
+)
+def test_a_duration_has_one_notation_in_sentences_facts_and_columns(
+    seconds: float, told: str, brief: str, rough: str
+) -> None:
+    assert (span(seconds), brief_span(seconds), rough_span(seconds)) == (told, brief, rough)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0, "0"), (40, "40 s"), (90, "1 m 30 s"), (300, "5 m"), (5400, "1 h 30 m"), (7200, "2 h"), (172_800, "2 d")],
+)
+def test_a_round_duration_has_only_the_units_that_it_needs(seconds: float, told: str) -> None:
+    assert exact_span(seconds) == told
