@@ -131,7 +131,7 @@ class Dashboard(App[None]):
         self._watcher = Watcher(home, lambda snapshot, updates: self._tell(Seen(snapshot, updates)))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        return {"frame": "#707070"} | {f"curve-{place}": "#808080" for place in range(1, themes.CURVES + 1)}
+        return themes.USUAL
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), *self._ascii]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from armada.tui.heat import heated
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -77,7 +79,7 @@ def gpu_spans(gpu: RecordedGpu, history: Sequence[Point], symbols: Symbols, widt
     total = gpu.memory_total_bytes or 0.0
     spans: list[Span] = [(f"{'' if gpu.index is None else gpu.index:>2} ", "dim")]
     if width > 0:
-        spans += [(f"{symbols.strip(strip(history, width)):<{width}}", "accent"), (" ", "plain")]
+        spans += [*_strip_of(strip(history, width), symbols, width), (" ", "plain")]
     spans += [(f"{used:>3.0f}%", "plain"), (f"  {memory_used / 2**30:>3.0f}/{total / 2**30:.0f} G", "dim")]
     if newest is not None and newest.power_w is not None:
         spans.append((f"  {newest.power_w:>3.0f} W", "dim"))
@@ -108,10 +110,10 @@ def together(
     memory = sum(_memory(gpu, point) for gpu, point in newest)
     total = sum(gpu.memory_total_bytes or 0.0 for gpu in gpus)
     mean = _over_time(gpus, telemetry, width)
-    now = symbols.strip([load / 100 for load in loads])
-    spans: list[Span] = [(f"{now:<{places}}", "accent"), (f" {sum(loads) / max(1, len(loads)):>3.0f}%", "plain")]
+    spans = _strip_of([load / 100 for load in loads], symbols, places)
+    spans.append((f" {sum(loads) / max(1, len(loads)):>3.0f}%", "plain"))
     if width > 0 and mean:
-        spans += [("  ", "plain"), (f"{symbols.strip(mean):<{width}}", "accent"), (MINUTES, "dim")]
+        spans += [("  ", "plain"), *_strip_of(mean, symbols, width), (MINUTES, "dim")]
     spans.append((f"  {memory / 2**30:.0f}/{total / 2**30:.0f} G", "dim"))
     watts = [point.power_w for _, point in newest if point is not None and point.power_w is not None]
     if watts:
@@ -134,9 +136,15 @@ def loads(
     now = [_load(gpu, points[-1] if (points := points_of(telemetry, gpu)) else None) / 100 for gpu in gpus]
     share = -(-len(now) // places)  # GPUs to a cell
     shown = [sum(part) / len(part) for part in (now[at : at + share] for at in range(0, len(now), share))]
-    spans: list[Span] = [(f"{symbols.strip(shown):<{places}}", "accent"), (f" {sum(now) / len(now):>4.0%}", "plain")]
+    spans = [*_strip_of(shown, symbols, places), (f" {sum(now) / len(now):>4.0%}", "plain")]
     mean = _over_time(gpus, telemetry, width)
-    return [*spans, ("  ", "plain"), (symbols.strip(mean), "accent")] if mean else spans
+    return [*spans, ("  ", "plain"), *_strip_of(mean, symbols)] if mean else spans
+
+
+def _strip_of(shares: Sequence[float | None], symbols: Symbols, width: int = 0) -> list[Span]:
+    """Return loads as a strip in their colours, with blanks up to a width."""
+    spans = heated(symbols.strip(shares), shares)
+    return [*spans, (" " * (width - len(shares)), "plain")] if len(shares) < width else spans
 
 
 def _over_time(gpus: Sequence[RecordedGpu], telemetry: Mapping[int, Sequence[Point]], width: int) -> list[float | None]:
@@ -184,6 +192,6 @@ def panel_lines(
         number, *facts = gpu_spans(gpu, points, symbols, 0)
         lines += [[]] if lines else []
         first, *others = symbols.strips(loads, rows)
-        lines.append([number, (first, "accent"), (" ", "plain"), *facts])
-        lines += [[("   ", "plain"), (line, "accent")] for line in others]
+        lines.append([number, *heated(first, loads), (" ", "plain"), *facts])
+        lines += [[("   ", "plain"), *heated(line, loads)] for line in others]
     return lines or [[("no GPU", "dim")]]

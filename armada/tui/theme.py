@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
-from armada.tui import background
+from armada.tui import background, heat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,10 +71,14 @@ FRAME_SHARE = 0.24
 """How much of the foreground is in the lines of a frame that has no focus."""
 CURVES = 6
 """How many colours curves have."""
+USUAL = {"frame": "#707070"} | dict.fromkeys(
+    (*(f"curve-{place}" for place in range(1, CURVES + 1)), *heat.STYLES), "#808080"
+)
+"""The colours that armada adds, in a theme that lacks them."""
 _FORMER = {"textual-dark": DARK.name, "textual-light": LIGHT.name}
 """Names that armada's first release remembered."""
 _CHANGED = {
-    "nord": {"accent": "#88c0d0", "secondary": "#b48ead", "error": "#d98a91", "muted": "#9aa5b8"},
+    "nord": {"accent": "#88c0d0", "secondary": "#c6a3c0", "error": "#d98a91", "muted": "#9aa5b8"},
     "gruvbox": {"accent": "#83a598", "secondary": "#d3869b", "muted": "#a89984"},
     "solarized-light": {
         "accent": "#1f6fb0",
@@ -119,6 +123,7 @@ def _say_colours(theme: Theme) -> None:
     said = {f"text-{role}": colour for role, colour in roles.items() if colour is not None}
     ground, front = Color.parse(theme.background or "black"), Color.parse(theme.foreground or "white")
     said |= {f"curve-{place}": colour for place, colour in enumerate(_curves(theme), 1)}
+    said |= dict(zip(heat.STYLES, _loads(theme), strict=True))
     said["frame"] = ground.blend(front, FRAME_SHARE).hex
     said |= {f"scrollbar-{part}": ground.hex for part in ("background", "background-hover", "background-active")}
     theme.variables = {**said, **theme.variables}
@@ -130,6 +135,14 @@ def _curves(theme: Theme) -> tuple[str, ...]:
         ("#7dcfff", "#e8ecff", "#ff9ee4", "#a0a8d0") if theme.dark else ("#0b7f8a", "#20263c", "#b1267f", "#6d7590")
     )
     return (theme.accent or theme.primary, theme.secondary or theme.primary, *others)
+
+
+def _loads(theme: Theme) -> tuple[str, ...]:
+    """Return the colours of loads, from grey for idle over the second colour to the accent for full; none is that of a state."""
+    idle, half, full = map(
+        Color.parse, (theme.variables["text-muted"], theme.secondary or theme.primary, theme.accent or theme.primary)
+    )
+    return tuple(each.hex for each in (idle, idle.blend(half, 0.5), half, half.blend(full, 0.5), full))
 
 
 def choose(env: Mapping[str, str], kept: str | None, *, is_light: bool | None = None) -> str:

@@ -12,8 +12,8 @@ from textual.pilot import Pilot
 
 from armada.store import hosts, runs, telemetry
 from armada.store.telemetry import Point
+from armada.tui import heat, ticks
 from armada.tui import theme as themes
-from armada.tui import ticks
 from armada.tui.curves import Levels, nearest
 from armada.tui.gpu_strips import strip
 from armada.tui.screens.host_text import ranges
@@ -23,6 +23,7 @@ from armada.tui.snapshot import DaemonView
 from armada.tui.symbols import ASCII, UNICODE, Symbols
 from armada.tui.watcher import Watcher
 from armada.tui.widgets.chart import Chart
+from armada.tui.widgets.chart_plane import Line
 from armada.tui.widgets.run_table import height_of_few
 from armada.tui.widgets.table import Entry
 from armada.units import exact_span
@@ -240,13 +241,14 @@ def eight_gpus(world: World) -> None:
     telemetry.record(world.database, "box", points)
 
 
-async def utilisation(pilot: Pilot[None]) -> dict[str, list[tuple[str, str]]]:
-    """The curve of each GPU as the screen draws it, by its sign: pieces of text, each with its colour."""
+async def eight_curves(pilot: Pilot[None]) -> dict[str, list[tuple[str, str]]]:
+    """Eight curves as a chart draws them, by their signs: pieces of text, each with its colour."""
     await shows(pilot, "Welcome")
     await pilot.press("3")
-    await shows(pilot, "box · utilisation %")
+    await shows(pilot, "the daemon records this")
     chart = pilot.app.screen.query(Chart).first()
-    await until(pilot, lambda: len(chart.lines) == 8 and chart.size.height > 16)
+    await until(pilot, lambda: chart.size.height > 16)
+    chart.show("", [Line("", [0.0, 1.0], Levels([10.0 * place] * 2), str(place)) for place in range(8)])
     found = {}
     for y in range(1, chart.size.height - 1):
         pieces = [(text, str(style.color) if style else "") for text, style, _ in chart.render_line(y)]
@@ -287,10 +289,10 @@ def test_the_gpus_of_a_run_are_as_tall_as_their_frame_lets_them_be(world: World,
 
 
 def test_eight_curves_are_told_apart_by_colour_or_by_their_line(world: World) -> None:
-    eight_gpus(world)
+    world.hosts(box={"ssh": "root@192.0.2.1"})
 
     async def use(pilot: Pilot[None]) -> None:
-        found = await utilisation(pilot)
+        found = await eight_curves(pilot)
         assert sorted(found) == list("01234567")
         looks = set()
         for sign, pieces in found.items():
@@ -304,10 +306,10 @@ def test_eight_curves_are_told_apart_by_colour_or_by_their_line(world: World) ->
 
 def test_without_colours_the_letters_of_curves_stand_along_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    eight_gpus(world)
+    world.hosts(box={"ssh": "root@192.0.2.1"})
 
     async def use(pilot: Pilot[None]) -> None:
-        found = await utilisation(pilot)
+        found = await eight_curves(pilot)
         for sign, pieces in found.items():
             assert "".join(text for text, _ in pieces)[8:].count(sign) >= 2
 
@@ -360,6 +362,7 @@ def test_all_words_of_a_theme_can_be_read_on_all_its_grounds(world: World, name:
     ground, front, panel = (Color.parse(found[word]) for word in ("background", "foreground", "panel"))
     cursor = ground.blend(Color.parse(found["accent"]), 0.2)
     words = {role: Color.parse(found[f"text-{role}"]) for role in ("accent", "warning", "error", "success", "muted")}
+    words |= {name: Color.parse(found[name]) for name in heat.STYLES}
     pairs = {
         (role, place): (words[role], behind)
         for role in words

@@ -269,11 +269,7 @@ class Chart(Plane):
 
     def _head(self, width: int) -> Strip:
         """Draw the legend: each curve with its newest value, or with its value at the crosshair."""
-        framed = self.has_class(frame.FRAME) and self.styles.border_top[0] != ""
-        segments = [Segment(" " if framed else f" {self.symbols.text(self.title)} ", self._style("title"))]
-        if self._cross is not None and self.lines:
-            place = f"at {axes.place_text(self._cross, self.unit, self.view)} "
-            segments.append(Segment(self.symbols.text(place), self._style("title")))
+        segments = self._beginning()
         used = sum(segment.cell_length for segment in segments)
         shown = self.lines if self.legend or len(self.lines) == 1 else ()
         single = [self._said(0, self.lines[0], width)] if len(self.lines) == 1 else []
@@ -292,6 +288,15 @@ class Chart(Plane):
             segments.append(Segment(fitting, self._style("dim")))
         segments.append(Segment(notes, self._style("dim")))
         return Strip(segments).adjust_cell_length(width, self.rich_style)
+
+    def _beginning(self) -> list[Segment]:
+        """Return the title, unless it is in the frame, and where the crosshair is."""
+        framed = self.has_class(frame.FRAME) and self.styles.border_top[0] != ""
+        segments = [Segment(" " if framed else f" {self.symbols.text(self.title)} ", self._style("title"))]
+        if self._cross is not None and self.lines:
+            place = f"at {axes.place_text(self._cross, self.unit, self.view)} "
+            segments.append(Segment(self.symbols.text(place), self._style("title")))
+        return segments
 
     def _notes(self, room: int) -> str:
         """Say what the signs mean, and that only a part is shown; what is needed least is left out, none is cut off."""

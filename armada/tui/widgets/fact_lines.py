@@ -8,6 +8,8 @@ from rich.style import Style
 from rich.text import Text
 from textual.widget import Widget
 
+from armada.tui import heat
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
@@ -20,7 +22,7 @@ LABEL = 12
 """Cells of a label."""
 EDGES = 4
 """Columns of a frame and its padding."""
-STYLES = ("plain", "strong", "dim", "good", "warn", "bad", "accent", "faint")
+STYLES = ("plain", "strong", "dim", "good", "warn", "bad", "accent", "faint", *heat.STYLES)
 
 
 class Fact(NamedTuple):
@@ -54,7 +56,7 @@ class FactLines(Widget):
     FactLines > .fact--bad { color: $text-error; }
     FactLines > .fact--accent { color: $text-accent; }
     FactLines > .fact--faint { color: $frame; }
-    """
+    """ + heat.css_of("FactLines", "fact")
 
     def __init__(self, symbols: Symbols) -> None:
         super().__init__()

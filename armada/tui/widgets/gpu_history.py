@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from rich.cells import cell_len
 from textual.containers import Grid
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.curves import NAN, Levels
+from armada.tui.gpu_strips import HOT_C
 from armada.tui.widgets import frame
-from armada.tui.widgets.chart import Chart
 from armada.tui.widgets.chart_plane import Line
+from armada.tui.widgets.gpu_chart import EDGES, FEW, GpuChart
 from armada.units import exact_span
 
 if TYPE_CHECKING:
@@ -25,56 +27,121 @@ if TYPE_CHECKING:
 
 SPANS_S = (900.0, 3600.0, 6 * 3600.0, 86_400.0, 7 * 86_400.0)
 SIGNS = "0123456789abcdefghijklmnopqrstuvwxyz"
-TALL = 32
-"""Lines from which four charts are two above two, however wide the screen is."""
+WIDE, TALL = 200, 32
+"""From so many columns on, and with fewer lines, four charts of curves are side by side."""
+NARROWEST = 76
+"""In fewer columns, four charts side by side have no room."""
+FRAME_LINES, TITLE_EDGES = 2, 6
+"""The lines of a chart's frame, and the columns of its title that are the frame's."""
 GAP_S = 120.0
 """The daemon reads GPUs every ten seconds, and keeps one point a minute after an hour: a longer silence, in proportion, is a gap."""
 
-MEASURES: tuple[tuple[str, Callable[[Point], float | None]], ...] = (
-    ("utilisation %", lambda point: point.utilization),
-    ("memory GiB", lambda point: None if point.memory_used_bytes is None else point.memory_used_bytes / 2**30),
-    ("power W", lambda point: point.power_w),
-    ("temperature °C", lambda point: point.temperature_c),
+
+class Measure(NamedTuple):
+    """What is charted of GPUs, and the values of an empty strip and of a full one; None: the highest that was seen."""
+
+    name: str
+    read: Callable[[Point], float | None]
+    low: float = 0.0
+    high: float | None = None
+
+
+MEASURES = (
+    Measure("utilisation %", lambda point: point.utilization, high=100.0),
+    Measure("memory GiB", lambda point: None if point.memory_used_bytes is None else point.memory_used_bytes / 2**30),
+    Measure("power W", lambda point: point.power_w),
+    Measure("temperature °C", lambda point: point.temperature_c, low=20.0, high=HOT_C),
 )
+MEMORY = 1
+"""The place of the measure whose highest value is known."""
+
+
+class Shown(NamedTuple):
+    """What is drawn."""
+
+    host: str
+    span_s: float
+    points: Mapping[int, tuple[Point, ...]]
+    memory_gib: float
 
 
 class GpuHistory(Grid):
-    """A chart per measure, a curve per GPU."""
+    """A chart per measure; a curve or a strip per GPU."""
 
     DEFAULT_CSS = """
     GpuHistory { grid-size: 2 2; }
     GpuHistory.wide { grid-size: 4 1; }
-    GpuHistory Chart { height: 1fr; }
+    GpuHistory GpuChart { height: 1fr; }
     """
 
     def __init__(self, symbols: Symbols) -> None:
         super().__init__()
         self.symbols = symbols
+        self._shown: Shown | None = None
         self._drawn: object = None
 
     def compose(self) -> ComposeResult:
         for _ in MEASURES:
-            yield Chart(self.symbols, classes=frame.FRAME)
+            yield GpuChart(self.symbols, classes=frame.FRAME)
 
     def on_resize(self) -> None:
-        self.set_class(self.size.width >= 200 and self.size.height < TALL, "wide")
+        if self._shown is not None:
+            self._draw(self._shown)
 
     def on_chart_crossed(self, event: Crossed) -> None:
         """Put the crosshair at the same moment in all charts."""
-        for chart in self.query(Chart):
+        for chart in self.query(GpuChart):
             chart.put_cross(event.chart.cross)
 
-    def show(self, host: str, span_s: float, points: Mapping[int, tuple[Point, ...]]) -> None:
-        """Draw the history, unless it is already drawn."""
-        stamp = (host, span_s, {gpu: (len(of_gpu), of_gpu[-1]) for gpu, of_gpu in points.items()})
+    def show(
+        self, host: str, span_s: float, points: Mapping[int, tuple[Point, ...]], memory_bytes: float | None = None
+    ) -> None:
+        """Draw the history, unless it is already drawn.
+
+        Args:
+            host: The host.
+            span_s: How many seconds are shown.
+            points: The measurements of each GPU.
+            memory_bytes: The memory of a GPU, if it is known.
+        """
+        self._shown = Shown(host, span_s, points, (memory_bytes or 0.0) / 2**30)
+        self._draw(self._shown)
+
+    def _draw(self, shown: Shown) -> None:
+        newest = {gpu: (len(of_gpu), of_gpu[-1]) for gpu, of_gpu in shown.points.items()}
+        stamp = (shown.host, shown.span_s, shown.memory_gib, newest, self.size)
         if stamp == self._drawn:
             return
         self._drawn = stamp
-        for chart, (name, value) in zip(self.query(Chart), MEASURES, strict=True):
-            lines = [_line(gpu, of_gpu, value, span_s) for gpu, of_gpu in sorted(points.items())[: len(SIGNS)]]
-            title = f"{sanitize_line(host, 30)} · {name}, {exact_span(span_s)}"
+        self.set_class(self._is_wide(len(newest)), "wide")
+        gpus = sorted(shown.points.items())[: len(SIGNS)]
+        names, titles = tuple(str(gpu) for gpu, _ in gpus), self._titles(shown)
+        for place, (chart, measure) in enumerate(zip(self.query(GpuChart), MEASURES, strict=True)):
+            lines = [_line(gpu, of_gpu, measure.read, shown.span_s) for gpu, of_gpu in gpus]
+            seen = (extremes[1] for line in lines if (extremes := line.levels.extremes(0, len(line.levels))))
+            high = measure.high or max(*seen, shown.memory_gib if place == MEMORY else 0.0, measure.low + 1.0)
             chart.digits = 0  # of eight GPUs, each with its value
-            chart.show(title, lines, unit="clock", empty="the daemon records this while it watches the host")
+            frame.facts(chart, exact_span(shown.span_s) if titles[place] == measure.name else "")
+            none = "the daemon records this while it watches the host"
+            chart.show_gpus(titles[place], lines, names, (measure.low, high), none)
+
+    def _is_wide(self, gpus: int) -> bool:
+        """Whether four charts are side by side: on a wide screen, and where each GPU has a strip."""
+        wide, high = self.size
+        if not high:  # before the first layout
+            return gpus > FEW
+        if FEW < gpus <= high - FRAME_LINES - EDGES and wide >= NARROWEST:
+            return True
+        return wide >= WIDE and high < TALL
+
+    def _titles(self, shown: Shown) -> list[str]:
+        """Return the longest titles that all charts have room for."""
+        room = self.size.width // (4 if self.has_class("wide") else 2) - TITLE_EDGES
+        measures = [measure.name for measure in MEASURES]
+        spanned = [f"{name}, {exact_span(shown.span_s)}" for name in measures]
+        forms = ([f"{sanitize_line(shown.host, 30)} · {each}" for each in spanned], spanned)
+        fits = (form for form in forms if not self.size.width or all(cell_len(each) <= room for each in form))
+        return next(fits, measures)
 
 
 def _line(gpu: int, points: tuple[Point, ...], value: Callable[[Point], float | None], span_s: float) -> Line:

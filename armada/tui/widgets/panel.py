@@ -8,6 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.widget import Widget
 
+from armada.tui import heat
 from armada.tui.widgets import frame
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class Panel(Widget):
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"panel--{name}" for name in ("plain", "strong", "dim", "more", "good", "warn", "bad", "accent", "faint")
+        f"panel--{name}"
+        for name in ("plain", "strong", "dim", "more", "good", "warn", "bad", "accent", "faint", *heat.STYLES)
     }
     DEFAULT_CSS = """
     Panel { height: 1fr; width: 1fr; background: $background; color: $foreground; }
@@ -39,7 +41,7 @@ class Panel(Widget):
     Panel > .panel--bad { color: $text-error; }
     Panel > .panel--accent { color: $text-accent; }
     Panel > .panel--faint { color: $frame; }
-    """
+    """ + heat.css_of("Panel", "panel")
 
     def __init__(self, symbols: Symbols, title: str, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=frame.FRAME)

@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from armada.tui import heat
 from armada.tui.bindings import bindings
 
 if TYPE_CHECKING:
@@ -24,12 +25,26 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 Span = tuple[str, str]
-"""Sanitized text and the name of a style: plain, dim, faint, good, bad, warn, accent, strong, key."""
+"""Sanitized text and the name of a style: plain, dim, faint, good, bad, warn, accent, strong, key, load-1 to load-5."""
 Cells = tuple[tuple[Span, ...], ...]
 
 LINES_KEPT = 500
 REST_S = 0.05
-STYLES = ("plain", "dim", "faint", "key", "good", "bad", "warn", "accent", "strong", "head", "cursor", "heading")
+STYLES = (
+    "plain",
+    "dim",
+    "faint",
+    "key",
+    "good",
+    "bad",
+    "warn",
+    "accent",
+    "strong",
+    "head",
+    "cursor",
+    "heading",
+    *heat.STYLES,
+)
 
 
 class Column(NamedTuple):
@@ -77,7 +92,7 @@ class Table(ScrollView, can_focus=True):
     Table > .table--cursor { background: $boost; text-style: bold; }
     Table:focus > .table--cursor { background: $accent 20%; }
     Table > .table--heading { color: $text-primary; text-style: bold; }
-    """
+    """ + heat.css_of("Table", "table")
 
     class Moved(Message):
         """The cursor moved to another row."""
