@@ -197,6 +197,12 @@ MIGRATIONS: tuple[str, ...] = (
         json_extract(spec, '$.experiment.start_from.run'), json_extract(spec, '$.experiment.merge.run'))
         WHERE json_valid(spec)
     """,
+    # Names of metrics that a run has beyond the curves that are kept of it (store/metrics.py).
+    """
+    CREATE TABLE left_out (
+        run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, name TEXT NOT NULL, PRIMARY KEY (run_id, name)
+    ) STRICT, WITHOUT ROWID
+    """,
 )
 
 

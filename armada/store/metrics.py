@@ -14,12 +14,15 @@ from armada.foundation.sanitize import sanitize_line
 from armada.foundation.validation import finite, moment, whole
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable
 
     from armada.store.database import Database
 
 MOST_SERIES = 500
 """Curves of one run: this limits what a host can write to home's disk."""
+MOST_LEFT_OUT = 500
+"""Names of further curves that are noted, for the same reason."""
 LONGEST_NAME = 100
 _RESULT = "summary/"
 _NOT_SERIES = frozenset({"kind", "step", "time", "attempt"})
@@ -52,6 +55,7 @@ def record_metrics(
         points: dict[int | None, list[tuple[int | None, int, float, float | None]]] = {}
         paces = []
         reached: int | None = None
+        further: set[str] = set()
         for line in lines:
             if line.get("kind") == "reset":
                 gone = _series_of(line.get("names"), series)
@@ -70,6 +74,7 @@ def record_metrics(
                 )
                 if key not in series:
                     if len(series) >= MOST_SERIES:
+                        further.add(key)
                         continue
                     made = connection.execute("INSERT INTO series (run_id, name) VALUES (?, ?)", (run_id, key))
                     series[key] = made.lastrowid
@@ -80,6 +85,7 @@ def record_metrics(
                 paces.append(finite(line.get("step_time_s")))
         if known := [pace for pace in paces if pace is not None]:
             newest["step_time_s"] = statistics.median(known)  # a single step may include a save or an evaluation
+        _note_left_out(connection, run_id, further)
         taken = list(itertools.chain.from_iterable(points.values()))
         connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?)", taken)
         # A run that is lost costs until it was last alive, and after a loss of the store its curves alone may tell that.
@@ -95,6 +101,20 @@ def record_metrics(
             alone = "run_id = ? AND total_steps IS NULL AND coalesce(step, -1) < ?"
             connection.execute(f"UPDATE runs SET step = ? WHERE {alone}", (reached, run_id, reached))  # noqa: S608
         return True
+
+
+def _note_left_out(connection: sqlite3.Connection, run_id: str, names: set[str]) -> None:
+    if not names:
+        return
+    known = {name for (name,) in connection.execute("SELECT name FROM left_out WHERE run_id = ?", (run_id,))}
+    new = sorted(names - known)[: MOST_LEFT_OUT - len(known)]
+    connection.executemany("INSERT INTO left_out VALUES (?, ?)", [(run_id, name) for name in new])
+
+
+def left_out(database: Database, run_id: str) -> list[str]:
+    """Return the names of a run's metrics that are not kept, `MOST_LEFT_OUT` at most; the file of its metrics has them."""
+    query = "SELECT name FROM left_out WHERE run_id = ? ORDER BY name"
+    return [name for (name,) in database.connection.execute(query, (run_id,))]
 
 
 def _series_name(name: str) -> str:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from armada.store.database import Database
 
 # Ordered so that a table comes after those it refers to. `files_home` and `transfers` are rebuilt from the files at
-# home.
+# home, `left_out` from what hosts answer.
 _TABLES = (
     *("runs", "hosts", "transitions", "events", "series", "points", "checkpoints", "run_sync", "telemetry"),
     *("operations", "notifications", "sweeps"),
 )
-_OF_RUNS = ("transitions", "events", "series", "checkpoints", "run_sync")
+_OF_RUNS = ("transitions", "events", "series", "left_out", "checkpoints", "run_sync")
 _JSON = {
     "runs": ("spec", "gpus", "tags"),
     "hosts": ("facts", "forecast", "stopping"),

@@ -241,4 +241,5 @@ def read_detail(database: Database, run_id: str) -> RunDetail | None:
         tuple(run_detail.newest_events(database, run_id)),
         tuple(metrics.names(database, run_id)),
         read_step_times(database, run_id, WINDOW),
+        tuple(metrics.left_out(database, run_id)),
     )

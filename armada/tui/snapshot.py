@@ -144,6 +144,8 @@ class RunDetail(NamedTuple):
     metrics: tuple[str, ...]
     times: StepTimes | None = None
     """Where the time of its newest steps went."""
+    left_out: tuple[str, ...] = ()
+    """Metrics of which no curve is kept."""
 
 
 class Snapshot(NamedTuple):

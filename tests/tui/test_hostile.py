@@ -167,7 +167,17 @@ def test_very_many_metrics_with_long_and_foreign_names_are_charted_and_the_limit
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "שלום-عالم")
         await pilot.press("2", "c")
-        await shows(pilot, "of 500, no more are kept)")
+        await shows(
+            pilot,
+            "of 500, no more are kept)",
+            "102 more metrics are not kept: layer/498/norm, layer/499/norm, layer/500/norm,",
+        )
+        await shows(pilot, "… All are in metrics.jsonl", "which y brings home")
+        outputs = world.home.run("demo-aaaaaa") / "outputs"
+        outputs.mkdir(parents=True)
+        (outputs / "metrics.jsonl").touch()
+        assert metrics.record_metrics(world.database, "demo-aaaaaa", [line], offset=1, next_offset=2)
+        await shows(pilot, "All are in /", "metrics.jsonl")
         for filtered in ("xxxx", "שלום"):
             await pilot.press("slash")
             pilot.app.screen.query_one(Input).value = filtered

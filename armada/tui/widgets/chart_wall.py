@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from textwrap import wrap
+from typing import TYPE_CHECKING, cast
 
+from rich.text import Text
 from textual.containers import Grid, Horizontal
 from textual.message import Message
+from textual.widgets import Static
 
 from armada.compare.metrics import TOKENS, goal_of, in_order
 from armada.foundation.sanitize import sanitize_line
 from armada.store.metrics import MOST_SERIES
-from armada.tui import ticks
+from armada.tui import left_out, ticks
 from armada.tui.chart_choices import WALL, ChartChoices
 from armada.tui.curves import Curve, nearest
 from armada.tui.filtering import fuzzy, holds
@@ -26,9 +29,11 @@ from armada.tui.x_axis import Placed, XAxis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from textual.app import ComposeResult
 
+    from armada.tui.app import Dashboard
     from armada.tui.curves import CurveUpdate
     from armada.tui.snapshot import RunDetail, RunRow
     from armada.tui.symbols import Symbols
@@ -41,6 +46,8 @@ BESIDE = 100
 LAYOUTS = {1: Layout(1, 1), 2: Layout(1, 2), 4: Layout(2, 2)}
 SHORTEST, LONGEST = 16, 60
 """Characters of a name in a title: there is room for so many, and no more are shown."""
+NOTED = 3
+"""Lines under the charts, at most."""
 FRAMED = 6
 """Columns of a title that its frame takes."""
 
@@ -64,13 +71,17 @@ class ChartWall(Horizontal):
     ChartWall Chart.shown { display: block; }
     ChartWall Panel { display: none; width: 40; }
     ChartWall.beside Panel { display: block; }
+    ChartWall Static { display: none; dock: bottom; height: auto; padding: 0 1; color: $text-muted; }
     """
 
     def __init__(self, symbols: Symbols, choices: ChartChoices | None = None, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.symbols = symbols
         self._room = (0, 0)
+        self._said = ""
+        """What is under the charts."""
         self.choices = choices or ChartChoices()
+        self.note = Static()
         self._begin()
 
     def _begin(self) -> None:
@@ -90,10 +101,11 @@ class ChartWall(Horizontal):
             yield Chart(self.symbols, classes=frame.FRAME)
         self.figures = Panel(self.symbols, "Figures")
         yield self.figures
+        yield self.note
 
     def on_resize(self) -> None:
         before = self.shown
-        self._room = (self.size.width, self.size.height)
+        self._measure()
         self._draw()
         if self.display and self.shown != before:
             self.post_message(Widened())
@@ -101,6 +113,7 @@ class ChartWall(Horizontal):
     def forget(self) -> None:
         """Be as a new one: the next run that is taken is another one. What was chosen stays."""
         self._begin()
+        self._say("")
         for chart in self.query(Chart):
             chart.forget()
 
@@ -130,6 +143,7 @@ class ChartWall(Horizontal):
         ended = self._row.run.ended if self._row is not None else None
         changed = names != self._names or resumed != self._resumed or row.run.ended != ended
         self._row, self._resumed = row, resumed
+        self._say(left_out.words(detail.left_out, self._outputs(row)) if detail is not None else "")
         if names != self._names:
             self._names, self._ordered = names, in_order(names) or ["loss"]
             self._choose()
@@ -143,6 +157,25 @@ class ChartWall(Horizontal):
                 self.curves[update.name].extend(update.added)
         if changed or not self._is_drawn:
             self._draw()
+
+    def _outputs(self, row: RunRow) -> Path:
+        return cast("Dashboard", self.app).home.run(row.run.run_id) / "outputs"
+
+    def _say(self, words: str) -> None:
+        """Say under the charts what has no curve."""
+        if words == self._said:
+            return
+        self._said = words
+        self._measure()
+        self._is_drawn = False
+
+    def _measure(self) -> None:
+        """Take the room for charts: what is under them has a few lines."""
+        wide, high = self.size
+        lines = wrap(self.symbols.text(self._said), max(1, wide - 2), break_on_hyphens=False)[:NOTED]
+        self.note.display = bool(lines)
+        self.note.update(Text("\n".join(lines), no_wrap=True))
+        self._room = (wide, max(0, high - len(lines)))
 
     def _choose(self) -> None:
         """Apply the filter. The metric that was shown stays, if the filter shows it."""
