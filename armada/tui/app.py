@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from armada.foundation.sanitize import sanitize_line
-from armada.tui import chart_choices, hung_up, operations, remembered
+from armada.tui import chart_choices, hung_up, isolates, operations, remembered
 from armada.tui import theme as themes
 from armada.tui.answer_keys import AnswerKeys
 from armada.tui.ascii_filter import InAscii
@@ -107,6 +107,7 @@ class Dashboard(App[None]):
         self, home: HomePaths, *, read_only: bool = False, watch: bool = True, first: Snapshot | None = None
     ) -> None:
         super().__init__()
+        self.driver_class = isolates.isolating(self.driver_class)
         self.home = home
         themes.register(self)
         # Before the start: a theme that is set later styles everything twice.
@@ -123,8 +124,7 @@ class Dashboard(App[None]):
         self.tally = Tally()
         self.left = LeftScreens(self)
         self.charts = chart_choices.of_home(home, writes=not read_only)
-        self._looking = False
-        self.last_input_at = 0.0
+        self._looking, self.last_input_at = False, 0.0
         self._is_new = True
         """No snapshot was seen yet."""
         self.notified_until = remembered.notified_until(home)
