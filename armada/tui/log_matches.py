@@ -50,7 +50,11 @@ class Matches:
         if not given_up():
             self._read_to = self._log.line_start(size)  # the last line may grow
 
-    def describe(self, offset: int) -> str:
-        """Say which match the line at an offset is: `3 of 21`."""
+    def describe(self, offset: int | None) -> str:
+        """Say which match the line at an offset is: `3 of 21`; where it is none of them, how many there are: `21 matches`."""
         total = f"{len(self._starts):,}{'+' if self.is_cut else ''}"
-        return f"{bisect_right(self._starts, offset):,} of {total}"
+        before = bisect_right(self._starts, offset) if offset is not None else 0
+        is_match = before > 0 and self._starts[before - 1] == offset
+        if is_match or (self.is_cut and before == len(self._starts)):
+            return f"{before:,} of {total}"
+        return f"{total} match{'' if total == '1' else 'es'}"

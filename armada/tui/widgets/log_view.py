@@ -127,9 +127,12 @@ class LogView(Widget, can_focus=True):
     def show(self, file: LogFile | None, *, empty: str) -> None:
         """Show this file from now on; `empty` is shown while there is none."""
         same = (file.path if file else None) == (self.file.path if self.file else None)
+        filters = same and file is not None and self.file is not None and file.rank != self.file.rank
         self.file, self.empty = file, empty
         if not same:
             self._top, self._left, self.following = 0, 0, True
+        if filters and self.word:
+            self._count()
         self.follow()
 
     def follow(self) -> None:
@@ -193,7 +196,7 @@ class LogView(Widget, can_focus=True):
         if not self.word or self.file is None:
             return ""
         words = f"search “{sanitize_line(self.word, LONGEST_WORD)}”"
-        if self._matches is None or self._found is None or not self._matches.of(self.file, self.word):
+        if self._matches is None or not self._matches.of(self.file, self.word):
             return words
         return f"{words} {self._matches.describe(self._found)}"
 
