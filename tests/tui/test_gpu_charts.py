@@ -113,12 +113,12 @@ def test_loads_differ_in_colour_in_every_theme_and_in_shape_without_any(world: W
             pilot.app.theme = theme
             wanted = {pilot.app.theme_variables[name].upper() for name in heat.STYLES}
 
-            def colours() -> set[str]:
+            def are_there(wanted: set[str] = wanted) -> bool:
                 parts = [part for strip in strips(pilot.app) for part in strip if set(part.text) & set(UNICODE.loads)]
                 named = [part.style.color for part in parts if part.style is not None]
-                return {Color.from_rich_color(each).hex for each in named if each is not None}
+                return wanted <= {Color.from_rich_color(each).hex for each in named if each is not None}
 
-            await until(pilot, lambda wanted=wanted, colours=colours: wanted <= colours())
+            await until(pilot, are_there)
             seen[theme] = wanted
 
     drive(world.board(), use, (160, 48))

@@ -18,7 +18,7 @@ from armada.store.metrics import MOST_SERIES
 from armada.tui import left_out, ticks
 from armada.tui.chart_choices import WALL, ChartChoices
 from armada.tui.curves import Curve, nearest
-from armada.tui.filtering import fuzzy, holds
+from armada.tui.filtering import matching
 from armada.tui.wall_layout import Layout, arrange, fitting
 from armada.tui.widgets import chart_axes, frame
 from armada.tui.widgets.chart import Chart
@@ -179,11 +179,7 @@ class ChartWall(Horizontal):
 
     def _choose(self) -> None:
         """Apply the filter. The metric that was shown stays, if the filter shows it."""
-        words = self.choices.wanted.casefold().split()
-        tests = [holds(word) for word in words]
-        plain = [name for name in self._ordered if all(test(name.casefold()) for test in tests)]
-        near = [name for name in self._ordered if all(fuzzy(word, name.casefold()) for word in words)] if words else []
-        self.metrics = list(dict.fromkeys([*plain, *near]))
+        self.metrics = matching(self._ordered, self.choices.wanted)
         self._first = self.metrics.index(self.choices.metric) if self.choices.metric in self.metrics else 0
 
     # Drawing --------------------------------------------------------------------------------------------------------
