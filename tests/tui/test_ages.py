@@ -93,6 +93,6 @@ def test_every_page_of_a_run_has_its_name_in_sight_on_a_small_terminal(world: Wo
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "a-very-long")
         await pilot.press("enter")
-        await shows(pilot, "overview  charts  log  checkpoints  events  config")
+        await shows(pilot, "overview  charts  log  checkpoints  samples  events  config")
 
     drive(world.board(), use, (80, 24))

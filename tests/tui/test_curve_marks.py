@@ -184,7 +184,7 @@ def test_the_figures_of_several_smoothed_runs_say_that_they_are_not_smoothed(wor
     async def use(pilot: Pilot[None]) -> None:
         await compared(pilot)
         await pilot.press("s")
-        await shows(pilot, "aaaaaa 2 ", "bbbbbb 7 ", "(values not smoothed)", "Runs · values not smoothed")
+        await shows(pilot, "aaaaaa 2 ", "bbbbbb 7 ", "(values not smoothed)", "best: lowest loss · values not smoothed")
 
     drive(world.board(), use)
 
