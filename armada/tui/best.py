@@ -84,14 +84,17 @@ class BestReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._read: tuple[Wanted, int] = ("", -1)
+        self._read: Wanted = ""
+        self._generation = -1
+        self._stale: dict[str, RunRow] | None = None
+        """The runs that changed since they were read; None: any may have."""
         self.bests: dict[str, RunBest] = {}
         self.version = 0
 
     def read(
         self, wanted: Wanted, rows: Sequence[RunRow], generation: int, changed: Mapping[str, RunRow] | None
     ) -> None:
-        """Read what changed.
+        """Read what changed. What was read stays while nobody wants it, for who comes back.
 
         Args:
             wanted: Of which runs.
@@ -99,17 +102,18 @@ class BestReader:
             generation: Of the runs; see `Snapshot.generation`.
             changed: The runs that differ from the generation before; None if any may.
         """
-        if (wanted, generation) == self._read:
-            return
-        follows = wanted == self._read[0] and generation == self._read[1] + 1
+        if generation != self._generation:
+            follows = generation == self._generation + 1 and changed is not None and self._stale is not None
+            self._stale = {**(self._stale or {}), **(changed or {})} if follows else None
+            self._generation = generation
         if not wanted:
-            self.bests = {}
-        elif follows and changed is not None:
-            self.bests = {**self.bests, **self._of(wanted, changed.values())}
-        else:
+            return
+        if wanted != self._read or self._stale is None:
             self.bests = self._of(wanted, rows)
             self.version += 1
-        self._read = (wanted, generation)
+        elif self._stale:
+            self.bests = {**self.bests, **self._of(wanted, self._stale.values())}
+        self._read, self._stale = wanted, {}
 
     def _of(self, wanted: Wanted, rows: Iterable[RunRow]) -> dict[str, RunBest]:
         ids = [row.id for row in rows if wanted == "all" or row.run.sweep]

@@ -129,7 +129,7 @@ class CompareScreen(Exports, MetricChoice):
             return False  # charts are zoomed, runs are pinned: a new screen is simpler
         self._take_marked()
         self._show_marked()
-        self.update_classes(self._classes_wanted)
+        self.update_classes(self._classes_wanted | {"empty": not self.run_ids})
         return True
 
     def _name_columns(self, run_ids: list[str]) -> None:
@@ -142,7 +142,8 @@ class CompareScreen(Exports, MetricChoice):
 
     @property
     def _classes_wanted(self) -> dict[str, bool]:
-        return {"empty": not self.run_ids, **{each: each == self.shown for each in TABS}}
+        # A screen that is made ahead has no runs yet: styled as if it had some, it needs no other styles when it is opened.
+        return {"empty": not (self.run_ids or self.is_ahead), **{each: each == self.shown for each in TABS}}
 
     def on_resize(self) -> None:
         """Give the runs the room they need, at most two fifths."""
