@@ -41,7 +41,9 @@ def why_none(spec: Mapping[str, Any], *, all_home: bool) -> str:
     """
     asked = whole(mapping(mapping(spec.get("experiment")).get("evaluation")).get("samples"))
     if not asked:
-        return "This run writes no samples: its experiment asks for none. `evaluation: {samples: 8}` in a training does."
+        return (
+            "This run writes no samples: its experiment asks for none. `evaluation: {samples: 8}` in a training does."
+        )
     if all_home:
         return "This run ended and wrote no samples."
     return "No samples of this run are at home yet. It writes them after each evaluation; y syncs it now."

@@ -37,8 +37,8 @@ def screen_of(place: str, board: Dashboard) -> View:
 def import_all() -> None:
     """Import what the screens need, before one is opened: a third of a first opening."""
     from armada.config.tasks import registry  # noqa: F401
-    from armada.protocol.recorded import recorded_spec
     from armada.monitor import step_times  # noqa: F401
+    from armada.protocol.recorded import recorded_spec
     from armada.store import checkpoints, metrics, transitions  # noqa: F401
     from armada.store.queries import step_times as of_store  # noqa: F401
     from armada.tui.screens import compare, hosts, launch, run, sync  # noqa: F401
