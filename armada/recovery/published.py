@@ -211,7 +211,8 @@ def _is_plan(spec: dict[str, object]) -> bool:
 def _take_outputs(database: Database, folder: Path, run_id: str) -> None:
     """Record in the store from files at home what usually comes from a host. The files are copies of the host's, as far as they arrived."""
     state = _read_object(folder / "state.json")
-    submission = {"number": 1, "claimed": True, "job": None}
+    # Without a state, nothing at home says that it was ever submitted.
+    submission = {"number": 1, "claimed": True, "job": None} if state is not None else None
     seen = Observation.model_validate(
         {
             "run_id": run_id,
