@@ -386,6 +386,11 @@ class CompareScreen(Exports, MetricChoice):
         elif self.shown == "settings":
             self._say_value()
 
+    def on_difference_table_fitted(self) -> None:
+        """Say how many runs are out of sight: when the page was opened, the table had no size yet."""
+        if self.shown == "settings":
+            self._say_value()
+
     def on_chart_crossed(self, event: Crossed) -> None:
         del event
         self._draw_figures()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
+from textual.message import Message
 
 from armada.tui.widgets import frame
 from armada.tui.widgets.list_table import ListTable
@@ -39,6 +40,9 @@ class DifferenceTable(ListTable):
         id: As for every widget.
     """
 
+    class Fitted(Message):
+        """Its size changed, and with it perhaps which runs are in sight."""
+
     def __init__(self, symbols: Symbols, *, id: str) -> None:  # noqa: A002
         super().__init__((NAME,), symbols, id=id, classes=frame.FRAME)
         self._chosen = 0
@@ -57,6 +61,7 @@ class DifferenceTable(ListTable):
     def on_resize(self) -> None:
         """Say how many runs are out of sight at the new size."""
         self._say_hidden()
+        self.post_message(self.Fitted())
 
     def _say_hidden(self) -> None:
         frame.facts(self, self.symbols.text(self.hidden))
