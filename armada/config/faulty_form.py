@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from armada.config.documents import read_document
 from armada.config.experiments import experiment_of, problems_of_experiment
-from armada.config.form import Setting, in_order, listed, override_of, sections_above, text_of
+from armada.config.form import Setting, in_order, listed, override_of, text_of
 from armada.config.key_list import Key, keys_of_task
 from armada.config.origins import DEFAULT, Value
 from armada.config.overrides import apply_override
@@ -16,6 +16,7 @@ from armada.config.tasks.registry import TASKS
 from armada.config.validation import dotted, written_places
 from armada.errors import ConfigError
 from armada.foundation.secrets import LEFT_OUT
+from armada.foundation.setting_keys import sections_above
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,6 +11,7 @@ from armada.config.key_list import Key, keys_of_task
 from armada.config.labels import KEYS as LABELS
 from armada.config.origins import DEFAULT, trace
 from armada.config.resolution import plain
+from armada.foundation.setting_keys import sections_above
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -159,13 +160,6 @@ def _nearest(name: str, schema: Mapping[str, Key]) -> str:
     while name and name not in schema:
         name = name[: max(name.rfind("."), name.rfind("["), 0)]
     return name
-
-
-def sections_above(key: str) -> Iterator[str]:
-    """List the sections that a key is in, the outermost first."""
-    for place, letter in enumerate(key):
-        if letter in ".[":
-            yield key[:place]
 
 
 def override_of(key: str) -> str | None:

@@ -252,11 +252,6 @@ def _parents(settings: Sequence[Setting]) -> dict[str, str | None]:
     return found
 
 
-def sections_above(key: str) -> set[str]:
-    """Return the sections that a setting is in."""
-    return {key[:place] for place, letter in enumerate(key) if letter in ".["}
-
-
 def from_where(setting: Setting, path: str) -> str:
     """Return where a value comes from, in a few words: the line of the experiment file, or another file with its line."""
     if setting.origin.startswith("--set "):

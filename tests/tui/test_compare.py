@@ -108,7 +108,7 @@ def test_pages_draw_axes_scatter_front_and_samples(world: World) -> None:
         await pilot.press("V", "o")
         await shows(pilot, "lowest loss against cost", "front: ", "1 in another currency left out")
         await pilot.press("m")
-        await shows(pilot, "no front: the metric's name does not say")
+        await shows(pilot, "no front: it is not known whether")
         await pilot.press("M", "a", *["j"] * view.run_ids.index("one-aaaaaa"))
         seen = await shows(pilot, "prompt: [b]2+2?", "maybe�[2J 20", "expected: 4")
         assert seen.index("J 20") < seen.index("J 10"), "the newest step comes first"

@@ -221,5 +221,5 @@ def front_of(runs: Sequence[Compared], cost: Scale, metric: str) -> tuple[set[in
     if not cost.values:
         return None, NO_PRICE
     if goal is None:
-        return None, "the metric's name does not say whether low is better"
+        return None, "it is not known whether low values are better"
     return pareto_front(cost.values, [run.value(goal) for run in runs], goal), ""

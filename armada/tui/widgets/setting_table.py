@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.form import UNSET, Form, Row, from_where, sections_above, tree
+from armada.foundation.setting_keys import sections_above
+from armada.tui.form import UNSET, Form, Row, from_where, tree
 from armada.tui.widgets.finding import next_match
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column
@@ -105,7 +106,7 @@ class SettingTable(ListTable):
         at = next_match(texts, word, keys.index(self.cursor) if self.cursor in keys else 0, by)
         if at is not None:
             key = keys[at]
-            self.opened |= sections_above(key)
+            self.opened.update(sections_above(key))
             self.show_form(self.form, self._changes)
             self.place(key)
         return at is not None
