@@ -204,10 +204,21 @@ async def until(pilot: Pilot[None], look: Callable[[], object], within_s: float 
 
 async def shows(pilot: Pilot[None], *words: str) -> str:
     """Wait until all words are on the screen; what is there then."""
-    await until(pilot, lambda: all(word in screen(pilot) for word in words))
-    return screen(pilot)
+    return await _seen(pilot, lambda seen: all(word in seen for word in words))
 
 
 async def lacks(pilot: Pilot[None], *words: str) -> str:
-    await until(pilot, lambda: not any(word in screen(pilot) for word in words))
-    return screen(pilot)
+    return await _seen(pilot, lambda seen: not any(word in seen for word in words))
+
+
+async def _seen(pilot: Pilot[None], is_it: Callable[[str], bool]) -> str:
+    """Wait for a screen, and return that very one: the next may already say something else."""
+    found = ""
+
+    def look() -> bool:
+        nonlocal found
+        found = screen(pilot)
+        return is_it(found)
+
+    await until(pilot, look)
+    return found

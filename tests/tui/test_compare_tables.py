@@ -59,7 +59,7 @@ def test_a_pareto_page_without_a_front_says_the_reason_that_holds(world: World) 
         view = compared(pilot)
         while view.choices.metric != "zeal":
             await pilot.press("m")
-        await shows(pilot, "no front: the metric's name does not say")
+        await shows(pilot, "no front: it is not known whether low values are better")
         assert "known price" not in screen(pilot)
 
     drive(world.board(), use)

@@ -47,20 +47,20 @@ def rows(seen: str) -> list[list[str]]:
 @pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24), (250, 60)])
 def test_each_of_eight_gpus_has_a_strip_with_its_value_for_each_measure(world: World, size: tuple[int, int]) -> None:
     record(world, 8)
+    expected = [[gpu, min(100, gpu * 12), gpu, gpu, gpu, gpu * 50, gpu, 40 + gpu] for gpu in range(8)]
+
+    def told(seen: str) -> list[list[int]]:
+        """The numbers of each line: the limits, and each GPU."""
+        return [[int(word) for word in words if word.isdecimal()] for words in rows(seen)]
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         await shows(pilot, "8×H100")
         if size == (80, 24):
             await pilot.press("v")
-        seen = await shows(
-            pilot, "utilisation %", "memory GiB", "power W", "temperature °C", "0 to 100", "0 to 80", "15 m"
-        )
-        told = {int(words[0]): [word for word in words if word.isdecimal()] for words in rows(seen)}
-        for gpu in range(8):
-            expected = [gpu, min(100, gpu * 12), gpu, gpu, gpu, gpu * 50, gpu, 40 + gpu]
-            assert told[gpu] == [str(each) for each in expected], seen
-        assert not any(0x2800 < ord(character) <= 0x28FF for character in seen)
+        await shows(pilot, "utilisation %", "memory GiB", "power W", "temperature °C", "0 to 100", "0 to 80", "15 m")
+        await until(pilot, lambda: told(screen(pilot))[1:] == expected)  # the charts are placed after they are filled
+        assert not any(0x2800 < ord(character) <= 0x28FF for character in screen(pilot))
 
     drive(world.board(), use, size)
 
