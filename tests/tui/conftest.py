@@ -14,6 +14,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import pytest
+from rich.segment import Segment
+from rich.style import Style
 from textual.app import App
 from textual.pilot import Pilot
 from textual.strip import Strip
@@ -192,6 +194,12 @@ def heard(pilot: Pilot[None]) -> list[str]:
 
 def said(pilot: Pilot[None]) -> str:
     return "\n".join(heard(pilot))
+
+
+def styles(pilot: Pilot[None], words: str) -> dict[str, Style]:
+    """The style of each piece of the line with these words."""
+    line = next(strip for strip in strips(pilot.app) if words in strip.text)
+    return {segment.text.strip(): segment.style or Style() for segment in line if isinstance(segment, Segment)}
 
 
 async def until(pilot: Pilot[None], look: Callable[[], object], within_s: float = WITHIN_S) -> None:

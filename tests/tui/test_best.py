@@ -15,7 +15,8 @@ from armada.tui.best import DIFFERS, READING, Best, best_of
 from armada.tui.reading import RunReader
 from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.compare_text import own_metric
-from tests.tui.conftest import World, drive, lacks, screen, shows, until
+from armada.tui.screens.run import RunScreen
+from tests.tui.conftest import World, drive, lacks, screen, shows, styles, until
 
 ACCURACY = {"name": "eval_accuracy", "goal": "max"}
 
@@ -156,6 +157,27 @@ def test_compare_begins_with_the_metric_of_the_runs_and_names_it(world: World) -
     drive(world.board(), use, (150, 40))
 
 
+@pytest.mark.parametrize("goal", ["max", "min"])
+def test_beside_a_chart_the_better_end_is_the_one_that_the_run_says(world: World, goal: str) -> None:
+    world.run("demo-aaaaaa", spec=spec({"name": "zeal", "goal": goal}))
+    world.losses("demo-aaaaaa", [0.5, 0.75], name="zeal")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "c")
+        await shows(pilot, "(1 of 2)")
+        await pilot.press("m")
+        await shows(pilot, "zeal (2 of 2)", "lowest    0.5", "highest   0.75")
+        ends = (("lowest   ", "0.5"), ("highest   ", "0.75"))
+        low, high = (styles(pilot, words)[value].color for words, value in ends)
+        plain, lit = (low, high) if goal == "max" else (high, low)
+        view = pilot.app.screen
+        assert isinstance(view, RunScreen)
+        assert lit == view.wall.figures.get_component_rich_style("panel--accent").color != plain
+
+    drive(world.board(), use)
+
+
 def test_the_metric_that_runs_are_compared_by_is_one_that_they_have() -> None:
     by, none = BestBy("eval_wer", "min"), None
     assert own_metric([by, by], [("loss", "eval_wer"), ("eval_wer",)]) == "eval_wer"
@@ -163,3 +185,7 @@ def test_the_metric_that_runs_are_compared_by_is_one_that_they_have() -> None:
     assert own_metric([by, none], [("loss", "eval_loss"), ("eval_loss",)]) == "eval_loss"
     assert own_metric([none, none], [("loss", "eval_loss"), ("loss",)]) == "loss"
     assert own_metric([], []) == "loss"
+    assert own_metric([none], [()]) == "loss"
+    assert own_metric([none, none], [("reward", "kl"), ("kl",)]) == "kl", "an empty chart helps nobody"
+    assert own_metric([none, none], [("num_tokens", "kl", "reward")] * 2) == "reward"
+    assert own_metric([none, none], [("reward",), ("loss",), ("reward",)]) == "loss"

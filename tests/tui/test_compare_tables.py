@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import pytest
 from rich.cells import cell_len
-from rich.segment import Segment
-from rich.style import Style
 from textual.color import Color
 from textual.pilot import Pilot
 
 from armada.tui.symbols import UNICODE
 from armada.tui.widgets.difference_table import cut_middle
-from tests.tui.conftest import World, drive, lacks, screen, shows, strips, until
+from tests.tui.conftest import World, drive, lacks, screen, shows, styles, until
 from tests.tui.test_compare import compared
-
-
-def styles(pilot: Pilot[None], words: str) -> dict[str, Style]:
-    """The style of each piece of the line with these words."""
-    line = next(strip for strip in strips(pilot.app) if words in strip.text)
-    return {segment.text.strip(): segment.style or Style() for segment in line if isinstance(segment, Segment)}
 
 
 def test_the_pinned_run_has_the_sign_of_pins_and_each_state_its_own(world: World) -> None:

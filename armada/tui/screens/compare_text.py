@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from armada.compare.metrics import goal_of
+from armada.compare.metrics import TOKENS, goal_of, in_order
 from armada.costs.price import money
 from armada.foundation.metric_goals import BestBy
 from armada.foundation.sanitize import sanitize_line
@@ -80,7 +81,7 @@ def own_metric(stated: Sequence[BestBy | None], metrics: Sequence[Collection[str
     """Return the metric by which runs are compared if the user chose none.
 
     It is what the runs say that they are the best by if all say the same, else the evaluation loss if all have it, else
-    the loss.
+    the loss, and where no run has that, what most of them have, best something of which it is known what is good.
 
     Args:
         stated: What each run says.
@@ -88,7 +89,12 @@ def own_metric(stated: Sequence[BestBy | None], metrics: Sequence[Collection[str
     """
     said = {each.name for each in stated if each is not None} if all(stated) else set()
     name = said.pop() if len(said) == 1 else BestBy().name
-    return name if metrics and all(name in each for each in metrics) else "loss"
+    if metrics and all(name in each for each in metrics):
+        return name
+    counts = Counter(name for each in metrics for name in each if name != TOKENS)
+    if "loss" in counts or not counts:
+        return "loss"
+    return max(in_order(counts), key=lambda name: (counts[name], goal_of(name) is not None))
 
 
 def best_words(runs: Sequence[Compared], metric: str) -> str:

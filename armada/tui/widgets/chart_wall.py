@@ -14,6 +14,7 @@ from textual.widgets import Static
 
 from armada.compare.metrics import TOKENS, goal_of, in_order
 from armada.foundation.sanitize import sanitize_line
+from armada.store.best_metric import stated_best
 from armada.store.metrics import MOST_SERIES
 from armada.tui import left_out, ticks
 from armada.tui.chart_choices import WALL, ChartChoices
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
+    from armada.compare.metrics import Goal
+    from armada.foundation.metric_goals import BestBy
     from armada.tui.app import Dashboard
     from armada.tui.curves import CurveUpdate
     from armada.tui.snapshot import RunDetail, RunRow
@@ -93,6 +96,8 @@ class ChartWall(Horizontal):
         self._first = 0
         self._row: RunRow | None = None
         self._resumed: tuple[float, ...] = ()
+        self._detail: RunDetail | None = None
+        self._stated: tuple[object, BestBy | None] = (None, None)
         self._axis = XAxis()
         self._is_drawn = False
 
@@ -142,7 +147,7 @@ class ChartWall(Horizontal):
         resumed = resumes(detail)
         ended = self._row.run.ended if self._row is not None else None
         changed = names != self._names or resumed != self._resumed or row.run.ended != ended
-        self._row, self._resumed = row, resumed
+        self._row, self._resumed, self._detail = row, resumed, detail
         self._say(left_out.words(detail.left_out, self._outputs(row)) if detail is not None else "")
         if names != self._names:
             self._names, self._ordered = names, in_order(names) or ["loss"]
@@ -257,7 +262,7 @@ class ChartWall(Horizontal):
             self.figures.show([[("reading …" if shown and curve is None else "no points", "dim")]])
             return
         chart = self.query(Chart).first()
-        goal = goal_of(shown[0])
+        goal = self._goal(shown[0])
         lines: list[Spans] = []
         lowest, highest = curve.best("min"), curve.best("max")
 
@@ -285,6 +290,14 @@ class ChartWall(Horizontal):
             lines.append([("at cursor ", "dim"), (", or the mouse", "dim")])
         lines += self._notes(curve)
         self.figures.show(lines)
+
+    def _goal(self, name: str) -> Goal | None:
+        """Return whether low or high values of a metric are better: as the run says, or else the metric's name."""
+        spec = self._detail.spec if self._detail is not None else None
+        if spec is not None and spec is not self._stated[0]:
+            self._stated = (spec, stated_best(spec))
+        stated = self._stated[1]
+        return stated.goal if stated is not None and stated.name == name else goal_of(name)
 
     def _notes(self, curve: Curve) -> list[Spans]:
         lines: list[Spans] = [[(f"{'points':<10}", "dim"), (f"{len(curve):,}", "plain")]]
