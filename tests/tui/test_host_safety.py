@@ -69,6 +69,20 @@ def test_in_a_narrow_panel_the_words_are_short() -> None:
         assert words in "".join(part for part, _ in line)
 
 
+@pytest.mark.parametrize(
+    ("room", "head", "picture"), [(90, "not safe to destroy: ", 24), (70, "not safe: ", 24), (55, "not safe: ", 9)]
+)
+def test_where_short_words_do_not_fit_either_the_pictures_are_short(room: int, head: str, picture: int) -> None:
+    def draw(safety: Safety, moving: int, is_narrow: bool) -> list[tuple[str, str]]:
+        assert (safety.only_host, moving) == (6, 0)
+        return [("=" * (9 if is_narrow else 24), "good")]
+
+    (line,) = safety_lines(UNICODE, [host(only_host=6)], {}, NOW, room, draw)
+    text = "".join(part for part, _ in line)
+    assert text.count("=") == picture
+    assert text.split("=")[-1] == f"{head}6 checkpoints only there"
+
+
 def test_runs_sync_and_hosts_give_the_same_answer(world: World) -> None:
     world.hosts(box={"ssh": "root@192.0.2.1"}, calm={"ssh": "me@192.0.2.2"})
     world.run("half-aaaaaa", host="box", state="failed")

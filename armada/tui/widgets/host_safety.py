@@ -146,7 +146,7 @@ def safety_lines(
     moving: Mapping[str, Sequence[Transfer]],
     now: float,
     room: int,
-    picture: Callable[[Safety, int], Sequence[Span]] | None = None,
+    picture: Callable[[Safety, int, bool], Sequence[Span]] | None = None,
 ) -> list[Spans]:
     """Return a line for each host: its sign, its name, a picture if there is one, and the verdict.
 
@@ -155,20 +155,21 @@ def safety_lines(
         found: What of each host is at home.
         moving: The transfers of each host that run now.
         now: Unix time.
-        room: Cells of a line; where one does not fit, the words of all are short.
-        picture: Draws what stands between the name and the words, from a host and the number of its transfers.
+        room: Cells of a line; where one does not fit, the words of all are short, and then their pictures.
+        picture: Draws what stands between the name and the words, from a host, the number of its transfers, and whether
+            it must be short.
     """
     names = [sanitize_line(each.host, NAMES) for each in found]
     wide = max(map(cell_len, names), default=0)
     lines: list[Spans] = []
-    for brief in (False, True):
+    for brief, is_narrow in ((False, False), (True, False), (True, True)):
         lines = []
         for each, name in zip(found, names, strict=True):
             travels = moving.get(each.host, ())
             (sign, style), said = verdict(symbols, each, travels, now, brief=brief)
             if style == "good":
                 said = [*said, (" · 3 r before you destroy it", "more")]
-            drawn = picture(each, len(travels)) if picture is not None else ()
+            drawn = picture(each, len(travels), is_narrow) if picture is not None else ()
             lines.append([(f"{sign} ", style), (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"), *drawn, *said])
         if all(INDENT + sum(cell_len(words) for words, _ in line) <= room for line in lines):
             break

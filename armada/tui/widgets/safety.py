@@ -64,10 +64,10 @@ class SafetyPicture(Panel):
             return
         self._tally.take(snapshot)
         now, moving = time.time(), moving_by_host(snapshot)
-        width = 24 if self.screen.size.width >= WIDE else 10
+        is_wide = self.screen.size.width >= WIDE
 
-        def picture(each: Safety, travels: int) -> list[Span]:
-            return [*bar(self.symbols, each, travels, width), ("  ", "plain")]
+        def picture(each: Safety, travels: int, is_narrow: bool) -> list[Span]:
+            return [*bar(self.symbols, each, travels, 24 if is_wide and not is_narrow else 10), ("  ", "plain")]
 
         cells = self.screen.size.width - BORDERS
         lines = safety_lines(self.symbols, self._tally.safety, moving, now, cells, picture)
