@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from armada.errors import ArmadaError, ConfigError, NotFound, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from armada.config.tasks.experiment import Experiment
 
 MOST_CELLS = 200
@@ -56,7 +58,10 @@ def _form(question: dict[str, Any]) -> dict[str, object]:
     told: dict[str, object] = {}
     if question.get("run"):
         path, recorded, told = _of_run(str(question["run"]))
-        changes = differences(recorded, load_experiment(path))
+        try:
+            changes = differences(recorded, load_experiment(path))
+        except ConfigError as error:
+            return told | {"path": str(path.absolute()), "changes": []} | _since_faulty(path, told, error)
     else:
         path = experiment_file(str(question.get("experiment"))).expanduser()
     told |= {"path": str(path.absolute()), "changes": changes}
@@ -101,6 +106,18 @@ def _faulty(path: Path, changes: list[str], error: ConfigError) -> dict[str, obj
         "data": [],
         "faults": [asdict(fault) for fault in found.faults],
     }
+
+
+def _since_faulty(path: Path, told: Mapping[str, Any], error: ConfigError) -> dict[str, object]:
+    """What is told of a run whose file has become faulty: the file as it is, and that it is not what the run was.
+
+    Raises:
+        ConfigError: It is not YAML any more, or cannot be read.
+    """
+    again = f"armada reproduce {told['run']} --to DIR"
+    note = f"{path.name} has errors now: these are its settings, not those of the run, which {again} writes"
+    kept = [each for each in told["notes"] if not each.startswith(f"{path.name} has changed")]
+    return _faulty(path, [], error) | {"notes": [note, *kept]}
 
 
 def _of_run(run_id: str) -> tuple[Path, dict[str, Any], dict[str, object]]:

@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
-from tests.tui.test_launch_screen import at, launch
+from tests.tui.test_launch_screen import at, launch, record
 
 WRONG = """\
 name: hello   # its name
@@ -146,5 +146,22 @@ def test_a_closed_section_is_marked_when_something_in_it_is_wrong(world: World, 
         await pilot.press("left", "left")
         await lacks(pilot, "transfer  ")
         await shows(pilot, "✗ exp.yaml:4: `sync.transfer`")
+
+    drive(world.board(), use)
+
+
+def test_a_run_is_launched_again_from_a_file_that_has_become_faulty(world: World, file: Path) -> None:
+    file.write_text("name: hello\ntask: command\ncommand: [sh, -c, 'echo hi']\n")
+    record(world, retries=4)
+    file.write_text(WRONG)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "renamed")
+        await pilot.press("R")
+        await shows(pilot, "3 errors", "exp.yaml:4: `retries` must be a whole number, not 'many'")
+        await until(pilot, lambda: "exp.yaml has errors now" in said(pilot))
+        assert "armada reproduce demo-aaaaaa --to DIR" in said(pilot)
+        assert "retries=4" not in screen(pilot), "what the run had does not suit the file as it is"
+        assert launch(pilot).fields["host"].value == "local"
 
     drive(world.board(), use)
