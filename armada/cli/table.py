@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,20 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """
     lines = [tuple(header), *(tuple(map(_cell, row)) for row in rows)]
     widths = [max(width(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
+    written = "\n".join(
         "  ".join(cell + " " * (room - width(cell)) for cell, room in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+    return written if written.isascii() else _for_terminal(written)
+
+
+def _for_terminal(written: str) -> str:
+    """Keep names that are read from right to left in their cells, in terminals that reorder such text; a pipe gets them plain."""
+    if not (sys.stdout.isatty() and (sys.stdout.encoding or "").lower().startswith("utf")):
+        return written
+    from armada.foundation.isolates import isolated
+
+    return isolated(written)
 
 
 def _cell(text: str) -> str:

@@ -12,8 +12,8 @@ from textual import constants
 from textual.drivers.headless_driver import HeadlessDriver
 from textual.pilot import Pilot
 
+from armada.foundation.isolates import FIRST_STRONG, POP, isolated
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.isolates import FIRST_STRONG, POP, isolated
 from tests.tui.conftest import World, drive, shows, strips
 
 RTL = re.compile("[\u0590-\u08ff]")

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import io
+
+import pytest
+
 from armada.cli.table import table
 
 
@@ -20,3 +24,31 @@ def test_nothing_in_a_cell_is_obeyed_by_a_terminal() -> None:
 def test_a_long_path_is_shown_whole() -> None:
     path = "/größer" * 500
     assert path in table(("PATH",), [(path,)])
+
+
+class Stream(io.StringIO):
+    """A stream with an encoding, that says whether it is a terminal."""
+
+    def __init__(self, encoding: str, *, is_terminal: bool) -> None:
+        super().__init__()
+        self._encoding, self._is_terminal = encoding, is_terminal
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._encoding
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+@pytest.mark.parametrize(
+    ("encoding", "is_terminal", "first"),
+    [("utf-8", True, "\u2068שלום דור\u2069"), ("utf-8", False, "שלום דור"), ("ascii", True, "שלום דור")],
+    ids=["terminal", "pipe", "ascii"],
+)
+def test_a_name_from_right_to_left_keeps_to_its_cell_on_a_terminal_and_is_plain_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, is_terminal: bool, first: str
+) -> None:
+    monkeypatch.setattr("sys.stdout", Stream(encoding, is_terminal=is_terminal))
+    shown = ["RUN         HOST", f"{first} 3  box", "plain       box"]
+    assert table(("RUN", "HOST"), [("שלום דור 3", "box"), ("plain", "box")]).splitlines() == shown
