@@ -161,14 +161,14 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
     """Record the end of a run of which its host has no records, if that can be known."""
     scheduler = _scheduler_of(database, run)
     look = ask_about(session, run)
-    there = where(run, look.folder)
+    there, remains = where(run, look.folder), look.run.remains
     seen = stopping.NotSeen(
         run.state,
         there,
         was_there=transitions.was_seen(database, run.run_id),
         queued=bool(scheduler),
-        is_shared=there is not There.REMOVED or (look.run.remains is not None and look.run.remains.is_shared),
-        processes=(look.run.remains.processes or 0) if look.run.remains is not None else 0,
+        is_shared=there is not There.REMOVED or (remains is not None and remains.is_shared),
+        processes=remains.processes if remains is not None else None,
     )
     removed = f"its folder on {run.host} was removed while it {'ran' if run.attempt else 'waited'}"
     outcome = stopping.judge(seen)
@@ -180,7 +180,7 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
         )
     if outcome is stopping.Outcome.LIVES:
         raise OutcomeUnknown(
-            f"{removed}, and {counted_processes(seen.processes)} of it live there",
+            f"{removed}, and {counted_processes(seen.processes or 0)} of it live there",
             hint=f"armada hosts reap {run.host} {run.run_id}",
             host=run.host,
         )
@@ -189,6 +189,12 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
         raise OutcomeUnknown(
             f"{removed}, and with it its job id: it is unknown whether {scheduler} still has the job",
             hint=f"{cancel}  # on the host; then armada rm {run.run_id}",
+            host=run.host,
+        )
+    if outcome is stopping.Outcome.UNTOLD:
+        raise OutcomeUnknown(
+            f"{removed}; its host does not say whether processes of it live there",
+            hint=f"pkill -f -- '--run {run.run_id}'  # on the host; then armada rm {run.run_id}",
             host=run.host,
         )
     if outcome is stopping.Outcome.ELSEWHERE:

@@ -160,7 +160,7 @@ class RunMissing:
         run_id: The run.
         there: What became of its folder.
         settled: Everything came home, and what the host had last is proven to be at home still.
-        processes: Number of its processes seen there.
+        processes: Number of its processes seen there; None if the host does not say, and home knows of no end.
         queued: The command that ends its job by name, if a batch system may still have one; else None.
         shown: The submission that the host shows, an earlier one than was seen there; None if it shows none.
     """
@@ -168,7 +168,7 @@ class RunMissing:
     run_id: str
     there: There
     settled: bool
-    processes: int
+    processes: int | None
     queued: str | None
     shown: int | None = None
 
@@ -209,6 +209,9 @@ def judge_missing(seen: RunMissing) -> list[Item]:
         )
         what = f"{was}, but its scheduler may still have its job"
         return [Item(seen.run_id, what, lost=True, hint=f"{seen.queued}  # on the host; then armada rm {seen.run_id}")]
+    if seen.processes is None:
+        what = "its folder is missing, and its host does not say whether its job runs"
+        return [Item(seen.run_id, what, lost=True, hint=f"armada stop {seen.run_id}")]
     return []
 
 

@@ -6,6 +6,7 @@
 | is not seen, and processes of it are on the host          | lives                                           |
 | never was on the host                                     | cancelled: only home's own record exists        |
 | was removed; a batch system had the run                   | unknown: its job may wait or run under its name |
+| was removed; its host says nothing of processes           | unknown: it may run there                       |
 | was removed; other machines share the file system, or may | unknown: it may run on another                  |
 | was removed; no process of it is on the host              | cancelled                                       |
 | … and it had ended before                                 | as it ended                                     |
@@ -28,6 +29,7 @@ class Outcome(enum.Enum):
     REMOVED = "removed"
     AWAY = "away"
     IN_A_QUEUE = "in a queue"
+    UNTOLD = "untold"
     ELSEWHERE = "elsewhere"
     LIVES = "lives"
 
@@ -42,7 +44,7 @@ class NotSeen:
         was_there: It was seen on the host before, or submitted to it.
         queued: It was submitted to a batch system.
         is_shared: Other machines may share the host's file system.
-        processes: Number of its processes seen on the host.
+        processes: Number of its processes seen on the host; None if the host does not say.
     """
 
     state: str
@@ -50,7 +52,7 @@ class NotSeen:
     was_there: bool
     queued: bool
     is_shared: bool
-    processes: int = 0
+    processes: int | None = 0
 
 
 def judge(seen: NotSeen) -> Outcome:
@@ -65,4 +67,6 @@ def judge(seen: NotSeen) -> Outcome:
         return Outcome.NEVER_THERE
     if seen.queued:
         return Outcome.IN_A_QUEUE
+    if seen.processes is None:
+        return Outcome.UNTOLD
     return Outcome.ELSEWHERE if seen.is_shared or seen.there is There.UNKNOWN else Outcome.REMOVED

@@ -38,6 +38,7 @@ _KINDS = {
     "meanwhile": "launched or resumed while the host was checked",
     "vanished": "it was there a moment ago",
     "runs_on": "its folder is missing, but its job runs",
+    "untold": "does not say whether its job runs",
     "queued": "its scheduler may still have its job",
     "away": AWAY_WORDS,
 }
@@ -71,6 +72,7 @@ def check_lines(world: World, home: SimHome, host: SimHost, items: Sequence[Item
         "only_there": lambda run_id: _is_alone(world, home, run_id),
         "unwanted": lambda run_id: _is_alone(world, home, run_id),
         "runs_on": lambda run_id: bool(world.alive(run_id)) or world.supervised(run_id),
+        "untold": lambda _: "remains" in host.forgets or "run.observe" in host.misfits,
         # A home whose launch broke off cannot know that its run was not put below the mount.
         "away": lambda run_id: (
             not host.mounted

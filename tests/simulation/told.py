@@ -400,7 +400,11 @@ TOLD = {
     ),
     "an older agent does not say what remains of a lost run": (
         "old_agent:3 launch tick look=running kill_supervisor end lose_run look=unknown/not_on_host "
-        "stop=cancelled/killed_by_user release=yes"
+        "stop=OutcomeUnknown release=untold old_agent:1 stop=cancelled/killed_by_user release=yes"
+    ),
+    "an older agent does not say that a run lives whose folder was removed": (
+        "old_agent:3 launch tick look=running hide_run stop=OutcomeUnknown release=untold "
+        "old_agent:1 release=runs_on stop=OutcomeUnknown"
     ),
     "killed before its submission was claimed": (
         "break_off:1:2 launch look=preparing release=logs stop=cancelled/killed_by_user look=cancelled/killed_by_user"

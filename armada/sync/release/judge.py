@@ -171,13 +171,15 @@ def _not_there(context: HostContext, prover: Prover, there: Sequence[str]) -> li
     missing = [run for run in runs.every(database, host=session.host.name) if run.run_id not in there]
     if not missing:
         return []
-    answer = session.call(_only_evidence([run.run_id for run in missing[:1000]]), timeout_s=60.0)
-    told = looks(answer)
     items: list[Item] = []
-    for run in missing:
-        if run.root_id is None and (run.observed_at is None or _never_came(database, run)):
-            continue  # it was never submitted
-        items += judge_missing(_missing(database, prover, run, answer, told.get(run.run_id)))
+    for start in range(0, len(missing), _AT_ONCE):
+        some = missing[start : start + _AT_ONCE]
+        answer = session.call(_only_evidence([run.run_id for run in some]), timeout_s=60.0)
+        told = looks(answer)
+        for run in some:
+            if run.root_id is None and (run.observed_at is None or _never_came(database, run)):
+                continue  # it was never submitted
+            items += judge_missing(_missing(database, prover, run, answer, told.get(run.run_id)))
     return items
 
 
@@ -193,11 +195,12 @@ def _missing(
     kind = mapping(mapping(_spec(database, run.run_id)).get("scheduler")).get("kind")
     may_wait = kind and not run.ended and transitions.was_seen(database, run.run_id)
     remains = told.run.remains if isinstance(told, Look) else None
+    known = 0 if run.ended and not run.is_guess else None
     return RunMissing(
         run.run_id,
         where(run, Folder(exists=False, root=answer.root, wiped=answer.wiped)),
         settled=_is_settled(database, prover, run.run_id),
-        processes=(remains.processes if remains is not None else None) or 0,
+        processes=remains.processes if remains is not None and remains.processes is not None else known,
         queued=cancel_command(str(kind), run.run_id, run.submission) if may_wait else None,
     )
 
@@ -271,7 +274,8 @@ def _scraps(
     shown = submission_shown(evidence, run.submission)
     if evidence is None or (shown or 0) >= run.submission or not transitions.was_seen(database, run_id):
         return None
-    return dataclasses.replace(_missing(database, prover, run, answer, told), shown=shown)
+    # What lives of a folder that is there is in its evidence.
+    return dataclasses.replace(_missing(database, prover, run, answer, told), processes=0, shown=shown)
 
 
 def _gather(

@@ -229,10 +229,15 @@ def test_a_run_that_may_live_where_nobody_sees_it_is_not_called_cancelled(
     assert runs.find(database, RUN).state != "cancelled"
 
 
-def test_a_host_that_says_nothing_of_what_remains_is_no_shared_one(database: Database, host: Host) -> None:
+@pytest.mark.parametrize("said", [{}, {"remains": {}}, {"remains": {"is_shared": False}}])
+def test_a_host_that_says_nothing_of_what_lives_there_proves_no_end(
+    database: Database, host: Host, said: dict[str, Any]
+) -> None:
     insert(database)
-    host.shown = [{"exists": False}]
-    assert stop(database, host).state == "cancelled"
+    host.shown = [{"exists": False, **said}]
+    with pytest.raises(OutcomeUnknown, match="its host does not say whether processes of it live there"):
+        stop(database, host)
+    assert runs.find(database, RUN).state != "cancelled"
 
 
 def test_a_run_whose_folder_is_back_at_the_second_look_is_not_called_cancelled(database: Database, host: Host) -> None:

@@ -375,7 +375,41 @@ class TestNotThere:
         runs.set_root(world.database, RUN, "its own")
         assert len(world.lost()) == 1
         world.root = "its own"
+        world.remains = {"processes": 0}
         assert world.lost() == []
+
+    @pytest.mark.parametrize("said", [None, {}, {"processes": "many"}, []])
+    def test_a_host_that_does_not_say_whether_its_job_lives_is_no_proof_that_it_does_not(
+        self, world: World, said: Any
+    ) -> None:
+        runs.set_root(world.database, RUN, "r")
+        world.remains = said
+        untold = "its folder is missing, and its host does not say whether its job runs"
+        assert world.lost() == [untold]
+        world.vanished = {"run.observe": []}
+        assert world.lost() == [untold], "its answer lacks the run"
+        world.settle()
+        assert world.lost() == [], "home knows its end"
+
+    def test_of_thousands_of_them_each_is_asked_about(self, world: World) -> None:
+        asked: list[str] = []
+        for number in range(2100):
+            run_id = f"m-{number:06}"
+            runs.insert(world.database, run_id=run_id, name="m", host="box", task="sft", experiment=None, spec={})
+            runs.set_root(world.database, run_id, "r")
+        said = world.said
+
+        def observe(method: str, params: dict[str, Any], /, **options: Any) -> Any:
+            if method != "run.observe":
+                return said(method, params, **options)
+            ids = [each["run_id"] for each in params["runs"]]
+            asked.extend(ids)
+            remains = {run_id: {"processes": int(run_id == "m-002099")} for run_id in ids}
+            return {"root": "r", "runs": [{"run_id": i, "exists": False, "remains": remains[i]} for i in ids]}
+
+        world.said = observe  # type: ignore[method-assign]
+        assert world.lost() == ["its folder is missing, but its job runs (processes: 1)"]
+        assert len(asked) == len(set(asked)) == 2101
 
     @pytest.mark.parametrize("root", ["r", "its own"])
     def test_its_job_may_live_there_without_its_folder(self, world: World, root: str) -> None:
@@ -469,4 +503,5 @@ class TestRemovedBeforeItsJobEnded:
 
     def test_what_was_never_handed_over_waits_nowhere(self, world: World) -> None:
         runs.set_state(world.database, RUN, "unknown", reason="link_lost")
+        world.remains = {"processes": 0}
         assert world.lost() == []
