@@ -51,6 +51,7 @@ log = logging.getLogger(__name__)
 RUNS_PER_QUESTION = 50
 ROOT_AWAY = "root_away"
 REMOVED_WORDS = " while it ran; none of its processes is there, and it is unknown how it ended"
+UNTOLD_WORDS = " while it ran; it is unknown whether processes of it live there"
 UNKNOWN_WORDS = "its host shows nothing of it, and an older armada did not note which folder it was put into"
 MISFIT = "its host's answer does not fit"
 GREETING_S = 8.0
@@ -388,8 +389,9 @@ def _without_folder(run: Run, look: Look, verdict: Verdict, *, came: bool) -> Ve
         )
         if verdict.reason == FOLDER_REMOVED:
             message += f" while it ran; the job continues: armada stop {run.run_id} ends it"
-        elif ran or run.message == message + REMOVED_WORDS:
-            message += REMOVED_WORDS
+        elif ran or run.message in (message + REMOVED_WORDS, message + UNTOLD_WORDS):
+            told = look.run.remains is not None and look.run.remains.processes is not None
+            message += REMOVED_WORDS if told else UNTOLD_WORDS
         return dataclasses.replace(verdict, message=message)
     message = AWAY_WORDS if run.root_id is not None else "the host has no folder of this run"
     if verdict.reason == FOLDER_REMOVED:

@@ -368,3 +368,27 @@ def test_an_older_disk_that_shows_no_end_or_nothing_that_may_live_elsewhere_is_b
     assert evidence is not None
     shown = Verdict(state, None, None, 1, 4, "")
     assert of_put_back(evidence, shown, submission=2, attempt=2, seq=9) is shown
+
+
+@pytest.mark.parametrize(
+    ("remains", "words"),
+    [
+        ({"processes": 0}, "none of its processes is there"),
+        ({"processes": "many"}, "it is unknown whether processes of it live there"),
+        (None, "it is unknown whether processes of it live there"),
+    ],
+)
+def test_that_none_of_its_processes_is_there_is_said_only_where_its_host_says_so(
+    database: Database, remains: object, words: str
+) -> None:
+    runs.set_root(database, "q-aaaaaa", "r")
+    observe(database, Host(entry()), [runs.find(database, "q-aaaaaa")])  # type: ignore[arg-type]  # all that is used of a session
+    gone = {"run_id": "q-aaaaaa", "exists": False, "evidence": None, "remains": remains}
+    for _ in range(2):
+        look = Look(Observation.model_validate(gone), Folder(exists=False, root="r"))
+        record_look(database, runs.find(database, "q-aaaaaa"), look)
+        run = runs.find(database, "q-aaaaaa")
+        assert (run.state, run.reason) == ("unknown", "not_on_host")
+        assert run.message is not None
+        assert run.message.startswith("its folder on box was removed while it ran")
+        assert words in run.message
