@@ -12,6 +12,7 @@ _DEEPEST = 50
 """Nesting of brackets beyond that of any record of ours; the parser's own limit depends on the caller's stack."""
 
 _BRACKET = re.compile(r"[\[\]{}]")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,9 @@ def _read(line: str) -> dict[str, object]:
 
 
 def _is_deep(line: str) -> bool:
-    """Whether brackets are nested deeper than in any record; brackets inside strings count too."""
+    """Whether brackets are nested deeper than in any record; those in names do not count (`expert[3]/load`)."""
     depth = 0
-    for bracket in _BRACKET.finditer(line):
+    for bracket in _BRACKET.finditer(_STRING.sub("", line)):
         depth += 1 if bracket[0] in "[{" else -1
         if depth > _DEEPEST:
             return True

@@ -1,6 +1,7 @@
 """Parse JSON lines that jobs write: those of `armada_log`, and of files that an experiment names."""
 
 import json
+import re
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
@@ -13,6 +14,8 @@ PIECE_BYTES = 1024 * 1024
 _MOST_PIECES = 256
 _DEEPEST = 50
 _MOST_DIGITS = 100
+_BRACKET = re.compile(rb"[\[\]{}]")
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
 def parse(line: bytes) -> Dict[Any, Any]:
@@ -21,12 +24,22 @@ def parse(line: bytes) -> Dict[Any, Any]:
     Raises:
         ValueError: It is not a JSON object, or has deeper nesting or longer numbers than any record.
     """
-    if line.count(b"[") + line.count(b"{") > _DEEPEST:
+    if line.count(b"[") + line.count(b"{") > _DEEPEST and _is_deep(line):
         raise ValueError("nested too deep")
     value = json.loads(line.decode("utf-8"), parse_int=whole_number)
     if not isinstance(value, dict):
         raise ValueError("not an object")  # noqa: TRY004 - as what is no JSON raises
     return value
+
+
+def _is_deep(line: bytes) -> bool:
+    """Return whether brackets are nested deeper than in any record; those in names do not count (`expert[3]/load`)."""
+    depth = 0
+    for bracket in _BRACKET.finditer(_STRING.sub(b"", line)):
+        depth += 1 if bracket.group() in b"[{" else -1
+        if depth > _DEEPEST:
+            return True
+    return False
 
 
 def whole_number(word: str) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from armada_agent.metrics import records
 
 from armada.monitor.observe import record_contained
 from armada.monitor.records import read_lines
@@ -99,6 +101,18 @@ def test_a_line_that_is_no_record_is_counted_and_the_first_is_named(line: str, w
     assert (read.records, read.unreadable) == ([{"a": 1}, {"b": 2}], 2)
     assert read.first.startswith("metrics: ")
     assert words in read.first
+
+
+@pytest.mark.parametrize("name", ["expert[{}]/load", "layer[{}", "a{{{}", 'b"[{}', "\\[{}"])
+def test_brackets_in_names_are_no_nesting(name: str) -> None:
+    record = {"loss": 1.0, **{name.format(number): float(number) for number in range(64)}}
+    read = read_lines(json.dumps(record) + "\n", "metrics")
+    assert (read.records, read.unreadable) == ([record], 0)
+    assert records.parse(json.dumps(record).encode()) == record
+    deep = '{"a": ' * 60 + f"{json.dumps(name)}" + "}" * 60
+    assert read_lines(deep, "metrics").first.startswith("metrics: nested too deep")
+    with pytest.raises(ValueError, match="nested too deep"):
+        records.parse(deep.encode())
 
 
 def test_a_text_may_hold_what_other_languages_take_for_an_end_of_line() -> None:
