@@ -17,6 +17,7 @@ from armada.tui.screens.output import OutputWindow
 from armada.tui.snapshot import EMPTY
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 from tests.tui.test_acts import rows
+from tests.tui.test_dialogs import at_once
 from tests.tui.test_typed import registry
 from tests.waiting import eventually
 
@@ -346,5 +347,20 @@ def test_nothing_that_is_typed_at_once_is_lost_or_pressed(world: World) -> None:
         type_at_once("/nd:/dx")
         await shows(pilot, "/ nd:/dx", "0 of 1 runs")
         assert len(pilot.app.screen_stack) == 1
+
+    drive(world.board(), use)
+
+
+def test_tab_completes_what_was_typed_and_not_what_was_looked_at_last(world: World) -> None:
+    """A slow link brings a word, Tab and Enter in one piece: half of the word would name another run."""
+    world.run("demo-aaaaaa", name="fail-run", state="failed")
+    world.run("fail-run-bbbbbb", name="fail-run", state="failed", reason="oom", message="the one that is meant")
+    world.run("fail-zz-cccccc", name="other", state="failed")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "fail-run aaaaaa")
+        await opened(pilot)
+        at_once(pilot, *"show", "space", *"fail-run-", "tab", "enter")
+        await shows(pilot, "armada show fail-run-bbbbbb", "the one that is meant")
 
     drive(world.board(), use)

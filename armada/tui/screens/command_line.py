@@ -34,6 +34,27 @@ LOW = 16
 """Lines of a terminal below which the line has no frame."""
 
 
+class CommandField(Field):
+    """Obeys the keys of the line in the order in which all came: a slow link brings `stop demo`, Tab and Enter at once."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "complete(1)", "complete"),
+        Binding("shift+tab", "complete(-1)", "complete backwards"),
+        Binding("up", "step(-1)", "older"),
+        Binding("down", "step(1)", "newer"),
+        Binding("ctrl+r", "search", "search the history"),
+    ]
+
+    def action_complete(self, by: int) -> None:
+        cast("CommandLine", self.screen).complete(by)
+
+    def action_step(self, by: int) -> None:
+        cast("CommandLine", self.screen).step(by)
+
+    def action_search(self) -> None:
+        cast("CommandLine", self.screen).search()
+
+
 class CommandLine(Dialog[None]):
     """One line at the bottom, with what completes it above.
 
@@ -44,11 +65,6 @@ class CommandLine(Dialog[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "leave", priority=True),
-        Binding("tab", "complete(1)", "complete", priority=True),
-        Binding("shift+tab", "complete(-1)", "complete backwards", priority=True),
-        Binding("up", "older", "older", priority=True),
-        Binding("down", "newer", "newer", priority=True),
-        Binding("ctrl+r", "search", "search the history", priority=True),
     ]
     DEFAULT_CSS = """
     CommandLine { background: transparent; align: left bottom; }
@@ -69,8 +85,8 @@ class CommandLine(Dialog[None]):
         self._start = 0
         self._before = ""
         """The text that Tab completes: it stays while Tab goes through the candidates."""
-        self._is_own = False
-        """The text was changed by a key of this screen, not typed."""
+        self._seen = text
+        """The text that this screen knows of; another one was typed."""
         self._history: list[str] = []
         self._place = 0
         self._draft = ""
@@ -85,7 +101,9 @@ class CommandLine(Dialog[None]):
     def compose(self) -> ComposeResult:
         self.found = Static(id="found")
         self.meant = Static(id="meant")
-        self.field = Field(self._text, placeholder="show, why, stop, tag --add=…", id="command", select_on_focus=False)
+        self.field = CommandField(
+            self._text, placeholder="show, why, stop, tag --add=…", id="command", select_on_focus=False
+        )
         if self.app.size.height < LOW:
             box = Vertical()
         else:
@@ -115,16 +133,20 @@ class CommandLine(Dialog[None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        if not self._is_own:
+        self._notice()
+
+    def _notice(self) -> None:
+        """Look at the text, if it was typed."""
+        if self.field.value != self._seen:
             self._sought = None
             self._place = len(self._history)
             self._look()
-        self._is_own = False
 
     def _look(self) -> None:
         """Complete the text, and say what it means."""
         text = self.field.value
-        self._before, self._chosen, self._candidates = text, -1, []
+        self._before = self._seen = text
+        self._chosen, self._candidates = -1, []
         if (registry := self._commander.registry) is not None:
             names = self._commander.known.names(self.board.snapshot)
             self._start, self._candidates = complete(text, registry, names)
@@ -163,14 +185,14 @@ class CommandLine(Dialog[None]):
 
     def _put(self, text: str) -> None:
         """Replace the text."""
-        self._is_own = text != self.field.value
-        self.field.value = text
+        self.field.value = self._seen = text
         self.field.cursor_position = len(text)
 
     # Keys -----------------------------------------------------------------------------------------------------------
 
-    def action_complete(self, by: int) -> None:
+    def complete(self, by: int) -> None:
         """Take the next candidate; the only one is taken for good."""
+        self._notice()
         if not self._candidates:
             return
         if len(self._candidates) == 1:
@@ -184,13 +206,9 @@ class CommandLine(Dialog[None]):
         self._draw_found()
         self._say_meant()
 
-    def action_older(self) -> None:
-        self._step(-1)
-
-    def action_newer(self) -> None:
-        self._step(1)
-
-    def _step(self, by: int) -> None:
+    def step(self, by: int) -> None:
+        """Go to an older or newer command of the history."""
+        self._notice()
         if self._place == len(self._history):
             self._draft = self.field.value
         place = self._place + by
@@ -199,8 +217,9 @@ class CommandLine(Dialog[None]):
             self._put(self._history[place] if place < len(self._history) else self._draft)
             self._look()
 
-    def action_search(self) -> None:
+    def search(self) -> None:
         """Go to the next older command with the typed text in it."""
+        self._notice()
         if self._sought is None:
             self._sought, self._place = self.field.value, len(self._history)
         sought = self._sought.lower()
