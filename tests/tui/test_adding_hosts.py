@@ -13,6 +13,7 @@ from textual.widgets import Input
 from armada.tui.operations import Answer, Ended
 from armada.tui.screens.add_host import AddHost
 from tests.tui.conftest import World, drive, lacks, nothing, said, screen, shows, until
+from tests.tui.test_dialogs import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,3 +163,16 @@ def test_a_dashboard_that_only_shows_adds_no_host(world: World) -> None:
         await until(pilot, lambda: "add a host: disabled" in said(pilot))
 
     drive(world.board(read_only=True), use)
+
+
+def test_what_is_typed_after_tab_is_the_next_fields_also_where_it_comes_in_one_piece(
+    world: World, commands: Commands
+) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await fill(pilot)
+        fields = {each.id: each for each in pilot.app.screen.query(Input)}
+        at_once(pilot, *"box", "tab", *"me", "shift+tab", "end", "2")
+        await until(pilot, lambda: fields["name"].value == "box2")
+        assert fields["ssh"].value == "me"
+
+    drive(world.board(), use)

@@ -53,6 +53,9 @@ class AddHost(Dialog[str | None]):
     BINDINGS = [  # noqa: RUF012  # Textual declares it so
         Binding("escape", "leave", "leave", priority=True),
         Binding("enter", "close", "close"),
+        # Before what is typed next, which a slow link brings in the same moment: it is meant for the next field.
+        Binding("tab", "app.focus_next", "next field", priority=True),
+        Binding("shift+tab", "app.focus_previous", "field before", priority=True),
     ]
     DEFAULT_CSS = """
     AddHost { align: center middle; }
