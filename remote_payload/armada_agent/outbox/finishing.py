@@ -319,8 +319,11 @@ def _refuse_if_cut(listed: List[Dict[str, Any]], announced: object) -> None:
 
 
 def _hash_all(folder: str) -> List[Dict[str, Any]]:
+    def fail(error: OSError) -> None:
+        raise error  # without what it holds, the checkpoint is not whole
+
     found = []
-    for parent, _, names in os.walk(folder):
+    for parent, _, names in os.walk(folder, onerror=fail):
         for name in names:
             path = os.path.join(parent, name)
             relative = os.path.relpath(path, folder)

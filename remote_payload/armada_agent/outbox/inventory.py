@@ -72,7 +72,16 @@ class Survey:
         }
 
     def _walk(self, folder: str, prefix: str) -> None:
-        for parent, folders, names in os.walk(folder):
+        def note(error: OSError) -> None:
+            """Count a folder that cannot be read as a file that cannot be: a checkpoint without it is not whole."""
+            place = os.fsdecode(error.filename or folder)
+            found = None if isinstance(error, (FileNotFoundError, NotADirectoryError)) else _folder_status(place)
+            if found is not None:
+                relative = os.path.normpath(os.path.join(prefix, os.path.relpath(place, folder)))
+                self.inventory[relative] = (found.st_ino, found.st_size, found.st_mtime_ns)
+                self._changed_ns[relative] = changed_ns(found)
+
+        for parent, folders, names in os.walk(folder, onerror=note):
             inner = os.path.join(prefix, os.path.relpath(parent, folder))
             for name in names:
                 self._add(os.path.normpath(os.path.join(inner, name)), os.path.join(parent, name), bool(prefix))
@@ -155,3 +164,10 @@ def _status(path: str) -> Optional[os.stat_result]:
     except OSError:
         return None
     return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _folder_status(path: str) -> Optional[os.stat_result]:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None

@@ -138,6 +138,11 @@ def hash_file(path: str, ends_at: float = float("inf")) -> str:
     return found.hexdigest()
 
 
+def read_manifest(record: str, sha: str) -> Dict[str, Entry]:
+    """Return the files of a content by path; empty if their record is missing or wrong."""
+    return _read(record, sha)[0]
+
+
 def native(path: str) -> str:
     """Encode a path so that its bytes on disk are UTF-8 in any locale (Python 3.6 with LANG=C uses ASCII)."""
     return os.fsdecode(path.encode("utf-8", "surrogateescape"))

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import stat
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import parameters
@@ -17,6 +17,7 @@ from armada_agent.host import roots
 from armada_agent.outbox import checkpoint_watch, homes, listing
 from armada_agent.paths import RunPaths
 from armada_agent.runs import orphaned_checkpoints, readable_files
+from armada_agent.runs.sent_files import Sent
 
 _ALWAYS = ("output.log", "metrics.jsonl", "telemetry.jsonl", "events.jsonl", "state.json", "spec.json", "samples.jsonl")
 _FOLDERS = ("launch", "wandb", "merged")
@@ -41,7 +42,8 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     `finishing` counts checkpoints whose supervisor is dead and that another process takes and hashes now; `announced`
     counts these, too. `others` counts files that the run wrote below work/ and that no pattern matches: they stay on
     the host. A request with `list_others` also gets their names. `manifests` are those of the newest checkpoints that
-    this home lacks: at most the requested number, and only short ones. `outside` lists checkpoints, and links in
+    this home lacks: at most the requested number, and only short ones. `others` counts folders that cannot be read and
+    links that lead elsewhere, too: what they hold stays on the host. `outside` lists checkpoints, and links in
     checkpoints, that lead out of the run's work folder, and so do not come home. A home that identifies itself is
     registered for these runs; `homes` lists all registered homes.
     """
@@ -137,11 +139,12 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
     answer["homes"] = homes.describe(paths)
     outside = checkpoint_watch.find_outside(paths)
     answer["outside"] = {"count": len(outside), "examples": outside[:_SHOWN]}
-    born = _birth(paths)
-    for path, found in _files(paths):
-        is_own = found.st_mtime > born
-        is_named = any(pattern.fullmatch(path[len("work/") :]) for pattern in patterns)
-        if not path.startswith("work/") or is_named or (is_own and _UNNAMED.fullmatch(path)):
+    sent = Sent(paths)
+    for path, found in _files(paths, sent, answer, set(outside), is_asked=bool(patterns)):
+        inside = path[len("work/") :] if path.startswith("work/") else None
+        is_named = inside is not None and any(pattern.fullmatch(inside) for pattern in patterns)
+        is_own = inside is not None and sent.is_own(inside, found)
+        if inside is None or is_named or (is_own and _UNNAMED.fullmatch(path)):
             if len(answer["outputs"]) < _MOST_FILES:
                 answer["outputs"].append({"path": path, "size_bytes": found.st_size, "mtime": found.st_mtime})
             else:
@@ -191,31 +194,50 @@ def _add_manifests(
     return taken
 
 
-def _birth(paths: RunPaths) -> float:
-    """Return the time of the run's creation. The copy of the code below work/ is older than that."""
-    try:
-        return os.stat(paths.spec).st_mtime
-    except OSError:
-        return 0.0
+def _files(paths: RunPaths, sent: Sent, answer: Dict[str, Any], named: Set[str], *, is_asked: bool) -> Iterator[Found]:
+    """Yield the regular files of a run; what else holds files, and cannot be looked into, is counted in the answer.
 
-
-def _files(paths: RunPaths) -> Iterator[Found]:
+    Args:
+        paths: The run's.
+        sent: What armada put into its work folder.
+        answer: Gets folders that cannot be read, and links that lead elsewhere.
+        named: Links that the answer names already, relative to the work folder.
+        is_asked: Files of the work folder are asked for.
+    """
     for name in _ALWAYS:
         found = _regular(os.path.join(paths.folder, name))
         if found:
             yield name, found
     budget = _MOST_LOOKED_AT
+
+    def note(error: OSError) -> None:
+        if error.filename is not None and not isinstance(error, FileNotFoundError):
+            path = os.path.relpath(os.fsdecode(error.filename), paths.folder)
+            if is_asked or not path.startswith("work"):
+                answer["truncated"] = True  # what lies in it may be wanted
+            _count(answer["others"], path, 0)
+
     for top in (*_FOLDERS, "work"):
         if os.path.islink(os.path.join(paths.folder, top)):
+            if os.path.exists(os.path.join(paths.folder, top)):
+                _count(answer["others"], top, 0)
             continue  # links are not sent, and what they point to is not, either
-        for parent, folders, names in os.walk(os.path.join(paths.folder, top)):
+        for parent, folders, names in os.walk(os.path.join(paths.folder, top), onerror=note):
             folders[:] = sorted(name for name in folders if name not in _IGNORED)
-            for name in sorted(names):
+            for name in sorted([*folders, *names]):
                 location = os.path.join(parent, name)
                 found = _regular(location)
                 budget -= 1
-                if found and budget > 0:
-                    yield os.path.relpath(location, paths.folder), found
+                if budget <= 0:
+                    answer["truncated"] = True
+                    return
+                path = os.path.relpath(location, paths.folder)
+                if found:
+                    yield path, found
+                elif top == "work" and os.path.islink(location):
+                    inside = os.path.relpath(location, paths.work)
+                    if inside not in named and sent.leads_out(inside):
+                        _count(answer["others"], path, 0)
 
 
 def _regular(path: str) -> Optional[os.stat_result]:

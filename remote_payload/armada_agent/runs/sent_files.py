@@ -1,0 +1,114 @@
+"""Tell what a run has written below its work folder from what armada put there.
+
+Times alone do not tell: `cp -p`, `tar x` and `rsync -a` keep those of long ago, and a restored folder has new ones.
+"""
+
+import os
+import stat
+from typing import Any, Dict, Optional, Set
+
+from armada_agent.foundation import files
+from armada_agent.outbox.inventory import is_below, leads_outside
+from armada_agent.paths import RunPaths
+from armada_agent.provision import content, integrity
+
+_MOST_BEHIND_LINK = 1000
+"""So many files behind a link are looked at: a folder with more may hold what the run wrote."""
+
+
+class Sent:
+    """What armada put into a run's work folder: a copy of its code, and links to its data.
+
+    Args:
+        paths: The run's.
+    """
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._work = paths.work
+        self._root = os.path.realpath(paths.root)
+        job = _job(paths)
+        code = job.get("code")
+        self._has_code = isinstance(code, str)
+        self._born = _birth(paths)
+        self._sizes = _sizes_of(paths.root, code) if isinstance(code, str) else {}
+        self._links = _outside_names(job.get("data"))
+
+    def is_own(self, path: str, found: os.stat_result) -> bool:
+        """Return whether a run wrote a file: it was not sent, or has changed since.
+
+        Args:
+            path: Relative to the work folder.
+            found: What is there.
+        """
+        # A copy has the times of its origin; only `st_ctime`, which nobody sets, is that of the copying.
+        if max(found.st_mtime, found.st_ctime) > self._born or not self._has_code:
+            return True
+        # What is in no manifest can be told by its times alone: the code is not one of armada's contents, or that is gone.
+        return self._sizes is not None and self._sizes.get(_in_utf8(path)) != found.st_size
+
+    def leads_out(self, path: str) -> bool:
+        """Return whether a link below the work folder leads to files elsewhere that the run may have written.
+
+        Args:
+            path: Relative to the work folder.
+        """
+        place = os.path.join(self._work, path)
+        if path in self._links or not os.path.exists(place) or not leads_outside(place, os.path.realpath(self._work)):
+            return False
+        target = os.path.realpath(place)
+        if any(is_below(target, os.path.join(self._root, name)) for name in ("code", "data", "envs")):
+            return False
+        return _has_newer(target, self._born)
+
+
+def _has_newer(place: str, born: float) -> bool:
+    """Return whether something at or below a place is newer than a run, or cannot be told: too much lies there, or is closed."""
+    left = _MOST_BEHIND_LINK
+    waiting = [place]
+    while waiting:
+        place = waiting.pop()
+        left -= 1
+        try:
+            found = os.lstat(place)
+            if left < 0 or max(found.st_mtime, found.st_ctime) > born:
+                return True
+            if stat.S_ISDIR(found.st_mode):
+                waiting += [os.path.join(place, name) for name in os.listdir(place)[: left + 1]]
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return True
+    return False
+
+
+def _in_utf8(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "surrogateescape")
+
+
+def _job(paths: RunPaths) -> Dict[str, Any]:
+    try:
+        job = (files.read_json(paths.spec) or {}).get("job")
+    except (files.UnreadableError, AttributeError):
+        job = None
+    return job if isinstance(job, dict) else {}
+
+
+def _birth(paths: RunPaths) -> float:
+    """Return the time of the run's creation. The copy of the code below work/ is older than that."""
+    try:
+        return os.stat(paths.spec).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _sizes_of(root: str, code: str) -> Optional[Dict[str, int]]:
+    """Return the size of each file of a run's code, by path; None if that is not recorded."""
+    sha = content.find_code(root, code)
+    manifest = integrity.read_manifest(content.record_path(code), sha) if sha is not None else {}
+    return {path: entry[1] for path, entry in manifest.items()} or None
+
+
+def _outside_names(data: object) -> Set[str]:
+    """Return the names of the links that armada made to files of the host outside of its root."""
+    listed = data if isinstance(data, list) else []
+    return {str(entry.get("name")) for entry in listed if isinstance(entry, dict) and entry.get("outside")}

@@ -1,0 +1,234 @@
+"""What a run wrote is told from what armada sent it, whatever the times of files say; and what cannot be looked into is named."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from armada_agent.outbox import finishing
+from armada_agent.outbox.inventory import Survey
+from armada_agent.paths import RunPaths
+from armada_agent.provision import content, integrity
+from armada_agent.runs import outputs
+
+LONG_AGO = (1.0, 1.0)
+
+
+def later(folder: Path) -> None:
+    """Let the clock of the file system go on: it is coarse."""
+    probe = folder / "clock"
+    probe.write_text("")
+    before = probe.stat().st_ctime_ns
+    while probe.stat().st_ctime_ns == before:
+        probe.write_text("")
+    probe.unlink()
+
+
+class Run:
+    """A run on a host of this process, with the code that armada sent."""
+
+    def __init__(self, root: Path, code: dict[str, str] | None) -> None:
+        self.root = root
+        self.paths = RunPaths(str(root), "r-1")
+        self.work = Path(self.paths.work)
+        self.job: dict[str, Any] = {"argv": ["true"]}
+        if code is None:
+            self.work.mkdir(parents=True)
+        else:
+            manifest = [
+                (name, len(text), integrity.hashlib.sha256(text.encode()).hexdigest(), 0o644)
+                for name, text in code.items()
+            ]
+            sent = root / "code" / integrity.digest(manifest)
+            for folder in (sent, self.work):
+                for name, text in code.items():
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / name).write_text(text)
+                    os.utime(folder / name, LONG_AGO)
+            integrity.note(content.record_path(str(sent)), str(sent), manifest)
+            self.job["code"] = str(sent)
+        self.write_spec()
+
+    def write_spec(self) -> None:
+        later(self.root)
+        Path(self.paths.spec).write_text(json.dumps({"run_id": "r-1", "job": self.job}))
+        later(self.root)
+
+    def put(self, name: str, text: str, times: tuple[float, float] | None = None) -> Path:
+        path = self.work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        if times is not None:
+            os.utime(path, times)
+        return path
+
+    def look(self, *patterns: str) -> dict[str, Any]:
+        answer: dict[str, Any] = outputs._empty(self.paths)  # noqa: SLF001
+        outputs._look_at(  # noqa: SLF001
+            None,  # type: ignore[arg-type]  # only supervisors of others need it
+            self.paths,
+            [outputs.matcher(pattern) for pattern in patterns],
+            answer,
+        )
+        return answer
+
+    @property
+    def others(self) -> set[str]:
+        return set(self.look()["others"]["examples"])
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
+    monkeypatch.setattr(
+        "armada_agent.runs.orphaned_checkpoints.attend", lambda *_: type("N", (), {"finishing": 0, "unannounced": 0})
+    )
+    return lambda code=None: Run(tmp_path / "root", code)
+
+
+CODE = {"train.py": "print()", "lib/data.csv": "1,2"}
+
+
+def test_a_file_with_the_times_of_long_ago_is_the_runs_own(make: Callable[..., Run]) -> None:
+    run = make()
+    run.put("res/x", "precious", LONG_AGO)
+    assert run.others == {"work/res/x"}
+    run.write_spec()  # somebody touched it, or a restored folder has the times of now
+    assert run.others == {"work/res/x"}
+
+
+def test_of_a_run_with_code_everything_else_is_its_own(make: Callable[..., Run]) -> None:
+    run = make(CODE)
+    assert run.others == set()
+    run.put("res/x", "precious", LONG_AGO)
+    run.put("train.py", "print(1)")
+    assert run.others == {"work/res/x", "work/train.py"}
+    run.write_spec()
+    assert run.others == {"work/res/x", "work/train.py"}, "one is not in the code, the other has another size"
+
+
+def test_a_file_of_the_code_that_was_changed_and_given_its_old_time_is_the_runs_own(make: Callable[..., Run]) -> None:
+    run = make(CODE)
+    run.put("lib/data.csv", "3,4", LONG_AGO)
+    assert run.others == {"work/lib/data.csv"}
+
+
+def test_where_the_code_is_gone_the_times_tell(make: Callable[..., Run]) -> None:
+    run = make(CODE)
+    Path(content.record_path(run.job["code"])).unlink()
+    assert run.others == set()
+    run.put("res/x", "precious", LONG_AGO)
+    assert run.others == {"work/res/x"}, "no clock sets the time of the last change of a file's record"
+
+
+@pytest.mark.parametrize("spec", ["{", "[]", "null", '{"job": 7}', '{"job": {"code": 7, "data": "x"}}', None])
+def test_without_a_plan_everything_is_the_runs_own(make: Callable[..., Run], spec: str | None) -> None:
+    run = make(CODE)
+    if spec is None:
+        Path(run.paths.spec).unlink()
+    else:
+        Path(run.paths.spec).write_text(spec)
+    assert run.others == {"work/train.py", "work/lib/data.csv"}
+
+
+def test_links_to_what_the_run_wrote_elsewhere_are_named(make: Callable[..., Run], tmp_path: Path) -> None:
+    scratch, old = tmp_path / "scratch", tmp_path / "old"
+    for folder in (scratch, old):
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep" / "r.txt").write_text("p")
+    given = tmp_path / "given"
+    given.mkdir()
+    run = make()
+    run.job["data"] = [{"name": "given", "content": str(given), "outside": True}]
+    run.write_spec()
+    (scratch / "deep" / "new.txt").write_text("precious")
+    (given / "new.txt").write_text("not sent home: it is the user's data")
+    stored = run.root / "data" / ("a" * 64)
+    stored.mkdir(parents=True)
+    (stored / "x").write_text("x")
+    for name, target in {
+        "out": scratch,
+        "old": old,
+        "given": given,
+        "mine": run.work / "res",
+        "stored": stored / "x",
+        "nowhere": tmp_path / "nowhere",
+    }.items():
+        (run.work / name).symlink_to(target)
+    run.put("res/x", "1")
+    assert run.others == {"work/out", "work/res/x"}
+
+
+def test_a_link_to_more_than_can_be_looked_at_is_named(make: Callable[..., Run], tmp_path: Path) -> None:
+    many = tmp_path / "many"
+    many.mkdir()
+    for number in range(1200):
+        (many / str(number)).write_text("")
+    run = make()
+    (run.work / "many").symlink_to(many)
+    assert run.others == {"work/many"}
+
+
+def test_a_work_folder_that_was_moved_away_and_linked_is_named(make: Callable[..., Run], tmp_path: Path) -> None:
+    run = make()
+    run.put("result.bin", "precious")
+    run.work.rename(tmp_path / "big")
+    run.work.symlink_to(tmp_path / "big")
+    assert run.others == {"work"}
+
+
+def test_more_files_than_are_looked_at_are_said(make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "_MOST_LOOKED_AT", 20)
+    run = make()
+    for number in range(15):
+        run.put(f"data/{number}", "")
+    run.put("out/r.txt", "precious")
+    assert not run.look("out/**")["truncated"]
+    for number in range(15, 30):
+        run.put(f"data/{number}", "")
+    assert run.look("out/**")["truncated"]
+
+
+class Closed:
+    """Stands for folders that cannot be read: root, as which tests may run, reads all."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+        self.scan = os.scandir
+        self.names = names
+        monkeypatch.setattr(os, "scandir", self)
+
+    def __call__(self, path: Any = ".") -> Any:
+        if Path(path).name in self.names:
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return self.scan(path)
+
+
+def test_a_folder_that_cannot_be_read_is_no_empty_one(
+    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make()
+    run.put("locked/r", "precious")
+    run.put("out/l/r", "precious")
+    Closed(monkeypatch, "locked", "l")
+    assert run.others == {"work/locked", "work/out/l"}
+    assert not run.look()["truncated"], "nothing of it was asked for"
+    assert run.look("out/**")["truncated"], "it may hold what was asked for"
+
+
+def test_a_checkpoint_with_a_folder_that_cannot_be_read_is_not_whole(
+    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make()
+    run.put("out/checkpoint-2/model.bin", "m")
+    run.put("out/checkpoint-2/optim/o.bin", "o")
+    place = str(run.work / "out" / "checkpoint-2")
+    assert set(Survey(place, str(run.work)).inventory) == {"model.bin", "optim/o.bin"}
+    Closed(monkeypatch, "optim")
+    survey = Survey(place, str(run.work))
+    assert set(survey.inventory) == {"model.bin", "optim"}, "what is no file cannot be taken, and that is said"
+    assert survey.last_own_change() > 0
+    with pytest.raises(PermissionError):
+        finishing._hash_all(place)  # noqa: SLF001
