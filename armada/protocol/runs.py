@@ -164,9 +164,10 @@ class ListedRun(Message):
 
 
 class ListedRuns(Message):
-    """All runs of a host."""
+    """All runs of a host. `strange`: names of what lies among their folders and is no run."""
 
     runs: Entries[ListedRun]
+    strange: Annotated[Many[Line], MAY_MISS] = ()
 
 
 class ListRuns(Request[ListedRuns]):

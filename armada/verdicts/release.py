@@ -248,6 +248,12 @@ def unseen(run_id: str, host: str) -> Item:
     return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
 
 
+def no_run(name: str) -> Item:
+    """Judge what lies among the runs of a host and is none."""
+    what = "lies among the runs there and is none: somebody renamed a run's folder, or put files there"
+    return Item(name, what, lost=True, hint="give it its name back, or move it out of the folder of runs")
+
+
 def put_there_meanwhile(run_id: str, host: str) -> Item:
     """Judge a run that appeared on the host, or was resumed, after the first listing."""
     what = "it was launched or resumed while the host was checked"

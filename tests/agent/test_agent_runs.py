@@ -212,8 +212,15 @@ def test_launch_files_are_written_and_the_run_is_listed_and_removed(this_host: H
     assert (this_host.folder("list-1") / "launch/command.json").read_text("utf-8") == "é"
     listed = this_host.call("run.list")["runs"]
     assert listed == [{"run_id": "list-1", "state": "preparing", "created_at": 1700000000.0, "submission": None}]
+    folder = this_host.folder("list-1")
+    folder.rename(folder.with_name("list-1 old"))
+    folder.with_name("odd\n\x1b").write_text("")
+    folder.with_name(".hidden").mkdir()
+    assert this_host.call("run.list") == {"runs": [], "strange": ["list-1 old", "odd??"]}
+    folder.with_name("list-1 old").rename(folder)
+    folder.with_name("odd\n\x1b").unlink()
     assert this_host.call("run.remove", run_id="list-1") == {}
-    assert this_host.call("run.list")["runs"] == []
+    assert this_host.call("run.list") == {"runs": []}
     with pytest.raises(Refused) as refused:
         this_host.call("run.remove", run_id="list-1")
     assert refused.value.kind == "not_found"

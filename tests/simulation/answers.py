@@ -38,6 +38,7 @@ _KINDS = {
     "meanwhile": "launched or resumed while the host was checked",
     "vanished": "it was there a moment ago",
     "runs_on": "its folder is missing, but its job runs",
+    "no_run": "lies among the runs there and is none",
     "untold": "does not say whether its job runs",
     "queued": "its scheduler may still have its job",
     "away": AWAY_WORDS,

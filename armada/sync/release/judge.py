@@ -36,6 +36,7 @@ from armada.verdicts.release import (
     judge,
     judge_missing,
     life_of,
+    no_run,
     put_there_meanwhile,
     unseen,
     was_stopped_and_forgotten,
@@ -76,7 +77,7 @@ def judge_host(context: HostContext, *, ignore_work: bool = False, progress: Pro
     """
     listed = submissions_there(context.session)
     items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress)
-    return items + _came_since(context, listed)
+    return items + _came_since(context, listed) + _no_runs(context)
 
 
 def judge_and_forget_secrets(
@@ -103,7 +104,7 @@ def judge_and_forget_secrets(
         HostUnreachable: Nothing can be decided.
     """
     listed = submissions_there(context.session)
-    items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress)
+    items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress) + _no_runs(context)
     judged()
     secrets = context.session.call(ForgetSecrets(leaves=not losses(items)))
     return items + _came_since(context, listed), secrets
@@ -125,6 +126,11 @@ def _came_since(context: HostContext, listed: Mapping[str, int | None]) -> list[
     later = submissions_there(context.session)
     came = [run_id for run_id in later if run_id not in listed or later[run_id] != listed[run_id]]
     return [put_there_meanwhile(run_id, context.host) for run_id in came]
+
+
+def _no_runs(context: HostContext) -> list[Item]:
+    """List what lies among the runs of a host and is none: a run's folder that somebody renamed, or somebody's files."""
+    return [no_run(name) for name in context.session.call(ListRuns()).strange]
 
 
 def settle_stopped(session: HostSession, *, sleep: Callable[[float], None] = time.sleep) -> list[str]:

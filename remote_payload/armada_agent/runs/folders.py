@@ -12,13 +12,14 @@ from armada_agent.foundation import files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import job_variables
 from armada_agent.outbox import homes
-from armada_agent.paths import RunPaths, list_run_ids
+from armada_agent.paths import RunPaths, list_folder, list_run_ids
 from armada_agent.provision import content
 from armada_agent.records.place import is_gone
 from armada_agent.runs import leftover_processes, submissions, work_data
 from armada_agent.runs.observation import Evidence
 
 _MOST_SPECS = 200
+_MOST_STRANGE = 20
 _LONGEST_STATE = 40
 _SPECS_LIMIT = 4 * 1024 * 1024  # bytes in one answer: a line has at most 8 MiB
 _LAUNCH_FILE = re.compile(r"launch/[A-Za-z0-9_][A-Za-z0-9._-]{0,100}")
@@ -62,8 +63,19 @@ def _create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def list_runs(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
-    """List every run below the root with its last written state."""
-    return {"runs": [_summarise(RunPaths(call.root, name)) for name in list_run_ids(call.root)]}
+    """List every run below the root with its last written state; `strange` names what is among them and is no run.
+
+    Somebody renamed a run's folder, or put files there. Hidden names are armada's own, of what is being made or deleted.
+    """
+    ids = list_run_ids(call.root)
+    answer: Dict[str, Any] = {"runs": [_summarise(RunPaths(call.root, name)) for name in ids]}
+    there = [name for name in list_folder(os.path.join(call.root, "runs")) if not name.startswith(".")]
+    strange = [_shown_name(name) for name in sorted(set(there) - set(ids))]
+    return dict(answer, strange=strange[:_MOST_STRANGE]) if strange else answer
+
+
+def _shown_name(name: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in name)[:200]
 
 
 def read_specs(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:

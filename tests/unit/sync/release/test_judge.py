@@ -52,12 +52,16 @@ class World(Answering):
         assert run_sync.succeeded(self.database, RUN, began=1.0, next_due_at=None, final_of=1)
 
     remains: dict[str, Any] | None = None
+    strange: tuple[str, ...] = ()
 
     def said(self, method: str, _params: dict[str, Any], /, **_: Any) -> Any:
         looked = {"run_id": RUN, "exists": True, "outbox": [], "announced": 0, "outputs": [], **self.look}
         observed = {"run_id": RUN, "exists": True, "evidence": self.evidence, "remains": self.remains}
         answers: dict[str, dict[str, Any]] = {
-            "run.list": {"runs": [{"run_id": run_id, "submission": self.submission} for run_id in self.listed]},
+            "run.list": {
+                "runs": [{"run_id": run_id, "submission": self.submission} for run_id in self.listed],
+                "strange": list(self.strange),
+            },
             "sync.look": {"root": self.root, "runs": [looked]},
             "run.observe": {"root": self.root, "runs": [observed]},
         }
@@ -361,6 +365,13 @@ def test_the_middle_of_a_log_that_stays_there_would_be_lost(world: World, monkey
 def test_code_that_no_revision_holds_is_told_and_no_loss(world: World) -> None:
     world.insert(project={"dirty": True})
     assert [item.lost for item in world.judge()] == [False]
+
+
+def test_what_lies_among_the_runs_and_is_none_is_named(world: World) -> None:
+    world.insert()
+    world.strange = ("q-aaaaaa.bak", "notes.txt")
+    assert [(item.run_id, item.lost) for item in world.judge()] == [("q-aaaaaa.bak", True), ("notes.txt", True)]
+    assert all("is none: somebody renamed a run's folder" in each for each in world.lost())
 
 
 class TestNotThere:
