@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -232,3 +233,24 @@ def test_a_checkpoint_with_a_folder_that_cannot_be_read_is_not_whole(
     assert survey.last_own_change() > 0
     with pytest.raises(PermissionError):
         finishing._hash_all(place)  # noqa: SLF001
+
+
+def test_a_file_that_may_not_be_read_holds_up_no_other(
+    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make()
+    run.put("a", "1")
+    run.put("b", "2")
+    read = outputs.readable_files.open_file
+
+    def open_file(paths: RunPaths, path: object) -> int:
+        if path == "work/a":
+            raise PermissionError(13, "Permission denied", path)
+        return read(paths, path)
+
+    monkeypatch.setattr(outputs.readable_files, "open_file", open_file)
+    call = SimpleNamespace(root=str(run.root))
+    asked = {"run_id": "r-1", "files": [["work/a", 1], ["work/b", 1], ["work/c", 1]]}
+    (first, second, third) = outputs.hash_files(call, asked)["sha256"]  # type: ignore[arg-type]  # all that is used of a call
+    assert (first, third) == (None, None)
+    assert second is not None
