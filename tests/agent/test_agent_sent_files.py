@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from armada_agent.outbox import finishing
 from armada_agent.outbox.inventory import Survey
 from armada_agent.paths import RunPaths
 from armada_agent.provision import content, integrity
-from armada_agent.runs import outputs
+from armada_agent.runs import outputs, readable_files
 
 LONG_AGO = (1.0, 1.0)
 
@@ -41,8 +42,7 @@ class Run:
             self.work.mkdir(parents=True)
         else:
             manifest = [
-                (name, len(text), integrity.hashlib.sha256(text.encode()).hexdigest(), 0o644)
-                for name, text in code.items()
+                (name, len(text), hashlib.sha256(text.encode()).hexdigest(), 0o644) for name, text in code.items()
             ]
             sent = root / "code" / integrity.digest(manifest)
             for folder in (sent, self.work):
@@ -241,14 +241,14 @@ def test_a_file_that_may_not_be_read_holds_up_no_other(
     run = make()
     run.put("a", "1")
     run.put("b", "2")
-    read = outputs.readable_files.open_file
+    read = readable_files.open_file
 
     def open_file(paths: RunPaths, path: object) -> int:
         if path == "work/a":
             raise PermissionError(13, "Permission denied", path)
-        return read(paths, path)
+        return int(read(paths, path))
 
-    monkeypatch.setattr(outputs.readable_files, "open_file", open_file)
+    monkeypatch.setattr(readable_files, "open_file", open_file)
     call = SimpleNamespace(root=str(run.root))
     asked = {"run_id": "r-1", "files": [["work/a", 1], ["work/b", 1], ["work/c", 1]]}
     (first, second, third) = outputs.hash_files(call, asked)["sha256"]  # type: ignore[arg-type]  # all that is used of a call
