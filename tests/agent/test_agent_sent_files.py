@@ -181,6 +181,19 @@ def test_a_work_folder_that_was_moved_away_and_linked_is_named(make: Callable[..
     assert run.others == {"work"}
 
 
+def test_what_a_resume_kept_is_named_and_can_be_compared(make: Callable[..., Run]) -> None:
+    run = make()
+    kept = Path(run.paths.left) / "before-attempt-2" / "out" / "checkpoint-7" / "model.bin"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"half")
+    found = run.look("**")
+    assert found["others"]["examples"] == ["left/before-attempt-2/out/checkpoint-7/model.bin"]
+    assert [each["path"] for each in found["outputs"]] == ["spec.json"]
+    asked = {"run_id": "r-1", "files": [[found["others"]["examples"][0], 4]]}
+    told = outputs.hash_files(SimpleNamespace(root=str(run.root)), asked)  # type: ignore[arg-type]  # all that is used of a call
+    assert told["sha256"] == [hashlib.sha256(b"half").hexdigest()]
+
+
 def test_more_files_than_are_looked_at_are_said(make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "_MOST_LOOKED_AT", 20)
     run = make()

@@ -21,6 +21,8 @@ from armada_agent.runs.sent_files import Sent
 
 _ALWAYS = ("output.log", "metrics.jsonl", "telemetry.jsonl", "events.jsonl", "state.json", "spec.json", "samples.jsonl")
 _FOLDERS = ("launch", "wandb", "merged")
+_LEFT = "left"
+"""What a resume kept of checkpoints that may be incomplete: nothing takes it home, and nothing else has it."""
 _MOST_FILES = 10000
 _MOST_LOOKED_AT = 200000
 _MOST_RUNS = 1000
@@ -42,8 +44,8 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     `finishing` counts checkpoints whose supervisor is dead and that another process takes and hashes now; `announced`
     counts these, too. `others` counts files that the run wrote below work/ and that no pattern matches: they stay on
     the host. A request with `list_others` also gets their names. `manifests` are those of the newest checkpoints that
-    this home lacks: at most the requested number, and only short ones. `others` counts folders that cannot be read and
-    links that lead elsewhere, too: what they hold stays on the host. `outside` lists checkpoints, and links in
+    this home lacks: at most the requested number, and only short ones. `others` counts what a resume kept, folders that cannot
+    be read and links that lead elsewhere, too: that stays on the host. `outside` lists checkpoints, and links in
     checkpoints, that lead out of the run's work folder, and so do not come home. A home that identifies itself is
     registered for these runs; `homes` lists all registered homes.
     """
@@ -146,6 +148,9 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
     answer["outside"] = {"count": len(outside), "examples": outside[:_SHOWN]}
     sent = Sent(paths)
     for path, found in _files(paths, sent, answer, set(outside), is_asked=bool(patterns)):
+        if path.startswith(_LEFT + "/"):
+            _count(answer["others"], path, found.st_size)
+            continue
         inside = path[len("work/") :] if path.startswith("work/") else None
         is_named = inside is not None and any(pattern.fullmatch(inside) for pattern in patterns)
         is_own = inside is not None and sent.is_own(inside, found)
@@ -222,7 +227,7 @@ def _files(paths: RunPaths, sent: Sent, answer: Dict[str, Any], named: Set[str],
                 answer["truncated"] = True  # what lies in it may be wanted
             _count(answer["others"], path, 0)
 
-    for top in (*_FOLDERS, "work"):
+    for top in (*_FOLDERS, _LEFT, "work"):
         if os.path.islink(os.path.join(paths.folder, top)):
             if os.path.exists(os.path.join(paths.folder, top)):
                 _count(answer["others"], top, 0)

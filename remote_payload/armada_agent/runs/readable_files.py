@@ -13,6 +13,7 @@ READABLE: Set[str] = {
     "work",
     "wandb",
     "merged",
+    "left",
     "launch",
     "output.log",
     "metrics.jsonl",
