@@ -290,11 +290,11 @@ class ReleaseItem:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseCheck:
-    """Whether a host can be destroyed.
+    """Whether a host can be destroyed. `local`, this machine, has home on it: of it, this says only what is not at home yet.
 
     Attributes:
         host: The host's name.
-        safe: Nothing would be lost.
+        safe: Nothing that armada has there would be lost.
         items: What there is, run by run.
     """
 

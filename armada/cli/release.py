@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armada.cli.options import add_host_name
 from armada.cli.printing import print_json
@@ -34,7 +34,8 @@ def register(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "release",
         help="Check whether a host can be destroyed, or left",
         description="List what would be lost if you destroyed the host, or deleted your files on a cluster. Exits with 0 "
-        "if nothing, with 8 otherwise. Deletes secrets there that no run needs any more.",
+        "if nothing, with 8 otherwise. Deletes secrets there that no run needs any more. Of this machine, where home is, it "
+        "lists what is not at home yet: do not destroy it.",
     )
     add_host_name(release)
     release.add_argument("--drain", action="store_true", help="Bring everything home first")
@@ -60,7 +61,7 @@ def _release(options: argparse.Namespace) -> int:
     from armada.provision.admission import begin_clearing, putting
     from armada.sync.context import HostContext
     from armada.sync.release.judge import judge_and_forget_secrets, judge_host, losses, settle_stopped
-    from armada.verdicts.release import may_go, must_stay
+    from armada.sync.release.words import nothing_lost, something_lost
 
     context = Context()
     host = context.host(options.name)
@@ -97,8 +98,7 @@ def _release(options: argparse.Namespace) -> int:
         if wiped is not None and recorded is not None:
             recorded.step(WIPED)
     if options.json:
-        listed = [dataclasses.asdict(item) for item in items]
-        print_json({"host": host.name, "scheduler": host.scheduler, "safe": not lost, "items": listed, "wiped": wiped})
+        print_json(_as_json(host, safe=not lost, items=[dataclasses.asdict(item) for item in items], wiped=wiped))
         return 8 if lost else 0
     for item in items:
         reporter.line(f"{'✗' if item.lost else '·'} {item.run_id}: {item.what}")
@@ -112,10 +112,16 @@ def _release(options: argparse.Namespace) -> int:
         reporter.line(f"deleted there: {', '.join(map(sanitize_line, wiped)) or 'nothing was left'}")
     if lost:
         drain = "" if options.drain else f"; armada hosts release {host.name} --drain brings home what it can"
-        reporter.line(must_stay(host.name, host.scheduler, "everything marked ✗") + drain)
+        reporter.line(something_lost(host.name, host.scheduler, "everything marked ✗", is_local=host.local) + drain)
         return 8
-    reporter.line(may_go(host.name, host.scheduler))
+    reporter.line(nothing_lost(host.name, host.scheduler, is_local=host.local))
     return 0
+
+
+def _as_json(host: Host, *, safe: bool, items: list[dict[str, Any]], wiped: list[str] | None) -> dict[str, object]:
+    """Return the answer as JSON. `safe`: nothing there would be lost; where `local` is true, home is on the same machine."""
+    head = {"host": host.name, "scheduler": host.scheduler, "local": host.local}
+    return {**head, "safe": safe, "items": items, "wiped": wiped}
 
 
 def _recorded(
@@ -160,7 +166,7 @@ def _wiped_since(context: Context, host: str, before: frozenset[str]) -> Operati
 
 def _say_wiped(host: Host, by: Operation, reporter: Reporter, *, as_json: bool) -> int:
     if as_json:
-        print_json({"host": host.name, "scheduler": host.scheduler, "safe": True, "items": [], "wiped": []})
+        print_json(_as_json(host, safe=True, items=[], wiped=[]))
     else:
         reporter.line(
             f"{host.name} was just wiped by another armada (process {by.pid}); no files of armada are left there"

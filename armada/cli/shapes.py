@@ -255,7 +255,9 @@ SHAPES: Fields = {
             }
         ],
     },
-    "hosts release": {**_FORMAT, "host": STR, "scheduler": STR, "safe": BOOL, "items": [OBJ], "wiped": "array | null"},
+    "hosts release": {
+        **_FORMAT, "host": STR, "scheduler": STR, "local": BOOL, "safe": BOOL, "items": [OBJ], "wiped": "array | null",
+    },
     "hosts homes": [{
         **_FORMAT, "id": STR, "label": STR, "path": STR, "seen_at": NUM_, "this_one": BOOL,
         "runs": [{"run_id": STR, "not_fetched": INT, "settled": BOOL}],

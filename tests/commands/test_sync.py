@@ -203,8 +203,8 @@ def test_a_host_is_released_once_nothing_would_be_lost(armada: Armada, run_id: s
     assert "checkpoint-30" in before.stdout
     assert "scratch.tmp" in before.stdout
     assert (
-        "local must not be destroyed yet: everything marked ✗ would be lost; armada hosts release local --drain"
-        in before.stdout
+        "local is this machine, where home is; not everything is at home: a wipe would lose everything marked ✗; "
+        "armada hosts release local --drain" in before.stdout
     )
     drained = armada.json("hosts", "release", "local", "--drain", rc=8)
     assert [item["what"] for item in drained["items"] if item["lost"]] == [
@@ -212,7 +212,7 @@ def test_a_host_is_released_once_nothing_would_be_lost(armada: Armada, run_id: s
     ]
     assert armada.run("hosts", "release", "local", "--wipe").returncode == 2  # nobody there to be asked
     done = armada.json("hosts", "release", "local", "--ignore-work", "--wipe", "--yes")
-    assert done["safe"]
+    assert (done["safe"], done["local"]) == (True, True)
     assert "runs" in done["wiped"]
     assert not armada.local_runs.exists()
     assert len(published(armada, run_id)) == 3
@@ -258,8 +258,11 @@ def test_secrets_of_runs_that_are_not_alive_go_when_a_host_is_released(armada: A
     run_id = armada.json("launch", "--host", "local", armada.command("true"), "--follow")["run_id"]
     secrets = armada.local_runs / run_id / "secrets.env"
     secrets.write_text('{"KEY": "value"}')
-    assert armada.run("hosts", "release", "local", "--drain").returncode == 0
+    released = armada.run("hosts", "release", "local", "--drain")
+    assert released.returncode == 0
     assert not secrets.exists()
+    assert "local is this machine, where home is: nothing waits there to come home" in released.stdout
+    assert "destroy" not in released.stdout
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_the_same_release_twice_at_once_says_the_same(armada: Armada) -> None:
         run_id = save_and_end(armada)
         both = together(armada, *2 * [[*RELEASE, "--drain"]], lags=lags)
         assert codes(both) == [0, 0], [said(each) for each in both]
-        assert all("local can be destroyed: nothing would be lost" in each.stdout for each in both)
+        assert all("local is this machine, where home is: nothing waits there" in each.stdout for each in both)
         assert armada.run("rm", run_id).returncode == 0
 
 

@@ -63,6 +63,24 @@ def test_all_that_would_be_lost_is_said(safety: Safety, moving: int, sign: str, 
     assert bool(is_good) == (sign == "✓"), "green is for what is at home"
 
 
+@pytest.mark.parametrize(
+    ("counts", "said", "brief"),
+    [
+        ({"home": 131}, "✓ local  131 checkpoints home · this machine", "✓ all home"),
+        ({"home": 1, "only_host": 2}, "▲ local  not all home: 2 checkpoints only there, 1 home", "▲ not home"),
+        ({"damaged": 1}, "▲ local  not all home: 1 damaged at home", "▲ not home"),
+    ],
+)
+def test_this_machine_with_home_on_it_is_not_said_to_be_destroyed(
+    counts: dict[str, int], said: str, brief: str
+) -> None:
+    here = Safety("local", **counts)
+    for room in (120, 30):
+        (line,) = safety_lines(UNICODE, [here], {}, NOW, room)
+        assert "".join(part for part, _ in line) == said
+    assert in_brief(UNICODE, here, [], NOW)[0] == brief
+
+
 def test_in_a_narrow_panel_the_words_are_short() -> None:
     for room, words in ((70, "not safe to destroy: 6 checkpoints"), (40, "not safe: 6 checkpoints")):
         (line,) = safety_lines(UNICODE, [host(only_host=6)], {}, NOW, room)

@@ -283,7 +283,7 @@ def test_the_release_of_an_empty_local_host_deletes_nothing_without_a_yes(world:
         await pilot.press("3")
         await shows(pilot, "– local")
         await pilot.press("r")
-        await until(pilot, lambda: "local can be destroyed: nothing would be lost" in screen(pilot))
+        await until(pilot, lambda: "local is this machine, where home is: nothing waits there to come home" in screen(pilot))
         await pilot.press("d")  # there is nothing to drain
         await shows(pilot, "y release it")
         await pilot.press("escape")

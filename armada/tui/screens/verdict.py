@@ -11,11 +11,11 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
+from armada.sync.release.words import nothing_lost, something_lost
 from armada.tui.screens.dialog import Dialog
 from armada.tui.screens.question import Question
 from armada.tui.widgets import frame
 from armada.units import counted
-from armada.verdicts.release import may_go, must_stay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,13 +59,13 @@ class Verdict(Dialog[str | None]):
         lost = [item for item in items if item.get("lost") is not False]
         self.safe = answer.get("safe") is True and not lost
         name, text = sanitize_line(host, 60), symbols.text
-        scheduler = str(answer.get("scheduler", "direct"))
+        scheduler, is_local = str(answer.get("scheduler", "direct")), answer.get("local") is True
         if self.safe:
-            words = may_go(name, scheduler)
+            words = nothing_lost(name, scheduler, is_local=is_local)
             note = "Releasing it deletes the secrets of ended runs there. Nothing else on it is changed."
             keys = [("y", "release it"), ("w", "delete all of armada's files there")]
         else:
-            words = must_stay(name, scheduler, counted(len(lost), "thing"))
+            words = something_lost(name, scheduler, counted(len(lost), "thing"), is_local=is_local)
             note = "Draining brings home what it can: checkpoints, logs, outputs. Running jobs continue."
             keys = [("d", "drain it now")]
         self._title = f"{symbols.states['succeeded'] if self.safe else symbols.attention} {text(words)}"

@@ -46,6 +46,11 @@ class Safety:
             self.unreachable_since = run.unreachable_since if since is None else min(since, run.unreachable_since)
 
     @property
+    def is_local(self) -> bool:
+        """Whether it is this machine, where home is: that it can be destroyed is never said."""
+        return self.host == "local"
+
+    @property
     def rank(self) -> tuple[int, int]:
         """The host with the most at risk first."""
         at_risk = 0 if self.damaged or self.unreachable_since is not None else 1 if self.only_host else 2
@@ -83,7 +88,8 @@ def verdict(
     """Say whether a host can be destroyed, as far as home knows: the one answer of Runs, Sync and Hosts.
 
     Amber is for what needs the user: checkpoints that wait and do not travel, damaged ones, a host that does not answer.
-    A run that is active and a checkpoint that travels are usual; the host is not safe to destroy all the same.
+    A run that is active and a checkpoint that travels are usual; the host is not safe to destroy all the same. This machine
+    has home on it: of it, only what is at home is said.
 
     Args:
         symbols: What the terminal can show.
@@ -105,7 +111,7 @@ def verdict(
         sign, head = symbols.unreachable, f"unreachable {brief_span(now - each.unreachable_since)}, "
     else:
         sign = symbols.attention if waits else symbols.states["running"]
-        head = "not safe: " if brief else "not safe to destroy: "
+        head = "not all home: " if each.is_local else "not safe: " if brief else "not safe to destroy: "
     parts: list[Spans] = []
     if each.damaged:
         parts.append([(f"{each.damaged} damaged at home", "bad")])
@@ -127,7 +133,7 @@ def verdict(
 def in_brief(symbols: Symbols, each: Safety, moving: Sequence[Transfer], now: float) -> Span:
     """Return the verdict in so few cells that it fits into a column."""
     sign, style = verdict(symbols, each, moving, now)[0]
-    return f"{sign} {'all home' if style == 'good' else 'not safe'}", style
+    return f"{sign} {'all home' if style == 'good' else 'not home' if each.is_local else 'not safe'}", style
 
 
 def _travels(symbols: Symbols, moving: Sequence[Transfer]) -> Spans:
@@ -168,7 +174,8 @@ def safety_lines(
             travels = moving.get(each.host, ())
             (sign, style), said = verdict(symbols, each, travels, now, brief=brief)
             if style == "good":
-                said = [*said, (" · 3 r before you destroy it", "more")]
+                hint = " · this machine" if each.is_local else " · 3 r before you destroy it"
+                said = [*said, (hint, "more")]
             drawn = picture(each, len(travels), is_narrow) if picture is not None else ()
             lines.append([(f"{sign} ", style), (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"), *drawn, *said])
         if all(INDENT + sum(cell_len(words) for words, _ in line) <= room for line in lines):
