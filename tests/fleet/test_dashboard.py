@@ -200,6 +200,8 @@ def test_an_environment_is_built_from_the_screen(there_is: There, add: Add) -> N
     async def use(pilot: Pilot[None]) -> None:
         await on_host(pilot, "a100-1")
         await pilot.press("p")
+        await sees(pilot, "Build the environment on a100-1?")
+        await pilot.press("y")
         await until(pilot, lambda: "provision a100-1 done" in said(pilot), within_s=500)
         await shows(pilot, "ready cpu-")
 
@@ -215,6 +217,8 @@ def test_an_environment_that_cannot_be_built_is_said_on_the_screen(there_is: The
     async def use(pilot: Pilot[None]) -> None:
         await on_host(pilot, "a100-1")
         await pilot.press("p")
+        await sees(pilot, "Build the environment on a100-1?")
+        await pilot.press("y")
         await sees(pilot, "provision a100-1:", "building")
         await hears(pilot, "provision a100-1 ended with 5")
 

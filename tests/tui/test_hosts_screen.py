@@ -278,12 +278,35 @@ def test_a_look_that_finds_nobody_says_why_and_asks_nothing(world: World) -> Non
     drive(world.board(), use)
 
 
+def test_an_environment_is_built_only_after_a_question(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    started: list[list[str]] = []
+    monkeypatch.setattr("armada.tui.operations.start", lambda home, title, words, tell, **_: started.append(words))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "– box")
+        await pilot.press("home", "p")
+        await shows(pilot, "Build the environment on box?", "packages of its profile", "downloaded to the host")
+        await pilot.press("escape")
+        await lacks(pilot, "Build the environment on box?")
+        assert ["hosts", "provision", "box"] not in started
+        await pilot.press("p")
+        await shows(pilot, "Build the environment on box?")
+        await pilot.press("y")
+        await until(pilot, lambda: ["hosts", "provision", "box"] in started)
+
+    drive(world.board(), use)
+
+
 def test_the_release_of_an_empty_local_host_deletes_nothing_without_a_yes(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         await shows(pilot, "– local")
         await pilot.press("r")
-        await until(pilot, lambda: "local is this machine, where home is: nothing waits there to come home" in screen(pilot))
+        await until(
+            pilot, lambda: "local is this machine, where home is: nothing waits there to come home" in screen(pilot)
+        )
         await pilot.press("d")  # there is nothing to drain
         await shows(pilot, "y release it")
         await pilot.press("escape")

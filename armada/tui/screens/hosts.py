@@ -222,8 +222,19 @@ class HostsScreen(View):
             self.draw()
 
     def action_provision(self) -> None:
-        if (name := self.table.cursor) is not None:
-            self.board.operate(f"provision {name}", ["hosts", "provision", name])
+        """Build the environment of the host, after a question: it is hundreds of MB."""
+        name = self.table.cursor
+        if name is None or self.board.refuses("provision"):
+            return
+        lines = ["Python, PyTorch and the packages of its profile: hundreds of MB or more"]
+        note = "They are downloaded to the host, or sent to it where it cannot download. What is there already stays."
+        question = Question(f"Build the environment on {name}?", lines, note, "build it", self.board.symbols)
+
+        def answer(yes: bool | None) -> None:
+            if yes:
+                self.board.operate(f"provision {name}", ["hosts", "provision", name])
+
+        self.board.push_screen(question, answer)
 
     def action_doctor(self) -> None:
         """Diagnose the host, and show the findings in a window."""
