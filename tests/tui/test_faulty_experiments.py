@@ -122,6 +122,38 @@ def test_a_file_that_is_not_yaml_says_so_and_opens_in_the_editor(world: World, f
     drive(world.board(), use)
 
 
+def other(pilot: Pilot[None], name: str) -> None:
+    """Type the name of another file."""
+    launch(pilot).fields["experiment"].value = name
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("name: hello\n\ttask: command\n", "other.yaml:2: not YAML"), (None, "other.yaml")]
+)
+def test_a_file_that_cannot_be_read_leaves_no_settings_of_the_one_before(
+    world: World, file: Path, text: str | None, reason: str
+) -> None:
+    file.write_text("name: hello\ntask: command\ncommand: [sh, -c, echo first]\n")
+    if text is not None:
+        Path("other.yaml").write_text(text)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot, "Experiment exp.yaml", "hello", "line 1")
+        other(pilot, "other.yaml")
+        seen = await shows(pilot, "Experiment other.yaml", "no settings can be read", reason)
+        assert "hello" not in seen
+        assert "line 1" not in seen
+        assert "echo first" not in seen
+        await pilot.press("enter")
+        await pilot.press("S")
+        await until(pilot, lambda: "nothing to save: other.yaml" in said(pilot).replace(f"{file.parent}/", ""))
+        assert len(pilot.app.screen_stack) == 2, "no editor and no question is open"
+        other(pilot, "exp.yaml")
+        await shows(pilot, "Experiment exp.yaml", "echo first")
+
+    drive(world.board(), use)
+
+
 def test_a_change_in_the_line_that_is_wrong_is_marked_at_its_setting(world: World, file: Path) -> None:
     file.write_text("name: hello\ntask: command\ncommand: [a]\n")
 

@@ -62,6 +62,8 @@ class ExperimentForm(Vertical):
         super().__init__(self.table, self._about, id=id, classes=frame.FRAME)
         self._symbols = symbols
         self._asked = ""
+        self._shown = ""
+        """The experiment whose settings are shown, as it was typed."""
         self._seen: tuple[str, object] | None = None
         self.experiment = ""
         self.changes: list[str] = []
@@ -137,12 +139,16 @@ class ExperimentForm(Vertical):
                 self._asked = ""
                 self.post_message(self.Loaded(found, is_run=True))
             else:
+                self._shown = self.experiment
                 self._show(found)
             return
         self.refusal = found
-        if "run" in json.loads(asked):
+        question = json.loads(asked)
+        if "run" in question:
             self._tell(found.words)
         else:
+            if question["experiment"] != self._shown:
+                self.form = None  # its settings are those of another file
             path = str(Path(self.experiment).expanduser().absolute())
             self._seen = (path, _state(path))  # it is read again when somebody has corrected it
         self._draw()
@@ -164,7 +170,8 @@ class ExperimentForm(Vertical):
         self.table.show_form(shown, self.changes)
         if shown is None:
             self.table.refresh()  # its only line is another one
-        name = sanitize_line(Path(shown.path).name, 60) if shown is not None else ""
+        path = shown.path if shown is not None else self.experiment if self.refusal is not None else ""
+        name = sanitize_line(Path(path).name, 60)
         frame.title(self, text(f"Experiment {name}".strip()))
         facts = [counted(len(shown.faults), "error")] if shown is not None and shown.faults else []
         facts += [counted(len(self.changes), "change")] if self.changes else []

@@ -293,7 +293,7 @@ class LaunchScreen(View):
                 self.fields["set"].value = ""
                 self.fields["experiment"].value = name
 
-        if self._has_experiment() and not acts.is_faulty(self.board, self.form.form):
+        if self._has_experiment() and acts.may_save(self.board, self.form):
             acts.save_as(self.board, self.experiment, self.changes or [], saved)
 
     def action_preview(self) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from armada.tui.app import Dashboard
     from armada.tui.form import Form
+    from armada.tui.screens.experiment_form import ExperimentForm
 
 ROW_SHOWN = 2000
 
@@ -43,6 +44,15 @@ def is_faulty(board: Dashboard, form: Form | None) -> bool:
         return False
     _say(board, f"{counted(len(form.faults), 'error')} first: {form.faults[0].words}")
     return True
+
+
+def may_save(board: Dashboard, shown: ExperimentForm) -> bool:
+    """Return whether the experiment is read and nothing in it is wrong; if not, say why there is nothing to save."""
+    if shown.form is not None and shown.refusal is None:
+        return not is_faulty(board, shown.form)
+    why = shown.refusal.words if shown.refusal is not None else "the experiment is not read yet"
+    _say(board, f"nothing to save: {why}")
+    return False
 
 
 def save_as(board: Dashboard, experiment: str, changes: Sequence[str], saved: Callable[[str], None]) -> None:
