@@ -138,12 +138,15 @@ def _in_order(problems: list[Problem]) -> list[Problem]:
 def _error(problems: list[Problem]) -> ConfigError:
     kept = _in_order(problems)
     first, *others = kept
-    message = first.message
+    if not others:
+        return first.place.error(first.message, first.hint)
+    # Each with its own hint: a hint after the last one would be read as the remedy of that.
+    message = first.message + (f" ({first.hint})" if first.hint else "")
     for other in others[: _SHOWN_AT_ONCE - 1]:
         message += f"\n{other.place}: {other.message}" + (f" ({other.hint})" if other.hint else "")
     if len(kept) > _SHOWN_AT_ONCE:
         message += f"\nand {len(kept) - _SHOWN_AT_ONCE} more"
-    return first.place.error(message, first.hint)
+    return first.place.error(message)
 
 
 def _problems(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from armada.errors import ArmadaError
 from armada.foundation.process_identity import process_info
-from armada.foundation.sanitize import sanitize_line
+from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.tui import acts
 
 if TYPE_CHECKING:
@@ -108,13 +108,13 @@ class Answer(NamedTuple):
 
     @property
     def refusal(self) -> str:
-        """Return why there is no answer, with the command's hint, in one line."""
+        """Return why there is no answer, with the command's hint; a line for each error of a file."""
         found = self._printed
         error = found.get("error") if isinstance(found, dict) else None
         if not isinstance(error, dict) or not isinstance(error.get("message"), str):
             return self.said
         hint = f" ({error['hint']})" if isinstance(error.get("hint"), str) else ""
-        return f"{sanitize_line(error['message'], 500)}{sanitize_line(hint, 300)}"
+        return f"{sanitize_text(error['message'], 4000)}{sanitize_line(hint, 300)}"
 
     @property
     def _printed(self) -> object:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from armada.costs.price import money
-from armada.foundation.sanitize import sanitize_line
+from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.units import amount, span
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class HostPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """The plans for all hosts that were asked, and which of them ends first; `error` if there is none."""
+    """The plans for all hosts that were asked, and which of them ends first; `error` if there is none, a line for each."""
 
     hosts: tuple[HostPlan, ...] = ()
     fastest: str | None = None
@@ -94,7 +94,7 @@ def parse(answer: Answer) -> Plans:
         hosts = tuple(_host(each) for each in listed if isinstance(each, dict))
         return Plans(hosts, fastest if isinstance(fastest, str) else None)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Plans(error=_text(answer.refusal, 2000))
+        return Plans(error=sanitize_text(answer.refusal, 5000))
 
 
 def _host(told: Mapping[str, Any]) -> HostPlan:

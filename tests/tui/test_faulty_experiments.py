@@ -21,6 +21,16 @@ resources: {gpus: 0}
 """
 
 
+MANY = """\
+name: 5
+task: sft
+modell: x
+train: {max_steps: many}
+model: tiny
+data: {train: [{path: a.jsonl}]}
+"""
+
+
 @pytest.fixture
 def file() -> Path:
     path = Path("exp.yaml").absolute()
@@ -152,6 +162,26 @@ def test_a_file_that_cannot_be_read_leaves_no_settings_of_the_one_before(
         await shows(pilot, "Experiment exp.yaml", "echo first")
 
     drive(world.board(), use)
+
+
+def test_each_error_has_a_line_and_its_own_remedy(world: World, file: Path) -> None:
+    file.write_text(MANY)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("5")
+        await shows(pilot, "Type an experiment and a host")
+        await until(pilot, lambda: launch(pilot).fields["host"].value == "local")
+        launch(pilot).fields["experiment"].value = "exp.yaml"
+        seen = await shows(pilot, "✗ exp.yaml:4: `train.global_batch_size` is missing")
+        found = [line for line in seen.splitlines() if "✗ exp.yaml:" in line]
+        for words in (
+            '✗ exp.yaml:1: `name` must be text, not 5 (put quotes around it: "5")',
+            "✗ exp.yaml:3: unknown key `modell` (did you mean `model`?)",
+            "✗ exp.yaml:4: `train.max_steps` must be a whole number, not 'many'",
+        ):
+            assert any(words in line for line in found), seen
+
+    drive(world.board(), use, (240, 48))
 
 
 def test_a_change_in_the_line_that_is_wrong_is_marked_at_its_setting(world: World, file: Path) -> None:

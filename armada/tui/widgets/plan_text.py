@@ -33,10 +33,18 @@ class PlanText(TextScroll):
         self.lists_passed = False
 
     def say(self, words: str, style: str = "") -> None:
-        """Show a text instead of a plan; it may be any text."""
+        """Show a text instead of a plan; it may be any text. Of errors, each line has its sign."""
         self._plan = None
-        colour = self.app.theme_variables.get("text-error", "") if style == "error" else "dim"
-        self._body.update(Padding(Text(self._symbols.text(sanitize_text(words, 8000)), style=colour), (0, 1)))
+        if style == "error":
+            bad = self.app.theme_variables.get("text-error", "")
+            shown = Table.grid(padding=(0, 1, 0, 0))
+            shown.add_column(width=2, justify="right")
+            shown.add_column(overflow="fold", ratio=1)
+            for line in words.splitlines():
+                shown.add_row(Text(self._symbols.states["failed"], bad), self._text(line, bad))
+            self._body.update(shown)
+        else:
+            self._body.update(Padding(self._text(words, "dim"), (0, 1)))
         frame.facts(self, "")
 
     def show_plan(self, plan: HostPlan, head: str) -> None:

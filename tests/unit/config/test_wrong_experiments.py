@@ -276,6 +276,17 @@ def test_what_is_added_wrongly_is_told_with_its_line(project: Path, added: str, 
     assert hint is None or hint in (error.hint or "")
 
 
+def test_of_several_errors_each_has_a_line_with_its_own_remedy(project: Path) -> None:
+    text = "name: 5\ntask: sft\nmodell: x\ntrain: {max_steps: many}\nmodel: tiny\ndata: {train: [{path: a.jsonl}]}\n"
+    error = refused(project, text)
+    first, second, third, last = str(error).splitlines()
+    assert first.endswith(':1: `name` must be text, not 5 (put quotes around it: "5")')
+    assert second.endswith(":3: unknown key `modell` (did you mean `model`?)")
+    assert third.endswith(":4: `train.max_steps` must be a whole number, not 'many'")
+    assert last.endswith("`train.global_batch_size` is missing")
+    assert error.hint is None, "below the last line, it would be read as the remedy of that"
+
+
 @pytest.mark.parametrize("key", ["model: a/b", "train: {}", "lora: {}", "evaluation: {}"])
 def test_a_command_with_training_keys_says_so(project: Path, key: str) -> None:
     error = refused(project, COMMAND + key + "\n")
@@ -286,7 +297,7 @@ def test_a_command_with_training_keys_says_so(project: Path, key: str) -> None:
 def test_every_key_of_another_task_is_named_with_its_line(project: Path) -> None:
     error = refused(project, COMMAND + "model: a/b\nscript: train.py\ndeepspeed: ds.json\n")
     assert str(error).splitlines() == [
-        f"{project / 'e.yaml'}:4: `model` belongs to `task: sft`; a command brings its own training",
+        f"{project / 'e.yaml'}:4: `model` belongs to `task: sft`; a command brings its own training (leave it out)",
         f"{project / 'e.yaml'}:5: `script` belongs to `task: script` (leave it out, or write task: script)",
         f"{project / 'e.yaml'}:6: `deepspeed` applies to trainings and scripts: a command is started as it is",
     ]
