@@ -44,7 +44,7 @@ def speed_text(estimate: RunEstimate) -> str:
 def disk_text(estimate: RunEstimate, free_bytes: int) -> str:
     if estimate.disk is None:
         return ""
-    return f"{amount(estimate.disk.total_bytes)} of {amount(free_bytes)} free"
+    return f"needs {amount(estimate.disk.total_bytes)} of {amount(free_bytes)} free"
 
 
 def say_estimate(reporter: Reporter, plan: Plan, estimate: RunEstimate) -> None:

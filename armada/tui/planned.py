@@ -172,7 +172,7 @@ def _cost(estimate: Mapping[str, Any]) -> str:
 
 def _disk(estimate: Mapping[str, Any]) -> str:
     needed, free = _amount(estimate.get("disk_needed_bytes")), _amount(estimate.get("disk_free_bytes"))
-    return f"{needed} of {free} free" if needed and free else f"{free} free" if free else ""
+    return f"needs {needed} of {free} free" if needed and free else f"{free} free" if free else ""
 
 
 def _middle(told: object, words: Any) -> str:

@@ -209,6 +209,14 @@ def test_a_command_that_cannot_be_started_is_an_answer() -> None:
     assert "the command cannot be started" in planned.parse(answers[0]).error
 
 
+def test_what_a_run_needs_of_the_disk_is_not_said_to_be_free() -> None:
+    told = {
+        "hosts": [{"name": "box", "estimate": {"disk_needed_bytes": 1_000_000_000, "disk_free_bytes": 74_500_000_000}}]
+    }
+    (plan,) = planned.parse(Answer(0, json.dumps(told), "")).hosts
+    assert plan.disk == "needs 1.0 GB of 74.5 GB free"
+
+
 def test_the_first_rows_are_shown_and_hostile_text_is_inert(world: World, file: Path) -> None:
     file.write_text(EXPERIMENT + 'env: {A: "[red]\\e[31m[@click=app.exit]", B: &b "x"}\ntags: [*b]\n')
 

@@ -59,7 +59,7 @@ def check_disk(subject: Subject) -> Answer:
         return fail(
             f"not enough disk on the host: {what}", "free some space, or move the host's `root:` to another disk"
         )
-    return ok(f"disk: {what}")
+    return ok(f"disk: needs {what}")
 
 
 def _model_download(subject: Subject) -> tuple[int, Answer | None]:

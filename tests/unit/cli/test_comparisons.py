@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import TYPE_CHECKING
 
 import jsonschema
@@ -57,6 +58,7 @@ def test_hosts_stand_side_by_side_as_many_as_fit(found: list[Compared], columns:
     assert "unreachable" in text
     assert "8 × A100-SXM4-80GB" in text
     assert "8 of 8 GPUs free" in text
+    assert re.search(r"^disk +needs [0-9.]+ [GM]B of ", text, re.MULTILINE), text
     assert "16 = micro 2 × acc." in text
 
 

@@ -133,7 +133,7 @@ def test_a_mistyped_hub_id_names_the_nearest_model_in_homes_cache(
     [
         (0, 10**12, True, "fail", "not enough disk on the host: 71.0 GB of 67.0 GB free"),
         (60_000_000_000, 1, True, "ok", "model 10.0 GB"),
-        (0, 10**12, False, "ok", "disk: 1.0 GB"),
+        (0, 10**12, False, "ok", "disk: needs 1.0 GB of 67.0 GB free"),
         (
             0,
             10**9,
