@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
 
 ASK_S = 120.0
+_UNASKED = re.compile(r"armada: (\S+): (.+)")
+"""What `armada ps` says of a host that it could not ask."""
 NOT_STARTED = 1
 ROOM_BYTES = 1 << 16
 """On a disk with less room than this, output may be lost."""
@@ -83,7 +86,8 @@ def start(
     def wait() -> None:
         code = process.wait()
         acts.record_end(log, code)
-        tell(Ended(title, code, last_line(log) or why_silent(log, code), log))
+        said = unasked(log) if code == 0 and words[0] == "ps" else last_line(log)
+        tell(Ended(title, code, said or why_silent(log, code), log))
 
     threading.Thread(target=wait, name=f"wait {words[0]}", daemon=True).start()
     return log
@@ -190,6 +194,17 @@ def launchers(home: HomePaths, run_ids: Sequence[str]) -> dict[str, str]:
 def last_line(log: Path) -> str:
     """Return the last line of a command's output that is not a hint."""
     return last_of(log.read_text(encoding="utf-8", errors="replace")[-4000:])
+
+
+def unasked(log: Path) -> str:
+    """Return which hosts could not be asked, from the output of `armada ps`; "" if all answered. Its last row says no end."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    failed = [found for line in text.splitlines() if (found := _UNASKED.match(line)) is not None]
+    if not failed:
+        return ""
+    if len(failed) == 1:
+        return sanitize_line(f"{failed[0][1]} could not be asked: {failed[0][2]}", 300)
+    return sanitize_line(f"{len(failed)} hosts could not be asked: {', '.join(each[1] for each in failed)}", 300)
 
 
 def why_silent(log: Path, code: int) -> str:

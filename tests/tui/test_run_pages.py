@@ -17,7 +17,7 @@ from armada.store import checkpoints, metrics, operations
 from armada.tui.screens.run import RunScreen
 from armada.tui.widgets.chart import Chart
 from tests.answers import outbox
-from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
+from tests.tui.conftest import World, drive, heard, lacks, said, screen, shows, until
 
 
 @functools.cache
@@ -264,7 +264,7 @@ def test_one_checkpoint_is_pulled_and_copied_into_a_folder_and_its_path_is_copie
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("r")
-        await until(pilot, lambda: "check all hosts done" in said(pilot))
+        await until(pilot, lambda: "check all hosts done" in heard(pilot))
         await shows(pilot, "saver")
         await pilot.press("enter", "p")
         await shows(pilot, "checkpoint-7", "not yet")
