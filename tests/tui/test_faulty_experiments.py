@@ -172,8 +172,8 @@ def test_each_error_has_a_line_and_its_own_remedy(world: World, file: Path) -> N
         await shows(pilot, "Type an experiment and a host")
         await until(pilot, lambda: launch(pilot).fields["host"].value == "local")
         launch(pilot).fields["experiment"].value = "exp.yaml"
-        seen = await shows(pilot, "✗ exp.yaml:4: `train.global_batch_size` is missing")
-        found = [line for line in seen.splitlines() if "✗ exp.yaml:" in line]
+        seen = await shows(pilot, "││ ✗ exp.yaml:4: `train.global_batch_size` is missing")  # in the frame Checks
+        found = [line[line.index("││") :] for line in seen.splitlines() if "││ ✗ exp.yaml:" in line]
         for words in (
             '✗ exp.yaml:1: `name` must be text, not 5 (put quotes around it: "5")',
             "✗ exp.yaml:3: unknown key `modell` (did you mean `model`?)",
