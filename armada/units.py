@@ -1,7 +1,8 @@
-"""Spans of time and amounts of bytes as a person reads them."""
+"""Spans of time, amounts of bytes and numbers as a person reads them."""
 
 from __future__ import annotations
 
+import math
 import re
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?) ?([smhd])")
@@ -71,3 +72,20 @@ def counted(number: int, thing: str) -> str:
 def counted_processes(number: int) -> str:
     """`1 process`, `3 processes`."""
     return f"{number:,} process{'' if number == 1 else 'es'}"
+
+
+def short_number(value: float, room: int) -> str:
+    """Write a number with at most four digits, and with as many as fit into a column: `0.00861`, `-0.0321`, `1.2e-5`.
+
+    A number that is cut reads as another one; only where not even one digit fits, it is longer than the column.
+    """
+    if not math.isfinite(value):
+        return str(value)
+    shown = f"{value:.4g}"
+    for digits in (4, 3, 2, 1):
+        plain = f"{value:.{digits}g}"
+        mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+        shown = plain if len(plain) <= room else f"{mantissa}e{int(power)}"
+        if len(shown) <= room:
+            break
+    return shown

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from armada.costs.price import money
 from armada.foundation.sanitize import sanitize_line
-from armada.units import amount, span
+from armada.units import amount, short_number, span
 
 if TYPE_CHECKING:
     from armada.filters.keys import Key, Subject
@@ -22,8 +22,14 @@ def is_number(key: Key) -> bool:
     return key.kind in ("number", "duration", "size")
 
 
-def cell(key: Key, subject: Subject) -> str:
-    """Return the value of a key for a run, in one line; empty if it is not known."""
+def cell(key: Key, subject: Subject, room: int | None = None) -> str:
+    """Return the value of a key for a run, in one line; empty if it is not known.
+
+    Args:
+        key: What is shown.
+        subject: The run.
+        room: The width of the column, which a number with decimals is written for; None: it has all that it needs.
+    """
     if key.name in ("cost", "forecast"):
         found = subject.costs if key.name == "cost" else subject.forecast
         return found.text() if found is not None else ""
@@ -48,12 +54,14 @@ def cell(key: Key, subject: Subject) -> str:
         return money(*subject.rate)
     if key.name == "progress":
         return f"{value:.0%}"
-    return _plain(value)
+    return _plain(value, room)
 
 
-def _plain(value: str | float) -> str:
+def _plain(value: str | float, room: int | None = None) -> str:
     if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.4g}" if value != int(value) or abs(value) >= 1e6 else f"{value:.0f}"
+        if value == int(value) and abs(value) < 1e6:
+            return f"{value:.0f}"
+        return f"{value:.4g}" if room is None else short_number(value, room)
     return str(value)
 
 

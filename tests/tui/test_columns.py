@@ -223,3 +223,35 @@ def test_a_text_finds_by_alias_by_the_last_part_by_letters_and_by_what_is_shown(
     assert [offer.name for offer in choice.find("path")[:2]] == ["data.path", "eval.path"]
     assert choice.find("nosuch,") == choice.find("")
     assert choice.find("qqqq") == []
+
+
+VALUES = {"a-aaaaaa": (-0.032149, "-0.0321"), "b-bbbbbb": (0.0086125, "0.00861"), "c-cccccc": (-0.000123456, "-1.2e-4")}
+
+
+def test_numbers_are_written_so_that_they_fit_and_not_cut(world: World) -> None:
+    for run_id, (value, _) in VALUES.items():
+        world.run(run_id)
+        world.losses(run_id, [value])
+
+    async def use(pilot: Pilot[None]) -> None:
+        seen = await shows(pilot, *(f" {words} " for _, words in VALUES.values()))
+        assert not any(f"{value:.3g}"[:5] + "…" in seen for value, _ in VALUES.values())
+
+    drive(world.board(), use, (120, 36))
+
+
+def test_numbers_of_chosen_columns_fit_too(world: World) -> None:
+    world.run("a-aaaaaa")
+    world.losses("a-aaaaaa", [-0.000123456], name="reward")
+    remembered.keep_columns(world.home, ["name", "min(reward)"])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "MIN(REWARD)", " -0.0001235")
+
+    drive(world.board(), use)
+    remembered.keep_columns(world.home, ["name", "reward"])
+
+    async def narrow(pilot: Pilot[None]) -> None:
+        await shows(pilot, "REWARD", " -1.23e-4")
+
+    drive(world.board(), narrow)

@@ -1,10 +1,10 @@
-"""Durations: one notation in all of armada, with more or less of it."""
+"""Durations: one notation in all of armada, with more or less of it. Numbers: as many digits as fit."""
 
 from __future__ import annotations
 
 import pytest
 
-from armada.units import brief_span, exact_span, rough_span, span
+from armada.units import brief_span, exact_span, rough_span, short_number, span
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,23 @@ def test_a_duration_has_one_notation_in_sentences_facts_and_columns(
 )
 def test_a_round_duration_has_only_the_units_that_it_needs(seconds: float, told: str) -> None:
     assert exact_span(seconds) == told
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (0.0, "0"),
+        (2.718281828, "2.718"),
+        (0.0086125, "0.00861"),
+        (-0.032149, "-0.0321"),
+        (-12.3456, "-12.35"),
+        (8.61e-5, "8.61e-5"),
+        (-0.00012345, "-1.2e-4"),
+        (1234567.0, "1.235e6"),
+        (-1.5e-100, "-2e-100"),
+        (float("-inf"), "-inf"),
+    ],
+)
+def test_a_number_has_as_many_digits_as_fit_into_its_column(value: float, told: str) -> None:
+    assert short_number(value, 7) == told
+    assert len(told) <= 7

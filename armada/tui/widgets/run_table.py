@@ -17,7 +17,7 @@ from armada.tui.folds import Fold, done
 from armada.tui.kept import Kept
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.table import Cells, Column, Entry, Span, Table
-from armada.units import brief_span, counted, rough_span, span
+from armada.units import brief_span, counted, rough_span, short_number, span
 from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PROGRESS = 17
 BAR = PROGRESS - 5
+LOSS_ROOM = 7
 GUIDE = 6
 """Cells before a reason."""
 DEEPEST = 6
@@ -43,7 +44,7 @@ COLUMNS = (
     Column("HOST", 8, grow=4, most=20, rank=3),
     Column("GPUS", 5, rank=8),
     Column("PROGRESS", PROGRESS),
-    Column("LOSS", 7, right=True, rank=1),
+    Column("LOSS", LOSS_ROOM, right=True, rank=1),
     SPARK,
     Column("TOK/S", 6, right=True, rank=7),
     Column("ETA", 8, right=True, rank=2),
@@ -284,7 +285,10 @@ class RunTable(Table):
         if best.value is None:
             return (self.symbols.text(best.why), "dim"), ("", "plain")
         is_named = best.metric.endswith(LOSS) or any(self.columns[at] is SPARK for at, _ in self._fit(self._room))
-        return (f"{best.value:.4g}" if is_named else "", "plain"), (self.symbols.text(best.metric), "dim")
+        return (short_number(best.value, LOSS_ROOM) if is_named else "", "plain"), (
+            self.symbols.text(best.metric),
+            "dim",
+        )
 
     def _counted(self, share: float, ended: int, count: int) -> tuple[Span, ...]:
         """How much of several runs is done, and how many have ended: the bar makes room for a long count."""
@@ -306,7 +310,7 @@ class RunTable(Table):
                 "id": title,
                 "state": ((text(states), style),),
                 "host": ((text(fold.hosts), "plain"),),
-                "loss": ((f"{fold.lowest_loss:.4g}" if fold.lowest_loss is not None else "", "plain"),),
+                "loss": ((_number(fold.lowest_loss, LOSS_ROOM), "plain"),),
                 "progress": ((f"{fold.share:.0%}", "plain"),),
                 "cost": ((costs.text() if costs is not None else "", "plain"),),
             }
@@ -330,7 +334,8 @@ class RunTable(Table):
 
     def _chosen(self, row: RunRow, now: float, depth: int) -> Cells:
         subject = subject_of(row, self.snapshot.facts, now)
-        values = [(key, self.symbols.text(cell(key, subject))) for key in self._keys]
+        pairs = zip(self._keys, self.columns[1:], strict=True)
+        values = [(key, self.symbols.text(cell(key, subject, column.width))) for key, column in pairs]
         active = row.run.state not in ENDED
         named = next((key for key in self._keys if key.name in ("id", "name")), self._keys[0])
         return (
@@ -355,7 +360,7 @@ class RunTable(Table):
             ((text(row.host), "plain"),),
             ((_gpus(row), "dim"),),
             self._progress(row, now),
-            ((run.loss_text or "", "bad" if run.loss_not_finite else "plain"),),
+            ((run.loss_not_finite or _number(run.loss, LOSS_ROOM), "bad" if run.loss_not_finite else "plain"),),
             ((self._spark(run.run_id), "accent"),),
             ((figure(run.tokens_per_s) if run.tokens_per_s else "", "plain"),),
             ((brief_span(eta), "plain"),) if eta is not None else blank,
@@ -451,6 +456,10 @@ def _helping(source: RunRow | Fold) -> tuple[tuple[str, str], ...]:
 
 def _tags(row: RunRow) -> str:
     return sanitize_line("".join(f" #{tag}" for tag in row.run.tags), 60)
+
+
+def _number(value: float | None, room: int) -> str:
+    return "" if value is None else short_number(value, room)
 
 
 def _gpus(row: RunRow) -> str:
