@@ -39,8 +39,12 @@ class Fold(NamedTuple):
         return [row for row in by_age if row.run.run_id in newest]
 
     @property
+    def name(self) -> str:
+        return sanitize_line(self.rows[0].run.sweep or "", 80)
+
+    @property
     def title(self) -> str:
-        return f"{sanitize_line(self.rows[0].run.sweep or '', 80)} ({counted(len(self.cells), 'cell')})"
+        return f"{self.name} ({counted(len(self.cells), 'cell')})"
 
     @property
     def hosts(self) -> str:

@@ -10,6 +10,7 @@ from armada.costs.price import Price
 from armada.costs.tariff import Tariff
 from armada.store import runs
 from armada.tui import remembered
+from armada.tui.beginnings import beginning_of, short_forms
 from armada.tui.folds import Fold
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.snapshot import Kept, RunRow
@@ -168,3 +169,31 @@ def test_with_columns_of_ones_own_a_sweep_says_how_it_stands(swept: World) -> No
         assert "%" in next(line for line in seen.splitlines() if "lr-x7" in line)
 
     drive(swept.board(), use, (170, 40))
+
+
+def celled(world: World, names: list[str]) -> None:
+    for cell, name in enumerate(names, 1):
+        spec = {"job": {"argv": ["true"]}, "experiment": {}, "sweep": {"id": "sw-j0sphr", "cell": cell}}
+        world.run(f"sw-j0sphr-{cell}aaaaaa", name=name, spec=spec)
+
+
+def test_cells_whose_names_do_not_fit_show_what_they_differ_by(world: World) -> None:
+    celled(world, [f"sw command.4=lr=0.0{number}" for number in (1, 2, 15)])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "▸ sw-j0sphr  ")
+        await pilot.press("right")
+        seen = await shows(pilot, "└ …0.01 ", "└ …0.02 ", "└ …0.015 ")
+        assert "sw command" not in seen.partition("Runs")[2].partition("╰")[0]
+        await pilot.resize_terminal(190, 36)
+        await shows(pilot, "▾ sw-j0sphr (3 cells)", "└ sw command.4=lr=0.015")
+
+    drive(world.board(), use, (120, 36))
+
+
+def test_what_cells_differ_by_ends_no_number_and_names_few_keys() -> None:
+    names = ["sw lr=1e-05 batch=8", "sw lr=1e-06 batch=8", "sw lr=1e-05 batch=16"]
+    alike = beginning_of(names)
+    assert short_forms(names[2], alike)[1:] == ("…1e-05 batch=16", "…1e-05 16")
+    assert beginning_of(["adam", "adamw"]) == beginning_of(["a=1", "a=1"]) == beginning_of([]) == 0
+    assert beginning_of(["/data/a/", "/data/a/b"]) == len("/data/")

@@ -11,6 +11,7 @@ from armada.filters.cells import cell, is_number
 from armada.foundation.sanitize import sanitize_line
 from armada.sweeps.counts import word_of
 from armada.tui.arrangement import Again, Heading
+from armada.tui.beginnings import alike_by_sweep, first_fitting, short_forms, width_of
 from armada.tui.best import LOSS, best_of
 from armada.tui.filtering import subject_of
 from armada.tui.folds import Fold, done
@@ -133,6 +134,8 @@ class RunTable(Table):
         """The further lines of runs that have several tags, by run."""
         self._keys: tuple[Key, ...] = ()
         self._run_count: int | None = None
+        self._alike: dict[str, int] | None = None
+        """How many characters the names of a sweep's listed cells begin with alike, by sweep; None: not counted yet."""
         self._sparks: Kept[str] = Kept()
 
     def choose(self, keys: Sequence[Key]) -> None:
@@ -167,7 +170,7 @@ class RunTable(Table):
             entries.append(Entry(key, source))
             if line.trouble is not None and not (isinstance(line, Fold) and line.is_open):
                 entries.append(Entry(key, source, "more"))
-        self._run_count = None
+        self._run_count = self._alike = None
         self.show(entries)
 
     def replace(self, sources: Mapping[str, object]) -> None:
@@ -251,7 +254,7 @@ class RunTable(Table):
         spans: list[Span] = []
         for key, word in _helping(source):
             spans += [("   " if not spans else "  ", "plain"), (self.symbols.text(key), "key"), (f" {word}", "dim")]
-        used = sum(cell_len(text) for text, _ in spans) + cell_len(reason) + GUIDE
+        used = width_of(spans) + cell_len(reason) + GUIDE
         return tuple(spans) if used <= self._room else ()
 
     def _closed_group(self, heading: Heading, kind: str) -> Cells:
@@ -301,7 +304,8 @@ class RunTable(Table):
         state: Span = (self.symbols.states.get(fold.state, "?"), STATE_STYLES.get(fold.state, "accent"))
         if fold.trouble is not None:
             state = (self.symbols.attention, "warn")
-        title: tuple[Span, ...] = ((f"{sign} {text(fold.title)}", "strong"),)
+        forms = [f"{sign} {text(each)}" for each in (fold.title, fold.name)]
+        title: tuple[Span, ...] = ((first_fitting(forms, self._room_of_name), "strong"),)
         states, style = fold.states_span
         costs, blank = fold.costs(now), ("", "plain")
         if self._keys:
@@ -334,6 +338,7 @@ class RunTable(Table):
 
     def _chosen(self, row: RunRow, now: float, depth: int) -> Cells:
         subject = subject_of(row, self.snapshot.facts, now)
+        guide, room = self._guided(row, depth), self._room_of_name
         pairs = zip(self._keys, self.columns[1:], strict=True)
         values = [(key, self.symbols.text(cell(key, subject, column.width))) for key, column in pairs]
         active = row.run.state not in ENDED
@@ -342,8 +347,11 @@ class RunTable(Table):
             (glyph(row, self.symbols),),
             *(
                 (
-                    *(self._guided(row, depth) if key is named else ()),
-                    (value, _style(key, row, active=active)),
+                    *(guide if key is named else ()),
+                    (
+                        self._named(row, room - width_of(guide)) if key.name == "name" else value,
+                        _style(key, row, active=active),
+                    ),
                 )
                 for key, value in values
             ),
@@ -376,10 +384,26 @@ class RunTable(Table):
     def _titled(self, row: RunRow, depth: int) -> tuple[Span, ...]:
         """The pin, the name, the star, the end of the id and, if there is room for them, the tags."""
         run, text = row.run, self.symbols.text
-        name = (text(row.name), "plain" if run.ended else "strong")
+        guide = self._guided(row, depth)
+        name = (self._named(row, self._room_of_name - width_of(guide)), "plain" if run.ended else "strong")
         star: tuple[Span, ...] = ((text(f" {self.symbols.star}"), "accent"),) if run.starred_at is not None else ()
         tags: tuple[Span, ...] = ((text(_tags(row)), "dim"),) if run.tags else ()
-        return (*self._guided(row, depth), name, *star, (f" {run.run_id[-6:]}", "dim"), *tags)
+        return (*guide, name, *star, (f" {run.run_id[-6:]}", "dim"), *tags)
+
+    @property
+    def _room_of_name(self) -> int:
+        """The width of the column with names; of columns of the user's choice without one, that of the first."""
+        places = [place for place, key in enumerate(self._keys, 1) if key.name == "name"]
+        return dict(self._fit(self._room)).get(places[0] if places else 1, 0)
+
+    def _named(self, row: RunRow, room: int) -> str:
+        """The name of a run; of a cell whose name does not fit, the part by which it differs from the others."""
+        name = row.name
+        if not row.run.sweep or cell_len(name) <= room:
+            return self.symbols.text(name)
+        if self._alike is None:
+            self._alike = alike_by_sweep(each.source for each in self.entries if isinstance(each.source, RunRow))
+        return first_fitting(map(self.symbols.text, short_forms(name, self._alike.get(row.run.sweep, 0))), room)
 
     def _guided(self, row: RunRow, depth: int) -> tuple[Span, ...]:
         """The guide before a run that hangs under another row, and the sign of a pinned one."""
