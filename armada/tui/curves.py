@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 BLOCK = 64
 NAN = float("nan")
+ROUNDING = 1e-9
+"""Values that differ by so small a part of their size are equal: the difference is how computers calculate."""
 
 
 class Levels:
@@ -189,16 +191,23 @@ def nearest(xs: Sequence[float], levels: Levels, place: float) -> float | None:
 
 
 def smoothed(values: Sequence[float], weight: float) -> array[float]:
-    """Compute the exponential moving average without bias towards the first values; gaps stay gaps."""
+    """Compute the exponential moving average without bias towards the first values; gaps stay gaps, and a constant itself."""
     made, average, scale, rest = [], 0.0, 0.0, 1 - weight
     for value in values:
         if value != value:  # noqa: PLR0124  # a NaN; `isnan` would take half of the time
             made.append(NAN)
             continue
-        average = average * weight + value * rest
         scale = scale * weight + rest
-        made.append(average / scale)
+        average += (value - average) * (rest / scale)  # a sum of weighted values would make noise of a constant
+        made.append(average)
+    if not math.isfinite(average):  # the difference of two values is infinite
+        return array("d", [each * 4 for each in smoothed([value / 4 for value in values], weight)])
     return array("d", made)
+
+
+def is_constant(low: float, high: float, *, log: bool = False) -> bool:
+    """Whether two values differ by no more than rounding; those of a logarithmic scale are exponents."""
+    return high - low <= ROUNDING * (1.0 if log else max(abs(low), abs(high)))
 
 
 class CurveUpdate(NamedTuple):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from armada.compare.settings import text_of
 from armada.tui import ticks
+from armada.tui.curves import is_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +73,7 @@ def scale_of(
     if log:
         numbers = [None if number is None else math.log10(number) for number in numbers]
         low, high = math.log10(low), math.log10(high)
-    wide = high - low
+    wide = 0.0 if is_constant(low, high, log=log) else high - low
     shares = tuple(None if n is None else (n - low) / wide if wide > 0 else 0.5 for n in numbers)
     marks: tuple[tuple[float, str], ...]
     if wide <= 0:

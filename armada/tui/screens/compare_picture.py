@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from armada.compare.picture import Picture, Trace
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import ticks
+from armada.tui.curves import is_constant
 from armada.tui.widgets import chart_axes
 from armada.tui.widgets.braille import extent
 from armada.tui.widgets.chart import NAMES, value_beside
@@ -45,6 +46,7 @@ def _curves(screen: CompareScreen) -> Picture:
     x0, x1 = chart.view
     found = [each for line in lines if (each := extent(line.levels, line.xs, x0, x1)) is not None]
     y0, y1 = (min(low for low, _ in found), max(high for _, high in found)) if found else (0.0, 1.0)
+    y1 = y0 if is_constant(y0, y1, log=choices.logarithmic) else y1
     say = (lambda value: ticks.figure(10**value)) if choices.logarithmic else None
     marks = (ticks.log_ticks if choices.logarithmic else ticks.ticks)(y0, y1, 8)
     step, largest = ticks.distance(marks), max(abs(y0), abs(y1))

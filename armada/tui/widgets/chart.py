@@ -12,7 +12,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from armada.tui import ticks
-from armada.tui.curves import nearest
+from armada.tui.curves import ROUNDING, is_constant, nearest
 from armada.tui.theme import CURVES
 from armada.tui.widgets import chart_axes as axes
 from armada.tui.widgets import frame
@@ -183,13 +183,16 @@ class Chart(Plane):
         """Return the lowest and the highest value that is drawn; what is behind a curve adds a fifth at most."""
         y0 = max(-LARGEST, min(low for low, _ in extents))
         y1 = min(LARGEST, max(high for _, high in extents))
-        room = (y1 - y0) / 5
+        is_flat = is_constant(y0, y1, log=self.logarithmic)
+        room = 0.0 if is_flat else (y1 - y0) / 5
         for line in self.lines:
             behind = extent(line.behind, line.xs, *self.view) if line.behind is not None and room > 0 else None
             if behind is not None:
                 y0, y1 = min(y0, max(behind[0], y0 - room)), max(y1, min(behind[1], y1 + room))
-        if y1 == y0:  # a constant is drawn in the middle
-            y0, y1 = y0 - (abs(y0) * 0.05 or 1.0), y1 + (abs(y1) * 0.05 or 1.0)
+        if is_flat:  # a constant is drawn in the middle
+            middle = y0 + (y1 - y0) / 2
+            room = 1.0 if self.logarithmic and abs(middle) < ROUNDING else abs(middle) * 0.05 or 1.0
+            y0, y1 = middle - room, middle + room
         return y0, y1
 
     def _mark_below(self, canvas: Canvas, window: Window) -> None:
@@ -348,7 +351,7 @@ class Chart(Plane):
         if self._cross is not None or line.doubt:
             return [smooth]
         found = extent(line.levels if line.behind is None else line.behind, line.xs, *self.view)
-        if found is None or found[0] == found[1]:
+        if found is None or is_constant(*found, log=self.logarithmic):
             return [smooth]
         low, high = map(self._label, found)
         forms = [f"  lowest {low} · highest {high}", f"  lowest {low}"]

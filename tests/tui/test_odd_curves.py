@@ -1,0 +1,62 @@
+"""Curves that a scale shows badly: constants with the noise of rounding, and values that a logarithmic scale lacks."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.tui.curves import NAN, Levels, smoothed
+from armada.tui.scales import scale_of
+from armada.tui.screens.run import RunScreen
+from armada.tui.symbols import UNICODE
+from armada.tui.widgets.chart import Chart
+from armada.tui.widgets.chart_plane import Line
+from tests.tui.conftest import World, drive, shows
+
+
+@pytest.mark.parametrize("value", [0.001, 2e-5, -0.3, 1e300, 0.0])
+@pytest.mark.parametrize("weight", [0.6, 0.9, 0.97])
+def test_a_smoothed_constant_is_that_constant(value: float, weight: float) -> None:
+    assert set(smoothed([value] * 1000, weight)) == {value}
+
+
+def test_smoothing_neither_forgets_a_gap_nor_overflows() -> None:
+    made = list(smoothed([1.0, NAN, 3.0], 0.5))
+    assert made[0] == 1.0
+    assert math.isnan(made[1])
+    assert made[2] == pytest.approx((0.25 * 1.0 + 0.5 * 3.0) / 0.75)  # weighted by how far back it is
+    assert all(map(math.isfinite, smoothed([1.7e308, -1.7e308, 1.7e308], 0.6)))
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("value", [0.001, 1.0, 5e9])
+def test_values_that_differ_by_rounding_are_one_line_in_the_middle(value: float, *, log: bool) -> None:
+    values = [value, value * (1 + 1e-15), value * (1 - 1e-14)]
+    levels = Levels(math.log10(each) if log else each for each in values)
+    chart, line = Chart(UNICODE), Line("lr", [1.0, 2.0, 3.0], levels)
+    chart.lines, chart.logarithmic = (line,), log
+    found = levels.extremes(0, 3)
+    assert found is not None
+    assert found[0] < found[1]
+    low, high = chart._heights([found])  # noqa: SLF001
+    assert (found[0] - low) / (high - low) == pytest.approx(0.5)
+    assert chart._beside(line) == [""]  # noqa: SLF001
+    assert set(scale_of("lr", values, log=log).shares) == {0.5}
+
+
+def test_a_smoothed_learning_rate_has_no_spikes(world: World) -> None:
+    world.run("demo-aaaaaa", step=300, total_steps=300)
+    world.losses("demo-aaaaaa", [0.001] * 300, name="learning_rate")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "c", "s", "s", "s")
+        view = pilot.app.screen
+        assert isinstance(view, RunScreen)
+        seen = await shows(pilot, "smoothed 0.97", "raw 0.001")
+        assert "0.001000" not in seen
+        assert sum("⣿" in line or "⡇" in line for line in seen.splitlines()) <= 1
+
+    drive(world.board(), use)
