@@ -63,6 +63,11 @@ class Levels:
             high = max(high, _or(_extreme(source_high[from_:to], lowest=False), -math.inf))
         return (low, high) if low <= high else None
 
+    def not_positive(self, start: int, end: int) -> int:
+        """Count the values of values[start:end] that are not above zero."""
+        found = self.extremes(start, end)
+        return sum(map((0.0).__ge__, self.values[start:end])) if found is not None and found[0] <= 0 else 0
+
     @staticmethod
     def _cover(start: int, end: int) -> Iterable[tuple[int, tuple[int, int]]]:
         """Split a range into pieces: single values (-1) at its edges, blocks (0, 1) within."""
@@ -105,6 +110,7 @@ class Curve:
         """Where values that are not finite begin."""
         self.not_finite = 0
         """How many values are not finite."""
+        self._not_positive: int | None = None
         self._made: dict[tuple[bool, float], Levels] = {}
         self.extend(points)
 
@@ -127,6 +133,14 @@ class Curve:
         self.raw.extend(values)
         self.newest = NAN if found[-1][2] is None else found[-1][2]
         self._made.clear()
+        self._not_positive = None
+
+    @property
+    def not_positive(self) -> int:
+        """How many values are not above zero, which a logarithmic scale cannot show."""
+        if self._not_positive is None:
+            self._not_positive = self.raw.not_positive(0, len(self.raw))
+        return self._not_positive
 
     def doubt(self, *, log: bool = False) -> str:
         """Describe the newest value if it cannot be drawn: its value, and since when it is not finite."""

@@ -7,13 +7,13 @@ import math
 import pytest
 from textual.pilot import Pilot
 
-from armada.tui.curves import NAN, Levels, smoothed
+from armada.tui.curves import NAN, Curve, Levels, smoothed
 from armada.tui.scales import scale_of
 from armada.tui.screens.run import RunScreen
 from armada.tui.symbols import UNICODE
 from armada.tui.widgets.chart import Chart
 from armada.tui.widgets.chart_plane import Line
-from tests.tui.conftest import World, drive, shows
+from tests.tui.conftest import World, drive, lacks, shows
 
 
 @pytest.mark.parametrize("value", [0.001, 2e-5, -0.3, 1e300, 0.0])
@@ -53,10 +53,73 @@ def test_a_smoothed_learning_rate_has_no_spikes(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("enter", "c", "s", "s", "s")
-        view = pilot.app.screen
-        assert isinstance(view, RunScreen)
         seen = await shows(pilot, "smoothed 0.97", "raw 0.001")
         assert "0.001000" not in seen
         assert sum("⣿" in line or "⡇" in line for line in seen.splitlines()) <= 1
 
     drive(world.board(), use)
+
+
+SOME = [0.5, -0.25, 0.0, 0.125, 4.0, -0.0625, 2.0]
+
+
+def test_a_log_scale_says_how_many_points_it_cannot_show_and_what_was_measured(world: World) -> None:
+    world.run("demo-aaaaaa", step=7, total_steps=7)
+    world.losses("demo-aaaaaa", SOME)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "c")
+        await shows(pilot, "2  lowest -0.25 · highest 4", "lowest    -0.25      step 2")
+        await pilot.press("L")
+        seen = await shows(pilot, "(log, 3 points not above 0 left out)", "not > 0   3×")
+        assert "2  lowest -0.25 · highest 4" in seen
+        chart_of(pilot).put_cross(2.0)
+        await shows(pilot, "at step 2 -0.25 ")
+        await pilot.press("L")
+        await lacks(pilot, "left out", "not > 0")
+
+    drive(world.board(), use)
+
+
+def test_each_part_of_a_curve_on_a_log_scale_counts_its_own_points(world: World) -> None:
+    world.run("demo-aaaaaa", step=7, total_steps=7)
+    world.losses("demo-aaaaaa", SOME)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "c", "L")
+        await shows(pilot, "3 points not above 0 left out")
+        chart_of(pilot).look((4.0, 6.0))
+        await shows(pilot, "zoomed: 0 shows all, 1 point not above 0 left out")
+        chart_of(pilot).look((4.0, 5.0))
+        await lacks(pilot, "left out)")
+
+    drive(world.board(), use)
+
+
+def test_several_runs_on_a_log_scale_say_it_for_all_of_them(world: World) -> None:
+    for run_id in ("one-aaaaaa", "two-bbbbbb"):
+        world.run(run_id, step=7, total_steps=7)
+        world.losses(run_id, SOME)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "aaaaaa", "bbbbbb")
+        await pilot.press("a", "c", "L")
+        await shows(pilot, "(log, 6 points not above 0 left out)")
+
+    drive(world.board(), use)
+
+
+def test_a_curve_counts_its_new_points_too() -> None:
+    curve = Curve((step, step, value) for step, value in enumerate(SOME))
+    assert curve.not_positive == 3
+    curve.extend([(8.0, 8.0, -1.0), (9.0, 9.0, None), (10.0, 10.0, 1.0)])
+    assert curve.not_positive == 4
+    assert Curve().not_positive == 0
+
+
+def chart_of(pilot: Pilot[None]) -> Chart:
+    view = pilot.app.screen
+    assert isinstance(view, RunScreen)
+    return view.wall.query(Chart).first()

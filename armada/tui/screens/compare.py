@@ -279,7 +279,8 @@ class CompareScreen(Exports, MetricChoice):
             behind = behind if len(runs) <= BEHIND else None
             name, doubt = f"{run.row.name} {run.row.id[-6:]}", curve.doubt(log=choices.logarithmic)
             marks = marks_of(curve, placed, resumes(self.snapshot.details.get(run.row.id)))
-            lines.append(Line(name, placed.xs, levels, NAMES[run.place], doubt, behind, run.place, run.lit, marks))
+            drawn = Line(name, placed.xs, levels, NAMES[run.place], doubt, behind, run.place, run.lit, marks)
+            lines.append(drawn._replace(measured=curve.raw if choices.logarithmic else None))
         notes = f" · {counted(without, 'run')} without it" if without and lines else ""
         notes += f" · {counted(others, 'run')} in another currency left out" if others else ""
         notes += "".join(f" · left out: {each}" for each in sorted(reasons)) if lines else ""

@@ -105,7 +105,12 @@ def _ascii(cell: int) -> str:
 
 def extent(levels: Levels, xs: Sequence[float], x0: float, x1: float) -> tuple[float, float] | None:
     """Return the lowest and highest value between two places on the x axis."""
-    return levels.extremes(bisect_left(xs, x0), min(len(levels), bisect_right(xs, x1)))
+    return levels.extremes(*places(levels, xs, x0, x1))
+
+
+def places(levels: Levels, xs: Sequence[float], x0: float, x1: float) -> tuple[int, int]:
+    """Return the first point between two places on the x axis, and the one after the last."""
+    return bisect_left(xs, x0), min(len(levels), bisect_right(xs, x1))
 
 
 def draw(canvas: Canvas, xs: Sequence[float], levels: Levels, window: Window, owner: int) -> None:

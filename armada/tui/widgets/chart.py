@@ -16,8 +16,9 @@ from armada.tui.curves import ROUNDING, is_constant, nearest
 from armada.tui.theme import CURVES
 from armada.tui.widgets import chart_axes as axes
 from armada.tui.widgets import frame
-from armada.tui.widgets.braille import EMPTY, FAR, Canvas, Window, draw, extent
+from armada.tui.widgets.braille import EMPTY, FAR, Canvas, Window, draw, extent, places
 from armada.tui.widgets.chart_plane import LABEL, Line, Plane
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +74,8 @@ class Chart(Plane):
         """Digits after the point in the legend; None for as many as the value needs."""
         self._window: Window | None = None
         """The part of the plane that is drawn; None if no curve is."""
+        self._left_out = 0
+        """How many points in sight a logarithmic scale cannot show."""
 
     def forget(self) -> None:
         super().forget()
@@ -134,8 +137,12 @@ class Chart(Plane):
     def _draw(self, width: int, height: int) -> list[Strip]:
         plain = self.rich_style
         self._window = None
-        strips = [self._head(width)]
         x0, x1 = self.view
+        measured = [(line.measured, line.xs) for line in self.lines]
+        self._left_out = sum(
+            levels.not_positive(*places(levels, xs, x0, x1)) for levels, xs in measured if levels is not None
+        )
+        strips = [self._head(width)]
         found = [extent(line.levels, line.xs, x0, x1) for line in self.lines]
         extents = [each for each in found if each is not None]
         room, rows = width - LABEL, height - 2
@@ -312,7 +319,8 @@ class Chart(Plane):
         ]
         raw = ["values not smoothed"] if len(self.lines) > 1 and self.legend and self.is_smoothed else []
         shown = ["log"] if self.logarithmic else []
-        needed = [*zoomed, *signs, *shown, *raw]
+        below = f"{counted(self._left_out, 'point')} not above 0 left out"
+        needed = [*zoomed, *([below] if self._left_out else []), *signs, *shown, *raw]
         while needed:
             ordered = [*(each for each in shown if each in needed), *(each for each in needed if each not in shown)]
             if len(words := f"  ({', '.join(ordered)})") <= room:
@@ -332,16 +340,21 @@ class Chart(Plane):
 
     def _said(self, owner: int, line: Line, width: int) -> str:
         """Return a curve's name and value: of a smoothed one the value that was measured, as all figures of runs are."""
-        at = self._value(line, line.levels if line.behind is None else line.behind)
+        if self._cross is not None and line.measured is not None:
+            at = nearest(line.xs, line.measured, self._cross)
+            shown = "" if at is None else self._figure(at)
+        else:
+            at = self._value(line, line.levels if line.behind is None else line.behind)
+            shown = "" if at is None else self._label(at)
         raw = "raw " if line.behind is not None and len(self.lines) == 1 else ""
-        value = "" if at is None else f" {raw}{self._label(at)}"
+        value = f" {raw}{shown}" if shown else ""
         if self._cross is not None:
             value = value or " —"
         elif line.doubt:
             value = f" {line.doubt}{f', before{value}' if value else ''}"
         most = max(10, width // len(self.lines) - 16)
-        shown = line.name if len(line.name) <= most else line.name[: most - 1] + "…"
-        name = f"  {_sign(line, owner)}{f' {shown}' if shown else ''}" if len(self.lines) > 1 else ""
+        named = line.name if len(line.name) <= most else line.name[: most - 1] + "…"
+        name = f"  {_sign(line, owner)}{f' {named}' if named else ''}" if len(self.lines) > 1 else ""
         return (name + value).removeprefix(" " if len(self.lines) == 1 else "")
 
     def _beside(self, line: Line) -> list[str]:
@@ -350,10 +363,10 @@ class Chart(Plane):
         smooth = "" if now is None else f"  smoothed {self._label(now)}"
         if self._cross is not None or line.doubt:
             return [smooth]
-        found = extent(line.levels if line.behind is None else line.behind, line.xs, *self.view)
-        if found is None or is_constant(*found, log=self.logarithmic):
+        found = extent(line.measured or line.behind or line.levels, line.xs, *self.view)
+        if found is None or is_constant(*found, log=self.logarithmic and line.measured is None):
             return [smooth]
-        low, high = map(self._label, found)
+        low, high = map(self._label if line.measured is None else self._figure, found)
         forms = [f"  lowest {low} · highest {high}", f"  lowest {low}"]
         if not smooth:
             return forms
@@ -363,8 +376,10 @@ class Chart(Plane):
         return [*(f"{forms[0]}{each}" for each in more), *forms]
 
     def _label(self, value: float) -> str:
-        shown = 10**value if self.logarithmic else value
-        return ticks.figure(shown) if self.digits is None else f"{shown:,.{self.digits}f}"
+        return self._figure(10**value if self.logarithmic else value)
+
+    def _figure(self, value: float) -> str:
+        return ticks.figure(value) if self.digits is None else f"{value:,.{self.digits}f}"
 
 
 def _sign(line: Line, owner: int) -> str:

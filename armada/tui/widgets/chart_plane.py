@@ -25,6 +25,8 @@ class Line(NamedTuple):
     `sign` is the character that marks it among several; by default, its index determines it. `doubt` describes its
     newest value if that cannot be drawn. `behind` are values that are drawn dimmed behind it, such as those before
     smoothing. `colour` counts the colours of curves; by default, the index determines it. `marks` are places on it.
+    `measured` are the values of a logarithmic scale before they became exponents: it has none for those that are not
+    above zero.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Line(NamedTuple):
     colour: int | None = None
     lit: bool = False
     marks: Sequence[Mark] = ()
+    measured: Levels | None = None
 
 
 class Mark(NamedTuple):

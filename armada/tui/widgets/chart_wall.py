@@ -242,7 +242,8 @@ class ChartWall(Horizontal):
         levels = curve.shown(log=choices.logarithmic, smoothing=choices.smoothing)
         behind = curve.shown(log=choices.logarithmic, smoothing=0.0) if choices.smoothing else None
         doubt, marks = curve.doubt(log=choices.logarithmic), marks_of(curve, placed, self._resumed)
-        line = Line(plain, placed.xs, levels, doubt=doubt, behind=behind, marks=marks)
+        measured = curve.raw if choices.logarithmic else None
+        line = Line(plain, placed.xs, levels, doubt=doubt, behind=behind, marks=marks, measured=measured)
         chart.show(title, [line], log=choices.logarithmic, unit=placed.unit)
 
     def _place(self, name: str, curve: Curve) -> Placed:
@@ -283,8 +284,7 @@ class ChartWall(Horizontal):
         add("highest", *at(highest), "accent" if goal == "max" else "plain")
         if (cross := chart.cross) is not None and chart.lines:
             line = chart.lines[0]
-            found = nearest(line.xs, line.behind or line.levels, cross)
-            value = 10**found if found is not None and self.choices.logarithmic else found
+            value = nearest(line.xs, line.measured or line.behind or line.levels, cross)
             add("at cursor", value, chart_axes.place_text(cross, chart.unit, chart.view), "strong")
         else:
             lines.append([("at cursor ", "dim"), (", or the mouse", "dim")])
@@ -304,6 +304,9 @@ class ChartWall(Horizontal):
         if curve.gaps:
             first = curve.steps[curve.gaps[0]]
             lines.append([(f"{'NaN':<10}", "dim"), (f"{curve.not_finite:,}×, first at step {first:,.0f}", "bad")])
+        if self.choices.logarithmic and curve.not_positive:
+            said = f"{curve.not_positive:,}×, on no log scale"
+            lines.append([(f"{'not > 0':<10}", "dim"), (said, "bad")])
         if self._resumed:
             lines.append([(f"{'resumed':<10}", "dim"), (f"{len(self._resumed)}×", "plain")])
         return lines
