@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from armada.foundation.metric_goals import Goal, goal_of
@@ -15,11 +17,20 @@ TOKENS = "num_tokens"
 """The metric that counts the tokens of a training so far."""
 
 _FIRST = ("loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_s")
+_NUMBER = re.compile(r"0*([0-9]+)")
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Sort metrics by importance for the user."""
-    return sorted(names, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
+    """Sort metrics by importance for the user, then by name; numbers in names count: `layer_2` is before `layer_10`."""
+    return sorted(names, key=_place)
+
+
+@lru_cache(maxsize=16_384)
+def _place(name: str) -> tuple[int, tuple[str | tuple[int, str], ...], str]:
+    """Return what a metric is sorted by; kept, as thousands of names are sorted again and again."""
+    parts = enumerate(_NUMBER.split(name))  # every second one is a number, which may be too long for an `int`
+    told = tuple((len(part), part) if place % 2 else part for place, part in parts)
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST), told, name
 
 
 def chosen_metrics(names: Iterable[str], most: int = 3) -> list[str]:
