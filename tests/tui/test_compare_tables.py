@@ -125,3 +125,16 @@ def test_a_terminal_without_frames_counts_the_runs_out_of_sight_below(world: Wor
         await shows(pilot, "← 1 more run · 1 more run →")
 
     drive(world.board(), use, (60, 12))
+
+
+@pytest.mark.parametrize("tab", ["c", "f"])
+def test_with_nothing_to_compare_there_is_no_empty_table_of_settings(world: World, tab: str) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "Nothing has been launched yet")
+        await pilot.press("6")
+        await shows(pilot, "No runs are marked")
+        await pilot.press(tab)
+        seen = await shows(pilot, "No runs are marked")
+        assert not any(word in seen for word in ("Settings that differ", "no setting differs", "╭"))
+
+    drive(world.board(), use, (160, 50))

@@ -72,7 +72,8 @@ class CompareScreen(Exports, MetricChoice):
     CompareScreen.pareto Scatter, CompareScreen.samples SamplePage, CompareScreen.settings #settings { display: block; }
     CompareScreen.-tall.curves #settings, CompareScreen.-grand.curves #settings { display: block; }
     CompareScreen.settings RunFigures, CompareScreen.-tiny RunFigures { display: none; }
-    CompareScreen.empty Widget.frame, CompareScreen.empty #tabs { display: none; }
+    CompareScreen.empty Widget.frame, CompareScreen.empty #tabs, CompareScreen.empty #settings,
+    CompareScreen.empty #value { display: none !important; }
     """
 
     def __init__(self) -> None:
