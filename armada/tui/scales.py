@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from armada.compare.settings import text_of
 from armada.tui import ticks
+from armada.tui.beginnings import beginning_of
 from armada.tui.curves import is_constant
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ LARGEST = 1e300
 SPANS_DECADES = 10.0
 """Settings of which the largest is so many times the smallest have a logarithmic axis."""
 MOST_TICKS = 5
+LEAST_CUT = 5
+"""Texts that begin alike with at least so many characters are labelled with what follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Scale:
         title: What is on it, sanitized.
         shares: From 0 to 1, one for each run; None: the run has no value.
         texts: The values as a person reads them, sanitized.
-        marks: The ticks, with their labels.
+        marks: The ticks, with their labels; of texts that begin alike, what follows.
         values: The numbers; empty for categories.
     """
 
@@ -47,6 +50,11 @@ class Scale:
     def known(self) -> int:
         """How many runs have a value."""
         return sum(share is not None for share in self.shares)
+
+    @property
+    def varies(self) -> bool:
+        """Whether two runs have different values."""
+        return len({share for share in self.shares if share is not None}) > 1
 
 
 def scale_of(
@@ -95,7 +103,10 @@ def _categories(title: str, values: Sequence[Any]) -> Scale:
     named = sorted({text for text, value in zip(texts, values, strict=True) if value is not None})
     places = {text: place / (len(named) - 1) if len(named) > 1 else 0.5 for place, text in enumerate(named)}
     shares = tuple(None if value is None else places[text] for text, value in zip(texts, values, strict=True))
-    return Scale(title, "category", shares, texts, tuple((share, text) for text, share in places.items()))
+    alike = beginning_of(named)
+    alike = alike if alike >= LEAST_CUT else 0
+    marks = tuple((share, f"…{text[alike:]}" if alike else text) for text, share in places.items())
+    return Scale(title, "category", shares, texts, marks)
 
 
 def _short(value: float) -> str:

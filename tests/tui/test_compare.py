@@ -274,6 +274,37 @@ def test_values_of_any_kind_have_a_place(values: list[Any], kind: str, shares: l
         assert list(found.shares) == [None if share is None else pytest.approx(share) for share in shares]
 
 
+def test_texts_that_begin_alike_are_told_apart_by_what_follows() -> None:
+    commands = ['["python3", "train.py", "lr=1e-05"]', '["python3", "train.py", "lr=1e-06"]']
+    axis = scale_of("job.command", commands)
+    assert [label for _, label in axis.marks] == ['…1e-05"]', '…1e-06"]']
+    assert axis.texts == tuple(commands)
+    assert [label for _, label in scale_of("kind", ["adam", "adamw", None]).marks] == ["adam", "adamw"]
+
+
+def test_a_setting_with_one_value_has_no_axis_and_is_not_what_the_scatter_begins_with(world: World) -> None:
+    for run_id, train in (
+        ("one-aaaaaa", {"accumulate": 4, "rate": 1e-5}),
+        ("two-bbbbbb", {"rate": 1e-3}),
+        ("six-cccccc", {"rate": 1e-4}),
+    ):
+        world.run(run_id, spec={"job": {"argv": []}, "experiment": {"train": train}}, step=3, total_steps=9)
+        world.losses(run_id, [3.0, 2.0])
+
+    async def use(pilot: Pilot[None]) -> None:
+        view = await opened(pilot)
+        assert [each.key for each in view.found] == ["train.accumulate", "train.rate"]
+        await pilot.press("p")
+        seen = await shows(pilot, "settings and lowest loss", "train.rate")
+        assert "accumulate" not in seen
+        await pilot.press("t")
+        await shows(pilot, "lowest loss against train.rate")
+        await pilot.press("V")
+        await shows(pilot, "lowest loss against train.accumulate")
+
+    drive(world.board(), use)
+
+
 def test_the_front_has_what_nothing_dominates() -> None:
     costs, losses = [1.0, 2.0, 3.0, None, 2.0], [3.0, 2.0, 2.0, 0.0, 2.0]
     assert pareto_front(costs, losses, "min") == {0, 1, 4}

@@ -320,7 +320,7 @@ class CompareScreen(Exports, MetricChoice):
         """Return the axes of the parallel coordinates."""
         runs = self.runs
         return [
-            *pages.setting_scales(self.found),
+            *(each for each in pages.setting_scales(self.found) if each.varies),
             pages.metric_scale(runs, self.choices.metric, log=self.choices.logarithmic),
         ]
 

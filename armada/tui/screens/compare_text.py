@@ -210,14 +210,19 @@ def cost_scale(runs: Sequence[Compared], now: float) -> tuple[Scale, str]:
 
 
 def variable_scales(runs: Sequence[Compared], found: Sequence[Difference], now: float) -> list[Scale]:
-    """Return what can be on the horizontal axis of the scatter plot: settings that differ, cost, hours, steps."""
+    """Return what can be on the horizontal axis of the scatter plot: settings that differ, cost, hours, steps.
+
+    Settings with one value, which other runs lack, come last: over them, all runs are in one column.
+    """
     hours = [run.row.lasted_s(now) / 3600 if run.row.run.started_at is not None else None for run in runs]
     steps: list[Any] = [run.row.run.step for run in runs]
+    settings = setting_scales(found)
     return [
-        *setting_scales(found),
+        *(each for each in settings if each.varies),
         cost_scale(runs, now)[0],
         scale_of(HOURS, hours, log=False),
         scale_of(STEPS, steps, log=False),
+        *(each for each in settings if not each.varies),
     ]
 
 
