@@ -112,22 +112,18 @@ class Context:
             return runs.find(self.database, prefix)
         except NotFound as error:
             if (words := self.forgotten()) is not None:
-                error.message, error.hint = f"{error.message}. {words}", "armada recover finds them again"
+                from armada.records.left_folders import FINDS_AGAIN
+
+                error.message, error.hint = f"{error.message}. {words}", FINDS_AGAIN
             raise
 
     def forgotten(self) -> str | None:
         """Say that runs are at home that the store does not have (it was deleted or replaced). None if there are none."""
         if runs.every(self.database):
             return None
-        places = (self.home.state / "runs", self.home.local_root / "runs")
-        names = {folder.name for place in places if place.is_dir() for folder in place.iterdir() if folder.is_dir()}
-        if not names:
-            return None
-        lie = "folder of a run is" if len(names) == 1 else "folders of runs are"
-        return (
-            f"The store has no runs, but {len(names)} {lie} at home: `armada rm` left them, or {self.home.store} was "
-            "deleted or replaced"
-        )
+        from armada.records.left_folders import left_folders
+
+        return left_folders(self.home)
 
     def session(self, name: str, *, patience_s: float = 60.0, looks: bool = False) -> HostSession:
         """Open a session with a configured host. With `looks`, create nothing on a host that has no files of armada.

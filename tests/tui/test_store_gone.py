@@ -31,6 +31,24 @@ def test_a_store_that_is_deleted_is_said_to_be_gone_and_not_made_anew(world: Wor
     drive(world.board(), use)
 
 
+def test_runs_at_home_that_a_new_store_does_not_have_are_said_to_be_there(world: World) -> None:
+    """Whoever deleted the store, and then ran any command, has another first screen than who starts."""
+    for run_id in ("demo-aaaaaa", "demo-bbbbbb"):
+        world.run(run_id)
+        (world.home.run(run_id) / "outputs").mkdir(parents=True)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 runs")
+        delete(world)
+        await shows(pilot, "the store is gone")
+        with Database(world.home.store):
+            pass
+        await shows(pilot, "The store has no runs, but 2 folders of runs are at home", "armada recover finds them again")
+        assert "Nothing has been launched yet" not in screen(pilot)
+
+    drive(world.board(), use)
+
+
 def test_an_act_on_a_store_that_is_gone_is_refused_and_makes_no_new_one(world: World) -> None:
     world.run("demo-aaaaaa")
 

@@ -8,10 +8,14 @@ from textual.containers import Container
 from textual.content import Content
 from textual.widgets import Static
 
+from armada.foundation.sanitize import sanitize_line
+from armada.records.left_folders import FINDS_AGAIN, left_folders
 from armada.tui.widgets import frame
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+
+    from armada.paths import HomePaths
 
 _KEY, _NAME = "bold $text-accent", "bold"
 WORDS: tuple[str | tuple[str, str], ...] = (
@@ -35,6 +39,7 @@ WORDS: tuple[str | tuple[str, str], ...] = (
     ("q", _KEY),
     " leaves.\n",
 )
+LONGEST = 500
 OFFERS = frozenset({"launch"})
 """The actions of Runs that have something to act on."""
 
@@ -48,6 +53,14 @@ class FirstStart(Container):
     """
 
     def compose(self) -> ComposeResult:
-        words = Static(Content.assemble(*WORDS), classes=frame.FRAME)
-        frame.title(words, "Welcome")
-        yield words
+        self.words = Static(Content.assemble(*WORDS), classes=frame.FRAME)
+        frame.title(self.words, "Welcome")
+        yield self.words
+
+    def look(self, home: HomePaths) -> None:
+        """Say what there is of runs that the store does not have: then it is not the first start."""
+        if (left := left_folders(home)) is None:
+            return
+        frame.title(self.words, "No runs")
+        words = f"\n{sanitize_line(left, LONGEST)}.\n\nIn a terminal: "
+        self.words.update(Content.assemble(words, (FINDS_AGAIN, _NAME), ".\n"))

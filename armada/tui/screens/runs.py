@@ -132,6 +132,8 @@ class RunsScreen(RunsChoices):
         is_empty = not snapshot.runs and snapshot.taken_at > 0 and snapshot.trouble is None
         if is_empty != self.has_class("empty"):
             self.set_class(is_empty, "empty")
+            if is_empty:
+                self.query_one(FirstStart).look(self.board.home)
             self.keys.refresh()
         none = "cannot read the store" if snapshot.trouble is not None else NONE_LIKE_THIS
         self.table.empty = (
