@@ -376,9 +376,9 @@ def _refuse_newer(database: Database) -> None:
         _Renewed: A newer armada renewed it meanwhile.
     """
     if (version := version_of(database)) > KNOWN:
-        known = f"it has version {version}, and this dashboard knows {KNOWN}"
         raise _Renewed(
-            f"a newer armada renewed the store: {known}. This shows the last known state; start the dashboard again"
+            "a newer armada renewed the store: start the dashboard again. This shows the last known state; the store has"
+            f" version {version}, and this dashboard knows {KNOWN}"
         )
 
 

@@ -91,3 +91,13 @@ def test_on_charts_two_keys_have_two_names(world: World) -> None:
         await shows(pilot, "L scale", "l log")
 
     drive(world.board(), use, (240, 40))
+
+
+def test_that_nothing_waits_is_said_whole_in_the_smallest_terminal(world: World) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("4")
+        await shows(pilot, "everything is home")
+
+    drive(world.board(), use, (80, 24))

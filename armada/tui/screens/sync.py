@@ -88,6 +88,7 @@ class SyncScreen(View):
         if self._listed is None or any(old is not new for old, new in zip(self._listed[0], read, strict=True)):
             self._listed = (read, not_home(seen))  # of 10,000 runs: 5 ms of each second
         self.came.take(seen)
+        self.table.empty = self.board.symbols.text(why_none(seen))
         self.table.show_items(items(seen, self._listed[1], self.board.symbols, time.time()))
 
     def tick(self) -> None:
@@ -154,15 +155,16 @@ def not_home(snapshot: Snapshot) -> list[RunRow]:
 
 
 def items(snapshot: Snapshot, rows: Iterable[RunRow], symbols: Symbols, now: float) -> list[Item]:
-    """Return the items of runs, with their transfers; if there are none, one that says why."""
+    """Return the items of runs, with their transfers."""
     moving: dict[str, list[Transfer]] = {}
     for each in snapshot.transfers:
         moving.setdefault(each.run_id, []).append(each)
-    made = [_item(row, moving.get(row.run.run_id, []), snapshot, symbols, now) for row in rows]
-    if made:
-        return made
-    said = "reading …" if not snapshot.taken_at else "everything is home" if snapshot.runs else "no runs yet"
-    return [Item("none", (((said, "good"),), *(((("", "plain"),),) * 5)))]
+    return [_item(row, moving.get(row.run.run_id, []), snapshot, symbols, now) for row in rows]
+
+
+def why_none(snapshot: Snapshot) -> str:
+    """Say why there is no item."""
+    return "reading …" if not snapshot.taken_at else "everything is home" if snapshot.runs else "no runs yet"
 
 
 def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbols: Symbols, now: float) -> Item:
