@@ -8,7 +8,7 @@ import shutil
 from typing import Any, Dict, List
 
 from armada_agent.errors import AgentError
-from armada_agent.foundation import files, parameters
+from armada_agent.foundation import deletion, files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import job_variables
 from armada_agent.outbox import homes
@@ -111,7 +111,7 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Raises:
         AgentError: `conflict`: the run lives or may still start, or another home would lose something and `despite_homes`
-            does not say that the user accepts that; `not_found`.
+            does not say that the user accepts that; `not_found`; `io`: something of it cannot be deleted.
     """
     asker = homes.read_asker(params)
     paths = RunPaths(call.root, params.get("run_id"))
@@ -135,7 +135,7 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         os.rename(paths.folder, trash)
     finally:
         os.close(lock)
-    shutil.rmtree(trash)
+    deletion.delete_folder(trash, paths.folder)
     return {}
 
 
