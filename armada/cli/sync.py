@@ -17,6 +17,7 @@ from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from armada.cli.context import Context
     from armada.config.sync import SyncSettings
@@ -212,10 +213,16 @@ def _done(outcome: SyncOutcome) -> str:
         counted(len(outcome.published), "checkpoint") if outcome.published else "",
         counted(len(outcome.outputs.fetched), "other file") if outcome.outputs.fetched else "",
         f"{len(outcome.deleted_host)} deleted on the host" if outcome.deleted_host else "",
-        f"{len(outcome.deleted_home)} deleted here" if outcome.deleted_home else "",
+        f"{len(outcome.deleted_home)} deleted here{_left(outcome.deleted_home)}" if outcome.deleted_home else "",
         f"{len(outcome.pending)} still to come" if outcome.pending else "",
     ]
     return ", ".join(filter(None, parts)) or "nothing new"
+
+
+def _left(deleted: Sequence[Path]) -> str:
+    """Say which folders of deleted checkpoints stay, because armada did not put all that is in them there."""
+    left = [place for place in deleted if place.is_dir()]
+    return f" (but for your own files in {', '.join(map(str, left))})" if left else ""
 
 
 def _ls(options: argparse.Namespace) -> int:
@@ -334,7 +341,9 @@ def _retention(options: argparse.Namespace) -> int:
         if not options.dry_run and not all(decision.keep for decisions in plans.values() for decision in decisions):
             with only_one(context.home.checkpoints(run.run_id)):
                 plans = _retention_plans(context, run, settings)  # another may have done it meanwhile
-                apply_retention.retain_home(context.database, context.home, run.run_id, settings)
+                deleted = apply_retention.retain_home(context.database, context.home, run.run_id, settings)
+                if said := _left(deleted):
+                    sys.stderr.write(f"armada: {run.run_id}: {len(deleted)} deleted here{said}\n")
                 code = (
                     _prune(context, run, apply_retention.surplus_on_host(context.database, run.run_id, settings))
                     or code

@@ -12,6 +12,7 @@ from armada.store import checkpoints, files_home, metrics, transfers
 from armada.store.best_metric import best_by
 from armada.sync.checkpoints import optimizers, published
 from armada.sync.checkpoints.proof import Prover
+from armada.sync.errors import ManifestRejected
 from armada.sync.schedule import due
 from armada.sync.transfer.staging import digest_of
 from armada.verdicts.proof import Proof
@@ -132,6 +133,9 @@ def retain_home(
         run_id: The run.
         settings: Its rules.
         progress: Receives what has to be read before.
+
+    Returns:
+        The folders of the deleted checkpoints; one that is still there has files that no checkpoint's manifest names.
     """
     by_digest = {c.digest: c for c in checkpoints.of_run(database, run_id)}
     decisions = plan_home(database, run_id, settings)
@@ -144,9 +148,13 @@ def retain_home(
         place = by_digest[decision.candidate.digest].home_path
         if place is None:
             continue
+        try:
+            manifest, _ = published.read_published(place, decision.candidate.digest)
+        except ManifestRejected:
+            continue  # nothing says which files are the checkpoint's: `armada sync verify` mends or reports it
         links = files_home.linked_to(database, place)
         files_home.forget(database, place)
-        published.delete(place)
+        published.delete(place, manifest)
         checkpoints.mark_not_home(database, run_id, decision.candidate.digest, due.NOT_WANTED)
         published.empty_trash(home.checkpoints(run_id))
         files_home.record(database, links)

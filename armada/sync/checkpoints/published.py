@@ -6,6 +6,7 @@ all.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -133,12 +134,42 @@ def mark_whole(place: Path) -> None:
     fsync(place)
 
 
-def delete(place: Path) -> None:
-    """Move a published checkpoint into the trash; emptying that may be interrupted."""
-    trash = place.parent / TRASH
+def delete(place: Path, manifest: Manifest) -> None:
+    """Move a published checkpoint into the trash; emptying that may be interrupted.
+
+    Only what its manifest names goes: if anything else is in the folder, that stays where it is.
+    """
+    trash = place.parent / TRASH / f"{place.name}-{os.getpid()}"
+    trash.parent.mkdir(mode=0o700, exist_ok=True)
+    names = [
+        NAME,
+        PARTIAL,
+        *(file.path for file in manifest.files),
+    ]  # the manifest first: without it, it is no checkpoint
+    if not _has_others(place, names):
+        place.rename(trash)
+        fsync(place.parent)
+        return
     trash.mkdir(mode=0o700, exist_ok=True)
-    place.rename(trash / f"{place.name}-{os.getpid()}")
-    fsync(place.parent)
+    for number, name in enumerate(names):
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISDIR((place / name).lstat().st_mode):  # a person's, in place of the file
+                (place / name).rename(trash / str(number))
+    for folder in sorted({parent for name in names for parent in (place / name).parents if place in parent.parents}):
+        with contextlib.suppress(OSError):  # something is left in it
+            folder.rmdir()
+    fsync(place)
+
+
+def _has_others(place: Path, names: Sequence[str]) -> bool:
+    """Whether anything is in a folder, an empty folder too, that is neither one of these files nor a folder of them."""
+    files = {place / name for name in names}
+    folders = {parent for file in files for parent in file.parents}
+    for path in place.rglob("*"):
+        is_folder = path.is_dir() and not path.is_symlink()
+        if path not in (folders if is_folder else files):
+            return True
+    return False
 
 
 def empty_trash(folder: Path) -> None:

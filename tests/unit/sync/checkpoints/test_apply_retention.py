@@ -156,6 +156,38 @@ def test_what_no_rule_keeps_is_deleted_here_and_does_not_come_again(home: Home) 
     assert home.retain(keep_home={"last": 2}) == []
 
 
+@pytest.mark.parametrize("name", ["eval.json", "plots/loss.png", "mine/", "sub/own.txt"])
+def test_what_armada_did_not_put_into_a_checkpoint_stays_when_that_is_deleted(home: Home, name: str) -> None:
+    home.add(1, files={"model": b"1"})
+    home.add(2)
+    mine = home.place(1) / name
+    if name.endswith("/"):
+        mine.mkdir()
+    else:
+        mine.parent.mkdir(exist_ok=True)
+        mine.write_text("mine")
+    (home.place(1) / "link").symlink_to(home.place(2))
+    assert home.retain(keep_home={"last": 1}) == ["checkpoint-1"]
+    assert mine.exists()
+    assert (home.place(1) / "link").is_symlink()
+    assert not (home.place(1) / "model").exists()
+    assert not (home.place(1) / "MANIFEST.json").exists()
+    assert (home.place(2) / "model").exists()
+    assert not (home.paths.checkpoints(RUN) / ".trash").exists()
+    assert home.steps == [2]
+    assert home.retain(keep_home={"last": 1}) == []
+    home.tidy()
+    assert mine.exists()
+
+
+def test_a_checkpoint_whose_manifest_is_damaged_is_not_deleted_by_name(home: Home) -> None:
+    home.add(1)
+    home.add(2)
+    (home.place(1) / "MANIFEST.json").write_text("{}")
+    assert home.retain(keep_home={"last": 1}) == []
+    assert (home.place(1) / "model").exists()
+
+
 def test_what_is_still_to_come_puts_nothing_here_in_doubt(home: Home) -> None:
     for step in (1, 2, 3, 4):
         home.add(step, here=step != 4)
