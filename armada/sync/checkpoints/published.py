@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from armada.foundation.atomic_write import fsync, write_atomically
+from armada.foundation.regular_files import open_regular
 from armada.store import files_home
 from armada.sync.checkpoints.manifest import NAME, Manifest, parse_manifest
 from armada.sync.errors import ManifestRejected
@@ -184,7 +185,8 @@ def _write_partial(place: Path, left_out: Sequence[str]) -> None:
 def left_out(place: Path) -> set[str]:
     """Return the files that were deliberately left out of a published checkpoint."""
     try:
-        value = json.loads((place / PARTIAL).read_text())
+        with open_regular(place / PARTIAL) as stream:
+            value = json.loads(stream.read())
     except FileNotFoundError:
         return set()
     return set(value["left_out"]) if isinstance(value, dict) and isinstance(value.get("left_out"), list) else set()

@@ -16,13 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armada.errors import ArmadaError
 from armada.foundation.atomic_write import fsync
+from armada.foundation.regular_files import is_special, open_regular
 from armada.protocol import sync as protocol
-from armada.sync.outputs.listing import FOLDER, STAGING, coming, read_index, stale, touched, write_index
+from armada.sync.outputs.listing import FOLDER, INDEX, STAGING, coming, read_index, stale, touched, write_index
 from armada.sync.outputs.long_logs import END, LOG, Listed
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
 from armada.sync.transfer.interface import File
 from armada.sync.transfer.staging import check_space
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,10 +104,14 @@ def download_outputs(
     Raises:
         DiskFull: The files do not fit; nothing was fetched.
         HostUnreachable: The link stayed down; complete files are kept.
+        ArmadaError: Something that is no file is in the place of one; all others were fetched.
     """
     home, run_id = context.home, context.run_id
     folder = home.run(run_id) / FOLDER
-    wanted = stale(home, run_id, listed)
+    if is_special(folder / INDEX):
+        raise _in_the_way(folder / INDEX, "no output comes home", run_id)
+    missing = stale(home, run_id, listed)
+    wanted = [item for item in missing if not is_special(folder / item.path)]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_space(folder, "the run's files other than checkpoints", sum(item.size_bytes for item in wanted))
     index = read_index(folder)
@@ -128,7 +135,14 @@ def download_outputs(
         write_index(folder, index)
     if LOG in {item.path for item in listed} - set(unsettled) and END not in {item.path for item in listed}:
         (folder / END).unlink(missing_ok=True)  # the log is complete here now
+    if blocked := [item.path for item in missing if item not in wanted]:
+        raise _in_the_way(folder / blocked[0], f"{counted(len(blocked), 'output')} cannot come home", run_id)
     return Outputs(tuple(fetched), size_bytes, tuple(unsettled))
+
+
+def _in_the_way(place: Path, so: str, run_id: str) -> ArmadaError:
+    what = f"{place} is not a regular file, so {so}"
+    return ArmadaError(what, hint=f"move it away, then armada sync now {run_id}")
 
 
 def _bring_batch(
@@ -185,13 +199,12 @@ def _seed(folder: Path, staging: Path, journal: Path, file: File) -> None:
 
 def _sha256(path: Path, size: int) -> str | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        with open_regular(path) as stream:
+            if os.fstat(stream.fileno()).st_size != size:
+                return None
+            return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return None
-    with open(descriptor, "rb") as stream:  # noqa: PTH123  # from a descriptor opened without following links
-        if os.fstat(stream.fileno()).st_size != size:
-            return None
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _put(folder: Path, staging: Path, name: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.foundation.atomic_write import write_atomically
+from armada.foundation.regular_files import open_regular
 from armada.store.files_home import Look
 from armada.sync.outputs.long_logs import Listed, cut
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 FOLDER = "outputs"
 STAGING = ".staging"
-_INDEX = ".index.json"
+INDEX = ".index.json"
 _LONGEST_NAME = 1024
 
 
@@ -35,7 +36,7 @@ def read_listing(entry: RunListing) -> tuple[list[Listed], list[str]]:
     for item in entry.outputs:
         path = item.path
         parts = path.split("/")
-        bad = any(part in ("", ".", "..") or part.startswith(STAGING) for part in parts) or path == _INDEX
+        bad = any(part in ("", ".", "..") or part.startswith(STAGING) for part in parts) or path == INDEX
         if bad or not path.isprintable() or len(path) > _LONGEST_NAME or path in seen:
             skipped.append(path)
         else:
@@ -68,12 +69,14 @@ def touched(path: Path) -> list[int]:
 
 
 def read_index(folder: Path) -> dict[str, list[float]]:
+    """Return what was fetched, with the `stat` values since; nothing if the index cannot be read or is no regular file."""
     try:
-        value = json.loads((folder / _INDEX).read_text())
+        with open_regular(folder / INDEX) as stream:
+            value = json.loads(stream.read())
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
 def write_index(folder: Path, index: dict[str, list[float]]) -> None:
-    write_atomically(folder / _INDEX, json.dumps(index), mode=0o666, durable=False, unique=False)
+    write_atomically(folder / INDEX, json.dumps(index), mode=0o666, durable=False, unique=False)
