@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
+    from armada.protocol.sync import RunListing
     from armada.rpc.session import HostSession
     from armada.store.runs import Run
+    from armada.sync.context import SyncContext
+
+_NAMED = 3
+"""The number of losses that a refusal names."""
 
 
 class _Removal(TypedDict):
@@ -39,14 +44,15 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "rm",
         help="Delete runs' files on their hosts and forget them",
         description="Delete the files of ended runs on their hosts, and forget the runs at home. Checkpoints at "
-        "home stay. If the host is gone, --force forgets the run at home only and lists what is "
-        "lost. --dry-run lists it in advance.",
+        "home stay. Refuses while something is only on the host, by the same checks as hosts release. If the host "
+        "is gone, --force forgets the run at home only and lists what is lost. --dry-run does the same checks and "
+        "lists what would be deleted.",
     )
     add_named_runs(remove, asks=True)
     remove.add_argument(
         "--force",
         action="store_true",
-        help="Remove even if checkpoints exist only on the host, if the host's root is missing, or if the host is gone",
+        help="Remove even if something exists only on the host, if the host's root is missing, or if the host is gone",
     )
     remove.add_argument(
         "--without-host",
@@ -100,7 +106,7 @@ def _remove_one(
                 patience.for_host(run.host) as patience_s,
                 context.session(run.host, patience_s=patience_s, looks=looks) as session,
             ):
-                return _with_host(context, session, run, options)
+                return _with_host(context, session, run, options, reporter)
         except (HostUnreachable, ProvisionFailed) as error:
             return _without_host(context, run, options, error)
         except NotFound as error:
@@ -135,21 +141,22 @@ def _refuse_alive(context: Context, run: Run) -> None:
         raise Conflict(f"{run.run_id} is {run.state}", hint=f"armada stop {run.run_id}")
 
 
-def _with_host(context: Context, session: HostSession, run: Run, options: argparse.Namespace) -> Handled:
+def _with_host(
+    context: Context, session: HostSession, run: Run, options: argparse.Namespace, reporter: Reporter
+) -> Handled:
     """Delete it on its host, then forget it.
 
     Raises:
         Conflict: It has not ended, holds what is nowhere else, is another home's, or its root is away.
     """
-    from armada.config.sync import settings_of
     from armada.home import own
-    from armada.monitor.look import where
-    from armada.monitor.observe import ask_about, observe
+    from armada.monitor.observe import observe
     from armada.protocol.homes import AskingHome
     from armada.protocol.runs import RemoveRun
-    from armada.store import checkpoints, runs
-    from armada.sync.checkpoints.apply_retention import tidy, wanted
-    from armada.verdicts.presence import AWAY_WORDS, There
+    from armada.store import runs
+    from armada.sync.checkpoints.apply_retention import tidy
+    from armada.sync.context import SyncContext
+    from armada.sync.release.judge import list_run
 
     runs.require(context.database, run.run_id)
     observe(context.database, session, [run])
@@ -161,23 +168,12 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
         raise Conflict(f"{run.run_id} is {run.state}", hint=f"armada stop {run.run_id}")
     if not options.dry_run:
         tidy(context.database, context.home, run.run_id)  # what a person deleted at home is not home
-    kept = checkpoints.of_run(context.database, run.run_id)
-    settings = settings_of(runs.spec(context.database, run.run_id))
-    only_there = wanted(context.database, run.run_id, kept, settings)
-    if only_there and not options.force:
-        raise Conflict(
-            f"only on {run.host}: {counted(len(only_there), 'checkpoint')} of {run.run_id}",
-            hint=f"armada pull {run.run_id}, or --force to lose them",
-        )
-    watched = runs.spec(context.database, run.run_id).get("watch") is not None
-    if watched and not options.force and (left := _outside(session, run)):
-        raise Conflict(f"only on {run.host}: {left}", hint=f"copy what you need, then armada rm {run.run_id} --force")
+    there = SyncContext(context.database, session, context.home, run.run_id)
+    entry = list_run(there) if options.dry_run or not options.force else None
+    if entry is not None and not options.force:
+        _refuse_losses(there, entry, reporter)
     if options.dry_run:
-        there = [c for c in kept if c.on_host]
-        listed = [{"step": c.step, "digest": c.digest, "size_bytes": c.size_bytes} for c in there]
-        size = amount(sum(c.size_bytes for c in there))
-        line = f"{run.run_id} and {counted(len(there), 'checkpoint')} ({size}) would be deleted on {run.host}"
-        return Handled({**_told(context, run), "forgotten": False, "deleted_host": listed}, (line,))
+        return _preview(context, there, entry, run, options)
     ask_owner(context, run, options, "rm")
     home = AskingHome(**own(context.home).as_json())
     request = RemoveRun(run_id=run.run_id, home=home, despite_homes=options.other_home)
@@ -185,32 +181,83 @@ def _with_host(context: Context, session: HostSession, run: Run, options: argpar
     try:
         session.call(request, timeout_s=300.0)
     except NotFound:
-        if not options.force and where(run, ask_about(session, run).folder) is There.AWAY:
-            raise Conflict(
-                f"{run.run_id} cannot be removed on {run.host} now: {AWAY_WORDS}",
-                hint=f"mount it, then run the command again; armada rm {run.run_id} --force leaves the files there",
-                host=run.host,
-            ) from None
+        _refuse_away(session, run, options)
         note = " (the host had no files of it)"
     told = {**_told(context, run), "forgotten": True, "had_host": not note}
     said = _forget(context, run)
     return Handled(told, (f"{run.run_id} forgotten{note}{said}",))
 
 
-def _outside(session: HostSession, run: Run) -> str | None:
-    """Say what of the run's checkpoints did not come home, because it leads out of the run's work folder; None if nothing does."""
-    from armada.protocol.message import Misfit
-    from armada.protocol.sync import ListOutboxes, RunToList
-    from armada.verdicts.release import outside_words
+def _refuse_losses(there: SyncContext, entry: RunListing, reporter: Reporter) -> None:
+    """Refuse to delete what is only on the host, by what was read there and at home.
 
-    try:
-        listed = session.call(ListOutboxes(runs=(RunToList(run_id=run.run_id),)), timeout_s=300.0).runs
-    except NotFound:
-        return None
-    entry = next(iter(listed), None)
-    if entry is None or isinstance(entry, Misfit) or entry.outside is None or not entry.outside.count:
-        return None
-    return f"{run.run_id}: {outside_words(entry.outside.count, entry.outside.examples)}"
+    Raises:
+        Conflict: Something is; it names the first few.
+    """
+    from armada.sync.release.judge import judge_run
+
+    lost = judge_run(there, entry, reporter)
+    reporter.clear()
+    if not lost:
+        return
+    run_id = there.run_id
+    named = "; ".join(item.what for item in lost[:_NAMED])
+    more = f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+    hints = [item.hint or "" for item in lost]
+    ways = (
+        [f"armada sync verify {run_id} --read-data"]
+        if any(hint.startswith("armada sync verify") for hint in hints)
+        else []
+    )
+    if any(hint.startswith(("armada sync now", "armada pull")) for hint in hints):
+        ways.append(f"armada sync now {run_id} or armada pull {run_id}")
+    if not all(hint.startswith(("armada sync", "armada pull")) for hint in hints):
+        ways.append("copy what you need from the host")
+    hint = f"{', then '.join(ways)}; or armada rm {run_id} --force to lose them"
+    raise Conflict(f"only on {there.host}: {run_id}: {named}{more}", hint=hint)
+
+
+def _preview(
+    context: Context, there: SyncContext, entry: RunListing | None, run: Run, options: argparse.Namespace
+) -> Handled:
+    """Say what would be deleted, after the checks of the removal.
+
+    Raises:
+        Conflict: The removal would be refused.
+    """
+    from armada.store import checkpoints
+    from armada.sync.release.judge import lacking_elsewhere
+
+    if not sys.stdin.isatty():
+        ask_owner(context, run, options, "rm")  # a person at a terminal is asked by the removal itself
+    if entry is None:
+        _refuse_away(there.session, run, options)
+    elif not options.other_home and (lacking := lacking_elsewhere(there, entry)):
+        what = "; ".join(f"{run.run_id}: {item.what}" for item in lacking)
+        raise Conflict(what, hint="sync there first, or --other-home", host=run.host)
+    found = [c for c in checkpoints.of_run(context.database, run.run_id) if c.on_host]
+    listed = [{"step": c.step, "digest": c.digest, "size_bytes": c.size_bytes} for c in found]
+    size = amount(sum(c.size_bytes for c in found))
+    line = f"{run.run_id} and {counted(len(found), 'checkpoint')} ({size}) would be deleted on {run.host}"
+    return Handled({**_told(context, run), "forgotten": False, "deleted_host": listed}, (line,))
+
+
+def _refuse_away(session: HostSession, run: Run, options: argparse.Namespace) -> None:
+    """Refuse to forget a run without a folder whose root is another one than it was submitted to.
+
+    Raises:
+        Conflict: So it is, and nobody said that the run is to be forgotten all the same.
+    """
+    from armada.monitor.look import where
+    from armada.monitor.observe import ask_about
+    from armada.verdicts.presence import AWAY_WORDS, There
+
+    if not options.force and where(run, ask_about(session, run).folder) is There.AWAY:
+        raise Conflict(
+            f"{run.run_id} cannot be removed on {run.host} now: {AWAY_WORDS}",
+            hint=f"mount it, then run the command again; armada rm {run.run_id} --force leaves the files there",
+            host=run.host,
+        ) from None
 
 
 def _without_host(context: Context, run: Run, options: argparse.Namespace, why: ArmadaError) -> Handled:

@@ -50,6 +50,8 @@ def test_what_commands_print_has_its_shape(armada: Armada) -> None:
     for line in armada.run("logs", run_id, "--json").stdout.splitlines():
         check(json.loads(line), "logs")
     check(armada.json("stop", run_id), "stop")
+    (armada.local_runs / run_id / "work" / "scratch.tmp").unlink()  # no sync.outputs names it
+    armada.json("sync", "now", run_id)
     check(armada.json("rm", run_id, "--dry-run"), "rm")
     check(armada.json("rm", run_id), "rm")
 

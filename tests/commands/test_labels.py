@@ -73,5 +73,5 @@ def test_an_archived_run_still_syncs_still_holds_its_host_and_is_recovered_with_
     armada.json("recover")
     (found,) = armada.json("ps", "--archived")
     assert (found["run_id"], found["tags"]) == (run_id, ["arc"])
-    armada.json("rm", run_id)
+    armada.json("rm", run_id, "--force")  # despite its file that no sync.outputs names
     assert home.labels(run_id).exists()  # beside the checkpoints that stay

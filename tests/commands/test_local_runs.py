@@ -110,6 +110,7 @@ def test_rm_forgets_an_ended_run_and_refuses_a_live_one(armada: Armada) -> None:
     run_id = armada.json("launch", "--host", "local", armada.command("sleep", "1000"))["run_id"]
     assert armada.run("rm", run_id).returncode == 8
     armada.run("stop", run_id, "--grace", "0")
+    armada.json("sync", "now", run_id)
     assert armada.run("rm", run_id).returncode == 0
     assert armada.json("ps", "--all") == []
     assert not (armada.local_runs / run_id).exists()

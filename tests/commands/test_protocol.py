@@ -74,15 +74,16 @@ def test_all_that_home_and_a_host_say_is_in_the_protocol(
     (tmp_path / "project" / "save.py").write_text(SAVE)
     saving = {
         "name": "saving", "task": "command", "command": ["python3", "save.py"], "code": "project",
-        "secrets": ["TOKEN"], "sync": {"outputs": ["results/**"]},
+        "secrets": ["TOKEN"], "sync": {"outputs": ["results/**", "scratch.tmp"]},
     }  # fmt: skip
     slow = {"name": "slow", "task": "command", "command": ["sleep", "1000"]}
     (tmp_path / "saving.yaml").write_text(json.dumps(saving))
     (tmp_path / "slow.yaml").write_text(json.dumps(slow))
     assert armada(["launch", "--host", "local", "saving.yaml", "--follow"]) == 0, capsys.readouterr().err
     assert armada(["launch", "--host", "local", "slow.yaml"]) == 0
-    for words in (["ps"], ["logs", "saving"], ["sync", "now"], ["stop", "slow", "--grace", "0"], ["rm", "slow"]):
+    for words in (["ps"], ["logs", "saving"], ["sync", "now"], ["stop", "slow", "--grace", "0"], ["sync", "now"]):
         assert armada(words) == 0, words
+    eventually(lambda: armada(["rm", "slow"]) == 0)
     eventually(lambda: armada(["rm", "saving"]) == 0)
     assert armada(["hosts", "release", "local", "--dry-run"]) in (0, 7)
     assert HomePaths.from_environment().store.exists()

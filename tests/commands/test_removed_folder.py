@@ -141,8 +141,10 @@ def test_what_a_job_saved_after_its_folder_was_deleted_is_not_deleted_with_it(ar
 
 def test_a_run_whose_root_is_away_is_not_forgotten_unless_a_person_says_so(armada: Armada) -> None:
     run_id = armada.json("launch", "--host", "local", armada.command("true"), "--follow")["run_id"]
+    armada.json("sync", "now", run_id)
     root, away = armada.local_runs.parent, armada.folder / "away"
     root.rename(away)
+    assert armada.run("rm", run_id, "--dry-run").returncode == 8
     refused = armada.run("rm", run_id)
     assert refused.returncode == 8, refused.stderr
     assert "a file system may not be mounted there" in refused.stderr

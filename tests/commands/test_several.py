@@ -86,6 +86,7 @@ def test_a_run_that_cannot_be_removed_keeps_no_other_from_being_removed(armada: 
     busy = launch(armada, "busy", "sleep", "600")
     for run_id in (first, second, third):
         armada.await_end(run_id)
+    assert armada.run("sync", "now").returncode == 0
     previewed = armada.run("rm", first, second, "--dry-run")
     assert previewed.returncode == 0, previewed.stderr
     assert [line.split()[0] for line in previewed.stdout.splitlines()] == [first, second]
@@ -134,6 +135,7 @@ def save_and_end_twice(armada: Armada) -> tuple[str, str]:
 def test_a_dead_host_keeps_no_run_of_another_from_being_removed(armada: Armada) -> None:
     alive = launch(armada, "alive", "true")
     armada.await_end(alive)
+    armada.json("sync", "now")
     home = HomePaths(armada.folder / "home" / "config", armada.folder / "home" / "state")
     home.make()
     home.hosts_file.write_text("hosts:\n  box: {ssh: me@127.0.0.1:1}\n")

@@ -229,6 +229,7 @@ def test_an_interrupted_extension_is_left_to_itself_when_the_launch_is_repeated(
 def test_a_removed_cell_never_gives_its_number_to_another(armada: Armada) -> None:
     sweep = armada.json("sweep", marking(armada), "--host", "local", "--grid", "env.X=1,2")["sweep"]
     await_ends(armada, sweep)
+    assert armada.run("sync", "now", f"{sweep}-002").returncode == 0
     assert armada.run("rm", f"{sweep}-002").returncode == 0
     assert armada.run("sweep", "extend", sweep, "--grid", "env.X=3").returncode == 0
     assert [cell["cell"] for cell in await_ends(armada, sweep)] == [1, 3]

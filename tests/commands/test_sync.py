@@ -139,13 +139,14 @@ def test_a_dry_run_says_what_would_come_and_go_and_touches_nothing(armada: Armad
 
 def test_a_run_is_forgotten_once_what_its_settings_want_is_home(armada: Armada) -> None:
     armada.write("save.py", SAVE)
-    keep = {"keep_home": {"last": 1, "best": 1}}
+    keep = {"keep_home": {"last": 1, "best": 1}, "outputs": ["results/**", "scratch.tmp"]}
     experiment = armada.command("python3", str(armada.folder / "save.py"), sync=keep)
     run_id = armada.json("launch", "--host", "local", experiment, "--follow")["run_id"]
     (armada.folder / "home" / "state" / "runs" / run_id / "checkpoints").rename(armada.folder / "away")
     refused = armada.run("rm", run_id)
     assert refused.returncode == 8
-    assert "2 checkpoints of" in refused.stderr  # the newest and the best; nobody wants the third
+    said = "checkpoint-20 (22.0 kB) is only there; checkpoint-30 (22.0 kB) is only there"
+    assert f"only on local: {run_id}: {said}" in refused.stderr  # the best and the newest; nobody wants the third
     armada.run("sync", "now", run_id)
     assert published(armada, run_id) == ["checkpoint-20", "checkpoint-30"]
     assert armada.run("rm", run_id).returncode == 0

@@ -65,6 +65,7 @@ def test_a_run_of_another_home_says_so_and_is_not_touched_unawares(armada: Armad
     assert other.run("stop", run_id, "--other-home").returncode == 0
     other.run("sync", "now")
     assert other.run("rm", run_id).returncode == 8
+    (armada.local_runs / run_id / "work" / "scratch.tmp").unlink()  # no sync.outputs names it
     kept = other.run("rm", run_id, "--force")
     assert (kept.returncode, (armada.local_runs / run_id).exists()) == (8, True)
     assert "--other-home" in kept.stderr
@@ -74,10 +75,12 @@ def test_a_run_of_another_home_says_so_and_is_not_touched_unawares(armada: Armad
 
 def test_a_home_does_not_remove_its_own_run_while_another_has_not_fetched_it(armada: Armada, other: Armada) -> None:
     run_id = save_and_end(armada)
+    (armada.local_runs / run_id / "work" / "scratch.tmp").unlink()  # no sync.outputs names it
     assert other.run("recover", "--dry-run").returncode == 0
     assert len(armada.json("hosts", "homes", "local")) == 1  # a dry run registers nobody
     assert other.run("recover").returncode == 0
     assert armada.run("sync", "now").returncode == 0
+    assert armada.run("rm", run_id, "--dry-run").returncode == 8
     refused = armada.run("rm", run_id)
     assert refused.returncode == 8
     assert "has not fetched 3 checkpoints" in refused.stderr

@@ -136,7 +136,7 @@ def test_a_run_whose_spec_has_a_newer_format_is_seen_and_removed(
     spec.write_text(json.dumps({**json.loads(spec.read_text()), "format": 2, "job": "of another shape"}))
     assert seen()["state"] == "failed"
     assert armada(["logs", run_id]) == 0
-    assert armada(["rm", run_id]) == 0
+    assert armada(["rm", run_id, "--force"]) == 0  # nothing of it is home
     capsys.readouterr()
 
 

@@ -108,9 +108,14 @@ def test_of_several_runs_those_that_stay_and_those_of_another_home_are_named(
         "ours-bbbbbb": {"kept_home": [], "host_error": "box: [bold]no route", "given_up": {"sentences": ["its log"]}},
         "only-cccccc": {"error": {"message": "1 checkpoint of it on box and nowhere else", "hint": "armada pull it"}},
     }
-    monkeypatch.setattr(
-        "armada.tui.operations.ask", lambda words, tell: tell(Answer(0, json.dumps(told[words[-1]]), "")) or nothing
-    )
+    checked: list[list[str]] = []
+
+    def answer(words: Sequence[str], tell: Callable[[Answer], None]) -> Callable[[], None]:
+        checked.append(list(words))
+        tell(Answer(0, json.dumps(told[words[-1]]), ""))
+        return nothing
+
+    monkeypatch.setattr("armada.tui.operations.ask", answer)
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "theirs", "ours", "only")
@@ -129,6 +134,9 @@ def test_of_several_runs_those_that_stay_and_those_of_another_home_are_named(
         await pilot.press("y")
 
     drive(world.board(), use)
+    assert sorted(words for words in checked if "--other-home" in words) == [
+        ["rm", "--dry-run", "--json", "--other-home", "theirs-aaaaaa"]
+    ]
     assert sorted(asked) == [
         ["rm", "--other-home", "theirs-aaaaaa"],
         ["rm", "--without-host", "ours-bbbbbb"],

@@ -110,6 +110,53 @@ def judge_and_forget_secrets(
     return items + _came_since(context, listed), secrets
 
 
+def list_run(context: SyncContext) -> RunListing | None:
+    """Return what a run's host has of it now; None if it has no folder of it.
+
+    Raises:
+        HostUnreachable: Nothing can be decided.
+        UnexpectedAnswer: The host's answer about the run cannot be read.
+    """
+    outputs = tuple(settings_of(_spec(context.database, context.run_id) or {}).outputs)
+    asked = ListOutboxes(runs=(RunToList(run_id=context.run_id, outputs=outputs),))
+    try:
+        answer = context.session.call(asked, timeout_s=300.0).runs
+    except NotFound:  # nothing of armada's is there any more
+        return None
+    listed = [each for each in answer if not isinstance(each, Misfit)]
+    entry = next((each for each in listed if each.run_id == context.run_id), None)
+    if entry is None:
+        what = f"{context.host} does not say what it has of {context.run_id}: its answer about it cannot be read"
+        raise UnexpectedAnswer(what, hint=f"armada hosts check {context.host}", host=context.host)
+    return entry if entry.exists else None
+
+
+def judge_run(context: SyncContext, entry: RunListing, progress: Progress | None = None) -> list[Item]:
+    """List what this home would lose with one run's folder on its host, by the same rules as `judge_host`.
+
+    Whether its job lives and what other homes lack is not listed: the host refuses to delete such a run.
+
+    Args:
+        context: The run, which home knows.
+        entry: What its host has of it.
+        progress: Receives what is read at home.
+
+    Raises:
+        HostUnreachable: Nothing can be decided.
+    """
+    prover = Prover(context.database, progress)
+    spec = _spec(context.database, context.run_id)
+    unnamed = without_those_at_home(context, prover, settings_of(spec or {}).outputs, read_unnamed(entry))
+    seen = _gather(context, prover, entry, spec, Life.NONE, unnamed)
+    return losses(judge(dataclasses.replace(seen, others=())))
+
+
+def lacking_elsewhere(context: SyncContext, entry: RunListing) -> list[Item]:
+    """List what other homes that registered for a run have not fetched of it."""
+    others = [_other(home, entry) for home in entry.homes if home.id != own(context.home).id]
+    return losses(judge(RunThere(context.run_id, context.host, known=True, life=Life.NONE, others=others)))
+
+
 def _judge_listed(
     context: HostContext, listed: Mapping[str, int | None], *, ignore_work: bool, progress: Progress | None
 ) -> list[Item]:

@@ -47,7 +47,13 @@ class Removal:
 
         run_ids = [row.run.run_id for row in self._rows]
         self._theirs = operations.launchers(self._board.home, run_ids)
-        asked = [(f"check what is lost with {each}", ["rm", "--dry-run", "--json", each]) for each in run_ids]
+        asked = [
+            (
+                f"check what is lost with {each}",
+                ["rm", "--dry-run", "--json", *(["--other-home"] if each in self._theirs else []), each],
+            )
+            for each in run_ids
+        ]
         check(self._board, asked, self._ask)
 
     def _take(self, row: RunRow, answer: Answer) -> None:
