@@ -26,6 +26,13 @@ except AgentError as error:
     print(error.kind, error.message, error.hint, sep="\\n")
 """
 
+REMOVE = """
+import sys
+from armada_agent.foundation.session import Call, Session
+from armada_agent.runs import folders
+print(folders.remove(Call(Session(sys.argv[1], "", 1, sys.stdin.buffer, 0), 1), {"run_id": "q-aaaaaa"}))
+"""
+
 
 def _without_roots_rights() -> None:
     """Give up CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH at the next exec: modes then hold for root, too."""
@@ -33,10 +40,10 @@ def _without_roots_rights() -> None:
         ctypes.CDLL(None).prctl(24, capability)
 
 
-def delete(folder: Path) -> str:
-    """Delete a folder as a user for whom modes hold; returns the error's lines."""
+def delete(folder: Path, script: str = SCRIPT) -> str:
+    """Run a script with a folder as a user for whom modes hold; returns what it prints: the error's lines."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder)],
+        [sys.executable, "-c", script, str(folder)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "remote_payload")},
         preexec_fn=_without_roots_rights if os.geteuid() == 0 else None,
         capture_output=True,
@@ -65,6 +72,14 @@ def test_a_folder_whose_modes_forbid_it_is_deleted(folder: Path) -> None:
     assert not folder.exists()
     assert (outside / "file").read_text() == "x"
     assert outside.stat().st_mode & 0o777 == 0o500
+
+
+def test_a_run_with_a_folder_whose_mode_forbids_it_is_removed(tmp_path: Path) -> None:
+    locked = tmp_path / "runs" / "q-aaaaaa" / "work" / "locked"
+    (locked / "deep").mkdir(parents=True)
+    locked.chmod(0o000)
+    assert delete(tmp_path, REMOVE) == "{}\n"
+    assert list((tmp_path / "runs").iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes folders of others")
