@@ -34,6 +34,14 @@ print(folders.remove(Call(Session(sys.argv[1], "", 1, sys.stdin.buffer, 0), 1), 
 """
 
 
+WIPE = """
+import sys
+from armada_agent.foundation.session import Call, Session
+from armada_agent.runs import wipe
+print(wipe.wipe(Call(Session(sys.argv[1], "", 1, sys.stdin.buffer, 0), 1), {})["removed"])
+"""
+
+
 def _without_roots_rights() -> None:
     """Give up CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH at the next exec: modes then hold for root, too."""
     for capability in (1, 2):
@@ -93,3 +101,12 @@ def test_what_cannot_be_deleted_is_named_and_the_rest_goes(folder: Path) -> None
     assert hint == f"delete it on the host as root, or as its owner: rm -rf {folder}"
     assert sorted(path.name for path in folder.iterdir()) == ["a"]
     shutil.rmtree(folder)
+
+
+def test_a_wipe_deletes_what_an_earlier_one_left_and_what_modes_lock(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for place in (".trash-runs/q-aaaaaa/work/locked", "envs/e/locked/deep"):
+        (root / place).mkdir(parents=True)
+        (root / place).chmod(0o000)
+    assert delete(root, WIPE) == "['envs']\n"
+    assert not root.exists() or list(root.iterdir()) == []

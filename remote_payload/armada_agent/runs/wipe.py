@@ -2,11 +2,10 @@
 
 import contextlib
 import os
-import shutil
 from typing import Any, Dict, List
 
 from armada_agent.errors import AgentError
-from armada_agent.foundation import files
+from armada_agent.foundation import deletion, files
 from armada_agent.foundation.session import Call
 from armada_agent.host import processes, roots
 from armada_agent.host.processes import Process
@@ -72,10 +71,11 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     removed = []
     for name in OURS:
         place, trash = os.path.join(call.root, name), os.path.join(call.root, ".trash-" + name)
-        shutil.rmtree(trash, ignore_errors=True)
+        if os.path.lexists(trash):  # of a wipe that did not end
+            deletion.delete_folder(trash, trash)
         if os.path.lexists(place):
             os.rename(place, trash)  # so that a half-deleted folder never looks complete
-            shutil.rmtree(trash)
+            deletion.delete_folder(trash, place)
             removed.append(name)
     if tells:
         roots.note_wipe(call.root, former, (asker or {}).get("label") or homes.NOBODY)
