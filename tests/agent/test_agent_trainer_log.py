@@ -197,6 +197,8 @@ def test_names_are_clean_and_few(run: WatchedRun) -> None:
     assert len(names) == values.MOST_NAMES
     assert {"loss", "a_b", "k" * values.LONGEST_NAME} <= names
     assert line["kind"] == "train"
+    told = "the job has more than 64 metrics; the others are not drawn"
+    assert [each for each in run.findings() if "metrics" in each] == [told], "one record alone can have too many"
 
 
 def test_whatever_a_log_holds_is_read_in_time_that_grows_with_its_length(run: WatchedRun) -> None:

@@ -83,12 +83,15 @@ def clean_name(name: Any) -> Optional[str]:
 
 
 def numbers(record: Dict[Any, Any]) -> Dict[str, float]:
-    """Return the numbers of a record under clean names. Of two keys with the same clean name, the first counts."""
+    """Return the numbers of a record under clean names. Of two keys with the same clean name, the first counts.
+
+    They are at most one more than are drawn: whoever takes them sees that there are more, and says so.
+    """
     found: Dict[str, float] = {}
     for key, value in record.items():
         amount = number(value)
         name = clean_name(key) if amount is not None else None
-        if name is not None and amount is not None and name not in found and len(found) < MOST_NAMES:
+        if name is not None and amount is not None and name not in found and len(found) <= MOST_NAMES:
             found[name] = amount
     return found
 
