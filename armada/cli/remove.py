@@ -204,11 +204,7 @@ def _refuse_losses(there: SyncContext, entry: RunListing, reporter: Reporter) ->
     named = "; ".join(item.what for item in lost[:_NAMED])
     more = f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
     hints = [item.hint or "" for item in lost]
-    ways = (
-        [f"armada sync verify {run_id} --read-data"]
-        if any(hint.startswith("armada sync verify") for hint in hints)
-        else []
-    )
+    ways = sorted({hint for hint in hints if hint.startswith("armada sync verify")})
     if any(hint.startswith(("armada sync now", "armada pull")) for hint in hints):
         ways.append(f"armada sync now {run_id} or armada pull {run_id}")
     if not all(hint.startswith(("armada sync", "armada pull")) for hint in hints):

@@ -316,7 +316,7 @@ def _of_checkpoint(seen: RunThere, each: CheckpointThere) -> Item | None:
         return Item(seen.run_id, what, lost=True, hint=f"armada pull {seen.run_id} --checkpoint {each.step}")
     if each.here is Proof.DAMAGED:
         what = f"checkpoint-{each.step} is damaged at home: the only intact copy is there"
-        return Item(seen.run_id, what, lost=True, hint=f"armada sync verify {seen.run_id}")
+        return Item(seen.run_id, what, lost=True, hint=f"armada sync verify {seen.run_id} --read-data")
     what = f"checkpoint-{each.step} ({amount(each.size_bytes)}) is only there"
     what += "; sync.keep_home excludes it" if each.unwanted else ""
     hint = f"armada pull {seen.run_id} --checkpoint {each.step}"
