@@ -93,6 +93,21 @@ def test_a_command_is_told_how_wide_its_window_is_and_what_is_longer_is_wrapped(
     reading.stop()
 
 
+def test_a_table_that_is_wider_than_its_window_is_scrolled(world: World) -> None:
+    """The row of a run that goes on in the next line stands below another column."""
+    log = world.home.state / "said.txt"
+    log.write_text("".join(f"run-{number} {'word ' * 20}END-{number}\n" for number in range(3)))
+
+    async def use(pilot: Pilot[None]) -> None:
+        pilot.app.push_screen(OutputWindow(["ps", "--all"], log, lambda: 0))
+        seen = await shows(pilot, "run-0 word", "run-2 word", "╭─ armada ps --all ─")
+        assert "END" not in seen
+        await pilot.press("W")
+        await shows(pilot, "END-0", "END-2")
+
+    drive(world.board(), use, (80, 24))
+
+
 @pytest.mark.parametrize(
     ("text", "width", "pieces"),
     [

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 LOOK_S = 0.25
+TABLES = (("ps",), ("sync", "ls"), ("hosts", "ls"), ("costs",), ("profiles",))
+"""Commands that print tables: a row that is wrapped cannot be read, so it is scrolled."""
 
 
 class OutputWindow(Window):
@@ -42,6 +44,7 @@ class OutputWindow(Window):
     ) -> None:
         super().__init__()
         self._command = shlex.join(["armada", *words]) if words else "armada"
+        self._is_table = any(tuple(words[: len(each)]) == each for each in TABLES)
         self._log = log
         self._exit_code = exit_code
         self._leave = leave
@@ -49,7 +52,7 @@ class OutputWindow(Window):
     def body(self) -> Iterable[Widget]:
         self.view = LogView(self.board.symbols)
         self.view.fills = False
-        self.view.wrapping = True
+        self.view.wrapping = not self._is_table
         yield self.view
 
     def on_mount(self) -> None:
