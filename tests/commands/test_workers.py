@@ -119,16 +119,16 @@ def test_a_waiting_jobs_ports_are_nowhere(armada: Armada, programs: Path, run_id
     assert done.stderr == f"armada: {run_id} has ended, so it has no worker; this is the login node\n"
 
 
-def test_a_cluster_is_not_to_be_destroyed(armada: Armada, run_id: str) -> None:
+def test_a_cluster_whose_login_node_is_this_machine_is_not_to_be_destroyed(armada: Armada, run_id: str) -> None:
     (armada.local_runs / run_id / "work" / "go").touch()
     armada.await_end(run_id)
     before = armada.run("hosts", "release", "local", "--dry-run")
     assert before.returncode == 8
-    said = "local: not everything is at home; everything marked ✗ would be lost if you deleted your files there; armada"
-    assert said in before.stdout
+    here = "local is this machine, where home is"  # `nothing of yours is needed there` would be false, too
+    assert f"{here}; not everything is at home: a wipe would lose everything marked ✗; armada" in before.stdout
     done = armada.run("hosts", "release", "local", "--drain", "--ignore-work")
     assert done.returncode == 0, done.stdout
-    assert done.stdout.splitlines()[-1] == "local: everything is at home; nothing of yours is needed there"
+    assert done.stdout.splitlines()[-1] == f"{here}: nothing waits there to come home"
     assert armada.json("hosts", "release", "local", "--ignore-work")["scheduler"] == "slurm"
 
 
