@@ -33,16 +33,11 @@ from armada.protocol.records import Checkpoint
 
 
 class Output(Message):
-    """A file of a run that matches a pattern of its experiment's `sync.outputs`.
-
-    `changed` is the time of the last change of its record, which nobody sets: it tells a file that was rewritten and given
-    its old time.
-    """
+    """A file of a run that matches a pattern of its experiment's `sync.outputs`."""
 
     path: Text
     size_bytes: Size
     mtime: float
-    changed: Annotated[Unsaid[float], MAY_MISS] = None
 
 
 class OtherFiles(Message):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 from armada.sync.transfer.block_writer import BLOCK_BYTES
@@ -44,32 +43,6 @@ def test_tensorboards_and_wandbs_files_come_home_without_being_named(place: Plac
     os.utime(old, (1, 1))  # as `cp -p` leaves it: the run wrote it all the same
     fetched = set(place.sync().outputs.fetched)
     assert {name for name in fetched if name.startswith("work/")} == {f"work/{name}" for name in names}
-
-
-def test_an_output_that_was_rewritten_and_given_its_old_time_comes_home(place: Place) -> None:
-    place.create(outputs=["*.txt"])
-    result = place.remote / "work" / "r.txt"
-    result.write_text("AAAA")
-    place.sync()
-    old = result.stat()
-    result.write_text("BBBB")
-    os.utime(result, ns=(old.st_atime_ns, old.st_mtime_ns))
-    assert place.sync().outputs.fetched == ("work/r.txt",)
-    assert (place.outputs / "work" / "r.txt").read_text() == "BBBB"
-    assert place.sync().outputs.fetched == ()
-
-
-def test_an_index_of_an_earlier_release_is_believed_and_renewed(place: Place) -> None:
-    place.create(outputs=["*.txt"])
-    (place.remote / "work" / "r.txt").write_text("AAAA")
-    place.sync()
-    file = place.outputs / ".index.json"
-    index = json.loads(file.read_text())
-    file.write_text(json.dumps({path: entry[:6] for path, entry in index.items()} | {"work/odd": 7}))
-    assert place.sync().outputs.fetched == ()
-    (place.remote / "work" / "r.txt").write_text("CCCCC")
-    assert place.sync().outputs.fetched == ("work/r.txt",)
-    assert len(json.loads(file.read_text())["work/r.txt"]) == 7
 
 
 def test_a_long_log_that_grew_and_one_that_was_begun_anew_come_right(place: Place) -> None:

@@ -20,17 +20,7 @@ from armada.errors import ArmadaError
 from armada.foundation.atomic_write import fsync
 from armada.foundation.regular_files import is_special, open_regular
 from armada.protocol import sync as protocol
-from armada.sync.outputs.listing import (
-    FOLDER,
-    INDEX,
-    STAGING,
-    coming,
-    entry_of,
-    read_index,
-    stale,
-    touched,
-    write_index,
-)
+from armada.sync.outputs.listing import FOLDER, INDEX, STAGING, coming, read_index, stale, touched, write_index
 from armada.sync.outputs.long_logs import END, LOG, Listed
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
 from armada.sync.transfer.interface import File
@@ -137,7 +127,7 @@ def download_outputs(
         came = _bring_batch(answer.sha256, folder, run_id, batch, fetcher, progress)
         for item in batch:
             if item.path in came:
-                index[item.path] = entry_of(item, touched(folder / item.path))
+                index[item.path] = [item.size_bytes, item.mtime, *touched(folder / item.path)]
                 fetched.append(item.path)
                 size_bytes += item.size_bytes
             else:

@@ -21,8 +21,6 @@ FOLDER = "outputs"
 STAGING = ".staging"
 INDEX = ".index.json"
 _LONGEST_NAME = 1024
-_ENTRY = 6
-"""Numbers of an entry of the index: size and time on the host, and the four of `touched`. One more may follow."""
 
 
 def coming(home: HomePaths, run_id: str, entry: RunListing, limit_bytes: int | None) -> tuple[list[Listed], list[str]]:
@@ -43,7 +41,7 @@ def read_listing(entry: RunListing) -> tuple[list[Listed], list[str]]:
             skipped.append(path)
         else:
             seen.add(path)
-            found.append(Listed(path, item.size_bytes, item.mtime, changed=item.changed))
+            found.append(Listed(path, item.size_bytes, item.mtime))
     taken = {listed.path for listed in found}
     clashing = {path for path in taken if any(parent.as_posix() in taken for parent in Path(path).parents)}
     return [listed for listed in found if listed.path not in clashing], [*skipped, *sorted(clashing)]
@@ -53,29 +51,9 @@ def stale(home: HomePaths, run_id: str, listed: Sequence[Listed]) -> list[Listed
     """Return the files that are not at home as listed, or that were touched here since they were fetched."""
     folder = home.run(run_id) / FOLDER
     index = read_index(folder)
-    return [item for item in listed if not _is_as_fetched(index.get(item.path, ()), item, touched(folder / item.path))]
-
-
-def entry_of(item: Listed, here: Sequence[float]) -> list[float]:
-    """Return what the index keeps of a file: as its host lists it, and as it is here.
-
-    Args:
-        item: The host's file.
-        here: What `touched` says of it.
-    """
-    return [item.size_bytes, item.mtime, *here, *([] if item.changed is None else [item.changed])]
-
-
-def here_of(entry: Sequence[float]) -> list[float]:
-    """Return what `touched` said of a file when it was fetched."""
-    return list(entry[2:_ENTRY])
-
-
-def _is_as_fetched(entry: Sequence[float], item: Listed, here: Sequence[float]) -> bool:
-    """Whether a file is as it was fetched, on either side. An index of an earlier release says less of the host's."""
-    if list(entry[:_ENTRY]) != [item.size_bytes, item.mtime, *here]:
-        return False
-    return item.changed is None or len(entry) <= _ENTRY or entry[_ENTRY] == item.changed
+    return [
+        item for item in listed if index.get(item.path) != [item.size_bytes, item.mtime, *touched(folder / item.path)]
+    ]
 
 
 def output_log(home: HomePaths, run_id: str) -> Path | None:
@@ -97,7 +75,7 @@ def read_index(folder: Path) -> dict[str, list[float]]:
             value = json.loads(stream.read())
     except (OSError, ValueError):
         return {}
-    return {path: entry for path, entry in value.items() if isinstance(entry, list)} if isinstance(value, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def write_index(folder: Path, index: dict[str, list[float]]) -> None:

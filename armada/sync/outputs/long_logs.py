@@ -30,14 +30,12 @@ class Listed:
         size_bytes: Its size at home.
         mtime: The host's modification time, unix time.
         offset: Where in the host's file it begins.
-        changed: When the host's record of the file changed last, unix time; None if the host does not say.
     """
 
     path: str
     size_bytes: int
     mtime: float
     offset: int = 0
-    changed: float | None = None
 
     @property
     def source(self) -> str:
@@ -65,7 +63,7 @@ def cut(folder: Path, listed: Sequence[Listed], limit_bytes: int | None) -> list
         begin_bytes = max(limit_bytes - end_bytes, here_bytes if here_bytes <= item.size_bytes else 0)
         found.append(dataclasses.replace(item, size_bytes=begin_bytes))
         if begin_bytes < item.size_bytes:
-            found.append(Listed(END, end_bytes, item.mtime, item.size_bytes - end_bytes, item.changed))
+            found.append(Listed(END, end_bytes, item.mtime, item.size_bytes - end_bytes))
     return found
 
 

@@ -156,8 +156,7 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
         is_own = inside is not None and sent.is_own(inside, found)
         if inside is None or is_named or (is_own and _UNNAMED.fullmatch(path)):
             if len(answer["outputs"]) < _MOST_FILES:
-                listed = {"path": path, "size_bytes": found.st_size, "mtime": found.st_mtime, "changed": found.st_ctime}
-                answer["outputs"].append(listed)
+                answer["outputs"].append({"path": path, "size_bytes": found.st_size, "mtime": found.st_mtime})
             else:
                 answer["truncated"] = True
         elif is_own:
