@@ -123,7 +123,7 @@ TOLD_RARELY = {
         "2_is_only_there_sync.keep_home_excludes_it_→_armada_pull_run_0_checkpoint_2 damage "
         "lines=checkpoint_1_is_only_there_→_armada_pull_run_0_checkpoint_1+checkpoint_2_is_only_there_→_armada_"
         "pull_run_0_checkpoint_2+checkpoint_3_is_damaged_at_home_the_only_intact_copy_is_there_→_armada_sync_"
-        "verify_run_0"
+        "verify_run_0_read_data"
     ),
     "what a release says of what is announced": (
         "launch save "
