@@ -7,6 +7,7 @@ from textual.pilot import Pilot
 from armada.tui.filtering import matching
 from armada.tui.screens.compare import CompareScreen
 from tests.tui.conftest import World, drive, lacks, screen, shows, until
+from tests.tui.test_compare import compared
 
 NAMES = ("loss", "eval_loss", "eval_accuracy", "grad_norm", "[red]x[/]")
 
@@ -110,3 +111,24 @@ def test_names_with_the_words_come_before_names_with_their_letters() -> None:
     assert matching(["l_o_s_s", "loss"], "loss") == ["loss", "l_o_s_s"]
     assert matching(["eval_loss", "loss"], "^loss$") == ["loss"]
     assert matching(["a", "b"], "") == ["a", "b"]
+
+
+def test_the_keys_of_lists_move_through_the_compared_runs(world: World) -> None:
+    for number in range(6):
+        world.run(f"run-{number:06}", step=1, total_steps=2)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "6 of 6 runs")
+        await pilot.press("a", "c")
+        await shows(pilot, "Runs · best")
+        figures = compared(pilot).figures
+        await until(pilot, lambda: figures.has_focus and len(figures.entries) == 6)
+        ids = [entry.key for entry in figures.entries]
+        places = []
+        for key in ("down", "j", "up", "k", "G", "g", "end", "home", "pagedown", "pageup"):
+            await pilot.press(key)
+            places.append(ids.index(figures.cursor or ""))
+        assert places[:8] == [1, 2, 1, 0, 5, 0, 5, 0]
+        assert places[8] > 0 == places[9]
+
+    drive(world.board(), use)
