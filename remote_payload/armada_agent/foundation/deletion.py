@@ -75,9 +75,8 @@ def _try_again(folder: str) -> List[str]:
     def delete(place: str, name: str, parent: int) -> None:
         path = os.path.join(place, name)
         try:
-            _delete_one(name, parent)
-        except FileNotFoundError:
-            pass
+            with contextlib.suppress(FileNotFoundError):  # it is gone, as it should be
+                _delete_one(name, parent)
         except OSError as error:
             if not any(each.startswith(path + os.sep) for each in left):
                 left.append("%s (%s)" % (path, (error.strerror or str(error)).lower()))
