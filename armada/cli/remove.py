@@ -170,7 +170,7 @@ def _with_host(
         tidy(context.database, context.home, run.run_id)  # what a person deleted at home is not home
     there = SyncContext(context.database, session, context.home, run.run_id)
     entry = list_run(there) if options.dry_run or not options.force else None
-    if entry is not None and not options.force:
+    if not options.force:
         _refuse_losses(there, entry, reporter)
     if options.dry_run:
         return _preview(context, there, entry, run, options)
@@ -188,14 +188,18 @@ def _with_host(
     return Handled(told, (f"{run.run_id} forgotten{note}{said}",))
 
 
-def _refuse_losses(there: SyncContext, entry: RunListing, reporter: Reporter) -> None:
-    """Refuse to delete what is only on the host, by what was read there and at home.
+def _refuse_losses(there: SyncContext, entry: RunListing | None, reporter: Reporter) -> None:
+    """Refuse to delete what is only on the host, by what was read there and at home, and to forget what may go on there.
 
     Raises:
         Conflict: Something is; it names the first few.
     """
-    from armada.sync.release.judge import judge_run
+    from armada.sync.release.judge import judge_absent, judge_run
 
+    if entry is None:
+        for item in judge_absent(there):
+            raise Conflict(f"{there.run_id}: {item.what}", hint=item.hint, host=there.host)
+        return
     lost = judge_run(there, entry, reporter)
     reporter.clear()
     if not lost:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from armada.cli.context import Context
     from armada.config.sync import SyncSettings
+    from armada.paths import HomePaths
     from armada.store.checkpoints import Checkpoint
     from armada.store.run_sync import RunSync
     from armada.store.runs import Run
@@ -144,6 +145,7 @@ def _now(options: argparse.Namespace) -> int:
                     "size_bytes": outcome.size_bytes,
                     "pending": list(outcome.pending),
                     "outputs": list(outcome.outputs.fetched),
+                    "outputs_kept": list(outcome.outputs.kept),
                     "deleted_home": [str(place) for place in outcome.deleted_home],
                     "deleted_host": list(outcome.deleted_host),
                     "troubles": [{"cause": t.cause, "message": t.error.message} for t in outcome.troubles],
@@ -153,7 +155,7 @@ def _now(options: argparse.Namespace) -> int:
             )
             if not options.json:
                 lost = lost_words(known)
-                reporter.stage("synced", f"{outcome.run_id}: {_done(outcome)}{lost and f'; {lost}'}")
+                reporter.stage("synced", f"{outcome.run_id}: {_done(context.home, outcome)}{lost and f'; {lost}'}")
     if options.json:
         print_json(listed)
     elif not results:
@@ -208,10 +210,16 @@ def _steps(steps: Sequence[int]) -> str:
     return ", ".join(f"checkpoint-{step}" for step in steps)
 
 
-def _done(outcome: SyncOutcome) -> str:
+def _done(home: HomePaths, outcome: SyncOutcome) -> str:
+    from armada.sync.outputs.replaced import REPLACED
+
+    kept = counted(len(outcome.outputs.kept), "file")
     parts = [
         counted(len(outcome.published), "checkpoint") if outcome.published else "",
         counted(len(outcome.outputs.fetched), "other file") if outcome.outputs.fetched else "",
+        f"{kept} that the host no longer has kept in {home.run(outcome.run_id) / REPLACED}"
+        if outcome.outputs.kept
+        else "",
         f"{len(outcome.deleted_host)} deleted on the host" if outcome.deleted_host else "",
         f"{len(outcome.deleted_home)} deleted here{_left(outcome.deleted_home)}" if outcome.deleted_home else "",
         f"{len(outcome.pending)} still to come" if outcome.pending else "",

@@ -120,7 +120,7 @@ def _shows_less(database: Database, run: Run, asked: int) -> OutcomeUnknown:
     hint = f"in a few minutes: armada stop {run.run_id}"
     if run.reason == PUT_BACK and scheduler:
         cancel = cancel_command(scheduler, run.run_id, run.submission)
-        hint += f"; if it is still unknown then: {cancel}  # on the host; then armada rm {run.run_id}"
+        hint += f"; if it is still unknown then: {cancel}  # on the host; then armada rm {run.run_id} --force"
     return OutcomeUnknown(
         f"{run.host} shows submission {asked} of {run.run_id}, and it showed {run.submission} before: its disk may have been"
         " restored from a snapshot, or its file system shows old files",
@@ -188,19 +188,19 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
         cancel = cancel_command(scheduler, run.run_id, run.submission)
         raise OutcomeUnknown(
             f"{removed}, and with it its job id: it is unknown whether {scheduler} still has the job",
-            hint=f"{cancel}  # on the host; then armada rm {run.run_id}",
+            hint=f"{cancel}  # on the host; then armada rm {run.run_id} --force",
             host=run.host,
         )
     if outcome is stopping.Outcome.UNTOLD:
         raise OutcomeUnknown(
             f"{removed}; its host does not say whether processes of it live there",
-            hint=f"pkill -f -- '--run {run.run_id}'  # on the host; then armada rm {run.run_id}",
+            hint=f"pkill -f -- '--run {run.run_id}'  # on the host; then armada rm {run.run_id} --force",
             host=run.host,
         )
     if outcome is stopping.Outcome.ELSEWHERE:
         raise OutcomeUnknown(
             f"{removed}; none of its processes is on the machine that answered; it may run on another one",
-            hint=f"pkill -f -- '--run {run.run_id}'  # on the machine where it ran; then armada rm {run.run_id}",
+            hint=f"pkill -f -- '--run {run.run_id}'  # on the machine where it ran; then armada rm {run.run_id} --force",
             host=run.host,
         )
     if outcome is not stopping.Outcome.AS_IT_ENDED:

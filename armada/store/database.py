@@ -203,6 +203,8 @@ MIGRATIONS: tuple[str, ...] = (
         run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, name TEXT NOT NULL, PRIMARY KEY (run_id, name)
     ) STRICT, WITHOUT ROWID
     """,
+    # How many things of a run its last listing showed that a sync leaves on its host. Of earlier syncs it is not known.
+    "ALTER TABLE run_sync ADD COLUMN left_there INTEGER",
 )
 
 

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunSync:
-    """One row, or the defaults for a run without one. Times are unix seconds."""
+    """One row, or the defaults for a run without one. Times are unix seconds.
+
+    `left_there`: how many things the host had that no sync brings, such as files that no `sync.outputs` names; None if
+    that is not known.
+    """
 
     run_id: str
     last_at: float | None = None
@@ -25,6 +29,7 @@ class RunSync:
     failures: int = 0
     reason: str | None = None
     final_done: bool = False
+    left_there: int | None = None
 
 
 def find(database: Database, run_id: str) -> RunSync:
@@ -59,6 +64,7 @@ def succeeded(
     next_due_at: float | None,
     final_of: int | None = None,
     on_host: Collection[str] | None = None,
+    left_there: int | None = None,
 ) -> bool:
     """Record a complete sync. A request made after the sync began is kept. After the final sync, none is due.
 
@@ -69,6 +75,7 @@ def succeeded(
         next_due_at: When the next one is due, unix time; ignored for the final sync.
         final_of: The submission whose end was seen before everything was fetched; None if more may come.
         on_host: The digests on the host from which that was concluded; None to rely on the store.
+        left_there: How many things stay on the host that no sync brings; None if the host did not say.
 
     Returns:
         Whether this was the final sync. It is not if the run was submitted again in the meantime, or if somebody else
@@ -81,13 +88,23 @@ def succeeded(
             query = "SELECT digest FROM checkpoints WHERE run_id = ? AND on_host AND home_path IS NULL"
             is_last = {digest for (digest,) in connection.execute(query, (run_id,))} <= set(on_host)
         connection.execute(
-            """INSERT INTO run_sync (run_id, last_at, next_due_at, final_done) VALUES (?, ?, ?, ?)
+            """INSERT INTO run_sync (run_id, last_at, next_due_at, final_done, left_there) VALUES (?, ?, ?, ?, ?)
                ON CONFLICT (run_id) DO UPDATE SET last_at = excluded.last_at, next_due_at = excluded.next_due_at,
-               final_done = excluded.final_done, failing_since = NULL, failures = 0, reason = NULL,
+               final_done = excluded.final_done, left_there = coalesce(excluded.left_there, left_there),
+               failing_since = NULL, failures = 0, reason = NULL,
                requested_at = CASE WHEN requested_at <= ? THEN NULL ELSE requested_at END""",
-            (run_id, began, None if is_last else next_due_at, int(is_last), began),
+            (run_id, began, None if is_last else next_due_at, int(is_last), left_there, began),
         )
     return is_last
+
+
+def nothing_is_left(database: Database, host: str) -> None:
+    """Record that a host has nothing of its runs that counts, but for those of which more is to come: it was found now."""
+    with database.transaction() as connection:
+        query = (
+            "UPDATE run_sync SET left_there = 0 WHERE final_done AND run_id IN (SELECT run_id FROM runs WHERE host = ?)"
+        )
+        connection.execute(query, (host,))
 
 
 def reopen(database: Database, run_id: str) -> None:

@@ -162,6 +162,7 @@ class RunMissing:
         settled: Everything came home, and what the host had last is proven to be at home still.
         processes: Number of its processes seen there; None if the host does not say, and home knows of no end.
         queued: The command that ends its job by name, if a batch system may still have one; else None.
+        left: How many things that no sync brings its host had when the last sync listed it; None if that is not known.
         shown: The submission that the host shows, an earlier one than was seen there; None if it shows none.
     """
 
@@ -170,6 +171,7 @@ class RunMissing:
     settled: bool
     processes: int | None
     queued: str | None
+    left: int | None
     shown: int | None = None
 
 
@@ -193,14 +195,18 @@ def must_stay(host: str, scheduler: str, what: str) -> str:
     return f"{host}: not everything is at home; {what} would be lost if you deleted your files there"
 
 
-def judge_missing(seen: RunMissing) -> list[Item]:
-    """List what may be lost of a run that is not seen on its host."""
+def judge_missing(seen: RunMissing, *, ignore_work: bool = False) -> list[Item]:
+    """List what may be lost of a run that is not seen on its host.
+
+    Args:
+        seen: The evidence.
+        ignore_work: As for `judge`.
+    """
     if seen.processes:
         what = f"its folder is missing, but its job runs (processes: {seen.processes})"
         return [Item(seen.run_id, what, lost=True, hint=f"armada stop {seen.run_id}")]
     if seen.there is not There.REMOVED:
-        hint = "mount it, then run the command again"
-        return [] if seen.settled else [Item(seen.run_id, AWAY_WORDS, lost=True, hint=hint)]
+        return _of_away(seen, ignore_work=ignore_work)
     if seen.queued is not None:
         was = (
             "its folder there was removed"
@@ -208,11 +214,26 @@ def judge_missing(seen: RunMissing) -> list[Item]:
             else f"only submission {seen.shown} of it is seen there"
         )
         what = f"{was}, but its scheduler may still have its job"
-        return [Item(seen.run_id, what, lost=True, hint=f"{seen.queued}  # on the host; then armada rm {seen.run_id}")]
+        return [
+            Item(
+                seen.run_id, what, lost=True, hint=f"{seen.queued}  # on the host; then armada rm {seen.run_id} --force"
+            )
+        ]
     if seen.processes is None:
         what = "its folder is missing, and its host does not say whether its job runs"
         return [Item(seen.run_id, what, lost=True, hint=f"armada stop {seen.run_id}")]
     return []
+
+
+def _of_away(seen: RunMissing, *, ignore_work: bool) -> list[Item]:
+    hint = "mount it, then run the command again"
+    if not seen.settled:
+        return [Item(seen.run_id, AWAY_WORDS, lost=True, hint=hint)]
+    if seen.left == 0:
+        return []
+    left = "other files of it" if seen.left is None else counted(seen.left, "other file")
+    what = f"{AWAY_WORDS}; what comes home of it is home, but {left} may be there only"
+    return [Item(seen.run_id, what, lost=not ignore_work, hint=f"{hint}; or --ignore-work")]
 
 
 def life_of(evidence: Evidence | None) -> Life:

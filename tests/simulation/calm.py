@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from armada.store.runs import Run
     from tests.simulation.home import SimHome
+    from tests.simulation.host import SimHost
     from tests.simulation.world import World
 
 _LONG_S = 7200.0
@@ -143,6 +144,7 @@ def _account_for(world: World, home: SimHome, run_id: str) -> None:
 def _let_go(world: World, home: SimHome) -> None:
     hidden = {run_id for host in world.hosts.values() for run_id in host.hidden}
     settled = {run_id for run_id in home.known() if home.is_final(run_id)} - hidden
+    held: dict[SimHost, set[str]] = {}
     for host in world.hosts.values():
         with _acting(world, home, f"whether {host.name} can be let go cannot be said"):
             lost = losses(home.judge(host, ignore_work=True))
@@ -151,3 +153,15 @@ def _let_go(world: World, home: SimHome) -> None:
             # A disk of before the launch has another root: a person has to say that what is damaged at home does not count.
             kept = [item for item in kept if not (world.root_was_lost and home.was_damaged and kind_of(item) == "away")]
             world.hold(not kept, f"{host.name} is held for {[(item.run_id, item.what) for item in kept]}")
+            held[host] = {item.run_id for item in losses(home.judge(host))}
+    for host, by in held.items():
+        for run_id in sorted((settled - by).intersection(home.known())):
+            if home.host_of(run_id) is host and host.has(run_id):
+                _forget(world, home, host, run_id)
+
+
+def _forget(world: World, home: SimHome, host: SimHost, run_id: str) -> None:
+    """What nothing holds can be removed."""
+    with _acting(world, home, f"{run_id} cannot be removed"):
+        home.remove(run_id)
+    world.hold(not host.has(run_id), f"{home.name} removed {run_id}, and its folder is there")

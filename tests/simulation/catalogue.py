@@ -15,6 +15,7 @@ from tests.simulation import (
     told_of_htcondor,
     told_of_idle,
     told_of_slurm,
+    told_of_work,
     told_rarely,
 )
 from tests.simulation.batch_stories import SELDOM as BATCH_SELDOM
@@ -321,6 +322,9 @@ def found_once() -> dict[str, Telling]:
     """By what they broke."""
     groups: list[tuple[dict[str, str], bool, Scheduler]] = [
         (told.TOLD | told_of_idle.TOLD_OF_IDLE, False, "direct"),
+        (told_of_work.TOLD_OF_WORK, False, "direct"),
+        (told_of_work.TOLD_OF_WORK_ON_CLUSTERS, False, "slurm"),
+        (told_of_work.TOLD_OF_WORK_ON_CLUSTERS, False, "htcondor"),
         (told.TOLD_WITH_SCRIPTS, True, "direct"),
         (told_of_clusters.TOLD_OF_CLUSTERS | told_of_slurm.TOLD_OF_SLURM, False, "slurm"),
         (told_of_clusters.TOLD_OF_CLUSTERS_WITH_SCRIPTS | told_of_slurm.TOLD_OF_SLURM_WITH_SCRIPTS, True, "slurm"),

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from tests.simulation.stories import Story
 
 WEIGHTS = {
-    "launch": 2, "launch+optimizer_last": 2, "damage_optimizer": 1, "look": 5,
+    "launch": 2, "launch+optimizer_last": 2, "launch+results": 2, "note": 3, "unpack": 1, "rm": 2,
+    "delete_output": 1, "damage_output": 1, "damage_optimizer": 1, "look": 5,
     "sync": 8, "stop": 1, "resume": 2, "retry": 3, "release": 4, "join": 1, "forget": 1,
     "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1, "finish": 1,
     "power_cut": 1, "tear": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "snapshot_host": 1, "restore_host": 1,
@@ -18,6 +19,7 @@ WEIGHTS = {
     "break_off": 3, "set_clock": 1, "set_home_clock": 1,
     "meanwhile_tick": 1, "meanwhile_save": 1, "meanwhile_end": 1, "meanwhile_sync": 1, "meanwhile_release": 1, "meanwhile_resume": 1,
     "meanwhile_stop": 1, "meanwhile_retry": 1, "meanwhile_look": 1, "meanwhile_launch": 1,
+    "meanwhile_note": 1, "meanwhile_rm": 1,
     "meanwhile_kill_supervisor": 1, "meanwhile_power_cut": 1, "meanwhile_unmount": 1, "meanwhile_cut_link": 1,
 }  # fmt: skip
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import functools
+import io
 import shutil
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from armada.cli.progress import Reporter
+from armada.cli.remove import _remove_one
+from armada.cli.several import Patience
 from armada.config.sync import settings_of
 from armada.errors import ArmadaError
 from armada.home import own
@@ -40,6 +46,7 @@ from tests.simulation.plans import changed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from armada.cli.context import Context
     from armada.rpc.session import HostSession
     from armada.verdicts.release import Item
     from tests.simulation.host import SimHost
@@ -216,6 +223,25 @@ class SimHome:
                 database, session, wanted, 0.0, lambda _: None, sleep=self.world.tick, monotonic=self.world.now
             )
         return found
+
+    def remove(self, run_id: str) -> None:
+        """As `armada rm RUN`."""
+        with self.store() as database:
+            run = runs.find(database, run_id)
+            host = self.world.hosts[run.host]
+            context = SimpleNamespace(
+                database=database,
+                home=self.paths,
+                is_read_only=False,
+                hosts=lambda: {host.name: None},
+                session=lambda *_, **__: contextlib.nullcontext(self.session(host)),
+            )
+            _remove_one(cast("Context", context), _REMOVING, Reporter(io.StringIO()), Patience(0.0), run)
+        self.registered.discard(run_id)
+
+    def kept(self, run_id: str) -> str:
+        """Where it keeps what it has of a run besides checkpoints."""
+        return str(self.paths.run(run_id))
 
     def stop(self, run_id: str) -> runs.Run:
         with self.store() as database:
@@ -441,6 +467,8 @@ def _empty_store() -> bytes:
 
 MOST_WITHOUT = 2
 """Attempts in a row that may reach the time limit without a newer checkpoint."""
+
+_REMOVING = argparse.Namespace(force=False, without_host=False, other_home=False, dry_run=False)
 
 EXPECTED = (ArmadaError, OSError)
 """What an armada command may say no with; anything else is a defect of its own."""

@@ -19,6 +19,7 @@ from tests.simulation.home import EXPECTED, SimHome
 from tests.simulation.host import SimHost
 from tests.simulation.plans import changed
 from tests.simulation.unusual import Unusual
+from tests.simulation.work_files import Writing
 from tests.simulation.world import GUESSED, Broken, World, any_of
 
 Event = tuple[str, int, int]
@@ -32,12 +33,17 @@ ANYTHING = "?"
 MEANWHILE = "meanwhile_"
 """Before what happens: it does so while a home waits for an answer of the next act's. `&`: one after the other."""
 
+_ACTS = frozenset(
+    {"launch", "look", "sync", "stop", "resume", "retry", "release", "join", "forget", "reap", "rm", "tick"}
+)
+"""What armada does; all else is done by others."""
+
 _MOST_HOMES = 3
 _AT_ONCE = 2  # programs of one home
 _CLOCKS = (0.0, -7200.0, 7200.0, 40 * 86_400.0)
 
 
-class Teller(Unusual):
+class Teller(Unusual, Writing):
     """Tells one story to one world."""
 
     def __init__(self, world: World, *, scripts: bool = False) -> None:
@@ -75,7 +81,8 @@ class Teller(Unusual):
         verb, *self.plan = told.split("+")
         self._events += 1
         self.said, self._is_told = "", bool(expected)
-        getattr(self, f"do_{verb}")(one, two)
+        with self.world.work_files.by_others() if self._acting and verb not in _ACTS else contextlib.nullcontext():
+            getattr(self, f"do_{verb}")(one, two)
         words = f"{told}:{one}:{two} is answered with {self.said or 'nothing'}, and it is {expected}"
         self.world.hold(expected in ("", ANYTHING, self.said), words)
 
@@ -93,6 +100,8 @@ class Teller(Unusual):
                 host.oddities.add("dirty")
             if "no_resume" in plan:
                 self.world.begins_anew.add(run_id)
+            if "results" in plan:
+                self.world.names_results.add(run_id)
             if "optimizer_last" in plan:
                 self.world.with_optimizer.add(run_id)
             kept = changed({"sync": sync}, plan)["sync"].get("keep_home")

@@ -105,7 +105,7 @@ class Job:
     def log(self) -> None:
         if self.folder.exists():
             now = self.host.world.clock + self.host.clock_offset
-            write_line(self.folder / "output.log", f"step {self.step} of {self.pid}", now)
+            write_line(self.folder / "output.log", self.host.world.work_files.next_line(self), now)
 
     def _write(self, folder: Path, content: dict[str, bytes]) -> None:
         shutil.rmtree(folder, ignore_errors=True)  # one that it had written before, or half

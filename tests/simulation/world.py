@@ -27,6 +27,7 @@ from tests.simulation.home import SimHome, new_home
 from tests.simulation.host import Scheduler, SimHost
 from tests.simulation.idling import Idling
 from tests.simulation.supervising import Job
+from tests.simulation.work_files import WorkFiles
 
 GUESSED = ("gone",)
 """Reasons of ends that armada itself calls a guess."""
@@ -67,6 +68,7 @@ class World:
         self.keeps_last: dict[str, int] = {}
         self.root_was_lost = False
         """A power cut, or an older disk, may have taken the name of a root: then a run that is not there may be elsewhere."""
+        self.names_results: set[str] = set()
         self.begins_anew: set[str] = set()
         """Runs whose plan does not say how to resume."""
         self.files_read = 0
@@ -77,6 +79,7 @@ class World:
         self.home_clock_offset = 0.0
         self.written_back = WrittenBack()
         self.idling = Idling(self)
+        self.work_files = WorkFiles(self)
         self._breaking = Breaking(self.written_back)
         self._gone_by_itself: dict[str, set[str]] = {}
         self._patches = contextlib.ExitStack()
@@ -316,6 +319,7 @@ class World:
         mine = folders.listing(str(home.place)) if self._breaking.depth else set()
         home.wanted &= self._all_at(home)
         before, count = self.surviving(), len(self.all_saved)
+        files_before = self.work_files.surviving()
         resumable = self.newest_complete()
         others = {other.name: folders.listing(str(other.place)) for other in self.homes.values() if other is not home}
         owed = {other.name: self.owed(other) for other in self.homes.values() if other is not home}
@@ -343,6 +347,7 @@ class World:
         written = {(saved.run_id, saved.step) for saved in self.all_saved[count:]}
         lost = {saved for saved in lost if (saved.run_id, saved.step) not in written}
         self.hold(not lost, f"armada destroyed the last good copy of {sorted((s.run_id, s.step) for s in lost)}")
+        self.work_files.hold_kept(files_before)
         for run_id, step in self.newest_complete().items():
             is_less = step < resumable.get(run_id, 0) and not written
             self.hold(
@@ -406,6 +411,8 @@ class World:
             here = {s for s in self.all_saved if s.model in self.at_home(home, run_id)}
             lost = {s.step for s in self.all_saved if s.model in alone and not self._is_surplus(s, here)}
             self.hold(not lost, f"{home.name} would let {host.name} go, which alone has {lost}")
+            alone_has = self.work_files.only_on(host, home, run_id)
+            self.hold(not alone_has, f"{home.name} would let {host.name} go, which alone has {alone_has}")
             if run_id in self.with_optimizer:
                 at = [
                     f"{folder}/outbox/{n}" for folder in host.folders(run_id) for n in folders.names(f"{folder}/outbox")
@@ -449,6 +456,9 @@ class World:
         alone = self.on_hosts(run_id, finished=True) - here
         left = {s.step for s in self.all_saved if s.model in alone and not self._is_surplus(s, whole)}
         self.hold(not left, f"all of {run_id} is home, says {home.name}, and step {sorted(left)} lies on a host only")
+        is_named = run_id in self.names_results
+        results = self.work_files.named_only_on(home.host_of(run_id), home, run_id) if is_named else []
+        self.hold(not results, f"all of {run_id} is home, says {home.name}, and {results} lie on its host only")
 
     def _check_reasons(self, home: SimHome, run_id: str) -> None:
         """What is called lost before it came never was here, and what is called lost here was."""

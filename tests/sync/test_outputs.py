@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 from armada.sync.transfer.block_writer import BLOCK_BYTES
 from tests.sync.conftest import Place, random_bytes
@@ -68,3 +69,88 @@ def test_output_names_that_could_mean_something_else_are_left_there_and_said(pla
     assert "work/plain" in outputs.fetched
     assert len(outputs.skipped) == 3
     assert [p.name for p in (place.outputs / "work").iterdir()] == ["plain"]
+
+
+def kept(place: Place) -> dict[str, str]:
+    """What was not replaced, by its name."""
+    folder = place.home.run(place.run_id) / "replaced"
+    return {str(at.relative_to(folder)).partition("/")[2]: at.read_text() for at in folder.rglob("*") if at.is_file()}
+
+
+def test_what_a_disk_that_was_put_back_has_no_more_stays_at_home(place: Place) -> None:
+    place.create(outputs=["results/**"])
+    log, table = place.remote / "output.log", place.remote / "work" / "results" / "table.csv"
+    table.parent.mkdir()
+    snapshot = place.remote.parent.parent / "snapshot"
+    log.write_text("1\n")
+    table.write_text("first")
+    shutil.copytree(place.remote, snapshot)
+    log.write_text("1\n2\n")
+    table.write_text("later")
+    os.utime(table, (2e9, 2e9))
+    place.sync()
+    shutil.rmtree(place.remote)
+    snapshot.rename(place.remote)
+    assert set(place.sync().outputs.kept) == {"output.log", "work/results/table.csv"}
+    assert kept(place) == {"output.log": "1\n2\n", "work/results/table.csv": "later"}
+    assert (place.outputs / "output.log").read_text() == "1\n"
+    assert (place.outputs / "work" / "results" / "table.csv").read_text() == "first"
+    with log.open("a") as stream:
+        stream.write("another\n")
+    assert place.sync().outputs.kept == ()
+
+
+def test_a_log_that_another_job_began_anew_stays_at_home_and_what_a_run_writes_anew_does_not(place: Place) -> None:
+    place.create(outputs=["**"])
+    log, result = place.remote / "output.log", place.remote / "work" / "best.json"
+    for number in range(3):
+        log.write_text(f"log {number}\n")
+        result.write_text(f"result {number}")
+        os.utime(result, (1e9 + number, 1e9 + number))
+        place.sync()
+    folder = place.home.run(place.run_id) / "replaced"
+    assert sorted(at.read_text() for at in folder.rglob("*") if at.is_file()) == ["log 0\n", "log 1\n"]
+    assert len(list(folder.iterdir())) == 2, "one folder for each sync"
+    assert (place.outputs / "work" / "best.json").read_text() == "result 2"
+
+
+def test_what_a_person_wrote_into_an_output_at_home_is_kept_when_it_comes_again(place: Place) -> None:
+    place.create(outputs=["**"])
+    (place.remote / "work" / "table.csv").write_text("theirs")
+    place.sync()
+    (place.outputs / "work" / "table.csv").write_text("theirs, and my notes")
+    assert place.sync().outputs.kept == ("work/table.csv",)
+    assert kept(place) == {"work/table.csv": "theirs, and my notes"}
+    assert (place.outputs / "work" / "table.csv").read_text() == "theirs"
+
+
+def test_a_folder_that_became_a_file_and_a_file_that_became_a_folder_stay_at_home(place: Place) -> None:
+    place.create(outputs=["**"])
+    work = place.remote / "work"
+    (work / "a").mkdir()
+    (work / "a" / "one.txt").write_text("1")
+    (work / "b").write_text("2")
+    place.sync()
+    shutil.rmtree(work / "a")
+    (work / "a").write_text("a file now")
+    (work / "b").unlink()
+    (work / "b").mkdir()
+    (work / "b" / "two.txt").write_text("a folder now")
+    assert set(place.sync().outputs.kept) == {"work/a", "work/b"}
+    assert kept(place) == {"work/a/one.txt": "1", "work/b": "2"}
+    assert (place.outputs / "work" / "a").read_text() == "a file now"
+    assert (place.outputs / "work" / "b" / "two.txt").read_text() == "a folder now"
+
+
+def test_a_copy_of_home_keeps_nothing_twice(place: Place) -> None:
+    place.create(outputs=["**"])
+    result = place.remote / "work" / "best.json"
+    result.write_text("first")
+    place.sync()
+    here = place.outputs / "work" / "best.json"
+    shutil.copy2(here, here.with_name("copy"))
+    here.with_name("copy").replace(here)  # another inode, as in a copy of home
+    result.write_text("second")
+    os.utime(result, (2e9, 2e9))
+    assert place.sync().outputs.kept == ()
+    assert here.read_text() == "second"

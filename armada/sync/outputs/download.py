@@ -2,7 +2,7 @@
 
 They are stored in `runs/<run_id>/outputs/` under their names on the host. A file that is still being written is fetched
 at the length it was listed with. Each is checked against the host's SHA-256 for that length before it replaces an older
-copy.
+copy. What a host that was put back to an older disk has no later copy of is kept in `runs/<run_id>/replaced/`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from armada.foundation.regular_files import is_special, open_regular
 from armada.protocol import sync as protocol
 from armada.sync.outputs.listing import FOLDER, INDEX, STAGING, coming, read_index, stale, touched, write_index
 from armada.sync.outputs.long_logs import END, LOG, Listed
+from armada.sync.outputs.replaced import Keeper
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
 from armada.sync.transfer.interface import File
 from armada.sync.transfer.staging import check_space
@@ -43,18 +44,19 @@ _AHEAD_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What one sync fetched of a run's outputs; `skipped` are names that are not valid at home."""
+    """What one sync fetched of a run's outputs; `skipped` are names that are not valid at home, `kept` what was not replaced."""
 
     fetched: tuple[str, ...] = ()
     size_bytes: int = 0
     unsettled: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     def then(self, later: Outputs) -> Outputs:
         """Combine this result with a later one; a file that was fetched twice counts once."""
         news = tuple(path for path in later.fetched if path not in self.fetched)
         size_bytes = self.size_bytes + later.size_bytes
-        return Outputs(self.fetched + news, size_bytes, later.unsettled, later.skipped)
+        return Outputs(self.fetched + news, size_bytes, later.unsettled, later.skipped, self.kept + later.kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def download_outputs(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_space(folder, "the run's files other than checkpoints", sum(item.size_bytes for item in wanted))
     index = read_index(folder)
+    keeper = Keeper(home.run(run_id), index)
     fetched: list[str] = []
     unsettled: list[str] = []
     size_bytes = 0
@@ -124,7 +127,7 @@ def download_outputs(
             answer = asked.answer()
         else:
             answer = context.session.call(_to_hash(run_id, batch), timeout_s=_HASHING_TIMEOUT_S)
-        came = _bring_batch(answer.sha256, folder, run_id, batch, fetcher, progress)
+        came = _bring_batch(answer.sha256, keeper, folder, run_id, batch, fetcher, progress)
         for item in batch:
             if item.path in came:
                 index[item.path] = [item.size_bytes, item.mtime, *touched(folder / item.path)]
@@ -137,7 +140,7 @@ def download_outputs(
         (folder / END).unlink(missing_ok=True)  # the log is complete here now
     if blocked := [item.path for item in missing if item not in wanted]:
         raise _in_the_way(folder / blocked[0], f"{counted(len(blocked), 'output')} cannot come home", run_id)
-    return Outputs(tuple(fetched), size_bytes, tuple(unsettled))
+    return Outputs(tuple(fetched), size_bytes, tuple(unsettled), kept=tuple(keeper.kept))
 
 
 def _in_the_way(place: Path, so: str, run_id: str) -> ArmadaError:
@@ -147,6 +150,7 @@ def _in_the_way(place: Path, so: str, run_id: str) -> ArmadaError:
 
 def _bring_batch(
     hashes: Sequence[str | None],
+    keeper: Keeper,
     folder: Path,
     run_id: str,
     batch: Sequence[Listed],
@@ -159,6 +163,7 @@ def _bring_batch(
         for item, sha256 in zip(batch, hashes, strict=False)
         if sha256 is not None
     ]
+    items = {item.path: item for item in batch}
     missing = [file for file in files if _sha256(folder / file.path, file.size) != file.sha256]
     staging, journal = folder / STAGING, folder / f"{STAGING}.blocks"
     for file in missing:
@@ -173,7 +178,8 @@ def _bring_batch(
             wrong = writer.wrong()
         for file in missing:
             if file not in wrong:
-                _put(folder, staging, file.path)
+                keeper.before(items[file.path], staging / file.path)
+                _put(folder, staging, file.path, keeper)
         missing = wrong
     journal.unlink(missing_ok=True)
     shutil.rmtree(staging, ignore_errors=True)
@@ -207,14 +213,13 @@ def _sha256(path: Path, size: int) -> str | None:
         return None
 
 
-def _put(folder: Path, staging: Path, name: str) -> None:
-    target = folder / name
+def _put(folder: Path, staging: Path, name: str, keeper: Keeper) -> None:
     for parent in reversed(Path(name).parents[:-1]):
         place = folder / parent
-        if place.is_symlink() or (place.exists() and not place.is_dir()):
-            place.unlink()  # a file on the host became a folder
+        if place.is_symlink():
+            place.unlink()
+        elif place.exists() and not place.is_dir():
+            keeper.keep(str(parent))  # a file on the host became a folder
         place.mkdir(mode=0o700, exist_ok=True)
-    if target.is_dir() and not target.is_symlink():
-        shutil.rmtree(target)
     fsync(staging / name)
-    (staging / name).replace(target)
+    (staging / name).replace(folder / name)

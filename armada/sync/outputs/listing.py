@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from armada.foundation.atomic_write import write_atomically
 from armada.foundation.regular_files import open_regular
 from armada.store.files_home import Look
-from armada.sync.outputs.long_logs import Listed, cut
+from armada.sync.outputs.long_logs import Listed, cut, left_there
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +45,19 @@ def read_listing(entry: RunListing) -> tuple[list[Listed], list[str]]:
     taken = {listed.path for listed in found}
     clashing = {path for path in taken if any(parent.as_posix() in taken for parent in Path(path).parents)}
     return [listed for listed in found if listed.path not in clashing], [*skipped, *sorted(clashing)]
+
+
+def count_left(home: HomePaths, run_id: str, entry: RunListing, limit_bytes: int | None) -> int | None:
+    """Count what a host has of a run that no sync brings, checkpoints aside; None if it does not say.
+
+    Files that no `sync.outputs` names, links that lead elsewhere, invalid names, and the middle of a long log.
+    """
+    if entry.others is None or entry.others.count is None:
+        return None
+    listed, skipped = coming(home, run_id, entry, limit_bytes)
+    middle, _ = left_there(listed)
+    outside = (entry.outside.count or 0) if entry.outside is not None else 0
+    return entry.others.count + outside + len(skipped) + (middle > 0) + entry.truncated
 
 
 def stale(home: HomePaths, run_id: str, listed: Sequence[Listed]) -> list[Listed]:

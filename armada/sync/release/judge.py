@@ -25,6 +25,7 @@ from armada.sync.outputs.listing import coming, stale
 from armada.sync.outputs.long_logs import left_there
 from armada.sync.release.unnamed_files import Unnamed, read_unnamed, without_those_at_home
 from armada.sync.schedule.due import NOT_WANTED
+from armada.verdicts.presence import There
 from armada.verdicts.proof import Proof
 from armada.verdicts.release import (
     CheckpointThere,
@@ -107,7 +108,10 @@ def judge_and_forget_secrets(
     items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress) + _no_runs(context)
     judged()
     secrets = context.session.call(ForgetSecrets(leaves=not losses(items)))
-    return items + _came_since(context, listed), secrets
+    items += _came_since(context, listed)
+    if not losses(items):
+        run_sync.nothing_is_left(context.database, context.host)
+    return items, secrets
 
 
 def list_run(context: SyncContext) -> RunListing | None:
@@ -151,6 +155,24 @@ def judge_run(context: SyncContext, entry: RunListing, progress: Progress | None
     return losses(judge(dataclasses.replace(seen, others=())))
 
 
+def judge_absent(context: SyncContext) -> list[Item]:
+    """List what may go on of a run whose folder its host does not have, on the root that it was submitted to.
+
+    Args:
+        context: The run, which home knows.
+
+    Raises:
+        HostUnreachable: Nothing can be decided.
+    """
+    run = runs.find(context.database, context.run_id)
+    try:
+        answer = context.session.call(_only_evidence([run.run_id]), timeout_s=60.0)
+    except NotFound:  # nothing of armada's is there any more: its root is away
+        return []
+    seen = _missing(context.database, Prover(context.database), run, answer, looks(answer).get(run.run_id))
+    return losses(judge_missing(seen)) if seen.there is There.REMOVED else []
+
+
 def lacking_elsewhere(context: SyncContext, entry: RunListing) -> list[Item]:
     """List what other homes that registered for a run have not fetched of it."""
     others = [_other(home, entry) for home in entry.homes if home.id != own(context.home).id]
@@ -162,7 +184,7 @@ def _judge_listed(
 ) -> list[Item]:
     prover = Prover(context.database, progress)
     run_ids = list(listed)
-    items = _not_there(context, prover, run_ids)
+    items = _not_there(context, prover, run_ids, ignore_work=ignore_work)
     for start in range(0, len(run_ids), _AT_ONCE):
         items += _judge_some(context, prover, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
     return items
@@ -218,7 +240,7 @@ def _evidence(session: HostSession, run_ids: Sequence[str]) -> dict[str, Evidenc
     return found
 
 
-def _not_there(context: HostContext, prover: Prover, there: Sequence[str]) -> list[Item]:
+def _not_there(context: HostContext, prover: Prover, there: Sequence[str], *, ignore_work: bool) -> list[Item]:
     """Judge the runs that home submitted to this host and that it does not show now. If its root changed, they may be on another disk."""
     database, session = context.database, context.session
     missing = [run for run in runs.every(database, host=session.host.name) if run.run_id not in there]
@@ -232,7 +254,8 @@ def _not_there(context: HostContext, prover: Prover, there: Sequence[str]) -> li
         for run in some:
             if run.root_id is None and (run.observed_at is None or _never_came(database, run)):
                 continue  # it was never submitted
-            items += judge_missing(_missing(database, prover, run, answer, told.get(run.run_id)))
+            seen = _missing(database, prover, run, answer, told.get(run.run_id))
+            items += judge_missing(seen, ignore_work=ignore_work)
     return items
 
 
@@ -255,6 +278,7 @@ def _missing(
         settled=_is_settled(database, prover, run.run_id),
         processes=remains.processes if remains is not None and remains.processes is not None else known,
         queued=cancel_command(str(kind), run.run_id, run.submission) if may_wait else None,
+        left=run_sync.find(database, run.run_id).left_there,
     )
 
 
@@ -301,7 +325,7 @@ def _judge_some(context: HostContext, prover: Prover, run_ids: Sequence[str], *,
         if run_id not in looked or not (exists or scraps is not None):
             items.append(unseen(run_id, context.host))
             continue
-        items += judge_missing(scraps) if scraps is not None else []
+        items += judge_missing(scraps, ignore_work=ignore_work) if scraps is not None else []
         life = life_of(look.run.evidence) if isinstance(look, Look) and exists else Life.NONE
         unnamed = read_unnamed(looked[run_id])
         if specs[run_id] is not None and not ignore_work:

@@ -44,6 +44,7 @@ class SyncOutcome:
         missing: Why more may come; None if everything is at home.
         submission: The newest submission that home knew of before it listed the host.
         on_host: Digests on the host from which `missing` was concluded.
+        left_there: How many things the host has that no sync brings; None if it did not say.
     """
 
     run_id: str
@@ -61,6 +62,7 @@ class SyncOutcome:
     missing: str | None = "not checked yet"
     submission: int = 0
     on_host: frozenset[str] = frozenset()
+    left_there: int | None = None
 
     @property
     def final(self) -> bool:

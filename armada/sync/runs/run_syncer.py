@@ -26,7 +26,7 @@ from armada.sync.checkpoints.repair import complete, repair
 from armada.sync.checkpoints.verify import look_over
 from armada.sync.errors import ManifestRejected
 from armada.sync.outputs.download import Hashes, Outputs, ask_ahead, download_outputs
-from armada.sync.outputs.listing import coming, stale
+from armada.sync.outputs.listing import coming, count_left, stale
 from armada.sync.runs.acknowledgements import Acknowledger
 from armada.sync.runs.outbox_listing import OutboxListing, expects, observe_and_look
 from armada.sync.runs.report import SyncOutcome, Trouble
@@ -222,7 +222,17 @@ class RunSyncer:
             missing=missing,
             submission=looked.submission,
             on_host=frozenset(c.digest for c in known if c.on_host),
+            left_there=self._count_left(looked, settings),
         )
+
+    def _count_left(self, looked: OutboxListing, settings: SyncSettings) -> int | None:
+        """Count what a host has that no sync brings; None where that was not seen."""
+        there = where(runs.find(self.context.database, self.context.run_id), looked.folder)
+        if there is There.REMOVED:
+            return 0
+        if there is not There.HERE:
+            return None
+        return count_left(self.context.home, self.context.run_id, looked.entry, settings.log_limit_bytes)
 
     def _settle_doubts(self) -> None:
         """Fetch again what has changed at home since it was fetched, while the host has it. Called before the final sync is declared."""
@@ -355,7 +365,7 @@ class RunSyncer:
             problem = as_error(error, host=self.context.host)
             self._troubles.append(Trouble(cause_of(problem), problem))
             return Outputs(skipped=tuple(skipped))
-        return Outputs(brought.fetched, brought.size_bytes, brought.unsettled, tuple(skipped))
+        return dataclasses.replace(brought, skipped=tuple(skipped))
 
 
 def _intact(place: Path, checkpoint: Checkpoint) -> Sequence[File] | None:

@@ -117,7 +117,13 @@ def record_outcome(context: SyncContext, outcome: SyncOutcome, began: float, now
         due = began + settings_of(runs.spec(database, run_id)).every_s
         ended = outcome.submission if outcome.final else None
         is_last = run_sync.succeeded(
-            database, run_id, began=began, next_due_at=due, final_of=ended, on_host=outcome.on_host
+            database,
+            run_id,
+            began=began,
+            next_due_at=due,
+            final_of=ended,
+            on_host=outcome.on_host,
+            left_there=outcome.left_there,
         )
         if outcome.final and not is_last:
             return dataclasses.replace(outcome, missing=_what_came(context, outcome))

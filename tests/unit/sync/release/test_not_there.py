@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from armada.store import checkpoints, runs
+from armada.sync.context import HostContext
+from armada.sync.release.judge import judge_and_forget_secrets, losses
 from armada.sync.schedule.due import NOT_WANTED
 from armada.verdicts.proof import Proof
 from tests.answers import outbox
@@ -126,6 +128,29 @@ class TestNotThere:
         monkeypatch.setattr("armada.sync.checkpoints.proof.prove", lambda *_: Proof.PROVEN)
         assert world.lost() == []
 
+    @pytest.mark.parametrize(("left", "said"), [(3, "but 3 other files may"), (None, "but other files of it may")])
+    def test_what_did_not_come_home_lies_on_the_root_that_is_away(
+        self, world: World, left: int | None, said: str
+    ) -> None:
+        runs.set_root(world.database, RUN, "its own")
+        world.settle(left)
+        (item,) = world.judge()
+        assert item.lost
+        assert said in item.what
+        assert item.hint == "mount it, then run the command again; or --ignore-work"
+        (item,) = world.judge(ignore_work=True)
+        assert not item.lost
+
+    def test_what_a_release_found_to_be_home_is_not_missed_on_a_root_that_is_away_later(self, world: World) -> None:
+        runs.set_root(world.database, RUN, "r")
+        world.settle(3)
+        world.listed = [RUN]
+        context = HostContext(world.database, world, world.paths)  # type: ignore[arg-type]  # all that is used of a session
+        items, _ = judge_and_forget_secrets(context)
+        assert losses(items) == []
+        world.listed, world.root = [], "another"
+        assert world.lost() == []
+
     def test_an_end_that_is_only_guessed_settles_nothing(self, world: World) -> None:
         runs.set_root(world.database, RUN, "its own")
         world.settle()
@@ -150,7 +175,7 @@ class TestRemovedBeforeItsJobEnded:
         assert item.lost
         assert "may still have its job" in item.what
         assert item.hint is not None
-        assert item.hint.startswith(f"scancel --name armada.{RUN}.1  # on the host; then armada rm")
+        assert item.hint == f"scancel --name armada.{RUN}.1  # on the host; then armada rm {RUN} --force"
 
     def test_of_what_was_seen_to_end_nothing_waits(self, world: World) -> None:
         runs.set_state(world.database, RUN, "running")

@@ -41,10 +41,10 @@ class World(Answering):
     def insert(self, **spec: Any) -> None:
         runs.insert(self.database, run_id=RUN, name="q", host="box", task="sft", experiment=None, spec=spec)
 
-    def settle(self) -> None:
-        """A run of which all has come home."""
+    def settle(self, left_there: int | None = 0) -> None:
+        """A run of which all has come home; its host has so many things that do not come."""
         runs.record(self.database, RUN, Verdict("succeeded", None, None, 1, 1), submission=1)
-        assert run_sync.succeeded(self.database, RUN, began=1.0, next_due_at=None, final_of=1)
+        assert run_sync.succeeded(self.database, RUN, began=1.0, next_due_at=None, final_of=1, left_there=left_there)
 
     remains: dict[str, Any] | None = None
     strange: tuple[str, ...] = ()
@@ -59,6 +59,7 @@ class World(Answering):
             },
             "sync.look": {"root": self.root, "runs": [looked]},
             "run.observe": {"root": self.root, "runs": [observed]},
+            "host.forget_secrets": {"removed": [], "kept": []},
         }
         if method == "run.list":
             self.listed = [*self.listed, *self.to_come]

@@ -1,0 +1,97 @@
+"""Keep outputs at home that a sync must not replace: they go to `runs/<run_id>/replaced/<time>/` under their own names."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from typing import TYPE_CHECKING
+
+from armada.foundation.regular_files import open_regular
+from armada.sync.outputs.listing import FOLDER, touched
+from armada.sync.outputs.long_logs import LOG
+from armada.verdicts.replacing import Copies, may_replace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from armada.sync.outputs.long_logs import Listed
+
+REPLACED = "replaced"
+ONLY_GROW = frozenset({LOG, "metrics.jsonl", "telemetry.jsonl", "events.jsonl", "samples.jsonl"})
+_BLOCK_BYTES = 1 << 20
+
+
+class Keeper:
+    """Moves outputs of one run aside, all to one folder.
+
+    Args:
+        folder: The run's folder at home.
+        index: What was fetched, as `read_index` returns it.
+
+    Attributes:
+        kept: The names of what was moved.
+    """
+
+    def __init__(self, folder: Path, index: Mapping[str, Sequence[float]]) -> None:
+        self._folder = folder
+        self._index = index
+        self._aside: Path | None = None
+        self.kept: list[str] = []
+
+    def before(self, item: Listed, came: Path) -> None:
+        """Keep the output at home that what came is about to replace, if that is needed.
+
+        Raises:
+            OSError: It cannot be moved.
+        """
+        here = self._folder / FOLDER / item.path
+        if here.is_symlink() or not here.exists():
+            return
+        if not here.is_file():
+            self.keep(item.path)  # the host replaced a folder by a file
+            return
+        _, mtime, *fetched = self._index.get(item.path) or (0, 0.0)
+        seen = Copies(
+            only_grows=item.path in ONLY_GROW,
+            continues=_begins_with(came, here),
+            is_as_it_came=fetched[:2] == touched(here)[:2],  # its size and time: a copy of home has other inodes
+            is_older=item.mtime < mtime,
+        )
+        if not may_replace(seen):
+            self.keep(item.path)
+
+    def keep(self, name: str) -> None:
+        """Move a file or a folder aside.
+
+        Raises:
+            OSError: It cannot be moved.
+        """
+        if self._aside is None:
+            self._aside = _new_folder(self._folder / REPLACED)
+        target = self._aside / name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self._folder / FOLDER / name).rename(target)
+        self.kept.append(name)
+
+
+def _new_folder(above: Path) -> Path:
+    above.mkdir(mode=0o700, parents=True, exist_ok=True)
+    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time()))
+    names = itertools.chain([now], (f"{now}-{number}" for number in itertools.count(2)))
+    folder = next(folder for name in names if not os.path.lexists(folder := above / name))
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def _begins_with(longer: Path, shorter: Path) -> bool:
+    """Whether a file begins with all bytes of another. What cannot be read is no beginning."""
+    try:
+        with open_regular(longer) as one, open_regular(shorter) as other:
+            while block := other.read(_BLOCK_BYTES):
+                if one.read(len(block)) != block:
+                    return False
+    except OSError:
+        return False
+    return True

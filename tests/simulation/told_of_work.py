@@ -1,0 +1,54 @@
+"""Stories of what jobs write besides checkpoints, and of runs that are removed."""
+
+from __future__ import annotations
+
+TOLD_OF_WORK = {
+    "a run of which all is home is removed": (
+        "launch+results log save note tick end tick sync=final rm=removed release=yes home=1,2"
+    ),
+    "a run is not removed before it ended, nor before all of it is home": (
+        "launch+results save note tick rm=Conflict end tick rm=Conflict sync=final rm=removed"
+    ),
+    "a run is not removed while its checkpoint at home is damaged": (
+        "launch save tick end tick sync=final damage:0:1 rm=Conflict release=damaged"
+    ),
+    "a run is not removed while its checkpoint at home is missing": (
+        "launch save tick end tick sync=final delete:0:1 rm=Conflict sync=final rm=removed home=1,2"
+    ),
+    "a run is not removed while notes of it lie on its host alone": (
+        "launch+results note:0:1 end tick sync=final release=unnamed rm=Conflict"
+    ),
+    "… nor while they lie where a link leads": "launch+results note:0:3 end tick sync=final release=unnamed rm=Conflict",
+    "… nor where they are of long ago": "launch unpack:0:1 end tick sync=final release=unnamed rm=Conflict",
+    "a run is not removed while its result at home is damaged or missing": (
+        "launch+results note end tick sync=final damage_output rm=Conflict sync=final delete_output rm=Conflict "
+        "sync=final rm=removed"
+    ),
+    "another home removes a run that this one has not fetched": (
+        "launch save tick end tick join sync:1=final rm:1=Conflict sync=final rm:1=removed look=succeeded release=yes"
+    ),
+    "its folder is removed, and its job lives": "launch tick look=running hide_run rm=Conflict living=1",
+    "its folder was removed after its end": "launch end tick sync=final lose_run rm=removed",
+    "its root is away, and it is not removed": "launch end tick sync=final unmount rm=Conflict mount rm=removed",
+    "its host's disk is put back, and what home has of its log stays": (
+        "launch log snapshot_host log log tick sync=open restore_host look=failed/host_rebooted sync=final "
+        "log_at_home=same release=yes"
+    ),
+    "its host's disk is put back, and what home has of its results stays": (
+        "launch+results note tick snapshot_host note tick sync=open restore_host look=failed/host_rebooted sync=final"
+    ),
+    "its root is away, and notes of it lie there": (
+        "launch note:0:1 end tick sync=final unmount release=away lines=its_root_on_the_host_is_not_the_folder_that_"
+        "the_run_was_put_into_a_file_system_may_not_be_mounted_there_what_comes_home_of_it_is_home,_but_1_other_file_"
+        "may_be_there_only_→_mount_it,_then_run_the_command_again_or_ignore_work release_anyway=~away mount "
+        "release=unnamed"
+    ),
+    "its root is away, and nothing of it lies there alone": "launch+results note end tick sync=final unmount release=yes",
+}
+
+TOLD_OF_WORK_ON_CLUSTERS = {
+    "its folder is removed before anybody looked, and its job runs": (
+        "launch start_job hide_run rm=Conflict release=queued look=unknown/not_on_host rm=Conflict living=1"
+    ),
+    "its folder is removed while it waits": "launch look=queued lose_run rm=Conflict release=queued",
+}
