@@ -94,8 +94,8 @@ _REMOVED: Fields = {
     "deleted_host?": [_GIVEN_UP], "given_up": OBJ_,
 }  # fmt: skip
 _SYNCED: Fields = {
-    **_FORMAT, "run_id": STR, "published": [STR], "size_bytes": INT, "pending": [STR], "outputs": [STR], "deleted_home": [STR],
-    "deleted_host": [STR], "troubles": [{"cause": STR, "message": STR}], "final": BOOL,
+    **_FORMAT, "run_id": STR, "published": [STR], "size_bytes": INT, "pending": [STR], "outputs": [STR], "outputs_kept": [STR],
+    "deleted_home": [STR], "deleted_host": [STR], "troubles": [{"cause": STR, "message": STR}], "final": BOOL,
     "lost": [{"step": INT, "digest": STR}],
 }  # fmt: skip
 

@@ -146,6 +146,10 @@ def _say(host: str, outcome: SyncOutcome) -> None:
         count = len(outcome.published)
         what = f"{count} checkpoint{'s' if count > 1 else ''} of {outcome.run_id} home and verified"
         log.info("%s: %s, %s", host, what, amount(outcome.size_bytes))
+    if kept := outcome.outputs.kept:
+        log.info(
+            "%s: %d files of %s that the host no longer has were not replaced at home", host, len(kept), outcome.run_id
+        )
     for trouble in outcome.troubles:
         log.warning("%s: %s: %s (%s)", host, outcome.run_id, sanitize_line(trouble.error.message), trouble.cause)
     if outcome.final:

@@ -1,13 +1,14 @@
 """Decide whether an output at home may be replaced by what came from its host, or is kept beside it.
 
-A host shows an older file where its disk was put back to an older copy. What home has is then nowhere else.
+A host shows an older file where its disk was put back to an older copy, and a torn one after a power cut. What home has
+is then nowhere else.
 
 | the one that came                                          | the one at home                            |
 |------------------------------------------------------------|--------------------------------------------|
 | begins with all of the one at home                         | is replaced                                |
 | … does not, and armada and jobs only append to such a file | is kept                                    |
-| is of an older time than the one at home had on the host   | is kept                                    |
-| is as old or newer, and the one at home is as it came      | is replaced: the run wrote it anew         |
+| is no newer than the one at home was on the host           | is kept                                    |
+| is newer, and the one at home is as it came                | is replaced: the run wrote it anew         |
 | is another than the one at home, which somebody changed    | is kept                                    |
 """
 
@@ -24,17 +25,17 @@ class Copies:
         only_grows: Armada and jobs append to it, and never write it anew.
         continues: What came begins with all of the one at home.
         is_as_it_came: The one at home has the size and the time that it had when it was fetched.
-        is_older: The host's time of what came is before that of the one at home.
+        is_newer: The host's time of what came is after that of the one at home.
     """
 
     only_grows: bool
     continues: bool
     is_as_it_came: bool
-    is_older: bool
+    is_newer: bool
 
 
 def may_replace(seen: Copies) -> bool:
     """Return whether nothing is lost that is nowhere else, if what came replaces the one at home."""
     if seen.continues:
         return True
-    return not seen.only_grows and seen.is_as_it_came and not seen.is_older
+    return not seen.only_grows and seen.is_as_it_came and seen.is_newer

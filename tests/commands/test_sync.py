@@ -317,3 +317,17 @@ def test_a_checkpoint_folder_that_was_deleted_here_and_is_nowhere_else_is_lost(a
     assert not (folder / "checkpoint-30").exists()
     (listed,) = armada.json("sync", "ls")
     assert listed["home"] == 2
+
+
+def test_a_log_that_was_begun_anew_on_its_host_is_kept_at_home_and_said(armada: Armada) -> None:
+    run_id = armada.json("launch", "--host", "local", armada.command("echo", "first"), "--follow")["run_id"]
+    armada.json("sync", "now", run_id)
+    (armada.local_runs / run_id / "output.log").write_text("another\n")
+    kept = armada.folder / "home" / "state" / "runs" / run_id / "replaced"
+    said = armada.run("sync", "now", run_id)
+    assert f"1 file that the host no longer has kept in {kept}" in said.stdout
+    (log,) = kept.glob("*/output.log")
+    assert "first" in log.read_text()
+    (armada.local_runs / run_id / "output.log").write_text("a third\n")
+    (synced,) = armada.json("sync", "now", run_id)
+    assert synced["outputs_kept"] == ["output.log"]

@@ -30,7 +30,8 @@ _MOST_LOOKS = 2 + int((_LONGEST_PAUSE_S + SILENT_S) / _LOOK_EVERY_S)
 
 WEIGHTS = {
     "launch": 3, "launch+optimizer_last": 1, "damage_optimizer": 1,
-    "launch+results": 2, "note": 3, "unpack": 1, "rm": 2, "delete_output": 1, "damage_output": 1, "meanwhile_note": 1, "meanwhile_rm": 1,
+    "launch+results": 1, "launch+results+code": 1, "note": 3, "unpack": 1, "rm": 2, "delete_output": 1, "damage_output": 1,
+    "meanwhile_note": 1, "meanwhile_rm": 1,
     "look": 5, "watch": 3, "sync": 8, "stop": 2, "resume": 2, "release": 4, "join": 1, "forget": 1,
     "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1,
     "start_job": 9, "freeze": 2, "preempt": 2, "take": 1, "early_signal": 1, "time_limit": 3,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tests.simulation.stories import Story
 
 WEIGHTS = {
-    "launch": 2, "launch+optimizer_last": 2, "launch+results": 2, "note": 3, "unpack": 1, "rm": 2,
+    "launch": 2, "launch+optimizer_last": 2, "launch+results": 1, "launch+results+code": 1, "note": 3, "unpack": 1, "rm": 2,
     "delete_output": 1, "damage_output": 1, "damage_optimizer": 1, "look": 5,
     "sync": 8, "stop": 1, "resume": 2, "retry": 3, "release": 4, "join": 1, "forget": 1,
     "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1, "finish": 1,

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
-import io
 import shutil
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from armada.cli.progress import Reporter
-from armada.cli.remove import _remove_one
-from armada.cli.several import Patience
 from armada.config.sync import settings_of
 from armada.errors import ArmadaError
 from armada.home import own
@@ -42,11 +36,12 @@ from tests.simulation import folders
 from tests.simulation.cluster import job_file
 from tests.simulation.link import SimSession
 from tests.simulation.plans import changed
+from tests.simulation.removing import remove_run
+from tests.simulation.work_files import put_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from armada.cli.context import Context
     from armada.rpc.session import HostSession
     from armada.verdicts.release import Item
     from tests.simulation.host import SimHost
@@ -128,6 +123,7 @@ class SimHome:
         self, host: SimHost, run_id: str, *, script: bool, retries: int = 0, plan: Sequence[str] = (), **sync: Any
     ) -> None:
         spec = changed(_spec(run_id, host, script=script, retries=retries, sync=sync), plan)
+        spec["job"]["code"] = put_code(host) if "code" in plan else None
         files = job_file(host.scheduler, run_id) if "scheduler" in spec else {}
         with self.store() as database:
             root = host.ask("run.observe", {"runs": []}).get("root")  # as the facts of its preflight say
@@ -228,15 +224,7 @@ class SimHome:
         """As `armada rm RUN`."""
         with self.store() as database:
             run = runs.find(database, run_id)
-            host = self.world.hosts[run.host]
-            context = SimpleNamespace(
-                database=database,
-                home=self.paths,
-                is_read_only=False,
-                hosts=lambda: {host.name: None},
-                session=lambda *_, **__: contextlib.nullcontext(self.session(host)),
-            )
-            _remove_one(cast("Context", context), _REMOVING, Reporter(io.StringIO()), Patience(0.0), run)
+            remove_run(database, self.paths, self.session(self.world.hosts[run.host]), run)
         self.registered.discard(run_id)
 
     def kept(self, run_id: str) -> str:
@@ -467,8 +455,6 @@ def _empty_store() -> bytes:
 
 MOST_WITHOUT = 2
 """Attempts in a row that may reach the time limit without a newer checkpoint."""
-
-_REMOVING = argparse.Namespace(force=False, without_host=False, other_home=False, dry_run=False)
 
 EXPECTED = (ArmadaError, OSError)
 """What an armada command may say no with; anything else is a defect of its own."""

@@ -23,6 +23,7 @@ PLANS: Mapping[str, dict[str, Any]] = {
     "remote_9": {"sync": {"keep_remote": 9}},
     "results": {"sync": {"outputs": ["results/**"]}},
     "short_log": {"sync": {"log_limit": "100k"}},
+    "code": {},
     "dirty": {"project": {"dirty": True}},
 }
 """By the word after `launch+`."""

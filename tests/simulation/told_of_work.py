@@ -19,7 +19,12 @@ TOLD_OF_WORK = {
         "launch+results note:0:1 end tick sync=final release=unnamed rm=Conflict"
     ),
     "… nor while they lie where a link leads": "launch+results note:0:3 end tick sync=final release=unnamed rm=Conflict",
-    "… nor where they are of long ago": "launch unpack:0:1 end tick sync=final release=unnamed rm=Conflict",
+    "what was sent with a run keeps it on no host": (
+        "launch+results+code note end tick sync=final release=yes rm=removed"
+    ),
+    "what a run changed of it does": "launch+code unpack:0:3 end tick sync=final release=unnamed rm=Conflict",
+    "what a run unpacked beside it does": "launch+code unpack end tick sync=final release=unnamed rm=Conflict",
+    "… nor where they are of long ago": "launch unpack end tick sync=final release=unnamed rm=Conflict",
     "a run is not removed while its result at home is damaged or missing": (
         "launch+results note end tick sync=final damage_output rm=Conflict sync=final delete_output rm=Conflict "
         "sync=final rm=removed"
@@ -37,6 +42,7 @@ TOLD_OF_WORK = {
     "its host's disk is put back, and what home has of its results stays": (
         "launch+results note tick snapshot_host note tick sync=open restore_host look=failed/host_rebooted sync=final"
     ),
+    "a power cut tears a result on its host that is home": "launch+results note sync=open tear tick sync=final",
     "its root is away, and notes of it lie there": (
         "launch note:0:1 end tick sync=final unmount release=away lines=its_root_on_the_host_is_not_the_folder_that_"
         "the_run_was_put_into_a_file_system_may_not_be_mounted_there_what_comes_home_of_it_is_home,_but_1_other_file_"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from armada_agent.provision import content, integrity
 
 from tests.simulation import folders
 
@@ -19,8 +22,9 @@ if TYPE_CHECKING:
 
 RESULT = "work/results/a.csv"
 """`launch+results` names it."""
-PLACES = (RESULT, "work/notes.txt", "work/results/b.csv", "work/elsewhere/c.csv")
-"""Where jobs write. The last lies behind a link to a folder outside of the root."""
+ELSEWHERE = "work/elsewhere/c.csv"
+PLACES = (RESULT, "work/notes.txt", "work/results/b.csv", ELSEWHERE, "work/train.py")
+"""Where jobs write. `ELSEWHERE` lies behind a link to a folder outside of the root, and the last is code that was sent."""
 LONG_AGO = 1_500_000_000.0
 """The time of what a job unpacked, or copied with its time."""
 
@@ -125,12 +129,28 @@ class WorkFiles:
             return set()
         places = set[str]()
         for folder in map(str, host.folders(run_id)):
-            places |= folders.listing(f"{folder}/work") | folders.listing(f"{folder}/left") | {f"{folder}/{PLACES[-1]}"}
+            places |= folders.listing(f"{folder}/work") | folders.listing(f"{folder}/left") | {f"{folder}/{ELSEWHERE}"}
         return {folders.read(path) for path in places}
 
 
 def _lines(path: str) -> list[bytes]:
     return [line for line in folders.read(path).splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def put_code(host: SimHost) -> str:
+    """Put code onto a host, as a launch sends it; return its folder there."""
+    new = host.root / "code" / ".new"
+    shutil.rmtree(new, ignore_errors=True)
+    (new / "lib").mkdir(parents=True)
+    manifest: list[integrity.Entry] = []
+    for name in ("lib/data.py", "train.py"):
+        (new / name).write_text(f"# {name}")
+        manifest.append((name, (new / name).stat().st_size, integrity.hash_file(str(new / name)), 0o644))
+    folder = new.with_name(integrity.digest(manifest))
+    if not folder.exists():
+        new.rename(folder)
+        integrity.note(content.record_path(str(folder)), str(folder), manifest)
+    return str(folder)
 
 
 class Writing:
@@ -155,9 +175,9 @@ class Writing:
             self.world.work_files.write(job, PLACES[two % len(PLACES)])
 
     def do_unpack(self, one: int, two: int) -> None:
-        """The same, with the time of long ago."""
+        """The same with the time of long ago, and, in the place of the result, code that was sent."""
         if job := self._job(one):
-            self.world.work_files.write(job, PLACES[two % len(PLACES)], is_old=True)
+            self.world.work_files.write(job, PLACES[(1 + two) % len(PLACES)], is_old=True)
 
     def do_delete_output(self, one: int, two: int) -> None:
         """Somebody deletes a result of a run that a home has."""

@@ -57,7 +57,7 @@ class Keeper:
             only_grows=item.path in ONLY_GROW,
             continues=_begins_with(came, here),
             is_as_it_came=fetched[:2] == touched(here)[:2],  # its size and time: a copy of home has other inodes
-            is_older=item.mtime < mtime,
+            is_newer=item.mtime > mtime,
         )
         if not may_replace(seen):
             self.keep(item.path)

@@ -18,5 +18,5 @@ def test_what_begins_with_the_one_at_home_replaces_it(seen: Copies) -> None:
 
 @pytest.mark.parametrize("seen", [each for each in ALL if not each.continues])
 def test_another_one_replaces_only_what_its_run_wrote_anew(seen: Copies) -> None:
-    anew = Copies(only_grows=False, continues=False, is_as_it_came=True, is_older=False)
+    anew = Copies(only_grows=False, continues=False, is_as_it_came=True, is_newer=True)
     assert may_replace(seen) == (seen == anew)
