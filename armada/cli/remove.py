@@ -17,6 +17,7 @@ from armada.units import amount, counted
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from armada.rpc.session import HostSession
     from armada.store.runs import Run
     from armada.sync.context import SyncContext
+    from armada.sync.release.only_on_host import OnlyOnHost
 
 _NAMED = 3
 """The number of losses that a refusal names."""
@@ -175,6 +177,7 @@ def _with_host(
     if options.dry_run:
         return _preview(context, there, entry, run, options)
     ask_owner(context, run, options, "rm")
+    lost = _find_lost(context, run) if options.force else None
     home = AskingHome(**own(context.home).as_json())
     request = RemoveRun(run_id=run.run_id, home=home, despite_homes=options.other_home)
     note = ""
@@ -183,9 +186,10 @@ def _with_host(
     except NotFound:
         _refuse_away(session, run, options)
         note = " (the host had no files of it)"
-    told = {**_told(context, run), "forgotten": True, "had_host": not note}
+    told = {**_told(context, run, lost), "forgotten": True, "had_host": not note}
     said = _forget(context, run)
-    return Handled(told, (f"{run.run_id} forgotten{note}{said}",))
+    given_up = lost.sentences(run.host) if lost is not None else []
+    return Handled(told, (f"{run.run_id} forgotten{note}{said}", *_given_up(given_up)))
 
 
 def _refuse_losses(there: SyncContext, entry: RunListing | None, reporter: Reporter) -> None:
@@ -268,18 +272,14 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
     """
     from armada.store import runs
     from armada.sync.checkpoints.apply_retention import tidy
-    from armada.sync.release.only_on_host import find_only_on_host
 
     runs.require(context.database, run.run_id)
     run = runs.find(context.database, run.run_id)
     if not options.dry_run:
         tidy(context.database, context.home, run.run_id)
-    host = context.hosts().get(run.host)
-    tariff = host.tariff() if host is not None else None
-    price = tariff.price_at(time.time()) if tariff is not None else None
-    found = find_only_on_host(context.database, run, price=price, now=time.time())
+    found = _find_lost(context, run)
     lost = found.sentences(run.host)
-    told = {**_told(context, run), "given_up": {**found.as_json(), "sentences": lost}, "host_error": str(why)}
+    told: dict[str, object] = {**_told(context, run, found), "host_error": str(why)}
     if options.dry_run:
         lines = (
             f"{sanitize_line(why)}; nothing could be deleted there",
@@ -296,20 +296,36 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
         raise why
     ask_owner(context, run, options, "rm")
     said = _forget(context, run)
+    is_known = run.host in context.hosts()
     stay = f"  its files on {run.host} stay there; armada recover --host {run.host} finds them again"
     lines = (
         f"{run.run_id} removed at home only: {sanitize_line(why.message, 300)}{said}",
-        *(f"  given up   {line}" for line in lost),
-        *([stay] if host is not None else []),
+        *_given_up(lost),
+        *([stay] if is_known else []),
     )
     return Handled({**told, "forgotten": True, "had_host": False}, lines)
 
 
-def _told(context: Context, run: Run) -> _Removal:
+def _find_lost(context: Context, run: Run) -> OnlyOnHost:
+    """Find what only its host has, as far as home knows."""
+    from armada.sync.release.only_on_host import find_only_on_host
+
+    host = context.hosts().get(run.host)
+    tariff = host.tariff() if host is not None else None
+    price = tariff.price_at(time.time()) if tariff is not None else None
+    return find_only_on_host(context.database, run, price=price, now=time.time())
+
+
+def _given_up(sentences: Sequence[str]) -> list[str]:
+    return [f"  given up   {line}" for line in sentences]
+
+
+def _told(context: Context, run: Run, lost: OnlyOnHost | None = None) -> _Removal:
     from armada.store import checkpoints
 
     home = [str(c.home_path) for c in checkpoints.of_run(context.database, run.run_id) if c.home_path is not None]
-    return {"run_id": run.run_id, "host": run.host, "kept_home": home, "given_up": None, "host_error": None}
+    given_up = None if lost is None else {**lost.as_json(), "sentences": lost.sentences(run.host)}
+    return {"run_id": run.run_id, "host": run.host, "kept_home": home, "given_up": given_up, "host_error": None}
 
 
 def _forget(context: Context, run: Run) -> str:

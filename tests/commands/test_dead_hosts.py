@@ -53,7 +53,9 @@ def place(
         entry = {"digest": DIGEST, "step": 40, "size_bytes": 1_200_000_000, "file_count": 3, "created_at": now - 9000}
         if not synced:
             checkpoints.record_outbox(database, RUN, outbox([entry]))
-        run_sync.succeeded(database, RUN, began=now - 3600, next_due_at=None, final_of=1 if synced else None)
+        run_sync.succeeded(
+            database, RUN, began=now - 3600, next_due_at=None, final_of=1 if synced else None, left_there=0
+        )
     outputs = home.run(RUN) / "outputs"
     outputs.mkdir(parents=True)
     if log is not None:

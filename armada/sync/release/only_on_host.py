@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OnlyOnHost:
-    """What only the host has, or may have: checkpoints, the end of the outputs, a job that may still run."""
+    """What only the host has, or may have: checkpoints, the end of the outputs, what no sync brings, a job that may still run."""
 
     checkpoints: tuple[Checkpoint, ...] = ()
     outputs: str | None = None
     job: str | None = None
+    work: str | None = None
 
     def sentences(self, host: str) -> list[str]:
         """Return one sentence for each; an empty list if everything is at home and the run has ended."""
@@ -32,11 +33,11 @@ class OnlyOnHost:
             more = "… " if len(self.checkpoints) > 8 else ""
             count = counted(len(self.checkpoints), "checkpoint")
             said.append(f"{count} ({size}) only on {host}: step {more}{steps}")
-        return [*said, *filter(None, (self.outputs, self.job))]
+        return [*said, *filter(None, (self.outputs, self.work, self.job))]
 
     def as_json(self) -> dict[str, object]:
         listed = [{"step": c.step, "digest": c.digest, "size_bytes": c.size_bytes} for c in self.checkpoints]
-        return {"checkpoints": listed, "outputs": self.outputs, "job": self.job}
+        return {"checkpoints": listed, "outputs": self.outputs, "work": self.work, "job": self.job}
 
 
 def find_only_on_host(database: Database, run: Run, *, price: Price | None, now: float) -> OnlyOnHost:
@@ -49,7 +50,7 @@ def find_only_on_host(database: Database, run: Run, *, price: Price | None, now:
         now: Unix time.
     """
     only_there = [c for c in checkpoints.of_run(database, run.run_id) if c.on_host and c.home_path is None]
-    return OnlyOnHost(tuple(only_there), _outputs(database, run, now), _job(run, price, now))
+    return OnlyOnHost(tuple(only_there), _outputs(database, run, now), _job(run, price, now), _work(database, run))
 
 
 def _outputs(database: Database, run: Run, now: float) -> str | None:
@@ -59,6 +60,15 @@ def _outputs(database: Database, run: Run, now: float) -> str | None:
     if synced.last_at is None:
         return "its log and other outputs, none of which is at home"
     return f"the log and outputs that it wrote after its last sync, {span(now - synced.last_at)} ago"
+
+
+def _work(database: Database, run: Run) -> str | None:
+    left = run_sync.find(database, run.run_id).left_there
+    if left == 0 or not run.attempt:
+        return None
+    if left is None:
+        return "other files that it wrote, if there are any: no sync has looked for them"
+    return f"{counted(left, 'other file')} that no sync brings: no sync.outputs names them"
 
 
 def _job(run: Run, price: Price | None, now: float) -> str | None:
