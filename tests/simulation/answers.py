@@ -23,6 +23,7 @@ _KINDS = {
     "stranger": "this home has no record of it",
     "owed": "has not fetched",
     "damaged": "is damaged at home",
+    "lacking": "without its optimizer state",
     "unwanted": "sync.keep_home excludes it",
     "only_there": "is only there",
     "hashing": "announced and still being hashed",
