@@ -69,3 +69,16 @@ def test_with_a_larger_limit_the_whole_log_comes(place: Place) -> None:
     assert (place.outputs / LOG).read_bytes() == log.read_bytes()
     assert not (place.outputs / END).exists()
     assert not [each for each in judge_host(place.context) if "log" in each.what]
+
+
+def test_the_end_of_a_log_that_was_put_back_to_a_shorter_one_stays_at_home(place: Place) -> None:
+    place.create(log_limit="400k")
+    log, text = place.remote / "output.log", random_bytes(1_000_000)
+    log.write_bytes(text)
+    place.sync()
+    log.write_bytes(text[:350_000])  # its host's disk was put back
+    assert set(place.sync().outputs.kept) == {END}
+    (kept,) = (place.home.run(place.run_id) / "replaced").rglob(END)
+    assert kept.read_bytes() == text[-100_000:]
+    assert (place.outputs / LOG).read_bytes() == text[:350_000]
+    assert not (place.outputs / END).exists()

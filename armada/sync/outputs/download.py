@@ -137,7 +137,7 @@ def download_outputs(
                 unsettled.append(item.path)
         write_index(folder, index)
     if LOG in {item.path for item in listed} - set(unsettled) and END not in {item.path for item in listed}:
-        (folder / END).unlink(missing_ok=True)  # the log is complete here now
+        keeper.drop_part(END, LOG)  # the log is complete here now
     if blocked := [item.path for item in missing if item not in wanted]:
         raise _in_the_way(folder / blocked[0], f"{counted(len(blocked), 'output')} cannot come home", run_id)
     return Outputs(tuple(fetched), size_bytes, tuple(unsettled), kept=tuple(keeper.kept))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
 import time
 from typing import TYPE_CHECKING
@@ -62,6 +63,18 @@ class Keeper:
         if not may_replace(seen):
             self.keep(item.path)
 
+    def drop_part(self, name: str, whole: str) -> None:
+        """Delete an output whose bytes another one has; move it aside if that lacks them.
+
+        Raises:
+            OSError: It cannot be moved.
+        """
+        outputs = self._folder / FOLDER
+        if not outputs.joinpath(name).is_file() or _has(outputs / whole, outputs / name):
+            outputs.joinpath(name).unlink(missing_ok=True)
+        else:
+            self.keep(name)
+
     def keep(self, name: str) -> None:
         """Move a file or a folder aside.
 
@@ -83,6 +96,19 @@ def _new_folder(above: Path) -> Path:
     folder = next(folder for name in names if not os.path.lexists(folder := above / name))
     folder.mkdir(mode=0o700)
     return folder
+
+
+def _has(whole: Path, part: Path) -> bool:
+    """Whether a file has all bytes of another, which is short, in one piece. What cannot be read has not."""
+    try:
+        with (
+            open_regular(part) as stream,
+            open_regular(whole) as longer,
+            mmap.mmap(longer.fileno(), 0, access=mmap.ACCESS_READ) as text,
+        ):
+            return text.find(stream.read()) >= 0
+    except (OSError, ValueError):
+        return False
 
 
 def _begins_with(longer: Path, shorter: Path) -> bool:
