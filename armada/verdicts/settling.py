@@ -46,7 +46,7 @@ def what_is_missing(run_id: str, seen: Seen) -> str | None:
         return f"{count} things of {run_id} are still to come (armada sync ls says why)"
     if seen.finishing:
         named = counted(seen.finishing, "checkpoint")
-        return f"{named} of {run_id}, whose supervisor died, still being hashed on its host"
+        return f"{named} of {run_id} still being hashed on its host"
     if seen.troubles:
         return f"{counted(seen.troubles, 'thing')} of {run_id} could not be brought"
     return f"only a part of {run_id} was asked for" if seen.partial else None

@@ -129,7 +129,7 @@ def test_a_run_of_which_the_host_still_hashes_a_checkpoint_is_not_home(place: Pl
     record = run_sync.find(place.database, place.run_id)
     assert (record.final_done, record.reason) == (
         False,
-        f"2 checkpoints of {place.run_id}, whose supervisor died, still being hashed on its host",
+        f"2 checkpoints of {place.run_id} still being hashed on its host",
     )
     assert place.sync().final
     assert place.home_steps() == [1]
