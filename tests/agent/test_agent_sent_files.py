@@ -267,3 +267,14 @@ def test_a_file_that_may_not_be_read_holds_up_no_other(
     (first, second, third) = outputs.hash_files(call, asked)["sha256"]  # type: ignore[arg-type]  # all that is used of a call
     assert (first, third) == (None, None)
     assert second is not None
+
+
+def test_code_of_which_the_times_alone_changed_was_sent_and_code_of_the_same_size_that_differs_was_not(
+    make: Callable[..., Run],
+) -> None:
+    run = make({"train.py": "run()", "lib/data.py": "data"})
+    for name in ("train.py", "lib/data.py"):
+        (run.work / name).touch()  # as in a copy of the root, whose files are all newer than the run
+    assert run.others == set()
+    run.put("train.py", "ran()", LONG_AGO)
+    assert run.others == {"work/train.py"}

@@ -106,4 +106,5 @@ def _has_damaged(world: World, home: SimHome, run_id: str) -> bool:
 def _is_alone(world: World, home: SimHome, run_id: str) -> bool:
     # What a sync that was killed had published and not recorded is not proven: it counts as lost, and it is not.
     here = home.recorded(run_id) if home.was_killed else world.at_home(home, run_id)
-    return bool(world.on_hosts(run_id) - here) or world.root_was_lost or home.was_damaged
+    is_known = run_id in home.known()
+    return not is_known or bool(world.on_hosts(run_id) - here) or world.root_was_lost or home.was_damaged

@@ -27,7 +27,7 @@ WEIGHTS = {
 SELDOM = {
     "fill_disk": 2, "clear_disk": 1, "wipe": 1, "put_back": 1, "snapshot_host": 1, "hide_run": 1, "damage_there": 2,
     "touch": 1, "break_manifest": 1, "old_agent": 1, "old_store": 1, "move_home": 2, "pause": 1,
-    "second_host": 2,
+    "second_host": 2, "rename_run": 2,
 }  # fmt: skip
 """What happens besides in one story of four: after some of it the world knows less of what is true, and checks less."""
 

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 Scheduler = Literal["direct", "slurm", "htcondor"]
 
+RENAMED = ".old"
+"""How a run's folder ends that somebody renamed."""
+
 _write_json = Journal.write_json
 
 here = threading.local()
@@ -129,7 +132,8 @@ class SimHost:
     def folders(self, run_id: str) -> list[Path]:
         """Where files of a run may lie on its disks."""
         if run_id not in self._folders:
-            self._folders[run_id] = [self.root / "runs" / run_id, self.away / "runs" / run_id]
+            names = (run_id, f"{run_id}{RENAMED}")
+            self._folders[run_id] = [at / "runs" / name for name in names for at in (self.root, self.away)]
         return self._folders[run_id]
 
     @contextlib.contextmanager

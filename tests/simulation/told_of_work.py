@@ -22,6 +22,13 @@ TOLD_OF_WORK = {
     "what was sent with a run keeps it on no host": (
         "launch+results+code note end tick sync=final release=yes rm=removed"
     ),
+    "… nor do its copies on a disk that was put back": (
+        "launch+code snapshot_host tick restore_host look=failed/host_rebooted sync=final release=yes"
+    ),
+    "somebody renames its folder, and gives it its name back": (
+        "launch save end tick rename_run look=unknown/not_on_host release=no_run sync=open rename_run look=succeeded "
+        "sync=final home=1,2 release=yes"
+    ),
     "what a run changed of it does": "launch+code unpack:0:3 end tick sync=final release=unnamed rm=Conflict",
     "what a run unpacked beside it does": "launch+code unpack end tick sync=final release=unnamed rm=Conflict",
     "… nor where they are of long ago": "launch unpack end tick sync=final release=unnamed rm=Conflict",

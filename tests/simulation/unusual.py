@@ -12,6 +12,7 @@ from armada.errors import ArmadaError
 from armada.verdicts.release import may_go, must_stay
 from tests.simulation import folders
 from tests.simulation.answers import of_release
+from tests.simulation.host import RENAMED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,6 +151,17 @@ class Unusual:
         """The same where an agent lists what runs wrote."""
         self._host(two).hides_outputs = not one
         self._host(two).oddities.add("unlistable")
+
+    def do_rename_run(self, one: int, two: int) -> None:
+        """Somebody renames the folder of a run of which nothing lives, or gives it its name back."""
+        run_ids, host = self.world.run_ids, self._host(two)
+        run_id = run_ids[one % len(run_ids)] if run_ids else None
+        if run_id is None or self.world.alive(run_id) or self.world.supervised(run_id):
+            return
+        here = host.run_folder(run_id)
+        other = here.with_name(f"{run_id}{RENAMED}")
+        if here.exists() != other.exists():
+            here.rename(other) if here.exists() else other.rename(here)
 
     def do_hide_run(self, _one: int, two: int) -> None:
         """Somebody removes the folder of the first run while its job goes on."""

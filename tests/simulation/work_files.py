@@ -199,7 +199,8 @@ class Writing:
             home.remove(run_id)
             self.said = "removed"
             if events == self._events:  # else somebody did something meanwhile
-                waits = self.world.is_anywhere(run_id) and self.world.knowably_waits(run_id)
+                is_there = any(host.run_folder(run_id).exists() for host in self.world.hosts.values())
+                waits = is_there and self.world.knowably_waits(run_id)
                 lives = self.world.alive(run_id) or waits
                 self.world.hold(not lives, f"{home.name} forgot {run_id}, and its job lives or waits")
 

@@ -230,6 +230,8 @@ class World:
         for host in self.hosts.values():
             for folder in map(str, host.folders(run_id)):
                 outbox, out, left = f"{folder}/outbox", f"{folder}/work/out", f"{folder}/left"
+                if finished and folder.endswith(hosts.RENAMED):
+                    continue  # armada takes it for none of its own
                 if finished:
                     places += [f"{outbox}/{name}" for name in folders.names(outbox) if len(name) == 64]
                     continue

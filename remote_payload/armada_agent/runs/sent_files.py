@@ -1,6 +1,6 @@
 """Tell what a run has written below its work folder from what armada put there.
 
-Times alone do not tell: `cp -p`, `tar x` and `rsync -a` keep those of long ago, and a restored folder has new ones.
+Times alone do not tell: `cp -p`, `tar x` and `rsync -a` keep those of long ago, and a copied folder has new ones.
 """
 
 import os
@@ -30,7 +30,7 @@ class Sent:
         code = job.get("code")
         self._has_code = isinstance(code, str)
         self._born = _birth(paths)
-        self._sizes = _sizes_of(paths.root, code) if isinstance(code, str) else {}
+        self._manifest = _manifest_of(paths.root, code) if isinstance(code, str) else {}
         self._links = _outside_names(job.get("data"))
 
     def is_own(self, path: str, found: os.stat_result) -> bool:
@@ -41,10 +41,15 @@ class Sent:
             found: What is there.
         """
         # A copy has the times of its origin; only `st_ctime`, which nobody sets, is that of the copying.
-        if max(found.st_mtime, found.st_ctime) > self._born or not self._has_code:
+        is_newer = max(found.st_mtime, found.st_ctime) > self._born
+        if not self._has_code:
             return True
-        # What is in no manifest can be told by its times alone: the code is not one of armada's contents, or that is gone.
-        return self._sizes is not None and self._sizes.get(_in_utf8(path)) != found.st_size
+        if self._manifest is None:  # the code is not one of armada's contents, or that is gone: times alone tell
+            return is_newer
+        sent = self._manifest.get(_in_utf8(path))
+        if sent is None or sent[1] != found.st_size:
+            return True
+        return is_newer and not _has_hash(os.path.join(self._work, path), sent[2])
 
     def leads_out(self, path: str) -> bool:
         """Return whether a link below the work folder leads to files elsewhere that the run may have written.
@@ -101,11 +106,17 @@ def _birth(paths: RunPaths) -> float:
         return 0.0
 
 
-def _sizes_of(root: str, code: str) -> Optional[Dict[str, int]]:
-    """Return the size of each file of a run's code, by path; None if that is not recorded."""
+def _manifest_of(root: str, code: str) -> Optional[Dict[str, integrity.Entry]]:
+    """Return the manifest of a run's code; None if that is not recorded."""
     sha = content.find_code(root, code)
-    manifest = integrity.read_manifest(content.record_path(code), sha) if sha is not None else {}
-    return {path: entry[1] for path, entry in manifest.items()} or None
+    return (integrity.read_manifest(content.record_path(code), sha) if sha is not None else None) or None
+
+
+def _has_hash(path: str, sha256: str) -> bool:
+    try:
+        return integrity.hash_file(path) == sha256
+    except OSError:
+        return False
 
 
 def _outside_names(data: object) -> Set[str]:
