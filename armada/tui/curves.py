@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 from array import array
 from bisect import bisect_left
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -98,14 +100,23 @@ def _or(value: float, other: float) -> float:
 
 
 class Curve:
-    """One metric of one run; steps never decrease."""
+    """One metric of one run; steps never decrease.
+
+    Its newest value is the one that was measured last, as in lists of runs: after a script counts its steps anew, it is
+    not that of the highest step.
+    """
 
     def __init__(self, points: Iterable[tuple[float, float, float | None]] = ()) -> None:
         self.steps = array("d")
         self.times = array("d")
         self.raw = Levels()
         self.newest = NAN
-        """The last value, even if it is not finite and so not drawn."""
+        """The newest value, even if it is not finite and so not drawn."""
+        self.newest_at = -math.inf
+        """When it was measured, and its place."""
+        self.newest_place = -1
+        self._in_order = True
+        """Whether no point was measured before one of a lower step."""
         self.gaps: list[int] = []
         """Where values that are not finite begin."""
         self.not_finite = 0
@@ -122,18 +133,37 @@ class Curve:
         found = list(points)
         if not found:
             return
+        before = len(self.steps)
         self.steps.extend(step for step, _, _ in found)
         self.times.extend(moment for _, moment, _ in found)
+        self._find_newest(found, before)
         values = [NAN if value is None or math.isinf(value) else value for _, _, value in found]
         if (whole := sum(values)) != whole:  # a sum with a NaN is NaN
-            before = [self.raw.values[-1] if len(self.raw) else 0.0, *values]
-            gap = (place for place, value in enumerate(values) if math.isnan(value) and not math.isnan(before[place]))
+            former = [self.raw.values[-1] if len(self.raw) else 0.0, *values]
+            gap = (place for place, value in enumerate(values) if math.isnan(value) and not math.isnan(former[place]))
             self.gaps += [len(self.raw) + place for place in gap]
             self.not_finite += sum(map(math.isnan, values))
         self.raw.extend(values)
-        self.newest = NAN if found[-1][2] is None else found[-1][2]
         self._made.clear()
         self._not_positive = None
+
+    def _find_newest(self, found: Sequence[tuple[float, float, float | None]], before: int) -> None:
+        """Take the newest of the points that were appended, if none before is newer; of one moment, that of the highest step."""
+        times = self.times[max(0, before - 1) :]
+        self._in_order = self._in_order and all(map(operator.le, times, islice(times, 1, None)))
+        place = len(found) - 1
+        if not self._in_order:
+            place = max(range(len(found)), key=lambda each: (found[each][1], each))
+        _, moment, value = found[place]
+        if moment >= self.newest_at:
+            self.newest_at, self.newest_place = moment, before + place
+            self.newest = NAN if value is None else value
+
+    @property
+    def _newest_first(self) -> Sequence[int]:
+        """The places of the points in the order in which they were measured, backwards."""
+        places = range(len(self) - 1, -1, -1)
+        return places if self._in_order else sorted(places, key=self.times.__getitem__, reverse=True)
 
     @property
     def not_positive(self) -> int:
@@ -148,8 +178,11 @@ class Curve:
             return ""
         if math.isfinite(self.newest):
             return f"{self.newest:.4g}: not on a logarithmic scale" if log and self.newest <= 0 else ""
-        steps = range(len(self) - 1, -1, -1)
-        first = next((place + 1 for place in steps if not math.isnan(self.raw.values[place])), 0)
+        first = self.newest_place
+        for place in self._newest_first:
+            if not math.isnan(self.raw.values[place]):
+                break
+            first = place
         return f"{'NaN' if math.isnan(self.newest) else self.newest} since step {self.steps[first]:,.0f}"
 
     @property
@@ -161,9 +194,15 @@ class Curve:
     @property
     def last_finite(self) -> tuple[float, float] | None:
         """Step and value of the newest finite value."""
-        values = self.raw.values
-        place = next((place for place in range(len(values) - 1, -1, -1) if not math.isnan(values[place])), None)
-        return (self.steps[place], values[place]) if place is not None else None
+        place = self.last_place
+        return (self.steps[place], self.raw.values[place]) if place is not None else None
+
+    @property
+    def last_place(self) -> int | None:
+        """The place of the newest finite value."""
+        if len(self) and math.isfinite(self.newest):
+            return self.newest_place
+        return next((place for place in self._newest_first if not math.isnan(self.raw.values[place])), None)
 
     def best(self, goal: Goal | None) -> tuple[float, float] | None:
         """Return step and value of the first point with the best value; None without a goal, or without points."""

@@ -16,7 +16,7 @@ from armada.errors import ArmadaError, StoreDamaged
 from armada.foundation.extras import install_command
 from armada.foundation.sanitize import sanitize_line
 from armada.store.database import Database, explain, identity_of
-from armada.store.queries.curves import is_long, read_curve, read_spark
+from armada.store.queries.curves import is_long, is_rewritten, read_curve, read_spark
 from armada.store.queries.renewal import KNOWN, version_of
 from armada.tui.best import BestReader
 from armada.tui.curves import Curve, CurveUpdate
@@ -67,6 +67,21 @@ class Subscription(NamedTuple):
     """Of which runs it is needed how good they are."""
 
 
+class _Read(NamedTuple):
+    """What was read of a curve: its highest step, and when its newest point was measured; for which attempt and offset."""
+
+    attempt: int
+    step: float
+    time: float
+    offset: int
+
+
+def _read(points: list[tuple[float, float, float | None]], attempt: int, offset: int) -> _Read:
+    nothing = float("-inf")
+    newest = max((moment for _, moment, _ in points), default=nothing)
+    return _Read(attempt, points[-1][0] if points else nothing, newest, offset)
+
+
 TOLD = 100
 """Notifications that are read."""
 
@@ -91,9 +106,9 @@ class Watcher:
         self._hosts: dict[str, Host] = {}
         self._hosts_stamp: object = None
         self._sparks: dict[str, tuple[object, tuple[float | None, ...]]] = {}
-        self._read_until: dict[tuple[str, str], tuple[int, float]] = {}
-        self._outlined: dict[tuple[str, str], int] = {}
-        """Curves of which only the outline was sent so far, with their attempt: all of their points follow."""
+        self._read_until: dict[tuple[str, str], _Read] = {}
+        self._outlined: dict[tuple[str, str], tuple[int, int]] = {}
+        """Curves of which only the outline was sent so far, with their attempt and offset: all of their points follow."""
         self._hosts_trouble: str | None = None
         self._opened: tuple[int, int] | None = None
         """The device and inode of the store."""
@@ -273,26 +288,34 @@ class Watcher:
         updates = []
         for run_id, name in sorted(wanted):
             row = rows.get(run_id)
-            attempt = row.run.attempt if row is not None else 0
+            attempt, offset = (row.run.attempt, row.run.metrics_offset) if row is not None else (0, 0)
             known = self._read_until.get((run_id, name))
-            # A resume repeats steps, so the points read before are outdated.
-            if known is None or known[0] != attempt:
+            points = [] if known is None else read_curve(database, run_id, name, after=known.step)
+            # A resume repeats steps, and so may a script: the points read before are outdated.
+            if (
+                known is None
+                or known.attempt != attempt
+                or (not points and offset != known.offset and is_rewritten(database, run_id, name, *known[1:3]))
+            ):
                 points = read_curve(database, run_id, name, outline=True)
                 updates.append(CurveUpdate(run_id, name, Curve(points)))
-                self._read_until[run_id, name] = (attempt, points[-1][0] if points else float("-inf"))
+                self._read_until[run_id, name] = _read(points, attempt, offset)
                 if (run_id, name) in wants.curves and points and is_long(points[0][0], points[-1][0]):
-                    self._outlined[run_id, name] = attempt
-            elif points := read_curve(database, run_id, name, after=known[1]):
+                    self._outlined[run_id, name] = (attempt, offset)
+            elif points:
                 updates.append(CurveUpdate(run_id, name, None, tuple(points)))
-                self._read_until[run_id, name] = (attempt, points[-1][0])
+                newer = _read(points, attempt, offset)
+                self._read_until[run_id, name] = newer._replace(time=max(known.time, newer.time))
+            else:
+                self._read_until[run_id, name] = known._replace(offset=offset)
         return tuple(updates)
 
     def _complete(self, database: Database) -> None:
         """Replace outlines by all points, one curve after the other, until something else is needed: a million points take seconds."""
         while self._outlined and not self._wake.is_set() and not self._ended.is_set():
-            key, attempt = self._outlined.popitem()
+            key, stamp = self._outlined.popitem()
             points = read_curve(database, *key)
-            self._read_until[key] = (attempt, points[-1][0] if points else float("-inf"))
+            self._read_until[key] = _read(points, *stamp)
             self._tell(self._last, (CurveUpdate(*key, Curve(points)),))
 
     def _look_besides(self) -> bool:

@@ -52,12 +52,23 @@ def read_curve(
     if not outline or first is None or last is None or not is_long(first, last):
         query = "SELECT step, time, value FROM points WHERE series = ? AND step > ? ORDER BY step"
         return [tuple(point) for point in connection.execute(query, (series, after))]
-    query = f"""SELECT min(step), min(time), min({FINITE}), max(step), max(time), max({FINITE}) FROM points
+    query = f"""SELECT min(step), min(time), min({FINITE}), max(step), min(time), max({FINITE}) FROM points
                 WHERE series = ? GROUP BY (step - ?) / ? ORDER BY 1"""  # noqa: S608  # a constant
     spans = connection.execute(query, (series, first, (last - first) // OUTLINE + 1))
     points = [point for span in spans for point in (tuple(span)[:3], tuple(span)[3:])]
-    newest = connection.execute("SELECT step, time, value FROM points WHERE series = ? AND step = ?", (series, last))
-    return [*points, *map(tuple, newest)]  # the exact last point: a NaN is in no minimum or maximum
+    # The exact last point and the newest: a NaN is in no minimum or maximum, and no other point is as new.
+    exact = """SELECT step, time, value FROM points WHERE series = ? AND step = ? UNION
+               SELECT * FROM (SELECT step, time, value FROM points WHERE series = ? ORDER BY time DESC, step DESC LIMIT 1)"""
+    points += map(tuple, connection.execute(exact, (series, last, series)))
+    return sorted(points, key=lambda point: point[0])
+
+
+def is_rewritten(database: Database, run_id: str, name: str, until: float, since: float) -> bool:
+    """Whether points up to a step were replaced after a time: the script that measures them counts its steps anew."""
+    series, _, _ = find_series(database, run_id, name)
+    query = "SELECT EXISTS (SELECT 1 FROM points WHERE series = ? AND step <= ? AND time > ?)"
+    (found,) = database.connection.execute(query, (series, until, since)).fetchone()
+    return bool(found)
 
 
 def find_series(database: Database, run_id: str, name: str) -> tuple[int | None, int | None, int | None]:

@@ -281,7 +281,8 @@ class CompareScreen(Exports, MetricChoice):
             name, doubt = f"{run.row.name} {run.row.id[-6:]}", curve.doubt(log=choices.logarithmic)
             marks = marks_of(curve, placed, resumes(self.snapshot.details.get(run.row.id)))
             drawn = Line(name, placed.xs, levels, NAMES[run.place], doubt, behind, run.place, run.lit, marks)
-            lines.append(drawn._replace(measured=curve.raw if choices.logarithmic else None))
+            measured = curve.raw if choices.logarithmic else None
+            lines.append(drawn._replace(measured=measured, newest=curve.last_place))
         notes = f" · {counted(without, 'run')} without it" if without and lines else ""
         notes += f" · {counted(others, 'run')} in another currency left out" if others else ""
         notes += "".join(f" · left out: {each}" for each in sorted(reasons)) if lines else ""

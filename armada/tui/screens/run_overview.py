@@ -180,7 +180,7 @@ class Overview(Widget):
         lines: tuple[Line, ...] = ()
         if curve is not None and len(curve):
             marks = marks_of(curve, Placed(curve.steps, "step"), resumed)
-            lines = (Line(name, curve.steps, curve.raw, doubt=curve.doubt(), marks=marks),)
+            lines = (Line(name, curve.steps, curve.raw, doubt=curve.doubt(), marks=marks, newest=curve.last_place),)
         self.chart.show(f"{row.name} · {name}", lines, empty=self._none)
 
     # Where it shows it ----------------------------------------------------------------------------------------------

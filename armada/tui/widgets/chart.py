@@ -336,7 +336,10 @@ class Chart(Plane):
         """Return the value at the crosshair, or the newest one."""
         if self._cross is not None:
             return nearest(line.xs, levels, self._cross)
-        return next((value for value in reversed(levels.values) if not math.isnan(value)), None)
+        values = levels.values
+        if line.newest is not None and not math.isnan(values[line.newest]):
+            return values[line.newest]
+        return next((value for value in reversed(values) if not math.isnan(value)), None)
 
     def _said(self, owner: int, line: Line, width: int) -> str:
         """Return a curve's name and value: of a smoothed one the value that was measured, as all figures of runs are."""

@@ -26,7 +26,7 @@ class Line(NamedTuple):
     newest value if that cannot be drawn. `behind` are values that are drawn dimmed behind it, such as those before
     smoothing. `colour` counts the colours of curves; by default, the index determines it. `marks` are places on it.
     `measured` are the values of a logarithmic scale before they became exponents: it has none for those that are not
-    above zero.
+    above zero. `newest` is the place of its newest finite value; by default, the last point has it.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Line(NamedTuple):
     lit: bool = False
     marks: Sequence[Mark] = ()
     measured: Levels | None = None
+    newest: int | None = None
 
 
 class Mark(NamedTuple):

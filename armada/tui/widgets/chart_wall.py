@@ -244,6 +244,7 @@ class ChartWall(Horizontal):
         doubt, marks = curve.doubt(log=choices.logarithmic), marks_of(curve, placed, self._resumed)
         measured = curve.raw if choices.logarithmic else None
         line = Line(plain, placed.xs, levels, doubt=doubt, behind=behind, marks=marks, measured=measured)
+        line = line._replace(newest=curve.last_place)
         chart.show(title, [line], log=choices.logarithmic, unit=placed.unit)
 
     def _place(self, name: str, curve: Curve) -> Placed:
@@ -274,11 +275,12 @@ class ChartWall(Horizontal):
         def at(found: tuple[float, float] | None) -> tuple[float | None, str]:
             return (None, "") if found is None else (found[1], f"step {found[0]:,.0f}")
 
+        step = f"step {curve.steps[curve.newest_place]:,.0f}"
         if math.isfinite(curve.newest):
-            add("last", curve.newest, f"step {curve.steps[-1]:,.0f}", "strong")
+            add("last", curve.newest, step, "strong")
         else:
             word = "NaN" if math.isnan(curve.newest) else str(curve.newest)
-            lines.append([(f"{'last':<10}", "dim"), (f"{word:<11}", "bad"), (f"step {curve.steps[-1]:,.0f}", "dim")])
+            lines.append([(f"{'last':<10}", "dim"), (f"{word:<11}", "bad"), (step, "dim")])
             add("before", *at(curve.last_finite))
         add("lowest", *at(lowest), "accent" if goal == "min" else "plain")
         add("highest", *at(highest), "accent" if goal == "max" else "plain")

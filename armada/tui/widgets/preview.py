@@ -78,7 +78,7 @@ class Preview(Horizontal):
         read = self._curve is not None and self._curve[0] == row.run.run_id
         if self._curve is not None and read and len(self._curve[1]):
             curve = self._curve[1]
-            lines = (Line("loss", curve.steps, curve.raw, doubt=curve.doubt()),)
+            lines = (Line("loss", curve.steps, curve.raw, doubt=curve.doubt(), newest=curve.last_place),)
         chart.show(f"{row.name} · loss", lines, empty=no_values("loss", ended=row.run.ended) if read else "reading …")
 
     def on_resize(self) -> None:
