@@ -98,6 +98,25 @@ def test_each_part_of_a_curve_on_a_log_scale_counts_its_own_points(world: World)
     drive(world.board(), use)
 
 
+def test_a_chart_of_the_next_run_counts_nothing_of_the_former(world: World) -> None:
+    world.run("demo-aaaaaa", step=7, total_steps=7)
+    world.losses("demo-aaaaaa", [*SOME, NAN])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "c", "L")
+        await shows(pilot, "3 points not above 0 left out", "points    8", "NaN       1×")
+        view, chart = pilot.app.screen, chart_of(pilot)
+        assert isinstance(view, RunScreen)
+        assert view.turn_over(("gone-bbbbbb",))
+        assert chart._notes(100) == ""  # noqa: SLF001
+        view.action_tab("charts")
+        await shows(pilot, "gone-bbbbbb")
+        await lacks(pilot, "left out", "points    8", "NaN       1×")
+
+    drive(world.board(), use)
+
+
 def test_several_runs_on_a_log_scale_say_it_for_all_of_them(world: World) -> None:
     for run_id in ("one-aaaaaa", "two-bbbbbb"):
         world.run(run_id, step=7, total_steps=7)

@@ -57,10 +57,9 @@ class _Times(Panel):
 
     def show_times(self, times: StepTimes | None) -> None:
         """Show the parts, each with a bar."""
-        self._times = times if times is not None and times.total_s > 0 else None
-        self.show(overview_text.times_lines(self._times, self.symbols, self.size.width))
-        if self._times is not None:
-            frame.title(self, f"A step takes {self._times.total_s / self._times.steps:.3g} s")
+        found = self._times = times if times is not None and times.total_s > 0 else None
+        self.show(overview_text.times_lines(found, self.symbols, self.size.width))
+        frame.title(self, "A step" if found is None else f"A step takes {found.total_s / found.steps:.3g} s")
 
     def on_resize(self) -> None:
         """Fill the new size at once."""
@@ -116,6 +115,7 @@ class Overview(Widget):
             each.forget()
         for panel in (self.kept, self.events, self.settings, self.plan):
             panel.show([])
+        frame.facts(self.kept, "")
         self.times.show_times(None)
 
     def say(self, words: str) -> None:

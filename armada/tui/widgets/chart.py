@@ -79,6 +79,7 @@ class Chart(Plane):
 
     def forget(self) -> None:
         super().forget()
+        self._window, self._left_out = None, 0
         self.show("", (), empty=NO_POINTS)
 
     def show(

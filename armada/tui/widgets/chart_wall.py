@@ -119,6 +119,7 @@ class ChartWall(Horizontal):
         """Be as a new one: the next run that is taken is another one. What was chosen stays."""
         self._begin()
         self._say("")
+        self.figures.show([])
         for chart in self.query(Chart):
             chart.forget()
 
