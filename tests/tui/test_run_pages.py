@@ -124,6 +124,21 @@ def test_a_search_goes_both_ways(world: World, log: Path) -> None:
     drive(world.board(), use)
 
 
+@pytest.mark.parametrize("key", ["n", "N"])
+def test_a_search_that_goes_on_from_the_only_match_says_so(world: World, log: Path, key: str) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await type_into(pilot, "slash", "line 77798")
+        await shows(pilot, "1 of 1")
+        await pilot.press(key)
+        await until(pilot, lambda: "this is the only match in the copy at home: “line 77798”" in said(pilot))
+        assert "not found" not in said(pilot)
+        assert top(pilot) == "77798"
+
+    drive(world.board(), use)
+
+
 def test_a_line_of_a_megabyte_and_no_newline_are_jumped_over(world: World) -> None:
     world.run("demo-aaaaaa", host="local")
     path = world.home.local_root / "runs" / "demo-aaaaaa" / "output.log"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
@@ -30,9 +31,13 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual import events
     from textual.binding import BindingType
+    from textual.notifications import SeverityLevel
 
     from armada.tui.log_places import Place
     from armada.tui.symbols import Symbols
+
+    _Find = Callable[[Callable[[], bool]], int | None]
+    """Finds a place in a log until it is told to give up."""
 
 LONGEST_WORD = 24
 """How much of the searched word the description of the place has."""
@@ -78,12 +83,14 @@ class LogView(Widget, can_focus=True):
     class Sought(Message):
         """A search in a file has ended, with or without a matching line."""
 
-        def __init__(self, path: Path, what: str, offset: int | None, *, is_match: bool) -> None:
+        def __init__(self, path: Path, what: str, offset: int | None, *, is_match: bool, is_only: bool = False) -> None:
             super().__init__()
             self.path = path
             self.what = what
             self.offset = offset
             self.is_match = is_match
+            self.is_only = is_only
+            """Nothing else matches than the line where the search began."""
 
     class Counted(Message):
         """The lines with the searched word are counted."""
@@ -343,29 +350,35 @@ class LogView(Widget, can_focus=True):
 
     def search_on(self, *, back: bool) -> None:
         """Go to the next line with the word, starting at the match in sight, else at the top of the visible part."""
-        file, word, top = self.file, self.word, self._top
-        if self._found is not None and any(line.start == self._found for line in self._lines):
-            top = self._found
-        if file is not None and word:
-            find = file.find_back if back else file.find_forward
-            where = "towards the beginning" if back else "towards the end"
-            self._seek(file.path, f"“{word}” {where}", lambda given_up: find(word, top, given_up))
+        file, word, top, match = self.file, self.word, self._top, self._found
+        is_on = match is not None and any(line.start == match for line in self._lines)
+        if match is not None and is_on:
+            top = match
+        if file is None or not word:
+            return
+
+        def find(given_up: Callable[[], bool], *, back: bool = back) -> int | None:
+            return (file.find_back if back else file.find_forward)(word, top, given_up)
+
+        where = "towards the beginning" if back else "towards the end"
+        other: _Find | None = partial(find, back=not back) if is_on else None
+        self._seek(file.path, f"“{word}” {where}", find, other=other)
 
     def jump(self, place: Place) -> None:
         if (file := self.file) is not None:
             self._seek(file.path, "that place", lambda given_up: find_place(file, place, given_up), is_match=False)
 
     @work(thread=True, exclusive=True, group="seek", exit_on_error=False)
-    def _seek(
-        self, path: Path, what: str, find: Callable[[Callable[[], bool]], int | None], *, is_match: bool = True
-    ) -> None:
-        worker = get_current_worker()
+    def _seek(self, path: Path, what: str, find: _Find, *, is_match: bool = True, other: _Find | None = None) -> None:
+        """Find a place; `other` finds another match in the other direction, if the search begins at one."""
+        worker, is_only = get_current_worker(), False
         try:
             found = find(lambda: worker.is_cancelled)
+            is_only = found is None and other is not None and other(lambda: worker.is_cancelled) is None
         except OSError as error:
             found, what = None, f"{what} ({error.strerror})"
         if not worker.is_cancelled:
-            self.post_message(self.Sought(path, what, found, is_match=is_match))
+            self.post_message(self.Sought(path, what, found, is_match=is_match, is_only=is_only))
 
     def on_log_view_sought(self, event: Sought) -> None:
         event.stop()
@@ -379,8 +392,11 @@ class LogView(Widget, can_focus=True):
                     self._top = min(event.offset, self.file.tail(max(1, self.size.height)))
                 self._count()
         else:
-            words = self.symbols.text(f"not found in the copy at home: {sanitize_line(event.what, 100)}")
-            self.notify(words, severity="warning", markup=False)
+            words = f"not found in the copy at home: {sanitize_line(event.what, 100)}"
+            if event.is_only:
+                words = f"this is the only match in the copy at home: “{sanitize_line(self.word, 100)}”"
+            severity: SeverityLevel = "information" if event.is_only else "warning"
+            self.notify(self.symbols.text(words), severity=severity, markup=False)
         self._stamp = None
         self.follow()
 
