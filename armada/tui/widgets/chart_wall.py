@@ -199,7 +199,7 @@ class ChartWall(Horizontal):
         self.set_class(len(shown) == 1 and self.size.width >= BESIDE, "beside")
         for place, chart in enumerate(self.query(Chart)):
             chart.set_class(place < max(1, len(shown)), "shown")
-            chart.styles.column_span = -len(shown) % columns + 1 if place == len(shown) - 1 else 1
+            chart.styles.column_span = columns if len(shown) == 1 else 1
             if place < len(shown):
                 self._draw_chart(chart, shown[place])
             elif not shown and place == 0:
