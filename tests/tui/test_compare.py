@@ -18,7 +18,7 @@ from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.compare_picture import picture_of
 from armada.tui.screens.output import OutputWindow
 from armada.tui.screens.prompt import Prompt
-from armada.tui.symbols import UNICODE
+from armada.tui.symbols import ASCII, UNICODE, Symbols
 from armada.tui.widgets.parallel import Parallel
 from armada.tui.widgets.plot import Drawn
 from armada.tui.widgets.scatter import Scatter
@@ -325,6 +325,20 @@ def test_plots_fill_any_size(size: tuple[int, int]) -> None:
         lines = plot.cells(width, height)
         assert len(lines) <= max(height, 2)
         assert all(len(line) <= width for line in lines), plot
+
+
+@pytest.mark.parametrize("symbols", [UNICODE, ASCII])
+def test_a_letter_in_parallel_coordinates_has_its_colour_and_a_faint_line_has_not(symbols: Symbols) -> None:
+    parallel = Parallel(symbols)
+    parallel.axes = (scale_of("lora.r", [8, 16, 24]), scale_of("loss", [0.5, 0.8, 0.4], log=False))
+    parallel.runs = tuple(Drawn(chr(97 + place), place, lit=place == 2) for place in range(3))
+    cells = [cell for line in parallel.cells(60, 20)[1:] for cell in line]
+    for run in parallel.runs:
+        assert {style for character, style in cells if character == run.sign} == {run.style}
+    coloured = {style for character, style in cells if character != " " and style.startswith("curve-")}
+    assert coloured == {run.style for run in parallel.runs}
+    lines = {style for character, style in cells if character not in " abc0123456789." and style != "dim"}
+    assert lines == {parallel.runs[2].style, "grid"}
 
 
 @pytest.mark.parametrize("height", [8, 9, 12, 30])

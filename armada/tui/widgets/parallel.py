@@ -48,8 +48,7 @@ class Parallel(Plot):
         for row in range(rows):
             line: list[Cell] = []
             for text, owner in canvas.row(row, utf8=self.symbols.utf8):
-                style = "" if owner == EMPTY else self._style_of(owner, text)
-                line += [(character, style) for character in text]
+                line += [(each, "" if owner == EMPTY else self._style_of(owner, each)) for each in text]
             lines.append(line)
         bar = "│" if self.symbols.utf8 else "|"
         for number, (axis, column) in enumerate(zip(axes, columns, strict=True)):
@@ -93,9 +92,10 @@ class Parallel(Plot):
         shown = shown if cell_len(shown) <= room else shown.rpartition(".")[2]
         return shown if cell_len(shown) <= room else _cut(shown, room - 1) + self.symbols.text("…")
 
-    def _style_of(self, owner: int, text: str) -> str:
+    def _style_of(self, owner: int, character: str) -> str:
+        """Return the style of a cell of a run: its letter always has its colour, beside its line too."""
         run = self.runs[owner]
-        return run.style if run.lit or text == run.sign else "grid"
+        return run.style if run.lit or character == run.sign else "grid"
 
 
 def _cut(text: str, room: int) -> str:
