@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rich.cells import cell_len, set_cell_size
+
 from armada.foundation.ascii_text import in_ascii, is_utf8_terminal
 from armada.verdicts.states import STATE_GLYPHS
 
@@ -48,6 +50,13 @@ class Symbols(NamedTuple):
     def text(self, text: str) -> str:
         """Return a text with only characters that this terminal can show."""
         return text if self.utf8 else in_ascii(text)
+
+    def shortened(self, text: str, cells: int) -> str:
+        """Return a text in so many cells at most, with a mark where it is cut."""
+        shown = self.text(text)
+        if cell_len(shown) <= cells:
+            return shown
+        return set_cell_size(shown, cells - 1) + self.cut if cells > 0 else ""
 
     def meter(self, fraction: float, width: int) -> tuple[str, str]:
         """Return a thin bar in two parts, what is done and the rest, for two styles; together `width` cells."""

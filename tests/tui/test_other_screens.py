@@ -206,6 +206,26 @@ def test_a_high_sync_screen_lists_what_came_home_last(world: World) -> None:
     drive(world.board(), use, (120, 40))
 
 
+def test_without_utf8_a_cut_name_ends_in_the_same_mark_everywhere(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANG", "C")
+    long = "long-name-" * 6
+    for run_id in ("one-aaaaaa", "two-bbbbbb"):
+        world.run(run_id, name=long)
+        world.checkpoint(run_id, 100, home=True)
+        world.losses(run_id, [3.0, 2.0])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("4")
+        seen = await shows(pilot, "What came home last", "ckpt-100")
+        assert seen.count(f"{long[:39]}~  ckpt-100") == 2
+        await pilot.press("1", "a", "c")
+        await shows(pilot, f" a {long[:30]}", "~ 2")
+
+    drive(world.board(), use, (120, 40))
+
+
 def test_sync_shows_what_moves_what_fails_and_when_it_is_tried_again(world: World) -> None:
     world.run("demo-aaaaaa")
     world.run("home-bbbbbb", state="succeeded")

@@ -357,7 +357,7 @@ class Chart(Plane):
         elif line.doubt:
             value = f" {line.doubt}{f', before{value}' if value else ''}"
         most = max(10, width // len(self.lines) - 16)
-        named = line.name if len(line.name) <= most else line.name[: most - 1] + "…"
+        named = self.symbols.shortened(line.name, most)
         name = f"  {_sign(line, owner)}{f' {named}' if named else ''}" if len(self.lines) > 1 else ""
         return (name + value).removeprefix(" " if len(self.lines) == 1 else "")
 

@@ -126,7 +126,7 @@ class FactLines(Widget):
         last = lines[most - 1].copy()
         last.truncate(max(1, width - 2), overflow="crop")
         last.rstrip()
-        return [*lines[: most - 1], last.append("…" if self.symbols.utf8 else "~")]
+        return [*lines[: most - 1], last.append(self.symbols.cut)]
 
     def _fold(self, fact: Fact, width: int) -> list[Text]:
         """Return a fact's lines; a long one continues under its beginning."""

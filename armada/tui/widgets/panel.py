@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.text import Text
 from textual.widget import Widget
 
@@ -67,11 +67,9 @@ class Panel(Widget):
             text.append("\n" if number else "")
             room = width
             for words, name in [("  ", "plain"), *spans]:
-                shown = self.symbols.text(words)
-                if name == "more" and cell_len(shown) > room:
+                if name == "more" and cell_len(words) > room:
                     break
-                if cell_len(shown) > room:
-                    shown = set_cell_size(shown, max(0, room - 1)) + ("…" if self.symbols.utf8 else "~") if room else ""
+                shown = self.symbols.shortened(words, room)
                 if name not in styles:
                     styles[name] = self.get_component_rich_style(f"panel--{name}")
                 text.append(shown, styles[name])

@@ -90,7 +90,7 @@ class Parallel(Plot):
         """Return the title of an axis; where it does not fit, the last part of the setting's key says most."""
         shown = self.symbols.text(title)
         shown = shown if cell_len(shown) <= room else shown.rpartition(".")[2]
-        return shown if cell_len(shown) <= room else _cut(shown, room - 1) + self.symbols.text("…")
+        return self.symbols.shortened(shown, room)
 
     def _style_of(self, owner: int, character: str) -> str:
         """Return the style of a cell of a run: its letter always has its colour, beside its line too."""

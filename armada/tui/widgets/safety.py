@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from armada.foundation.sanitize import sanitize_line
 from armada.tui.widgets import frame
 from armada.tui.widgets.answers import Tally, nothing_yet
 from armada.tui.widgets.host_safety import Safety, moving_by_host, safety_lines
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from armada.tui.widgets.table import Span
 
 NAMES = 40
-"""Characters of a run's name."""
+"""Cells of a run's name."""
 WIDE = 100
 """Columns from which the bars are long."""
 BORDERS = 2
@@ -76,10 +75,6 @@ class SafetyPicture(Panel):
         frame.facts(self, f" {len(lines) - room} more hosts " if len(lines) > room else "")
 
 
-def _name(row: RunRow) -> str:
-    return sanitize_line(row.name, NAMES)
-
-
 class CameHome(Panel):
     """The checkpoints that came home last: a line for the newest of each run."""
 
@@ -94,12 +89,13 @@ class CameHome(Panel):
         self._tally.take(snapshot)
         now = time.time()
         shown = self._tally.arrivals[: self.size.height]
-        wide = max((cell_len(_name(row)) for _, row in shown), default=0)
-        lines = [self._line(moment, row, now, wide) for moment, row in shown]
+        names = [self.symbols.shortened(row.name, NAMES) for _, row in shown]
+        wide = max(map(cell_len, names), default=0)
+        lines = [self._line(*each, name, now, wide) for each, name in zip(shown, names, strict=True)]
         self.show(lines or [[("no checkpoint came home yet", "dim")]])
 
-    def _line(self, moment: float, row: RunRow, now: float, wide: int) -> list[Span]:
-        kept, name = row.kept, _name(row)
+    def _line(self, moment: float, row: RunRow, name: str, now: float, wide: int) -> list[Span]:
+        kept = row.kept
         spans: list[Span] = [
             (f"{clock(moment, now):<9} ", "dim"),
             (f"{name}{' ' * (wide - cell_len(name))}", "strong"),

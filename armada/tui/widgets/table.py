@@ -321,7 +321,7 @@ class Table(ScrollView, can_focus=True):
         """Cut a text that is longer than its column, with a mark."""
         if width <= 1:
             return set_cell_size(text, max(0, width))
-        return set_cell_size(text, width - 1) + self.symbols.cut
+        return self.symbols.shortened(text, width)
 
     def _fit(self, width: int) -> list[tuple[int, int]]:
         """Return which columns fit, and the width of each."""
