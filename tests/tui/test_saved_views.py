@@ -63,6 +63,28 @@ def test_a_view_is_saved_chosen_and_deleted(two: World) -> None:
     drive(two.board(), use)
 
 
+@pytest.mark.parametrize("size", [(140, 40), (80, 24), (40, 12)])
+def test_without_a_saved_view_the_list_says_how_to_save_one(two: World, size: tuple[int, int]) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press("v")
+        await shows(pilot, "No view is saved yet", "everything")
+        await pilot.press("escape")
+        await lacks(pilot, "No view is saved yet")
+        await pilot.press("V")
+        await shows(pilot, "Save this view as")
+        await pilot.press(*"mine", "enter")
+        await until(pilot, lambda: "mine" in views.load(two.home))
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ViewChooser))
+        seen = await shows(pilot, "everything", "mine")
+        assert "No view is saved yet" not in seen
+        await pilot.press("ctrl+d")
+        await shows(pilot, "No view is saved yet", "everything")
+
+    drive(two.board(), use, size)
+
+
 def test_choosing_saving_replacing_and_deleting_a_view_are_undone_the_newest_first(two: World) -> None:
     old = SavedView("host:b200", sort="name")
     views.save(two.home, "mine", old)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.cells import cell_len
+from rich.text import Text
 from textual.binding import Binding
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.filtering import fuzzy
@@ -61,6 +62,7 @@ class Chooser(Dialog[str | None]):
         title: What to choose.
         choices: The most likely first.
         symbols: The symbols that the terminal can show.
+        note: A sentence above the list, if there is something to say.
     """
 
     BINDINGS = [  # noqa: RUF012  # Textual declares it so
@@ -76,14 +78,17 @@ class Chooser(Dialog[str | None]):
     Chooser Vertical { width: 90%; max-width: 110; height: 80%; }
     Chooser Input { height: 1; border: none; padding: 0 1; background: $boost; }
     Chooser Input:focus { border: none; background: $accent 20%; }
+    Chooser .note { height: auto; padding: 0 1; color: $text-muted; }
     Chooser ListTable { height: 1fr; background: $panel; }
     """
 
-    def __init__(self, title: str, choices: Sequence[Choice], symbols: Symbols) -> None:
+    def __init__(self, title: str, choices: Sequence[Choice], symbols: Symbols, note: str = "") -> None:
         super().__init__()
         self._title = title
         self._choices = choices
         self._symbols = symbols
+        self.note = Static(classes="note")
+        self._say(note)
 
     def compose(self) -> ComposeResult:
         longest = max((cell_len(each.name) for each in self._choices), default=1)
@@ -92,8 +97,14 @@ class Chooser(Dialog[str | None]):
         box.styles.max_height = min(HIGHEST, AROUND + max(FEWEST, len(self._choices)))
         with box:
             yield Field(placeholder="type to narrow it down")
+            yield self.note
             self.table = ListTable((name, Column("", 20, grow=3, rank=1)), self._symbols)
             yield self.table
+
+    def _say(self, note: str) -> None:
+        """Show a sentence above the list, or none."""
+        self.note.update(Text(self._symbols.text(note)))
+        self.note.display = bool(note)
 
     def on_mount(self) -> None:
         self._show("")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from armada.tui.undo import Changes
     from armada.tui.views import SavedView
 
+NONE_YET = "No view is saved yet: esc closes this, and V saves what Runs shows now."
 EVERYTHING = ""
 """Chosen to see all runs again; no view has this name."""
 
@@ -31,7 +32,8 @@ class ViewChooser(Chooser):
     def __init__(self, board: Dashboard, changes: Changes) -> None:
         self._home = board.home
         self._changes = changes
-        super().__init__("Views", self._listed(), board.symbols)
+        listed = self._listed()
+        super().__init__("Views", listed, board.symbols, NONE_YET if len(listed) == 1 else "")
 
     def _listed(self) -> list[Choice]:
         found = [Choice(name, name, view.words) for name, view in views.load(self._home).items()]
@@ -46,6 +48,7 @@ class ViewChooser(Chooser):
         if _said(cast("Dashboard", self.app), lambda: views.delete(self._home, name)):
             _remember(cast("Dashboard", self.app), self._changes, name, before)
             self._choices = self._listed()
+            self._say(NONE_YET if len(self._choices) == 1 else "")
             self._show("")
 
 
