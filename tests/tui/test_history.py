@@ -54,6 +54,21 @@ def test_an_act_is_listed_copied_undone_and_started_again(world: World) -> None:
     drive(board, use)
 
 
+@pytest.mark.parametrize("size", [(20, 8), (40, 10), (50, 16)])
+def test_a_small_terminal_shows_the_commands(world: World, size: tuple[int, int]) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-")
+        await pilot.press("asterisk")
+        await until(pilot, lambda: starred(world) and "star demo-aaaaaa done" in said(pilot))
+        await pilot.press("7")
+        seen = await shows(pilot, "COMMAND", "armada star")
+        assert ("ENDED" in seen) == (size[0] >= 40)
+
+    drive(world.board(), use, size)
+
+
 def test_what_cannot_be_undone_says_so(world: World) -> None:
     world.hosts(far={"ssh": "root@127.0.0.1:1"})
 

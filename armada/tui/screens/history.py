@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from armada.tui.app import Dashboard
     from armada.tui.widgets.table import Cells, Span
 
-COLUMNS = (Column("AGO", 6, right=True), Column("ENDED", 12), Column("COMMAND", 30, grow=1), Column("UNDO", 9, rank=1))
+COLUMNS = (
+    Column("AGO", 6, right=True, rank=2),
+    Column("ENDED", 12, rank=1),
+    Column("COMMAND", 18, grow=1),
+    Column("UNDO", 9, rank=3),
+)
+"""Beside how it ended, 18 columns of the command fit into the window of a terminal with 40."""
 LOOK_S = 1.0
 NOTHING = "there is nothing to undo: stars, tags, notes, groups, archiving, columns, views and pins can be"
 NOT_UNDONE = "it cannot be undone: only stars, tags, notes, groups and archiving can"
