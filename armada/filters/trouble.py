@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 RECENT_S = 86_400.0
-"""How long a failure needs the user, in seconds; after that it is history."""
+"""How long a failure, or a loss that is no number, needs the user, in seconds; after that it is history."""
 
 
 def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
@@ -29,4 +29,6 @@ def trouble(run: Run, sync_failing: str | None, *, urgent: bool) -> str | None:
         return f"its loss is {run.loss_not_finite}"
     if sync_failing is not None:
         return f"sync fails: {sanitize_line(sync_failing, 300)}"
+    if run.state == "succeeded" and run.loss_not_finite is not None and urgent and not run.is_archived:
+        return f"it succeeded, but its loss is {run.loss_not_finite}"
     return None

@@ -131,7 +131,7 @@ class RunReader:
         run = row.run
         self._known[run_id] = _Known(values, kept, failing, row)
         self._calming.pop(run_id, None)
-        if run.state == "failed" and now < calm_at:
+        if run.ended and row.trouble is not None and now < calm_at:
             self._calming[run_id] = calm_at
         for name, so in (
             ("running", _is_running(row)),

@@ -16,7 +16,7 @@ from armada.tui.scales import Scale, pareto_front, scale_of
 from armada.tui.widgets.chart import NAMES
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.plot import COLOURS, Drawn
-from armada.tui.widgets.run_table import STATE_STYLES
+from armada.tui.widgets.run_signs import STATE_STYLES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -10,7 +10,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import RecordedFacts
 from armada.tui.gpu_strips import HOT_C
 from armada.tui.widgets.host_safety import verdict
-from armada.tui.widgets.run_table import clock
+from armada.tui.widgets.run_signs import clock
 from armada.units import amount, counted, span
 from armada.verdicts.idle import stopped_spans, stopping_of
 

@@ -11,7 +11,8 @@ from armada.foundation.sanitize import sanitize_line
 from armada.tui.gpu_strips import gpus_of, points_of, together
 from armada.tui.screens.run_text import stamp
 from armada.tui.widgets.fact_lines import Fact
-from armada.tui.widgets.run_table import age, figure, glyph
+from armada.tui.widgets.run_signs import glyph
+from armada.tui.widgets.run_table import age, figure
 from armada.units import span
 
 if TYPE_CHECKING:

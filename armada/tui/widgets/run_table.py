@@ -9,7 +9,6 @@ from rich.cells import cell_len
 
 from armada.filters.cells import cell, is_number
 from armada.foundation.sanitize import sanitize_line
-from armada.sweeps.counts import word_of
 from armada.tui.arrangement import Again, Heading
 from armada.tui.beginnings import alike_by_sweep, first_fitting, short_forms, width_of
 from armada.tui.best import LOSS, best_of
@@ -17,6 +16,7 @@ from armada.tui.filtering import subject_of
 from armada.tui.folds import Fold, done
 from armada.tui.kept import Kept
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
+from armada.tui.widgets.run_signs import STATE_STYLES, end_of, glyph
 from armada.tui.widgets.table import Cells, Column, Entry, Span, Table
 from armada.units import brief_span, counted, rough_span, short_number, span
 from armada.verdicts.states import ENDED
@@ -53,7 +53,6 @@ COLUMNS = (
     Column("COST", 7, right=True, rank=4),
     Column("SEEN", 10),
 )
-STATE_STYLES = {"running": "good", "succeeded": "good", "failed": "bad", "unknown": "warn", "cancelled": "dim"}
 
 
 def _column(key: Key, place: int) -> Column:
@@ -82,14 +81,6 @@ def lately(seconds: float) -> str:
     return f"{rough_span(seconds // 10 * 10 if seconds < 60 else seconds)} ago"
 
 
-def clock(moment: float, now: float) -> str:
-    """Format a time: `09:51` today, `Mon 09:51` within a week, a date before."""
-    age = now - moment
-    return time.strftime(
-        "%H:%M" if age < 43_200 else "%a %H:%M" if age < 500_000 else "%Y-%m-%d", time.localtime(moment)
-    )
-
-
 def figure(number: float | None) -> str:
     """Format a rate in a few characters: `812`, `39.8k`."""
     if number is None:
@@ -101,16 +92,6 @@ def meter(share: float, width: int, symbols: Symbols, style: str = "accent") -> 
     """Return a thin bar: what is done in a colour, the rest faint."""
     done, rest = symbols.meter(share, width)
     return (done, style), (rest, "faint")
-
-
-def glyph(row: RunRow, symbols: Symbols) -> Span:
-    """Return a state's symbol. The colour only repeats what the shape says."""
-    run = row.run
-    if not run.ended and run.unreachable_since is not None:
-        return symbols.unreachable, "warn"
-    if row.trouble is not None and not run.ended and run.state != "unknown":
-        return symbols.attention, "warn"
-    return symbols.states.get(run.state, "?"), STATE_STYLES.get(run.state, "accent")
 
 
 class RunTable(Table):
@@ -421,9 +402,7 @@ class RunTable(Table):
             lasted = f" {rough_span(row.lasted_s(now))}" if run.started_at else ""
             return ((words + lasted, "plain"),)
         if run.ended:
-            ended = clock(run.ended_at, now) if run.ended_at else ""
-            done = "done" if run.state == "succeeded" else word_of(run)
-            return ((f"{done} {ended}", "good" if run.state == "succeeded" else STATE_STYLES[run.state]),)
+            return (end_of(row, now),)
         return ((f"{run.state} {rough_span(now - run.created_at)}", "plain"),)
 
     def _home(self, row: RunRow, now: float) -> tuple[Span, ...]:
@@ -473,6 +452,8 @@ def _helping(source: RunRow | Fold) -> tuple[tuple[str, str], ...]:
         return (("→", "lists its cells"),)
     if source.run.state in ("failed", "cancelled"):
         return (("u", "resume"), ("R", "relaunch"))
+    if source.run.state == "succeeded":
+        return (("l", "log"), ("R", "relaunch"))
     if source.run.unreachable_since is not None or source.run.state == "unknown":
         return (("r", "check again"),)
     return (("l", "log"), ("x", "stop"))

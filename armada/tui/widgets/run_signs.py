@@ -1,0 +1,50 @@
+"""What a run's row says of its state: a sign, a word, a time."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from armada.sweeps.counts import word_of
+
+if TYPE_CHECKING:
+    from armada.tui.snapshot import RunRow
+    from armada.tui.symbols import Symbols
+    from armada.tui.widgets.table import Span
+
+STATE_STYLES = {"running": "good", "succeeded": "good", "failed": "bad", "unknown": "warn", "cancelled": "dim"}
+
+
+def clock(moment: float, now: float) -> str:
+    """Format a time: `09:51` today, `Mon 09:51` within a week, a date before."""
+    age = now - moment
+    return time.strftime(
+        "%H:%M" if age < 43_200 else "%a %H:%M" if age < 500_000 else "%Y-%m-%d", time.localtime(moment)
+    )
+
+
+def is_no_number(row: RunRow) -> bool:
+    """Whether a run succeeded although its newest loss is NaN or infinite."""
+    return row.run.state == "succeeded" and row.run.loss_not_finite is not None
+
+
+def glyph(row: RunRow, symbols: Symbols) -> Span:
+    """Return a state's symbol. The colour only repeats what the shape says."""
+    run = row.run
+    if not run.ended and run.unreachable_since is not None:
+        return symbols.unreachable, "warn"
+    if row.trouble is not None and not run.ended and run.state != "unknown":
+        return symbols.attention, "warn"
+    if is_no_number(row):
+        return (symbols.attention, "warn") if row.trouble is not None else (symbols.states["failed"], "bad")
+    return symbols.states.get(run.state, "?"), STATE_STYLES.get(run.state, "accent")
+
+
+def end_of(row: RunRow, now: float) -> Span:
+    """Return how a run ended, and when; what succeeded with a loss that is no number is not simply done."""
+    run = row.run
+    ended = clock(run.ended_at, now) if run.ended_at else ""
+    if is_no_number(row):
+        return f"{run.loss_not_finite} {ended}", "bad"
+    done = "done" if run.state == "succeeded" else word_of(run)
+    return f"{done} {ended}", STATE_STYLES[run.state]
