@@ -81,6 +81,16 @@ class Document:
                 del mine[stale]
             mine.update({known: place for known, place in theirs.items() if known[: len(location)] == location})
 
+    def remove(self, location: Location) -> None:
+        """Take a key out of its mapping, with what is in it."""
+        container: Any = self.data
+        for part in location[:-1]:
+            container = container[part]
+        del container[location[-1]]
+        for places in (self.keys, self.values):
+            for gone in [known for known in places if known[: len(location)] == location]:
+                del places[gone]
+
 
 def read_document(path: Path) -> Document:
     """Read a file that contains a mapping; an empty file is an empty mapping.

@@ -12,11 +12,11 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 from armada.config.documents import Place, compose, parse_document
-from armada.config.overrides import apply_override
+from armada.config.overrides import UNSET, apply_override
 from armada.errors import ArmadaError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 _INDENT = 2
@@ -42,7 +42,8 @@ def with_overrides(text: str, path: Path, overrides: Sequence[str]) -> str:
         line = document.key_place(tuple(override.partition("=")[0].strip().split("."))).line
         apply_override(document, override)
         keys, value = override.partition("=")[0].strip().split("."), override.partition("=")[2].strip() or "null"
-        for candidate in _candidates(text, path, keys, value, document.data):
+        texts = _without(text, path, keys) if value == UNSET else _candidates(text, path, keys, value, document.data)
+        for candidate in texts:
             if _says(candidate, path, document.data):
                 text = candidate
                 break
@@ -71,7 +72,7 @@ def _candidates(text: str, path: Path, keys: Sequence[str], value: str, data: An
         if edited is not None:
             yield edited
     try:
-        yield _round_trip(text, keys, target)
+        yield _round_trip(text, keys, lambda container, key: container.__setitem__(key, target))
     except (YAMLError, LookupError, TypeError, ValueError):
         return
 
@@ -132,17 +133,52 @@ def _added(text: str, node: MappingNode, keys: Sequence[str], written: str) -> s
         return f"{inside}{comma}{gap}{keys[0]}: {_flow(keys[1:], written)}{text[len(inside) :]}"
     if not node.value:
         return None
-    column, last = node.value[0][0].start_mark.column, node.value[-1][1]
-    begin = node.value[-1][0].start_mark.index
-    end = max(last.end_mark.index, begin)
-    lines = text[begin:end].splitlines(keepends=True)
-    while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
-        lines.pop()
-    at = begin + len("".join(lines).rstrip("\n"))
-    line_end = text.find("\n", at)
-    at = len(text) if line_end < 0 else line_end + 1
+    column, at = node.value[0][0].start_mark.column, _end_of(text, *node.value[-1])
     head = text[:at] if text[:at].endswith("\n") else f"{text[:at]}\n"
     return f"{head}{_nested(keys, written, column)}{text[at:]}"
+
+
+def _end_of(text: str, name: Node, value: Node) -> int:
+    """Return where the line after a setting in block style begins; comments below it belong to what follows."""
+    begin = name.start_mark.index
+    lines = text[begin : max(value.end_mark.index, begin)].splitlines(keepends=True)
+    while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
+        lines.pop()
+    line_end = text.find("\n", begin + len("".join(lines).rstrip("\n")))
+    return len(text) if line_end < 0 else line_end + 1
+
+
+def _without(text: str, path: Path, keys: Sequence[str]) -> Iterator[str]:
+    """Yield texts to try without a setting: its lines taken out, then through ruamel, which moves some spaces."""
+    node, above = compose(text, lambda line: Place(path, line)), None
+    for key in keys:
+        above = node
+        if isinstance(node, SequenceNode):
+            node = node.value[int(key)]
+        elif isinstance(node, MappingNode):
+            node = next((each for name, each in node.value if name.value == key), None)
+    if isinstance(above, MappingNode):
+        yield _taken_out(text, above, keys[-1])
+    try:
+        yield _round_trip(text, keys, lambda container, key: container.__delitem__(key))
+    except (YAMLError, LookupError, TypeError, ValueError):
+        return
+
+
+def _taken_out(text: str, node: MappingNode, key: str) -> str:
+    place = next(place for place, (name, _) in enumerate(node.value) if name.value == key)
+    (name, value), following = node.value[place], node.value[place + 1 :]
+    if len(node.value) == 1:
+        return _replaced(text, node, "{}")
+    start = name.start_mark.index
+    if node.flow_style:
+        if following:
+            return text[:start] + text[following[0][0].start_mark.index :]
+        return text[:start].rstrip(" \n,") + text[max(value.end_mark.index, name.end_mark.index) :]
+    line = text.rfind("\n", 0, start) + 1
+    if text[line:start].strip() and following:  # the first one of an item of a list, behind its dash
+        return text[:start] + text[following[0][0].start_mark.index :]
+    return text[:line] + text[_end_of(text, name, value) :]
 
 
 def _nested(keys: Sequence[str], written: str, column: int) -> str:
@@ -157,7 +193,7 @@ def _flow(keys: Sequence[str], written: str) -> str:
     return written
 
 
-def _round_trip(text: str, keys: Sequence[str], value: object) -> str:
+def _round_trip(text: str, keys: Sequence[str], change: Callable[[Any, str | int], None]) -> str:
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096
@@ -167,7 +203,7 @@ def _round_trip(text: str, keys: Sequence[str], value: object) -> str:
         if not isinstance(container, list) and container.get(key) is None:
             container[key] = {}
         container = container[int(key) if isinstance(container, list) else key]
-    container[int(keys[-1]) if isinstance(container, list) else keys[-1]] = value
+    change(container, int(keys[-1]) if isinstance(container, list) else keys[-1])
     out = io.StringIO()
     yaml.dump(document, out)
     return out.getvalue()

@@ -10,7 +10,7 @@ from armada.config.experiments import experiment_of, problems_of_experiment
 from armada.config.form import Setting, in_order, listed, override_of, text_of
 from armada.config.key_list import Key, keys_of_task
 from armada.config.origins import DEFAULT, Value
-from armada.config.overrides import apply_override
+from armada.config.overrides import UNSET, apply_override
 from armada.config.resolution import plain
 from armada.config.tasks.registry import TASKS
 from armada.config.validation import dotted, written_places
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.config.documents import Document
+    from armada.config.validation import Problem
 
 _NO_TASK = (
     Key("name", "text", None, is_required=True, meaning="Free text; run ids and folders are made from it."),
@@ -41,6 +42,7 @@ class Fault:
         line: The line of the experiment file; None for an override and for another file.
         message: The loader's sentence.
         hint: The nearest right thing.
+        removal: The change that takes an unknown key out of the file; None for anything else.
     """
 
     key: str
@@ -48,6 +50,7 @@ class Fault:
     line: int | None
     message: str
     hint: str | None
+    removal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +114,20 @@ def _faults_of(document: Document) -> tuple[list[Fault], set[str]]:
         place = each.place
         where = str(place) if place.override is not None else f"{document.path.name}:{place.line}"
         line = None if place.override is not None else place.line
-        found.append(Fault(dotted(each.location), where, line, each.message, each.hint))
+        found.append(Fault(dotted(each.location), where, line, each.message, each.hint, _removal(each)))
     if not problems:
         try:
             experiment_of(document)
         except ConfigError as error:
             found.append(_fault_of(error, document))
     return found, {dotted(each.location) for each in problems if each.kind == "unknown"}
+
+
+def _removal(problem: Problem) -> str | None:
+    """Return the change that takes an unknown key out of the file, where `--set` can name it."""
+    is_plain = not any("." in part for part in problem.location if isinstance(part, str))
+    key = override_of(dotted(problem.location)) if is_plain else None
+    return f"{key}={UNSET}" if problem.kind == "unknown" and problem.place.override is None and key else None
 
 
 def _fault_of(error: ConfigError, document: Document) -> Fault:

@@ -10,6 +10,8 @@ from ruamel.yaml.nodes import CollectionNode, Node
 from armada.config.documents import Document, Location, Place, build, compose
 from armada.foundation.secrets import LEFT_OUT, may_be_given_secret
 
+UNSET = "!unset"
+"""The value that takes a key out of the document. No YAML value is written so: tags are refused."""
 ANY_WORDS = ("env", "arguments", "command")
 """Settings whose values may be anything."""
 
@@ -17,7 +19,8 @@ ANY_WORDS = ("env", "arguments", "command")
 def apply_override(document: Document, text: str) -> None:
     """Put `a.b=value` into a document; the value is YAML on one line: `7`, `off`, `"7"`, `null`, `[a, b]`, `{path: x}`.
 
-    Mappings on the way that are absent or null are made; a list is entered by index (`data.train.0.weight=2`).
+    Mappings on the way that are absent or null are made; a list is entered by index (`data.train.0.weight=2`). The value
+    `!unset` takes the key out of the document.
 
     Raises:
         ConfigError: Naming the override's text; the value may be a secret.
@@ -27,6 +30,9 @@ def apply_override(document: Document, text: str) -> None:
     parts = name.strip().split(".")
     if not equals or not all(parts):
         raise place.error("an override is written `key=value` or `key.key=value`", "for example: --set train.seed=7")
+    if value_text.strip() == UNSET:
+        document.remove(_existing(document, parts, place))
+        return
     location = _enter(document, parts, place)
     source = Document(document.path, {})
     node = compose(value_text, lambda _: place)
@@ -110,6 +116,19 @@ def _refuse_leftovers(node: Node, text: str, place: Place) -> None:
             "the value is read as YAML, where `#` begins a comment and `: ` or `- ` a block",
             "put quotes around text and braces around a mapping: --set 'name=\"a # b\"'",
         )
+
+
+def _existing(document: Document, parts: list[str], place: Place) -> Location:
+    """Walk to a key that is in the document."""
+    container: Any = document.data
+    location: Location = ()
+    for position, part in enumerate(parts):
+        is_item = isinstance(container, list) and position < len(parts) - 1
+        key = _index(container, part, place) if is_item else part
+        if not is_item and not (isinstance(container, dict) and part in container):
+            raise place.error(f"`{'.'.join(parts)}` is not in the file, so it cannot be taken out")
+        container, location = container[key], (*location, key)
+    return location
 
 
 def _enter(document: Document, parts: list[str], place: Place) -> Location:

@@ -98,6 +98,7 @@ class Fault:
         key: The setting, or the section that it would be in; empty for the file as a whole.
         where: `exp.yaml:5` or `--set a=b`.
         line: The line of the experiment file; None if it is elsewhere.
+        removal: The change that takes an unknown key out; None for anything else.
     """
 
     key: str
@@ -105,6 +106,7 @@ class Fault:
     line: int | None
     message: str
     hint: str | None = None
+    removal: str | None = None
 
     @property
     def words(self) -> str:
@@ -140,6 +142,17 @@ class Form:
     def faults_at(self, key: str) -> list[Fault]:
         """Return what is wrong with a setting, or with one in it."""
         return [each for each in self.faults if each.key == key or each.key.startswith((f"{key}.", f"{key}["))]
+
+    def unknown_at(self, key: str) -> Fault | None:
+        """Return what is wrong with an unknown key that can be taken out: that of a setting, or of a section that it is in."""
+        return next(
+            (
+                each
+                for each in self.faults
+                if each.removal and (key == each.key or key.startswith((f"{each.key}.", f"{each.key}[")))
+            ),
+            None,
+        )
 
     def setting(self, key: str | None) -> Setting | None:
         """Return a setting by its key."""

@@ -105,15 +105,47 @@ def test_errors_are_corrected_one_after_the_other_and_the_difference_is_shown(wo
     drive(world.board(), use)
 
 
-def test_an_unknown_key_is_told_with_the_nearest_one_and_the_editor(world: World, file: Path) -> None:
+def test_an_unknown_key_is_told_with_the_nearest_one_and_taken_out_after_a_question(world: World, file: Path) -> None:
     file.write_text("name: hello\ntask: command\ncommand: [a]\nretrys: 2\n")
 
     async def use(pilot: Pilot[None]) -> None:
         await opened(pilot, "exp.yaml:4: unknown key `retrys`", "did you mean `retries`?")
         await pilot.press("enter")
-        await until(pilot, lambda: "did you mean `retries`?): e opens the file" in said(pilot))
+        await shows(pilot, "Take `retrys` out?", "y take it out", "e opens the file")
+        await pilot.press("n")
+        await lacks(pilot, "Take `retrys` out?")
+        await shows(pilot, "1 error")
         await pilot.press("e")
         await until(pilot, lambda: f"+4 {file}" in said(pilot))
+        await pilot.press("enter")
+        await shows(pilot, "Take `retrys` out?")
+        await pilot.press("y")
+        await lacks(pilot, "Take `retrys` out?", "unknown key", "1 error")
+        await shows(pilot, "1 change")
+        assert launch(pilot).fields["set"].value == "'retrys=!unset'"
+        await pilot.press("D")
+        await shows(pilot, "-retrys: 2")
+        await pilot.press("escape")
+        await lacks(pilot, "-retrys: 2")
+        await pilot.press("S")
+        await shows(pilot, "Save as", "exp-2.yaml")
+        await pilot.press("enter")
+        await until(pilot, lambda: launch(pilot).fields["experiment"].value == "exp-2.yaml")
+        assert Path("exp-2.yaml").read_text() == "name: hello\ntask: command\ncommand: [a]\n"
+        assert "retrys" in file.read_text()
+
+    drive(world.board(), use)
+
+
+def test_an_unknown_section_is_taken_out_from_what_is_in_it(world: World, file: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot, "3 errors", "exp.yaml:6: unknown key `trian`")
+        await at(pilot, "trian.seed")
+        await pilot.press("enter")
+        await shows(pilot, "Take `trian` out?")
+        await pilot.press("y")
+        await shows(pilot, "2 errors", "1 change")
+        await lacks(pilot, "unknown key")
 
     drive(world.board(), use)
 

@@ -14,6 +14,7 @@ from textual.widgets import Static
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.tui import changes, form
 from armada.tui.screens.chooser import Choice, Chooser
+from armada.tui.screens.question import Question
 from armada.tui.screens.setting_editor import SettingEditor, describe
 from armada.tui.widgets import frame
 from armada.tui.widgets.setting_table import SettingTable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from armada.tui.app import Dashboard
-    from armada.tui.form import Form, Refusal, Setting
+    from armada.tui.form import Fault, Form, Refusal, Setting
     from armada.tui.operations import Answer
     from armada.tui.symbols import Symbols
     from armada.tui.widgets.table import Table
@@ -216,6 +217,8 @@ class ExperimentForm(Vertical):
             return
         if self.table.is_section(setting.key) and setting.value in (None, "null"):
             self.table.fold(setting.key, is_open=setting.key not in self.table.opened)
+        elif self.form is not None and (unknown := self.form.unknown_at(setting.key)) is not None:
+            self._take_out(unknown)
         elif setting.override is None:
             why = next((each.words for each in self.table.faults), f"{setting.key} cannot be changed here")
             self._tell(f"{why}: e opens the file")
@@ -242,6 +245,18 @@ class ExperimentForm(Vertical):
             self._tell("this setting is not changed")
         else:
             self.post_message(self.Wanted(changes.without(self.changes, key)))
+
+    def _take_out(self, unknown: Fault) -> None:
+        """Ask whether an unknown key shall go."""
+
+        def go(yes: bool | None) -> None:
+            if yes and unknown.removal is not None:
+                key = unknown.removal.partition("=")[0]
+                self.post_message(self.Wanted([*changes.without(self.changes, key), unknown.removal]))
+
+        note = "It is a change as others: D shows it, S saves it, and until then the file stays as it is. e opens the file."
+        question = Question(f"Take `{unknown.key}` out?", [unknown.words], note, "take it out", self._symbols)
+        self.app.push_screen(question, go)
 
     def _choose(self, setting: Setting) -> None:
         take = self._taker(setting)

@@ -52,6 +52,15 @@ CASES = {
     "evaluation.samples=4": ["+evaluation:", "+  samples: 4"],
     "train.betas.0=0.7": ["-  betas: [0.9, 0.95]", "+  betas: [0.7, 0.95]"],
     "name=": ["-name: demo   # the name", "+name: null   # the name"],
+    "name=!unset": ["-name: demo   # the name"],
+    "lora=!unset": ["-lora:"],
+    "setup=!unset": ["-setup: |", "-  one", "-  two"],
+    "tags= !unset ": ["-tags:", "-  - a", "-  - b"],
+    "train.learning_rate=!unset": ["-  learning_rate: 5e-5  # rate"],
+    "train.betas=!unset": ["-  betas: [0.9, 0.95]"],
+    "model.tiny.layers=!unset": ["-  tiny: {layers: 2}  # small", "+  tiny: {}  # small"],
+    "model.tiny=!unset": ["-model:", "-  tiny: {layers: 2}  # small", "+model: {}"],
+    "data=!unset": ["-data:", "-  train:", "-    - path: a.jsonl   # one", "-    - {path: b.jsonl}"],
 }
 
 
@@ -72,6 +81,30 @@ def test_what_is_not_there_is_added_at_any_depth(text: str) -> None:
     for override in wanted:
         apply_override(document, override)
     assert parse_document(with_overrides(text, FILE, wanted), FILE).data == document.data
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("a: {x: 1, y: 2, z: 3}\n", "a: {x: 1, z: 3}\n"),
+        ("a: {x: 1, y: 2}\n", "a: {x: 1}\n"),
+        ("a: {y: 2, z: 3}  # c\n", "a: {z: 3}  # c\n"),
+        ("a:\n  y: 2\n  # about z\n  z: 3\n", "a:\n  # about z\n  z: 3\n"),
+        ("a:\n  x: 1\n  y:\n    deep: [1,\n      2]\n  # end\nb: 1\n", "a:\n  x: 1\n  # end\nb: 1\n"),
+        ("a:\n  x: 1\n  y: 2", "a:\n  x: 1\n"),
+        ("a:\n  y:\n  z: 3\n", "a:\n  z: 3\n"),
+        ("a:\n  y: 2  # gone\n", "a: {}\n"),
+    ],
+)
+def test_a_key_is_taken_out_with_its_lines_and_nothing_else(text: str, after: str) -> None:
+    assert with_overrides(text, FILE, ["a.y=!unset"]) == after
+
+
+def test_the_first_key_of_an_item_is_taken_out_behind_its_dash() -> None:
+    text = "a:\n  - y: 2\n    z: 3\n  - y: 4\n"
+    assert with_overrides(text, FILE, ["a.0.y=!unset"]) == "a:\n  - z: 3\n  - y: 4\n"
+    found = parse_document(with_overrides(text, FILE, ["a.1.y=!unset"]), FILE)
+    assert found.data == {"a": [{"y": 2, "z": 3}, {}]}
 
 
 def test_what_aliases_share_is_not_changed_for_one_of_them() -> None:

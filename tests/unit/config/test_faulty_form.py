@@ -44,8 +44,22 @@ def test_all_settings_that_can_be_read_are_listed_with_what_they_may_be(project:
     assert settings["data.train[0].path"].override == "data.train.0.path"
     assert settings["train.lr_scheduler"].value == "cosine", "the default, as nothing is written"
     assert settings["resources.gpus"].value is None, "its section is not written"
-    assert settings["trian.seed"].override is None, "no change can take an unknown key away"
+    assert settings["trian.seed"].override is None, "no value makes an unknown key right"
     assert settings["train.lr_schedular"].override is None
+
+
+def test_an_unknown_key_has_the_change_that_takes_it_out(project: Path) -> None:
+    text = WRONG.replace("weight: 1.0", "wieght: 1.0") + '"a.b": 1\n'
+    found = faulty(project, text, "nmae=x")
+    assert {each.message.split("`")[1]: each.removal for each in found.faults if each.removal} == {
+        "train.lr_schedular": "train.lr_schedular=!unset",
+        "trian": "trian=!unset",
+        "data.train[0].wieght": "data.train.0.wieght=!unset",
+    }, "no change can name `a.b`, and `u` takes the change `nmae` back"
+    assert any("a.b" in each.message for each in found.faults)
+    rest = faulty(project, text, *(each.removal for each in found.faults if each.removal))
+    assert [each.message.split("`")[1] for each in rest.faults] == ["train.max_steps", "lora.r", "a.b"]
+    assert not {"trian", "trian.seed", "train.lr_schedular"} & set(by_key(rest))
 
 
 def test_an_unknown_task_can_be_chosen(project: Path) -> None:
