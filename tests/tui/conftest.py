@@ -75,7 +75,10 @@ class World:
         (offset,) = self.database.connection.execute(
             "SELECT metrics_offset FROM runs WHERE run_id = ?", (run_id,)
         ).fetchone()
-        start = time.time() - len(values)
+        (latest,) = self.database.connection.execute(
+            "SELECT max(time) FROM points JOIN series ON id = series WHERE run_id = ? AND name = ?", (run_id, name)
+        ).fetchone()
+        start = max(time.time() - len(values), latest or 0.0)  # what is added is the newest
         lines = [
             {"kind": "train", "step": offset + step, "time": start + step, name: value, "num_tokens": 100 * step}
             for step, value in enumerate(values, 1)
