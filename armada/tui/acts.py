@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,6 +68,16 @@ class Act(NamedTuple):
     @property
     def can_undo(self) -> bool:
         return bool(self.undo) and not self.is_undone and self.exit_code == 0
+
+
+def interrupt(act: Act) -> bool:
+    """Interrupt an act as Ctrl-C does in a shell; return whether it still ran."""
+    if act.process is None or not act.runs:
+        return False
+    with contextlib.suppress(ProcessLookupError):  # it ended just now
+        os.killpg(act.process.pid, signal.SIGINT)  # it leads its session, and with that a group of processes
+        return True
+    return False
 
 
 def new_log(home: HomePaths, word: str, *, kind: str = "operations", kept: int = KEPT) -> Path:

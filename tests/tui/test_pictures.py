@@ -18,6 +18,7 @@ from armada.store.telemetry import Point
 from armada.tui import remembered
 from armada.tui.operations import Answer
 from armada.tui.screens.launch import LaunchScreen, Planned
+from armada.tui.widgets.field import Field
 from armada.verdicts.states import Verdict
 from tests.tui.conftest import World, drive, shows, until
 from tests.tui.picture import looks_like
@@ -28,10 +29,11 @@ SIZES = pytest.mark.parametrize("size", [(80, 24), (160, 48)], ids=["80x24", "16
 
 @pytest.fixture
 def still(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world in which no time passes and every disk is alike."""
+    """A world in which no time passes, no cursor blinks and every disk is alike."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     monkeypatch.setattr(time, "time", lambda: NOW)
+    monkeypatch.setattr(Field, "_toggle_cursor", lambda _: None)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=10**12, used=4 * 10**11, free=6 * 10**11))
     return world
 

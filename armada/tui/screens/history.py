@@ -1,7 +1,8 @@
-"""What was started from the dashboard: copy the command, show its output, start it again, undo it."""
+"""What was started from the dashboard: copy the command, show its output, interrupt it, start it again, undo it."""
 
 from __future__ import annotations
 
+import signal
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ COLUMNS = (
 )
 """Beside how it ended, 18 columns of the command fit into the window of a terminal with 40."""
 LOOK_S = 1.0
+INTERRUPTED = (130, -signal.SIGINT)
+"""Exit codes of what Ctrl-C ended: as the table of exit codes says, or before armada's own code ran."""
 NOTHING = "there is nothing to undo: stars, tags, notes, groups, archiving, columns, views and pins can be"
 NOT_UNDONE = "it cannot be undone: only stars, tags, notes, groups and archiving can"
 
@@ -112,6 +115,24 @@ class HistoryWindow(Window):
         )
         self.board.push_screen(question, go)
 
+    def action_interrupt(self) -> None:
+        from armada.tui.screens.question import Question
+
+        if self.board.refuses("interrupt it") or (act := self.act) is None:
+            return
+        if not act.runs:
+            self.tell("it has ended" if act.exit_code is not None else "it does not run any more", bad=True)
+            return
+
+        def go(yes: bool | None) -> None:
+            if yes and not acts.interrupt(act):
+                self.tell("it ended meanwhile", bad=True)
+            self._look()
+
+        note = "As Ctrl-C does: what it has started on hosts goes on, and the same command continues what is half done."
+        question = Question("Interrupt it?", [act.command_line or act.title], note, "interrupt", self.board.symbols)
+        self.board.push_screen(question, go)
+
     def action_undo_act(self) -> None:
         if not self.board.refuses("undo") and (act := self.act) is not None:
             undo(self.board, act)
@@ -155,6 +176,8 @@ def _ago(act: Act, now: float) -> str:
 
 
 def _end(act: Act) -> Span:
+    if act.exit_code in INTERRUPTED:
+        return ("interrupted", "dim")
     if act.exit_code is not None:
         return ("done", "good") if act.exit_code == 0 else (f"failed ({act.exit_code})", "bad")
     return ("running", "accent") if act.runs else ("unknown", "dim")
