@@ -215,8 +215,10 @@ def test_launch_files_are_written_and_the_run_is_listed_and_removed(this_host: H
     folder = this_host.folder("list-1")
     folder.rename(folder.with_name("list-1 old"))
     folder.with_name("odd\n\x1b").write_text("")
-    folder.with_name(".hidden").mkdir()
-    assert this_host.call("run.list") == {"runs": [], "strange": ["list-1 old", "odd??"]}
+    folder.with_name(".list-1").mkdir()
+    folder.with_name(".list-1.17-2.tmp").mkdir()  # of what is being made, or deleted
+    assert this_host.call("run.list") == {"runs": [], "strange": [".list-1", "list-1 old", "odd??"]}
+    folder.with_name(".list-1").rmdir()
     folder.with_name("list-1 old").rename(folder)
     folder.with_name("odd\n\x1b").unlink()
     assert this_host.call("run.remove", run_id="list-1") == {}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -140,13 +142,15 @@ def test_links_to_what_the_run_wrote_elsewhere_are_named(make: Callable[..., Run
     for folder in (scratch, old):
         (folder / "deep").mkdir(parents=True)
         (folder / "deep" / "r.txt").write_text("p")
-    given = tmp_path / "given"
+    given, read = tmp_path / "given", tmp_path / "read"
     given.mkdir()
+    read.mkdir()
+    (read / "old.txt").write_text("the user's")
     run = make()
-    run.job["data"] = [{"name": "given", "content": str(given), "outside": True}]
+    run.job["data"] = [{"name": each.name, "content": str(each), "outside": True} for each in (given, read)]
     run.write_spec()
     (scratch / "deep" / "new.txt").write_text("precious")
-    (given / "new.txt").write_text("not sent home: it is the user's data")
+    (given / "new.txt").write_text("the run may have written it")
     stored = run.root / "data" / ("a" * 64)
     stored.mkdir(parents=True)
     (stored / "x").write_text("x")
@@ -154,13 +158,14 @@ def test_links_to_what_the_run_wrote_elsewhere_are_named(make: Callable[..., Run
         "out": scratch,
         "old": old,
         "given": given,
+        "read": read,
         "mine": run.work / "res",
         "stored": stored / "x",
         "nowhere": tmp_path / "nowhere",
     }.items():
         (run.work / name).symlink_to(target)
     run.put("res/x", "1")
-    assert run.others == {"work/out", "work/res/x"}
+    assert run.others == {"work/out", "work/res/x", "work/given", "work/nowhere"}
 
 
 def test_a_link_to_more_than_can_be_looked_at_is_named(make: Callable[..., Run], tmp_path: Path) -> None:
@@ -277,4 +282,45 @@ def test_code_of_which_the_times_alone_changed_was_sent_and_code_of_the_same_siz
         (run.work / name).touch()  # as in a copy of the root, whose files are all newer than the run
     assert run.others == set()
     run.put("train.py", "ran()", LONG_AGO)
+    assert run.others == {"work/train.py"}
+
+
+def test_a_folder_that_lets_nobody_in_is_named_and_may_hold_what_is_wanted(
+    make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make({"train.py": "x"})
+    run.put("results/a.txt", "precious")
+    real = os.lstat
+
+    def closed(path: Any, **more: Any) -> os.stat_result:  # root may enter any folder
+        if os.fsdecode(path).endswith("results/a.txt"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(path, **more)
+
+    monkeypatch.setattr(os, "lstat", closed)
+    answer = run.look("results/**")
+    assert answer["others"]["examples"] == ["work/results/a.txt"]
+    assert answer["truncated"]
+
+
+def test_a_work_folder_that_is_a_link_to_a_disk_that_is_away_is_named(make: Callable[..., Run], tmp_path: Path) -> None:
+    run = make()
+    run.put("result.bin", "precious")
+    run.work.rename(tmp_path / "big")
+    run.work.symlink_to(tmp_path / "big")
+    (tmp_path / "big").rename(tmp_path / "away")
+    assert run.others == {"work"}
+
+
+def test_a_plan_that_was_touched_makes_nothing_older_than_its_run(make: Callable[..., Run], tmp_path: Path) -> None:
+    run = make({"train.py": "run()"})
+    born = Path(run.paths.spec).stat().st_mtime
+    job = Path(run.paths.submission(1, "job.json"))
+    job.parent.mkdir(parents=True)
+    job.write_text(json.dumps({"time": born}))
+    later(run.root)
+    run.put("train.py", "ran()")
+    os.utime(run.paths.spec, (born + 1000, born + 1000))
+    assert run.others == {"work/train.py"}
+    shutil.rmtree(run.root / "code")
     assert run.others == {"work/train.py"}

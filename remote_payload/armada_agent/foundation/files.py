@@ -6,6 +6,7 @@ import fcntl
 import itertools
 import json
 import os
+import re
 import stat
 import time
 from typing import Any, BinaryIO, Dict, Iterable, Iterator, Optional, Tuple
@@ -21,6 +22,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a job may have replaced the file by a link or a pipe
 _NO_FILE = (errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO)
 _counter = itertools.count()
+_TEMPORARY = re.compile(r"\..+\.[0-9]+-[0-9]+\.tmp", re.DOTALL)
 
 
 class UnreadableError(Exception):
@@ -109,6 +111,11 @@ def temporary_name(path: str) -> str:
     """Return a hidden name next to `path` that no other process or thread uses."""
     folder, name = os.path.split(path)
     return os.path.join(folder, ".%s.%d-%d.tmp" % (name, os.getpid(), next(_counter)))
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether a file name is one that `temporary_name` makes."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def write_bytes(path: str, content: bytes, mode: int = 0o600) -> None:

@@ -65,11 +65,11 @@ def _create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 def list_runs(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     """List every run below the root with its last written state; `strange` names what is among them and is no run.
 
-    Somebody renamed a run's folder, or put files there. Hidden names are armada's own, of what is being made or deleted.
+    Somebody renamed a run's folder, or put files there. What is being made or deleted has a name of armada's own.
     """
     ids = list_run_ids(call.root)
     answer: Dict[str, Any] = {"runs": [_summarise(RunPaths(call.root, name)) for name in ids]}
-    there = [name for name in list_folder(os.path.join(call.root, "runs")) if not name.startswith(".")]
+    there = [name for name in list_folder(os.path.join(call.root, "runs")) if not files.is_temporary(name)]
     strange = [_shown_name(name) for name in sorted(set(there) - set(ids))]
     return dict(answer, strange=strange[:_MOST_STRANGE]) if strange else answer
 

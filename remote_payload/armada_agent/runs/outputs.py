@@ -229,14 +229,17 @@ def _files(paths: RunPaths, sent: Sent, answer: Dict[str, Any], named: Set[str],
 
     for top in (*_FOLDERS, _LEFT, "work"):
         if os.path.islink(os.path.join(paths.folder, top)):
-            if os.path.exists(os.path.join(paths.folder, top)):
-                _count(answer["others"], top, 0)
-            continue  # links are not sent, and what they point to is not, either
+            _count(answer["others"], top, 0)
+            continue  # links are not sent, and what they point to, which may be away now, is not, either
         for parent, folders, names in os.walk(os.path.join(paths.folder, top), onerror=note):
             folders[:] = sorted(name for name in folders if name not in _IGNORED)
             for name in sorted([*folders, *names]):
                 location = os.path.join(parent, name)
-                found = _regular(location)
+                try:
+                    found = _regular(location)
+                except OSError as error:  # such as in a folder that lets nobody in
+                    note(error)
+                    continue
                 budget -= 1
                 if budget <= 0:
                     answer["truncated"] = True
@@ -251,9 +254,14 @@ def _files(paths: RunPaths, sent: Sent, answer: Dict[str, Any], named: Set[str],
 
 
 def _regular(path: str) -> Optional[os.stat_result]:
+    """Return what is there, if it is a regular file; None for anything else and nothing.
+
+    Raises:
+        OSError: Nobody can say what is there.
+    """
     try:
         found = os.lstat(path)
-    except OSError:
+    except FileNotFoundError:
         return None
     return found if stat.S_ISREG(found.st_mode) else None
 

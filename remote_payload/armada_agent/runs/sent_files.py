@@ -8,7 +8,7 @@ import stat
 from typing import Any, Dict, Optional, Set
 
 from armada_agent.foundation import files
-from armada_agent.outbox.inventory import is_below, leads_outside
+from armada_agent.outbox.inventory import is_below
 from armada_agent.paths import RunPaths
 from armada_agent.provision import content, integrity
 
@@ -57,17 +57,25 @@ class Sent:
         Args:
             path: Relative to the work folder.
         """
-        place = os.path.join(self._work, path)
-        if path in self._links or not os.path.exists(place) or not leads_outside(place, os.path.realpath(self._work)):
+        target = os.path.realpath(os.path.join(self._work, path))
+        if is_below(target, os.path.realpath(self._work)):
             return False
-        target = os.path.realpath(place)
         if any(is_below(target, os.path.join(self._root, name)) for name in ("code", "data", "envs")):
             return False
-        return _has_newer(target, self._born)
+        if path in self._links:  # armada made it, to data that the run was to read
+            return _has_newer(target, self._born, unknown=False)
+        # A disk that is not mounted now may have what the run wrote.
+        return not os.path.lexists(target) or _has_newer(target, self._born)
 
 
-def _has_newer(place: str, born: float) -> bool:
-    """Return whether something at or below a place is newer than a run, or cannot be told: too much lies there, or is closed."""
+def _has_newer(place: str, born: float, *, unknown: bool = True) -> bool:
+    """Return whether something at or below a place is newer than a run.
+
+    Args:
+        place: A file or a folder.
+        born: When the run was created, unix time.
+        unknown: The answer if that cannot be told: too much lies there, or is closed.
+    """
     left = _MOST_BEHIND_LINK
     waiting = [place]
     while waiting:
@@ -75,14 +83,16 @@ def _has_newer(place: str, born: float) -> bool:
         left -= 1
         try:
             found = os.lstat(place)
-            if left < 0 or max(found.st_mtime, found.st_ctime) > born:
+            if left < 0:
+                return unknown
+            if max(found.st_mtime, found.st_ctime) > born:
                 return True
             if stat.S_ISDIR(found.st_mode):
                 waiting += [os.path.join(place, name) for name in os.listdir(place)[: left + 1]]
         except FileNotFoundError:
             continue
         except OSError:
-            return True
+            return unknown
     return False
 
 
@@ -99,11 +109,16 @@ def _job(paths: RunPaths) -> Dict[str, Any]:
 
 
 def _birth(paths: RunPaths) -> float:
-    """Return the time of the run's creation. The copy of the code below work/ is older than that."""
+    """Return the time of the run's creation. The copy of the code below work/ is older than that.
+
+    Somebody may have touched the plan since; the record of the first submission says when it was handed over.
+    """
     try:
-        return os.stat(paths.spec).st_mtime
-    except OSError:
+        born = os.stat(paths.spec).st_mtime
+        submitted = (files.read_json(paths.submission(1, "job.json")) or {}).get("time")
+    except (OSError, files.UnreadableError, AttributeError):
         return 0.0
+    return min(born, submitted) if isinstance(submitted, (int, float)) else born
 
 
 def _manifest_of(root: str, code: str) -> Optional[Dict[str, integrity.Entry]]:
