@@ -275,6 +275,14 @@ def no_run(name: str) -> Item:
     return Item(name, what, lost=True, hint="give it its name back, or move it out of the folder of runs")
 
 
+def may_be_renamed(run_id: str, name: str) -> Item:
+    """Judge what lies among the runs of a host instead of a run's folder, with its id in its name."""
+    what = (
+        f"its folder is missing, and {sanitize_line(name, 100)} lies among the runs there: somebody may have renamed it"
+    )
+    return Item(run_id, what, lost=True, hint="give it its name back, or move it out of the folder of runs")
+
+
 def put_there_meanwhile(run_id: str, host: str) -> Item:
     """Judge a run that appeared on the host, or was resumed, after the first listing."""
     what = "it was launched or resumed while the host was checked"

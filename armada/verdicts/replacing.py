@@ -10,6 +10,8 @@ is then nowhere else.
 | is no newer than the one at home was on the host           | is kept                                    |
 | is newer, and the one at home is as it came                | is replaced: the run wrote it anew         |
 | is another than the one at home, which somebody changed    | is kept                                    |
+| is a beginning of the one at home, or empty                | is kept: it may be torn                    |
+| came with a log that does not continue the one at home     | is kept: the disk may have been put back   |
 """
 
 from __future__ import annotations
@@ -26,16 +28,22 @@ class Copies:
         continues: What came begins with all of the one at home.
         is_as_it_came: The one at home has the size and the time that it had when it was fetched.
         is_newer: The host's time of what came is after that of the one at home.
+        is_beginning: The one at home begins with all of what came.
+        was_put_back: In the same sync, a file that only grows did not continue the one at home.
     """
 
     only_grows: bool
     continues: bool
     is_as_it_came: bool
     is_newer: bool
+    is_beginning: bool
+    was_put_back: bool
 
 
 def may_replace(seen: Copies) -> bool:
     """Return whether nothing is lost that is nowhere else, if what came replaces the one at home."""
     if seen.continues:
         return True
-    return not seen.only_grows and seen.is_as_it_came and seen.is_newer
+    if seen.only_grows or seen.is_beginning or seen.was_put_back:
+        return False
+    return seen.is_as_it_came and seen.is_newer

@@ -153,3 +153,18 @@ def test_a_run_whose_root_is_away_is_not_forgotten_unless_a_person_says_so(armad
     away.rename(root)
     assert armada.run("rm", run_id).returncode == 0
     assert not (root / "runs" / run_id).exists()
+
+
+@pytest.mark.parametrize("name", ["{}.old", "{}-old", ".{}"])
+def test_a_run_whose_folder_was_renamed_is_not_forgotten(armada: Armada, name: str) -> None:
+    run_id = armada.json("launch", "--host", "local", armada.command("true"), "--follow")["run_id"]
+    folder = armada.local_runs / run_id
+    other = folder.with_name(name.format(run_id))
+    folder.rename(other)
+    for words in (("rm", run_id, "--dry-run"), ("rm", run_id)):
+        refused = armada.run(*words)
+        assert refused.returncode == 8
+        assert f"{other.name} lies among the runs there: somebody may have renamed it" in refused.stderr
+    other.rename(folder)
+    armada.json("sync", "now", run_id)
+    assert armada.run("rm", run_id).returncode == 0

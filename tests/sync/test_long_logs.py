@@ -82,3 +82,15 @@ def test_the_end_of_a_log_that_was_put_back_to_a_shorter_one_stays_at_home(place
     assert kept.read_bytes() == text[-100_000:]
     assert (place.outputs / LOG).read_bytes() == text[:350_000]
     assert not (place.outputs / END).exists()
+
+
+def test_the_end_of_a_log_that_is_shorter_now_and_still_cut_does_not_replace_the_one_at_home(place: Place) -> None:
+    place.create(log_limit="400k")
+    log, text = place.remote / "output.log", random_bytes(2_000_000)
+    log.write_bytes(text)
+    place.sync()
+    log.write_bytes(text[:1_200_000] + b"another")
+    assert place.sync().outputs.kept == (END,)
+    with log.open("ab") as stream:
+        stream.write(random_bytes(100_000))
+    assert place.sync().outputs.kept == ()

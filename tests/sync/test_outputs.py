@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from armada.sync.transfer.block_writer import BLOCK_BYTES
 from tests.sync.conftest import Place, random_bytes
@@ -100,18 +105,125 @@ def test_what_a_disk_that_was_put_back_has_no_more_stays_at_home(place: Place) -
     assert place.sync().outputs.kept == ()
 
 
-def test_a_log_that_another_job_began_anew_stays_at_home_and_what_a_run_writes_anew_does_not(place: Place) -> None:
+def replaced(place: Place) -> list[str]:
+    """The texts of all that was not replaced, over all syncs."""
+    folder = place.home.run(place.run_id) / "replaced"
+    return sorted(at.read_text() for at in folder.rglob("*") if at.is_file())
+
+
+def put(path: Path, text: str, moment: float) -> None:
+    """Write a file of the host at a time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (moment, moment))
+
+
+def test_a_log_that_was_begun_anew_stays_at_home_and_what_a_run_writes_anew_does_not(place: Place) -> None:
     place.create(outputs=["**"])
     log, result = place.remote / "output.log", place.remote / "work" / "best.json"
     for number in range(3):
-        log.write_text(f"log {number}\n")
-        result.write_text(f"result {number}")
-        os.utime(result, (1e9 + number, 1e9 + number))
+        put(result, f"result {number}", 1e9 + number)
         place.sync()
-    folder = place.home.run(place.run_id) / "replaced"
-    assert sorted(at.read_text() for at in folder.rglob("*") if at.is_file()) == ["log 0\n", "log 1\n"]
-    assert len(list(folder.iterdir())) == 2, "one folder for each sync"
+        log.write_text(f"log {number}\n")
+        place.sync()
+    assert replaced(place) == ["log 0\n", "log 1\n"]
+    assert len(list((place.home.run(place.run_id) / "replaced").iterdir())) == 2, "one folder for each sync"
     assert (place.outputs / "work" / "best.json").read_text() == "result 2"
+
+
+def test_a_disk_that_was_put_back_and_is_in_use_again_replaces_no_result(place: Place) -> None:
+    place.create(outputs=["**"])
+    log, table = place.remote / "output.log", place.remote / "work" / "metrics.csv"
+    put(log, "1\n2\n", 1e9)
+    put(table, "first\nsecond\n", 1e9)
+    place.sync()
+    put(log, "1\nanother\n", 1e9 + 5)
+    put(table, "first\nother\n", 1e9 + 5)
+    place.sync()
+    assert replaced(place) == ["1\n2\n", "first\nsecond\n"]
+
+
+@pytest.mark.parametrize("left", ["", "first\nsec"])
+def test_what_is_left_of_a_torn_file_does_not_replace_it_whatever_its_time_is(place: Place, left: str) -> None:
+    place.create(outputs=["**"])
+    table = place.remote / "work" / "metrics.csv"
+    put(table, "first\nsecond\n", 1e9)
+    place.sync()
+    put(table, left, 1e9 + 5)
+    place.sync()
+    assert kept(place) == {"work/metrics.csv": "first\nsecond\n"}
+    assert (place.outputs / "work" / "metrics.csv").read_text() == left
+
+
+def test_a_persons_edit_is_kept_although_its_size_and_time_are_as_they_were(place: Place) -> None:
+    place.create(outputs=["**"])
+    put(place.remote / "work" / "a.txt", "theirs", 1e9)
+    place.sync()
+    here = place.outputs / "work" / "a.txt"
+    found = here.stat()
+    here.write_text("my own")
+    os.utime(here, ns=(found.st_atime_ns, found.st_mtime_ns))
+    put(place.remote / "work" / "a.txt", "their next", 1e9 + 5)
+    place.sync()
+    assert kept(place) == {"work/a.txt": "my own"}
+
+
+@pytest.mark.parametrize(
+    "index", ['{"work/a.txt": 5}', '{"work/a.txt": ["x"]}', '{"work/a.txt": [5, "x", 1, 2]}', "[" * 200_000, "[]"]
+)
+def test_an_index_that_something_else_wrote_is_as_none(place: Place, index: str) -> None:
+    place.create(outputs=["**"])
+    put(place.remote / "work" / "a.txt", "first", 1e9)
+    place.sync()
+    (place.outputs / ".index.json").write_text(index)
+    put(place.remote / "work" / "a.txt", "second", 1e9 + 5)
+    assert place.sync().outputs.kept == ("work/a.txt",)
+    assert (place.outputs / "work" / "a.txt").read_text() == "second"
+
+
+@pytest.mark.parametrize("begun", ["big", "big/0"])
+def test_what_a_killed_sync_had_received_does_not_block_what_has_its_name_now(place: Place, begun: str) -> None:
+    place.create(outputs=["**"])
+    staged = place.outputs / ".staging" / "work" / begun
+    staged.parent.mkdir(parents=True)
+    staged.write_text("a part")
+    put(place.remote / "work" / ("big/0" if begun == "big" else "big"), "now", 1e9)
+    outcome = place.sync()
+    assert not outcome.troubles
+    assert (place.outputs / "work" / ("big/0" if begun == "big" else "big")).read_text() == "now"
+
+
+def test_outputs_on_another_disk_are_kept_as_well(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.create(outputs=["**"])
+    put(place.remote / "work" / "a.txt", "later", 1e9)
+    place.sync()
+    real = os.rename
+
+    def across(source: str, target: str, **more: Any) -> None:
+        if "replaced" in os.fsdecode(target):
+            raise OSError(errno.EXDEV, "Invalid cross-device link", source)
+        real(source, target, **more)
+
+    monkeypatch.setattr(os, "rename", across)
+    put(place.remote / "work" / "a.txt", "older", 1e8)
+    assert not place.sync().troubles
+    assert kept(place) == {"work/a.txt": "later"}
+
+
+def test_a_persons_link_in_the_place_of_a_folder_is_kept(place: Place, tmp_path: Path) -> None:
+    place.create(outputs=["**"])
+    put(place.remote / "work" / "results" / "a.txt", "first", 1e9)
+    place.sync()
+    (place.outputs / "work" / "results").rename(tmp_path / "mine")
+    (place.outputs / "work" / "results").symlink_to(tmp_path / "mine")
+    put(place.remote / "work" / "results" / "a.txt", "second", 1e9 + 5)
+    assert place.sync().outputs.kept == ("work/results",)
+    (link,) = (place.home.run(place.run_id) / "replaced").glob("*/work/results")
+    assert link.is_symlink()
+    assert (link / "a.txt").read_text() == "first"
+    assert (place.outputs / "work" / "results" / "a.txt").read_text() == "second"
 
 
 def test_what_a_person_wrote_into_an_output_at_home_is_kept_when_it_comes_again(place: Place) -> None:

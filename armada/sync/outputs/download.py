@@ -20,7 +20,7 @@ from armada.errors import ArmadaError
 from armada.foundation.atomic_write import fsync
 from armada.foundation.regular_files import is_special, open_regular
 from armada.protocol import sync as protocol
-from armada.sync.outputs.listing import FOLDER, INDEX, STAGING, coming, read_index, stale, touched, write_index
+from armada.sync.outputs.listing import END_AT, FOLDER, INDEX, STAGING, coming, read_index, stale, touched, write_index
 from armada.sync.outputs.long_logs import END, LOG, Listed
 from armada.sync.outputs.replaced import Keeper
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
@@ -131,6 +131,8 @@ def download_outputs(
         for item in batch:
             if item.path in came:
                 index[item.path] = [item.size_bytes, item.mtime, *touched(folder / item.path)]
+                if item.path == END:
+                    index[END_AT] = [item.offset]
                 fetched.append(item.path)
                 size_bytes += item.size_bytes
             else:
@@ -166,6 +168,7 @@ def _bring_batch(
     items = {item.path: item for item in batch}
     missing = [file for file in files if _sha256(folder / file.path, file.size) != file.sha256]
     staging, journal = folder / STAGING, folder / f"{STAGING}.blocks"
+    _clear_the_way(staging, journal, missing)
     for file in missing:
         if file.offset:
             continue  # the end of this log begins at a different offset than the copy here
@@ -184,6 +187,15 @@ def _bring_batch(
     journal.unlink(missing_ok=True)
     shutil.rmtree(staging, ignore_errors=True)
     return {file.path for file in files} - {file.path for file in missing}
+
+
+def _clear_the_way(staging: Path, journal: Path, files: Sequence[File]) -> None:
+    """Delete what a sync that was killed had received, if a file there became a folder since, or a folder a file."""
+    places = [staging / file.path for file in files]
+    above = {parent for place in places for parent in place.parents if parent.is_relative_to(staging)}
+    if any(place.is_dir() for place in places) or any(parent.is_file() for parent in above):
+        journal.unlink(missing_ok=True)
+        shutil.rmtree(staging)
 
 
 def _seed(folder: Path, staging: Path, journal: Path, file: File) -> None:
@@ -216,10 +228,8 @@ def _sha256(path: Path, size: int) -> str | None:
 def _put(folder: Path, staging: Path, name: str, keeper: Keeper) -> None:
     for parent in reversed(Path(name).parents[:-1]):
         place = folder / parent
-        if place.is_symlink():
-            place.unlink()
-        elif place.exists() and not place.is_dir():
-            keeper.keep(str(parent))  # a file on the host became a folder
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            keeper.keep(str(parent))  # a file on the host became a folder, or somebody put a link here
         place.mkdir(mode=0o700, exist_ok=True)
     fsync(staging / name)
     (staging / name).replace(folder / name)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FOLDER = "outputs"
 STAGING = ".staging"
 INDEX = ".index.json"
+END_AT = ".end-at"
+"""Where in the index the offset of the end of a cut log is."""
 _LONGEST_NAME = 1024
 
 
@@ -86,9 +88,15 @@ def read_index(folder: Path) -> dict[str, list[float]]:
     try:
         with open_regular(folder / INDEX) as stream:
             value = json.loads(stream.read())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    entries = value.items() if isinstance(value, dict) else ()
+    return {path: entry for path, entry in entries if _is_entry(entry)}
+
+
+def _is_entry(entry: object) -> bool:
+    """Whether an entry of the index is one: numbers, at least two but for a single offset."""
+    return isinstance(entry, list) and len(entry) >= 1 and all(type(each) in (int, float) for each in entry)
 
 
 def write_index(folder: Path, index: dict[str, list[float]]) -> None:

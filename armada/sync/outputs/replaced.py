@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
+import shutil
 import time
 from typing import TYPE_CHECKING
 
 from armada.foundation.regular_files import open_regular
-from armada.sync.outputs.listing import FOLDER, touched
-from armada.sync.outputs.long_logs import LOG
+from armada.sync.outputs.listing import END_AT, FOLDER, touched
+from armada.sync.outputs.long_logs import END, LOG
 from armada.verdicts.replacing import Copies, may_replace
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Keeper:
         self._folder = folder
         self._index = index
         self._aside: Path | None = None
+        self._was_put_back = False
         self.kept: list[str] = []
 
     def before(self, item: Listed, came: Path) -> None:
@@ -54,14 +56,24 @@ class Keeper:
             self.keep(item.path)  # the host replaced a folder by a file
             return
         _, mtime, *fetched = self._index.get(item.path) or (0, 0.0)
+        only_grows, continues = item.path in ONLY_GROW, _begins_with(came, here)
+        self._was_put_back |= (only_grows and not continues) or self._is_shorter(item)
         seen = Copies(
-            only_grows=item.path in ONLY_GROW,
-            continues=_begins_with(came, here),
-            is_as_it_came=fetched[:2] == touched(here)[:2],  # its size and time: a copy of home has other inodes
+            only_grows=only_grows,
+            continues=continues,
+            is_as_it_came=_is_same(fetched, touched(here)),
             is_newer=item.mtime > mtime,
+            is_beginning=_begins_with(here, came),
+            was_put_back=self._was_put_back,
         )
         if not may_replace(seen):
             self.keep(item.path)
+
+    def _is_shorter(self, item: Listed) -> bool:
+        """Whether this is the end of a log that was longer when its end came last."""
+        if item.path != END or END_AT not in self._index or END not in self._index:
+            return False
+        return item.offset + item.size_bytes < self._index[END_AT][0] + self._index[END][0]
 
     def drop_part(self, name: str, whole: str) -> None:
         """Delete an output whose bytes another one has; move it aside if that lacks them.
@@ -85,8 +97,18 @@ class Keeper:
             self._aside = _new_folder(self._folder / REPLACED)
         target = self._aside / name
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self._folder / FOLDER / name).rename(target)
+        shutil.move(self._folder / FOLDER / name, target)  # it may be on another disk, through a link
         self.kept.append(name)
+
+
+def _is_same(fetched: Sequence[float], now: Sequence[float]) -> bool:
+    """Whether a file has the size and time that it was fetched with; of the same inode, also the time of its change.
+
+    A copy of home has other inodes, and other times of their changes.
+    """
+    if list(fetched[:2]) != list(now[:2]) or len(now) < 4:
+        return False
+    return list(fetched[3:]) != list(now[3:]) or list(fetched) == list(now)
 
 
 def _new_folder(above: Path) -> Path:

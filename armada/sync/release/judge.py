@@ -37,6 +37,7 @@ from armada.verdicts.release import (
     judge,
     judge_missing,
     life_of,
+    may_be_renamed,
     no_run,
     put_there_meanwhile,
     unseen,
@@ -170,7 +171,13 @@ def judge_absent(context: SyncContext) -> list[Item]:
     except NotFound:  # nothing of armada's is there any more: its root is away
         return []
     seen = _missing(context.database, Prover(context.database), run, answer, looks(answer).get(run.run_id))
-    return losses(judge_missing(seen)) if seen.there is There.REMOVED else []
+    if seen.there is not There.REMOVED:
+        return []
+    listed = context.session.call(ListRuns())
+    ids = [each.run_id for each in listed.runs if not isinstance(each, Misfit)]
+    others = [*listed.strange, *(each for each in ids if not runs.is_known(context.database, each))]
+    renamed = [may_be_renamed(run.run_id, name) for name in others if run.run_id in name]
+    return losses(judge_missing(seen)) + renamed
 
 
 def lacking_elsewhere(context: SyncContext, entry: RunListing) -> list[Item]:
