@@ -201,8 +201,8 @@ def _refuse_losses(there: SyncContext, entry: RunListing | None, reporter: Repor
     from armada.sync.release.judge import judge_absent, judge_run
 
     if entry is None:
-        for item in judge_absent(there):
-            raise Conflict(f"{there.run_id}: {item.what}", hint=item.hint, host=there.host)
+        if absent := judge_absent(there):
+            raise Conflict(f"{there.run_id}: {absent[0].what}", hint=absent[0].hint, host=there.host)
         return
     lost = judge_run(there, entry, reporter)
     reporter.clear()
@@ -243,6 +243,8 @@ def _preview(
     listed = [{"step": c.step, "digest": c.digest, "size_bytes": c.size_bytes} for c in found]
     size = amount(sum(c.size_bytes for c in found))
     line = f"{run.run_id} and {counted(len(found), 'checkpoint')} ({size}) would be deleted on {run.host}"
+    if entry is None:
+        line = f"{run.run_id} would be forgotten; {run.host} has no files of it"
     return Handled({**_told(context, run), "forgotten": False, "deleted_host": listed}, (line,))
 
 

@@ -14,7 +14,7 @@ from armada.store.database import Database
 from armada.sync.context import HostContext
 from armada.sync.runs.sync_host import sync_host
 from armada.sync.schedule import due as schedule
-from armada.units import amount
+from armada.units import amount, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -147,9 +147,8 @@ def _say(host: str, outcome: SyncOutcome) -> None:
         what = f"{count} checkpoint{'s' if count > 1 else ''} of {outcome.run_id} home and verified"
         log.info("%s: %s, %s", host, what, amount(outcome.size_bytes))
     if kept := outcome.outputs.kept:
-        log.info(
-            "%s: %d files of %s that the host no longer has were not replaced at home", host, len(kept), outcome.run_id
-        )
+        what = f"{counted(len(kept), 'file')} of {outcome.run_id} that the host no longer has"
+        log.info("%s: %s kept at home", host, what)
     for trouble in outcome.troubles:
         log.warning("%s: %s: %s (%s)", host, outcome.run_id, sanitize_line(trouble.error.message), trouble.cause)
     if outcome.final:

@@ -169,7 +169,15 @@ def test_a_persons_edit_is_kept_although_its_size_and_time_are_as_they_were(plac
 
 
 @pytest.mark.parametrize(
-    "index", ['{"work/a.txt": 5}', '{"work/a.txt": ["x"]}', '{"work/a.txt": [5, "x", 1, 2]}', "[" * 200_000, "[]"]
+    "index",
+    [
+        '{"work/a.txt": 5}',
+        '{"work/a.txt": ["x"]}',
+        '{"work/a.txt": [5]}',
+        '{"work/a.txt": [5, "x", 1, 2]}',
+        "[" * 200_000,
+        "[]",
+    ],
 )
 def test_an_index_that_something_else_wrote_is_as_none(place: Place, index: str) -> None:
     place.create(outputs=["**"])

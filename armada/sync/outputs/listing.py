@@ -38,7 +38,7 @@ def read_listing(entry: RunListing) -> tuple[list[Listed], list[str]]:
     for item in entry.outputs:
         path = item.path
         parts = path.split("/")
-        bad = any(part in ("", ".", "..") or part.startswith(STAGING) for part in parts) or path == INDEX
+        bad = any(part in ("", ".", "..") or part.startswith(STAGING) for part in parts) or path in (INDEX, END_AT)
         if bad or not path.isprintable() or len(path) > _LONGEST_NAME or path in seen:
             skipped.append(path)
         else:
@@ -91,12 +91,12 @@ def read_index(folder: Path) -> dict[str, list[float]]:
     except (OSError, ValueError, RecursionError):
         return {}
     entries = value.items() if isinstance(value, dict) else ()
-    return {path: entry for path, entry in entries if _is_entry(entry)}
+    return {path: entry for path, entry in entries if _is_entry(entry, least=1 if path == END_AT else 2)}
 
 
-def _is_entry(entry: object) -> bool:
-    """Whether an entry of the index is one: numbers, at least two but for a single offset."""
-    return isinstance(entry, list) and len(entry) >= 1 and all(type(each) in (int, float) for each in entry)
+def _is_entry(entry: object, least: int) -> bool:
+    """Whether something is a list of at least so many numbers."""
+    return isinstance(entry, list) and len(entry) >= least and all(type(each) in (int, float) for each in entry)
 
 
 def write_index(folder: Path, index: dict[str, list[float]]) -> None:

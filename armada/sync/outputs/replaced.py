@@ -63,7 +63,7 @@ class Keeper:
             continues=continues,
             is_as_it_came=_is_same(fetched, touched(here)),
             is_newer=item.mtime > mtime,
-            is_beginning=_begins_with(here, came),
+            is_beginning=not continues and _begins_with(here, came),
             was_put_back=self._was_put_back,
         )
         if not may_replace(seen):
