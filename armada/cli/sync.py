@@ -224,7 +224,7 @@ def _done(home: HomePaths, outcome: SyncOutcome) -> str:
         f"{len(outcome.deleted_home)} deleted here{_left(outcome.deleted_home)}" if outcome.deleted_home else "",
         f"{len(outcome.pending)} still to come" if outcome.pending else "",
     ]
-    return ", ".join(filter(None, parts)) or "nothing new"
+    return ", ".join(filter(None, parts)) or ("nothing came" if outcome.troubles else "nothing new")
 
 
 def _left(deleted: Sequence[Path]) -> str:

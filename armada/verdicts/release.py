@@ -395,7 +395,7 @@ def _of_outputs(seen: RunThere) -> list[Item]:
     if seen.problem is not None:
         items.append(Item(seen.run_id, f"its files there cannot be listed: {sanitize_line(seen.problem)}", lost=True))
     elif seen.truncated:
-        what = "it has more outputs than can be listed"
+        what = "it has more outputs than can be listed, or folders that let nobody in"
         items.append(Item(seen.run_id, what, lost=True, hint="copy them yourself"))
     return items
 

@@ -145,7 +145,8 @@ TOLD_RARELY = {
         "0_FILE,_if_you_need_them_then_ignore_work"
     ),
     "what a release says of too many results": (
-        "launch+results end tick write:4 sync=final lines=it_has_more_outputs_than_can_be_listed_→_copy_them_yourself"
+        "launch+results end tick write:4 sync=final "
+        "lines=it_has_more_outputs_than_can_be_listed,_or_folders_that_let_nobody_in_→_copy_them_yourself"
     ),
     "what a release says of changed code": (
         "launch+dirty end tick sync=final "

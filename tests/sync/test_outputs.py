@@ -274,3 +274,17 @@ def test_a_copy_of_home_keeps_nothing_twice(place: Place) -> None:
     os.utime(result, (2e9, 2e9))
     assert place.sync().outputs.kept == ()
     assert here.read_text() == "second"
+
+
+def test_what_is_in_the_place_of_the_folder_for_what_is_kept_is_named(place: Place) -> None:
+    place.create(outputs=["**"])
+    put(place.remote / "work" / "a.txt", "later", 1e9)
+    place.sync()
+    (place.home.run(place.run_id) / "replaced").write_text("a file")
+    put(place.remote / "work" / "a.txt", "older", 1e8)
+    (trouble,) = place.sync().troubles
+    assert "replaced is no folder" in trouble.error.message
+    assert trouble.error.hint == "move it away, then armada sync now"
+    assert (place.outputs / "work" / "a.txt").read_text() == "later"
+    (place.home.run(place.run_id) / "replaced").unlink()
+    assert place.sync().outputs.kept == ("work/a.txt",)

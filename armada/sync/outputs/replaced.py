@@ -9,6 +9,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
+from armada.errors import ArmadaError
 from armada.foundation.regular_files import open_regular
 from armada.sync.outputs.listing import END_AT, FOLDER, touched
 from armada.sync.outputs.long_logs import END, LOG
@@ -48,6 +49,7 @@ class Keeper:
 
         Raises:
             OSError: It cannot be moved.
+            ArmadaError: Something is in the place of the folder that keeps it.
         """
         here = self._folder / FOLDER / item.path
         if here.is_symlink() or not here.exists():
@@ -80,6 +82,7 @@ class Keeper:
 
         Raises:
             OSError: It cannot be moved.
+            ArmadaError: Something is in the place of the folder that keeps it.
         """
         outputs = self._folder / FOLDER
         if not outputs.joinpath(name).is_file() or _has(outputs / whole, outputs / name):
@@ -92,6 +95,7 @@ class Keeper:
 
         Raises:
             OSError: It cannot be moved.
+            ArmadaError: Something is in the place of the folder that keeps it.
         """
         if self._aside is None:
             self._aside = _new_folder(self._folder / REPLACED)
@@ -112,7 +116,11 @@ def _is_same(fetched: Sequence[float], now: Sequence[float]) -> bool:
 
 
 def _new_folder(above: Path) -> Path:
-    above.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        above.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        what = f"{above} is no folder, so what must not be replaced cannot be kept"
+        raise ArmadaError(what, hint="move it away, then armada sync now") from None
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time()))
     names = itertools.chain([now], (f"{now}-{number}" for number in itertools.count(2)))
     folder = next(folder for name in names if not os.path.lexists(folder := above / name))

@@ -330,7 +330,10 @@ def _judge_some(context: HostContext, prover: Prover, run_ids: Sequence[str], *,
         scraps = _scraps(database, prover, run_id, evidence, look)
         exists = isinstance(look, Look) and look.run.exists
         if run_id not in looked or not (exists or scraps is not None):
-            items.append(unseen(run_id, context.host))
+            remains = look.run.remains if isinstance(look, Look) else None
+            lives = remains is not None and remains.processes != 0
+            is_none = run_id in looked and not lives and not runs.is_known(database, run_id)
+            items.append(no_run(run_id) if is_none else unseen(run_id, context.host))
             continue
         items += judge_missing(scraps, ignore_work=ignore_work) if scraps is not None else []
         life = life_of(look.run.evidence) if isinstance(look, Look) and exists else Life.NONE

@@ -180,7 +180,7 @@ def test_a_checkpoint_that_is_damaged_at_home_would_be_lost(world: World) -> Non
             "file names that cannot be transferred: 1 output, such as '../x'",
         ),
         ({"problem": "no such folder"}, "its files there cannot be listed: no such folder"),
-        ({"truncated": True}, "it has more outputs than can be listed"),
+        ({"truncated": True}, "it has more outputs than can be listed, or folders that let nobody in"),
         (
             {"others": {"count": 1, "size_bytes": 3, "examples": ["work/x"]}},
             "1 file it wrote (3 B), that no sync.outputs names: work/x",
@@ -308,3 +308,11 @@ def test_what_lies_among_the_runs_and_is_none_is_named(world: World) -> None:
     world.strange = ("q-aaaaaa.bak", "notes.txt")
     assert [(item.run_id, item.lost) for item in world.judge()] == [("q-aaaaaa.bak", True), ("notes.txt", True)]
     assert all("is none: somebody renamed a run's folder" in each for each in world.lost())
+
+
+def test_a_folder_with_the_name_of_a_run_that_is_none_is_named_as_such(world: World) -> None:
+    world.vanished = {"run.observe": [{"run_id": RUN, "exists": False}]}  # an empty folder, or a link
+    (what,) = world.lost()
+    assert "lies among the runs there and is none" in what
+    world.insert()
+    assert world.lost() == ["it was there a moment ago, but is missing now"]
