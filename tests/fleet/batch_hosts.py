@@ -69,7 +69,9 @@ class Cluster:
             said = self.shell("squeue --noheader --states=all --format='%A %j'")
             return [line.split()[0] for line in said.splitlines() if f"armada.{run_id}." in line]
         ask = f"-constraint 'ArmadaSubmission == \"armada.{run_id}.1\"' -autoformat ClusterId"
-        return (self.shell(f"condor_q {ask}") + self.shell(f"condor_history {ask}")).split()
+        queued = self.shell(f"condor_q {ask}").split()
+        # One that leaves between the two questions is in both answers.
+        return queued + [job for job in self.shell(f"condor_history {ask}").split() if job not in queued]
 
     def job_id(self, run_id: str) -> str:
         (found,) = self.job_ids(run_id)
