@@ -215,7 +215,9 @@ class World:
         return any(host.waits(run_id) and not host.misreports(run_id) for host in self.hosts.values())
 
     def is_anywhere(self, run_id: str) -> bool:
-        return any(folder.exists() for host in self.hosts.values() for folder in host.folders(run_id))
+        """Whether a run's folder is on some disk, under its name: a job that starts without it does nothing."""
+        there = [folder for host in self.hosts.values() for folder in host.folders(run_id)]
+        return any(folder.exists() and folder.name == run_id for folder in there)
 
     def on_hosts(self, run_id: str, *, finished: bool = False) -> set[bytes]:
         """Models of a run that lie whole on some disk of a host; only under a manifest, where `finished`.
