@@ -76,7 +76,7 @@ def _remove(options: argparse.Namespace) -> int:
     context = Context()
     chosen = choose_runs(context, options, asks="" if options.dry_run else "remove")
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    handle = functools.partial(_remove_one, context, options, reporter, Patience(5.0))
+    handle = functools.partial(remove_one, context, options, reporter, Patience(5.0))
     return handle_runs(
         chosen,
         handle,
@@ -87,7 +87,7 @@ def _remove(options: argparse.Namespace) -> int:
     )
 
 
-def _remove_one(
+def remove_one(
     context: Context, options: argparse.Namespace, reporter: Reporter, patience: Patience, run: Run
 ) -> Handled:
     """Remove one run, on its host and at home.

@@ -214,12 +214,11 @@ def _done(home: HomePaths, outcome: SyncOutcome) -> str:
     from armada.sync.outputs.replaced import REPLACED
 
     kept = counted(len(outcome.outputs.kept), "file")
+    aside = home.run(outcome.run_id) / REPLACED
     parts = [
         counted(len(outcome.published), "checkpoint") if outcome.published else "",
         counted(len(outcome.outputs.fetched), "other file") if outcome.outputs.fetched else "",
-        f"{kept} that the host no longer has kept in {home.run(outcome.run_id) / REPLACED}"
-        if outcome.outputs.kept
-        else "",
+        f"{kept} of which the host has no later version moved to {aside}" if outcome.outputs.kept else "",
         f"{len(outcome.deleted_host)} deleted on the host" if outcome.deleted_host else "",
         f"{len(outcome.deleted_home)} deleted here{_left(outcome.deleted_home)}" if outcome.deleted_home else "",
         f"{len(outcome.pending)} still to come" if outcome.pending else "",

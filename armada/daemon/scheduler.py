@@ -147,8 +147,8 @@ def _say(host: str, outcome: SyncOutcome) -> None:
         what = f"{count} checkpoint{'s' if count > 1 else ''} of {outcome.run_id} home and verified"
         log.info("%s: %s, %s", host, what, amount(outcome.size_bytes))
     if kept := outcome.outputs.kept:
-        what = f"{counted(len(kept), 'file')} of {outcome.run_id} that the host no longer has"
-        log.info("%s: %s kept at home", host, what)
+        what = f"{counted(len(kept), 'file')} of {outcome.run_id} of which the host has no later version"
+        log.info("%s: %s moved aside at home", host, what)
     for trouble in outcome.troubles:
         log.warning("%s: %s: %s (%s)", host, outcome.run_id, sanitize_line(trouble.error.message), trouble.cause)
     if outcome.final:

@@ -118,7 +118,7 @@ def test_what_force_gives_up_is_said(armada: Armada) -> None:
     run_id = save_and_end(armada)
     said = armada.json("rm", run_id, "--force", "--dry-run")
     assert said["given_up"] is None, "a dry run does the checks of the removal"
-    (gone,) = [armada.run("rm", run_id, "--force")]
+    gone = armada.run("rm", run_id, "--force")
     assert "given up   3 checkpoints (" in gone.stdout
     assert "its log and other outputs, none of which is at home" in gone.stdout
     assert "other files that it wrote, if there are any" in gone.stdout
@@ -127,5 +127,5 @@ def test_what_force_gives_up_is_said(armada: Armada) -> None:
 def test_force_says_what_no_sync_brings_and_gives_nothing_else_up(armada: Armada) -> None:
     run_id = save_and_end(armada)
     armada.json("sync", "now", run_id)
-    (told,) = [armada.json("rm", run_id, "--force")]
+    told = armada.json("rm", run_id, "--force")
     assert told["given_up"]["sentences"] == ["1 other file that no sync brings: no sync.outputs names them"]

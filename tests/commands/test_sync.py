@@ -325,7 +325,7 @@ def test_a_log_that_was_begun_anew_on_its_host_is_kept_at_home_and_said(armada: 
     (armada.local_runs / run_id / "output.log").write_text("another\n")
     kept = armada.folder / "home" / "state" / "runs" / run_id / "replaced"
     said = armada.run("sync", "now", run_id)
-    assert f"1 file that the host no longer has kept in {kept}" in said.stdout
+    assert f"1 file of which the host has no later version moved to {kept}" in said.stdout
     (log,) = kept.glob("*/output.log")
     assert "first" in log.read_text()
     (armada.local_runs / run_id / "output.log").write_text("a third\n")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from armada.cli.progress import Reporter
-from armada.cli.remove import _remove_one
+from armada.cli.remove import remove_one
 from armada.cli.several import Patience
 
 if TYPE_CHECKING:
@@ -35,4 +35,4 @@ def remove_run(database: Database, home: HomePaths, session: HostSession, run: R
         hosts=lambda: {run.host: None},
         session=lambda *_, **__: contextlib.nullcontext(session),
     )
-    _remove_one(cast("Context", context), _OPTIONS, Reporter(io.StringIO()), Patience(0.0), run)
+    remove_one(cast("Context", context), _OPTIONS, Reporter(io.StringIO()), Patience(0.0), run)

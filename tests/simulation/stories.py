@@ -19,7 +19,6 @@ from tests.simulation.home import EXPECTED, SimHome
 from tests.simulation.host import SimHost
 from tests.simulation.plans import changed
 from tests.simulation.unusual import Unusual
-from tests.simulation.work_files import Writing
 from tests.simulation.world import GUESSED, Broken, World, any_of
 
 Event = tuple[str, int, int]
@@ -43,7 +42,7 @@ _AT_ONCE = 2  # programs of one home
 _CLOCKS = (0.0, -7200.0, 7200.0, 40 * 86_400.0)
 
 
-class Teller(Unusual, Writing):
+class Teller(Unusual):
     """Tells one story to one world."""
 
     def __init__(self, world: World, *, scripts: bool = False) -> None:

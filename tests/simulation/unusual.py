@@ -13,6 +13,7 @@ from armada.verdicts.release import may_go, must_stay
 from tests.simulation import folders
 from tests.simulation.answers import of_release
 from tests.simulation.host import RENAMED
+from tests.simulation.work_files import Writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from tests.simulation.home import SimHome
     from tests.simulation.host import SimHost
-    from tests.simulation.world import World
 
 _OLDER = (
     "may_have_succeeded",
@@ -48,15 +48,8 @@ _LOG_RECORDS: tuple[dict[str, Any], ...] = (
 """What may stand in such records instead; `gone`: the field is missing."""
 
 
-class Unusual:
+class Unusual(Writing):
     """What a teller can also tell."""
-
-    world: World
-    said: str
-    _events: int
-
-    def _home(self, number: int) -> SimHome:
-        raise NotImplementedError
 
     def _host(self, number: int) -> SimHost:
         raise NotImplementedError
