@@ -184,7 +184,7 @@ def _with_host(
     try:
         session.call(request, timeout_s=300.0)
     except NotFound:
-        _refuse_away(session, run, options)
+        _refuse_away(context, session, run, options)
         note = " (the host had no files of it)"
     told = {**_told(context, run, lost), "forgotten": True, "had_host": not note}
     said = _forget(context, run)
@@ -235,7 +235,7 @@ def _preview(
     if not sys.stdin.isatty():
         ask_owner(context, run, options, "rm")  # a person at a terminal is asked by the removal itself
     if entry is None:
-        _refuse_away(there.session, run, options)
+        _refuse_away(context, there.session, run, options)
     elif not options.other_home and (lacking := lacking_elsewhere(there, entry)):
         what = "; ".join(f"{run.run_id}: {item.what}" for item in lacking)
         raise Conflict(what, hint="sync there first, or --other-home", host=run.host)
@@ -248,19 +248,24 @@ def _preview(
     return Handled({**_told(context, run), "forgotten": False, "deleted_host": listed}, (line,))
 
 
-def _refuse_away(session: HostSession, run: Run, options: argparse.Namespace) -> None:
-    """Refuse to forget a run without a folder whose root is another one than it was submitted to.
+def _refuse_away(context: Context, session: HostSession, run: Run, options: argparse.Namespace) -> None:
+    """Refuse to forget a run without a folder that may be below another root than the one that its host has now.
 
     Raises:
         Conflict: So it is, and nobody said that the run is to be forgotten all the same.
     """
     from armada.monitor.look import where
     from armada.monitor.observe import ask_about
-    from armada.verdicts.presence import AWAY_WORDS, There
+    from armada.sync.release.judge import was_there
+    from armada.verdicts.presence import AWAY_WORDS, UNKNOWN_WORDS, There
 
-    if not options.force and where(run, ask_about(session, run).folder) is There.AWAY:
+    if options.force:
+        return
+    there = where(run, ask_about(session, run).folder)
+    if there is There.AWAY or (there is There.UNKNOWN and was_there(context.database, run)):
+        words = AWAY_WORDS if there is There.AWAY else UNKNOWN_WORDS
         raise Conflict(
-            f"{run.run_id} cannot be removed on {run.host} now: {AWAY_WORDS}",
+            f"{run.run_id} cannot be removed on {run.host} now: {words}",
             hint=f"mount it, then run the command again; armada rm {run.run_id} --force leaves the files there",
             host=run.host,
         ) from None

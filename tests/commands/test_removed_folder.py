@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -153,6 +155,24 @@ def test_a_run_whose_root_is_away_is_not_forgotten_unless_a_person_says_so(armad
     away.rename(root)
     assert armada.run("rm", run_id).returncode == 0
     assert not (root / "runs" / run_id).exists()
+
+
+def test_a_run_that_an_older_release_put_somewhere_is_not_forgotten_while_its_folder_is_not_seen(
+    armada: Armada,
+) -> None:
+    run_id = armada.json("launch", "--host", "local", armada.command("true"), "--follow")["run_id"]
+    armada.json("sync", "now", run_id)
+    with closing(sqlite3.connect(armada.folder / "home" / "state" / "armada.db")) as store, store:
+        store.execute("UPDATE runs SET root_id = NULL")
+    folder, away = armada.local_runs / run_id, armada.folder / "away"
+    folder.rename(away)
+    for words in (("rm", run_id, "--dry-run"), ("rm", run_id)):
+        refused = armada.run(*words)
+        assert refused.returncode == 8, refused.stderr
+        assert "home does not know which file system it is on" in refused.stderr
+    away.rename(folder)
+    assert armada.run("rm", run_id).returncode == 0
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("name", ["{}.old", "{}-old", ".{}"])

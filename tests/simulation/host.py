@@ -236,7 +236,10 @@ class SimHost:
         self.root.rename(self.away)
 
     def mount(self) -> None:
-        written, real = ({folder.name for folder in (root / "runs").glob("*")} for root in (self.root, self.away))
+        written, real = (
+            {folder.name.removesuffix(RENAMED) for folder in (root / "runs").glob("*")}
+            for root in (self.root, self.away)
+        )
         self.hidden |= written - real
         shutil.rmtree(self.root, ignore_errors=True)  # what was written beside is hidden below the mount
         self.away.rename(self.root)

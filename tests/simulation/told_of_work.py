@@ -41,6 +41,9 @@ TOLD_OF_WORK = {
     ),
     "its folder is removed, and its job lives": "launch tick look=running hide_run rm=Conflict living=1",
     "its folder was removed after its end": "launch end tick sync=final lose_run rm=removed",
+    "another home found it, its root went away before that home saw it there, and it is not removed": (
+        "launch meanwhile_unmount:0:2 join rm:1=Conflict living=1 mount look:1=running"
+    ),
     "its root is away, and it is not removed": "launch end tick sync=final unmount rm=Conflict mount rm=removed",
     "its host's disk is put back, and what home has of its log stays": (
         "launch log snapshot_host log log tick sync=open restore_host look=failed/host_rebooted sync=final "

@@ -259,16 +259,18 @@ def _not_there(context: HostContext, prover: Prover, there: Sequence[str], *, ig
         answer = session.call(_only_evidence([run.run_id for run in some]), timeout_s=60.0)
         told = looks(answer)
         for run in some:
-            if run.root_id is None and (run.observed_at is None or _never_came(database, run)):
-                continue  # it was never submitted
+            if not was_there(database, run):
+                continue
             seen = _missing(database, prover, run, answer, told.get(run.run_id))
             items += judge_missing(seen, ignore_work=ignore_work)
     return items
 
 
-def _never_came(database: Database, run: Run) -> bool:
-    """Whether a stop found that a run never was on its host, and nothing has shown it there since."""
-    return run.state == "cancelled" and not transitions.was_seen(database, run.run_id)
+def was_there(database: Database, run: Run) -> bool:
+    """Whether home submitted a run to its host, or may have: one whose launch broke off before left nothing there."""
+    # A stop may find that it never was on its host; then nothing has shown it there since.
+    never_came = run.state == "cancelled" and not transitions.was_seen(database, run.run_id)
+    return run.root_id is not None or (run.observed_at is not None and not never_came)
 
 
 def _missing(
