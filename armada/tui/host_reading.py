@@ -106,7 +106,7 @@ class HostReader:
         recent: Mapping[int, Sequence[Point]] = {}
         if telemetry:
             recent = self._recent.setdefault(name, History(name, RECENT_S)).read(self._database, now)
-        long: Mapping[int, tuple[Point, ...]] = {}
+        long: Mapping[int, tuple[Point, ...]] | None = None
         if history is not None and history[0] == name:
             if self._long is None or (self._long.host, self._long.span_s) != history:
                 self._long = History(*history)

@@ -88,7 +88,7 @@ class RunRow(NamedTuple):
 class HostView(NamedTuple):
     """A host: its configuration, its last facts, and the last minutes of its GPUs.
 
-    `history` is longer, for the host that a screen shows; `environment` is None until it is computed. `facts` are those
+    `history` is longer, for the host that a screen shows, else None; `environment` is None until it is computed. `facts` are those
     of its record, parsed; None without any. It is the same object as in the last snapshot if nothing of it changed.
     """
 
@@ -101,7 +101,7 @@ class HostView(NamedTuple):
     ssh: str | None = None
     environment: EnvironmentState | None = None
     config: Host | None = None
-    history: Mapping[int, tuple[Point, ...]] = NOTHING
+    history: Mapping[int, tuple[Point, ...]] | None = None
     facts: RecordedFacts | None = None
 
     @property

@@ -147,7 +147,7 @@ class HostsScreen(View):
     def _show_history(self) -> None:
         if (host := self.host) is not None and self.history.display:
             memory = max((gpu.memory_total_bytes or 0.0 for gpu in host.gpus), default=0.0)
-            self.history.show(host.name, SPANS_S[self._span], host.history, memory)
+            self.history.show(host.name, SPANS_S[self._span], host.history, memory, len(host.gpus))
 
     def _card(self, host: HostView, runs: RunsOfHost, now: float) -> Iterable[tuple[Span, ...]]:
         if host.name not in self._opened:

@@ -76,6 +76,8 @@ class Chart(Plane):
         """The part of the plane that is drawn; None if no curve is."""
         self._left_out = 0
         """How many points in sight a logarithmic scale cannot show."""
+        self._styles: dict[str, Style] = {}
+        """Each that was used since the chart was styled: Textual computes them from all that is around the chart."""
 
     def forget(self) -> None:
         super().forget()
@@ -110,6 +112,7 @@ class Chart(Plane):
 
     def notify_style_update(self) -> None:
         self._strips = []
+        self._styles.clear()
         super().notify_style_update()
 
     def on_resize(self) -> None:
@@ -133,7 +136,10 @@ class Chart(Plane):
         return Strip.join([strip.crop(0, left), marked, strip.crop(right + 1, width)])
 
     def _style(self, name: str) -> Style:
-        return self.rich_style + self.get_component_rich_style(f"chart--{name}")
+        found = self._styles.get(name)
+        if found is None:
+            found = self._styles[name] = self.rich_style + self.get_component_rich_style(f"chart--{name}")
+        return found
 
     def _draw(self, width: int, height: int) -> list[Strip]:
         plain = self.rich_style

@@ -63,6 +63,8 @@ class Shown(NamedTuple):
     span_s: float
     points: Mapping[int, tuple[Point, ...]]
     memory_gib: float
+    gpus: int
+    """How many the host has."""
 
 
 class GpuHistory(Grid):
@@ -94,17 +96,26 @@ class GpuHistory(Grid):
             chart.put_cross(event.chart.cross)
 
     def show(
-        self, host: str, span_s: float, points: Mapping[int, tuple[Point, ...]], memory_bytes: float | None = None
+        self,
+        host: str,
+        span_s: float,
+        points: Mapping[int, tuple[Point, ...]] | None,
+        memory_bytes: float | None = None,
+        gpus: int = 0,
     ) -> None:
         """Draw the history, unless it is already drawn.
 
         Args:
             host: The host.
             span_s: How many seconds are shown.
-            points: The measurements of each GPU.
+            points: The measurements of each GPU; None if they were not read yet: what is drawn of the same host stays.
             memory_bytes: The memory of a GPU, if it is known.
+            gpus: How many the host has, if that is known: their charts are laid out before they are read.
         """
-        self._shown = Shown(host, span_s, points, (memory_bytes or 0.0) / 2**30)
+        before = self._shown
+        if points is None and before is not None and (host, span_s) == (before.host, before.span_s):
+            return
+        self._shown = Shown(host, span_s, points or {}, (memory_bytes or 0.0) / 2**30, gpus)
         self._draw(self._shown)
 
     def _draw(self, shown: Shown) -> None:
@@ -113,7 +124,7 @@ class GpuHistory(Grid):
         if stamp == self._drawn:
             return
         self._drawn = stamp
-        self.set_class(self._is_wide(len(newest)), "wide")
+        self.set_class(self._is_wide(len(newest) or shown.gpus), "wide")
         gpus = sorted(shown.points.items())[: len(SIGNS)]
         names, titles = tuple(str(gpu) for gpu, _ in gpus), self._titles(shown)
         for place, (chart, measure) in enumerate(zip(self.query(GpuChart), MEASURES, strict=True)):
