@@ -6,13 +6,15 @@ import re
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from textual.pilot import Pilot
 
-from armada.store import hosts
+from armada.store import hosts, telemetry
 from armada.tui import left_screens
 from armada.tui.app import Dashboard
 from armada.tui.screens.compare import CompareScreen
@@ -22,7 +24,9 @@ from armada.tui.screens.run import RunScreen
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription, Watcher
 from armada.tui.widgets.chart import Chart
+from armada.tui.widgets.chart_plane import Line
 from armada.tui.widgets.field import Field
+from armada.tui.widgets.gpu_chart import GpuChart
 from tests.tui.conftest import World, drive, screen, shows, strips, until
 
 KEYS = {"hosts": "3", "sync": "4", "launch": "5", "compare": "6", "run": "2"}
@@ -228,6 +232,43 @@ def test_a_run_that_is_no_longer_there_shows_nothing_of_the_one_before(full: Wor
         assert "bbbbbb" not in screen(pilot)
 
     drive(full.board(), use)
+
+
+def test_the_gpus_of_a_host_are_drawn_again_only_if_something_came(
+    full: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = [time.time() - 600 + 10 * number for number in range(60)]
+    telemetry.record(full.database, "far", [telemetry.Point(0, at, 20.0, 1 << 30, 300.0, 60.0) for at in moments])
+    drawn_of: list[int] = []
+    show = GpuChart.show_gpus
+
+    def noted(self: GpuChart, title: str, gpus: Sequence[Line], *rest: Any) -> None:
+        drawn_of.append(len(gpus))
+        show(self, title, gpus, *rest)
+
+    monkeypatch.setattr(GpuChart, "show_gpus", noted)
+
+    async def use(pilot: Pilot[None]) -> None:
+        screen = await go(pilot, "hosts")
+        assert isinstance(screen, HostsScreen)
+        await until(pilot, lambda: screen.table.row_count > 2)
+        screen.table.place("far")
+        await shows(pilot, "far · power W, 15 m", "300")
+        await go(pilot, "runs")
+        full.run("three-cccccc")  # the next snapshot is for Runs, which shows nothing of this host
+        await until(pilot, lambda: not any(host.history for host in board_of(pilot).snapshot.hosts))
+        drawn_of.clear()
+        await go(pilot, "hosts")
+        await until(pilot, lambda: any(host.history for host in screen.snapshot.hosts))
+        await shows(pilot, "far · power W, 15 m", "300")
+        assert not drawn_of
+        await go(pilot, "runs")
+        with full.database.transaction() as connection:
+            connection.execute("DELETE FROM telemetry")
+        await go(pilot, "hosts")
+        await shows(pilot, "the daemon records this while it watches the host")
+
+    drive(full.board(), use, (160, 48))
 
 
 def test_nothing_follows_a_log_that_cannot_be_seen(full: World) -> None:
