@@ -151,8 +151,8 @@ def searches(database: Database) -> list[SweepRecord]:
 def without_settings(database: Database) -> list[str]:
     """Return the sweeps with cells that have not ended of which only the runs are known, not what was asked for."""
     marks = ", ".join("?" * len(ENDED))
-    query = f"""SELECT DISTINCT sweep FROM runs WHERE sweep NOT IN (SELECT name FROM sweeps) AND state NOT IN ({marks})
-                ORDER BY sweep"""  # noqa: S608  # question marks only
+    query = f"""SELECT DISTINCT sweep FROM runs WHERE sweep IS NOT NULL AND sweep NOT IN (SELECT name FROM sweeps)
+                AND state NOT IN ({marks}) ORDER BY sweep"""  # noqa: S608  # question marks only
     return [row["sweep"] for row in database.connection.execute(query, sorted(ENDED))]
 
 

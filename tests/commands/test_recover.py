@@ -98,6 +98,13 @@ def test_a_lost_store_is_made_anew_with_everything_that_matters(armada: Armada, 
     assert states[-1] == "succeeded"
 
 
+def test_where_no_sweep_is_known_a_run_of_none_is_not_named(armada: Armada, home: HomePaths) -> None:
+    run_id = armada.json("launch", "--host", "local", armada.command("sleep", "600"))["run_id"]
+    lose(home)
+    assert armada.json("recover")["sweeps"] == []
+    assert armada.run("stop", run_id, "--grace", "0").returncode == 0
+
+
 def test_a_sweep_that_lost_its_rules_is_named(armada: Armada, home: HomePaths) -> None:
     experiment = armada.command("sleep", "600", sweep={"stop": {"hours": 1}})
     sweep = armada.json("sweep", experiment, "--host", "local", "--grid", "env.X=1")["sweep"]
