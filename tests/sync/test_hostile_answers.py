@@ -33,6 +33,7 @@ from tests.sync.conftest import Place
         [{"path": "a\ud800", "size_bytes": 1, "mtime": 0}],
         [{"path": ".staging/x", "size_bytes": 1, "mtime": 0}],
         [{"path": ".index.json", "size_bytes": 1, "mtime": 0}],
+        [{"path": ".index.json/x", "size_bytes": 1, "mtime": 0}],
         [{"path": "a\x1b[2J", "size_bytes": 1, "mtime": 0}],
     ],
 )

@@ -38,7 +38,7 @@ def read_listing(entry: RunListing) -> tuple[list[Listed], list[str]]:
     for item in entry.outputs:
         path = item.path
         parts = path.split("/")
-        bad = any(part in ("", ".", "..") or part.startswith(STAGING) for part in parts) or path in (INDEX, END_AT)
+        bad = any(part in ("", ".", "..") or part.startswith(STAGING) for part in parts) or parts[0] in (INDEX, END_AT)
         if bad or not path.isprintable() or len(path) > _LONGEST_NAME or path in seen:
             skipped.append(path)
         else:
