@@ -106,7 +106,10 @@ def _compared_run(summary: RunSummary) -> RunMetrics:
 def sync_of(outcome: SyncOutcome) -> SyncResult:
     """Return the result of one run's sync as a value."""
     problems = tuple(sanitize_line(each.error, 2000) for each in outcome.troubles)
-    return SyncResult(outcome.run_id, tuple(outcome.published), tuple(outcome.pending), problems, final=outcome.final)
+    kept = tuple(map(sanitize_line, outcome.outputs.kept))
+    return SyncResult(
+        outcome.run_id, tuple(outcome.published), tuple(outcome.pending), problems, final=outcome.final, kept=kept
+    )
 
 
 def _line(text: str | None) -> str | None:

@@ -235,6 +235,7 @@ class SyncResult:
         pending: Digests of the checkpoints that are not at home yet.
         problems: What failed, a sentence each; empty if nothing did.
         final: Whether the run has ended and all of it is at home.
+        kept: Names of outputs at home of which the host has no later version: they were moved to `runs/<run>/replaced/`.
     """
 
     run_id: str
@@ -242,6 +243,7 @@ class SyncResult:
     pending: tuple[str, ...]
     problems: tuple[str, ...]
     final: bool
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,9 @@ def test_a_run_from_the_plan_to_the_release(armada: Commands, fleet: Armada) -> 
     assert "hello" in fleet.log(started)
     assert "\x1b" not in fleet.log(started)
     (synced,) = fleet.sync(started)
-    assert (synced.run_id, synced.problems) == (started.run_id, ())
+    assert (synced.run_id, synced.problems, synced.kept) == (started.run_id, (), ())
+    (armada.local_runs / started.run_id / "output.log").write_text("another\n")
+    assert fleet.sync(started)[0].kept == ("output.log",)
     assert fleet.release("local").safe
     assert fleet.checkpoints(started) == []
     with store(armada) as database:

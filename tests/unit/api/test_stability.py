@@ -60,7 +60,7 @@ VALUES = {
     "RunMetrics": "run last best seconds cost tokens",
     "Setting": "key values",
     "SweepCosts": "sweep runs gpu_hours cost",
-    "SyncResult": "run_id published pending problems final",
+    "SyncResult": "run_id published pending problems final kept",
 }
 """New fields come last."""
 
