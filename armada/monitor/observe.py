@@ -52,7 +52,6 @@ RUNS_PER_QUESTION = 50
 ROOT_AWAY = "root_away"
 REMOVED_WORDS = " while it ran; none of its processes is there, and it is unknown how it ended"
 UNTOLD_WORDS = " while it ran; it is unknown whether processes of it live there"
-UNKNOWN_WORDS = "its host shows nothing of it, and an older armada did not note which folder it was put into"
 MISFIT = "its host's answer does not fit"
 GREETING_S = 8.0
 """How long a status of all runs waits for a host's agent to greet, in seconds: seven round trips of 0.6 s, and a slow python3."""

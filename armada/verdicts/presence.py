@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 AWAY_WORDS = "its root on the host is not the folder that the run was put into: a file system may not be mounted there"
 
-UNKNOWN_WORDS = (
-    "the host shows no folder of it, and home does not know which file system it is on: that one may not be mounted"
-)
+UNKNOWN_WORDS = "its host shows nothing of it, and home does not know which folder it was put into: a file system may not be mounted"
 
 
 class There(enum.Enum):

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted
-from armada.verdicts.presence import AWAY_WORDS, There
+from armada.verdicts.presence import AWAY_WORDS, UNKNOWN_WORDS, There
 from armada.verdicts.proof import Proof
 from armada.verdicts.state import of_newest_submission
 from armada.verdicts.states import ENDED
@@ -226,13 +226,15 @@ def judge_missing(seen: RunMissing, *, ignore_work: bool = False) -> list[Item]:
 
 
 def _of_away(seen: RunMissing, *, ignore_work: bool) -> list[Item]:
-    hint = "mount it, then run the command again"
+    words, hint = AWAY_WORDS, "mount it, then run the command again"
+    if seen.there is There.UNKNOWN:
+        words, hint = UNKNOWN_WORDS, f"{hint}; or armada rm {seen.run_id} --force if its folder was removed"
     if not seen.settled:
-        return [Item(seen.run_id, AWAY_WORDS, lost=True, hint=hint)]
+        return [Item(seen.run_id, words, lost=True, hint=hint)]
     if seen.left == 0:
         return []
     left = "other files of it" if seen.left is None else counted(seen.left, "other file")
-    what = f"{AWAY_WORDS}; what comes home of it is home, but {left} may be there only"
+    what = f"{words}; what comes home of it is home, but {left} may be there only"
     return [Item(seen.run_id, what, lost=not ignore_work, hint=f"{hint}; or --ignore-work")]
 
 

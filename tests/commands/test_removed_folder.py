@@ -169,7 +169,7 @@ def test_a_run_that_an_older_release_put_somewhere_is_not_forgotten_while_its_fo
     for words in (("rm", run_id, "--dry-run"), ("rm", run_id)):
         refused = armada.run(*words)
         assert refused.returncode == 8, refused.stderr
-        assert "home does not know which file system it is on" in refused.stderr
+        assert "home does not know which folder it was put into" in refused.stderr
     away.rename(folder)
     assert armada.run("rm", run_id).returncode == 0
     assert not folder.exists()

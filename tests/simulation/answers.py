@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from armada.verdicts.presence import AWAY_WORDS
 from tests.simulation import folders
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ _KINDS = {
     "no_run": "lies among the runs there and is none",
     "untold": "does not say whether its job runs",
     "queued": "its scheduler may still have its job",
-    "away": AWAY_WORDS,
+    "away": "a file system may not be mounted",
 }
 """Kinds of lines in the answer of a release, by a part of their text; the first that fits counts."""
 

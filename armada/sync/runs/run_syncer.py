@@ -16,7 +16,6 @@ from armada.config.sync import SyncSettings, settings_of
 from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.sanitize import sanitize_line
 from armada.monitor.look import where, wiped_by
-from armada.monitor.observe import UNKNOWN_WORDS
 from armada.store import checkpoints, files_home, run_sync, runs, transfers
 from armada.sync.causes import as_error, cause_of
 from armada.sync.checkpoints import apply_retention, optimizers, published
@@ -35,7 +34,7 @@ from armada.sync.transfer.chosen_transfer import ChosenTransfer
 from armada.sync.transfer.staging import is_right
 from armada.sync.transfer.stream_transfer import Fetcher
 from armada.verdicts import settling
-from armada.verdicts.presence import AWAY_WORDS, There
+from armada.verdicts.presence import AWAY_WORDS, UNKNOWN_WORDS, There
 from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:

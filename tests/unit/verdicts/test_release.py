@@ -8,6 +8,7 @@ import pytest
 
 from armada.protocol.records import Evidence
 from armada.verdicts import release
+from armada.verdicts.presence import AWAY_WORDS, UNKNOWN_WORDS, There
 from armada.verdicts.release import Life, RunThere
 from tests.answers import observation
 
@@ -95,3 +96,17 @@ def test_the_middle_of_a_log_is_lost_until_a_person_says_that_it_does_not_count(
     assert item.lost is not ignore_work
     assert item.what == "3.0 kB in the middle of its log of 9.0 kB are only there (sync.log_limit)"
     assert release.judge(RunThere("q-1", "box", known=True, life=Life.NONE, log_left=(0, 9000))) == []
+
+
+@pytest.mark.parametrize(
+    ("there", "words", "hint"), [(There.AWAY, AWAY_WORDS, ""), (There.UNKNOWN, UNKNOWN_WORDS, "armada rm q-1 --force")]
+)
+def test_what_is_not_seen_is_said_to_be_below_another_root_only_if_home_knows_its_root(
+    there: There, words: str, hint: str
+) -> None:
+    (item,) = release.judge_missing(
+        release.RunMissing("q-1", there, settled=False, processes=0, queued=None, left=None)
+    )
+    assert item.lost
+    assert item.what == words
+    assert hint in (item.hint or "")
