@@ -150,6 +150,32 @@ def test_a_pinned_cell_stands_above_and_its_sweep_keeps_all_its_cells(swept: Wor
     drive(swept.board(), use)
 
 
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        ([], "qwen-0.5b-lo"),
+        (["name", "state"], "qwen-0.5b-lora-with"),
+        (["id", "name"], "qwen-lora-as-long-as"),
+        (["host", "state"], "workstation-under"),
+    ],
+)
+def test_a_pinned_run_keeps_the_beginning_of_a_name_that_does_not_fit(
+    world: World, columns: list[str], shown: str
+) -> None:
+    run_id = "qwen-lora-as-long-as-an-id-with-a-name-can-be-here-and-longer-aaaaaa"
+    name = "qwen-0.5b-lora-with-a-name-that-is-longer-than-every-column-of-the-table-is-wide"
+    world.run(run_id, name=name, host="workstation-under-my-desk-with-two-gpus-in-the-cellar-of-the-house")
+    remembered.keep_pinned(world.home, [run_id])
+    remembered.keep_columns(world.home, columns)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, f"↑ {shown}", "1 of 1 run")
+        await pilot.resize_terminal(240, 40)
+        await shows(pilot, f"↑ {shown}", "What happened")
+
+    drive(world.board(), use, (80, 24))
+
+
 def test_marked_runs_are_pinned_together_and_columns_of_ones_own_have_the_sign(world: World) -> None:
     three(world)
     remembered.keep_columns(world.home, ["host", "state"])

@@ -319,24 +319,20 @@ class RunTable(Table):
 
     def _chosen(self, row: RunRow, now: float, depth: int) -> Cells:
         subject = subject_of(row, self.snapshot.facts, now)
-        guide, room = self._guided(row, depth), self._room_of_name
-        pairs = zip(self._keys, self.columns[1:], strict=True)
-        values = [(key, self.symbols.text(cell(key, subject, column.width))) for key, column in pairs]
+        guide, rooms = self._guided(row, depth), dict(self._fit(self._room))
         active = row.run.state not in ENDED
         named = next((key for key in self._keys if key.name in ("id", "name")), self._keys[0])
-        return (
-            (glyph(row, self.symbols),),
-            *(
-                (
-                    *(guide if key is named else ()),
-                    (
-                        self._named(row, room - width_of(guide)) if key.name == "name" else value,
-                        _style(key, row, active=active),
-                    ),
-                )
-                for key, value in values
-            ),
-        )
+        cells: list[tuple[Span, ...]] = [(glyph(row, self.symbols),)]
+        for place, key in enumerate(self._keys, 1):
+            before = guide if key is named else ()
+            left = rooms.get(place, 0) - width_of(before)
+            value = self.symbols.text(cell(key, subject, self.columns[place].width))
+            if key.name == "name":
+                value = self._named(row, left)
+            elif before:
+                value = self.symbols.shortened(value, left)
+            cells.append((*before, (value, _style(key, row, active=active))))
+        return tuple(cells)
 
     def _row(self, row: RunRow, now: float, depth: int) -> Cells:
         run, text = row.run, self.symbols.text
@@ -378,13 +374,14 @@ class RunTable(Table):
         return dict(self._fit(self._room)).get(places[0] if places else 1, 0)
 
     def _named(self, row: RunRow, room: int) -> str:
-        """The name of a run; of a cell whose name does not fit, the part by which it differs from the others."""
+        """The name of a run, cut to its room; of a cell whose name does not fit, the part by which it differs from others."""
         name = row.name
         if not row.run.sweep or cell_len(name) <= room:
-            return self.symbols.text(name)
+            return self.symbols.shortened(name, room)
         if self._alike is None:
             self._alike = alike_by_sweep(each.source for each in self.entries if isinstance(each.source, RunRow))
-        return first_fitting(map(self.symbols.text, short_forms(name, self._alike.get(row.run.sweep, 0))), room)
+        forms = map(self.symbols.text, short_forms(name, self._alike.get(row.run.sweep, 0)))
+        return self.symbols.shortened(first_fitting(forms, room), room)
 
     def _guided(self, row: RunRow, depth: int) -> tuple[Span, ...]:
         """The guide before a run that hangs under another row, and the sign of a pinned one."""
