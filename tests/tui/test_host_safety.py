@@ -126,3 +126,14 @@ def test_runs_sync_and_hosts_give_the_same_answer(world: World) -> None:
         await shows(pilot, *both)
 
     drive(world.board(), use, (240, 48))
+
+
+def test_of_runs_that_ended_without_a_checkpoint_is_said_that_there_is_nothing_to_keep(world: World) -> None:
+    world.run("done-aaaaaa", host="local", state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "What happened", "no run is active, and none has a checkpoint")
+        await pilot.press("4")
+        await shows(pilot, "disk at home", "no run is active, and none has a checkpoint", "everything is home")
+
+    drive(world.board(), use, (120, 36))

@@ -135,7 +135,7 @@ class Answers(Horizontal):
         now, moving = time.time(), moving_by_host(snapshot)
         in_sight = self._tally.safety[: self.safe.size.height]
         lines = safety_lines(self.symbols, in_sight, moving, now, self.safe.size.width)
-        self.safe.show(lines if self._tally.safety else nothing_yet())
+        self.safe.show(lines if self._tally.safety else no_hosts(snapshot))
         self.happened.show(
             [self._news_line(*each, now) for each in self._tally.news[: self.happened.size.height]] or nothing_yet()
         )
@@ -165,3 +165,8 @@ class Answers(Horizontal):
 
 def nothing_yet() -> list[Spans]:
     return [[("nothing yet", "dim")]]
+
+
+def no_hosts(snapshot: Snapshot) -> list[Spans]:
+    """Say why no host is listed among those that have something to keep."""
+    return [[("no run is active, and none has a checkpoint", "dim")]] if snapshot.runs else nothing_yet()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from armada.tui.widgets import frame
-from armada.tui.widgets.answers import Tally, nothing_yet
+from armada.tui.widgets.answers import Tally, no_hosts
 from armada.tui.widgets.host_safety import Safety, moving_by_host, safety_lines
 from armada.tui.widgets.panel import Panel
 from armada.tui.widgets.run_signs import clock
@@ -70,7 +70,7 @@ class SafetyPicture(Panel):
 
         cells = self.screen.size.width - BORDERS
         lines = safety_lines(self.symbols, self._tally.safety, moving, now, cells, picture)
-        self.show(lines or nothing_yet())
+        self.show(lines or no_hosts(snapshot))
         room = self.screen.size.height * 2 // 5 - 2
         frame.facts(self, f" {len(lines) - room} more hosts " if len(lines) > room else "")
 
