@@ -400,8 +400,8 @@ def _refuse_newer(database: Database) -> None:
     """
     if (version := version_of(database)) > KNOWN:
         raise _Renewed(
-            "a newer armada renewed the store: start the dashboard again. This shows the last known state; the store has"
-            f" version {version}, and this dashboard knows {KNOWN}"
+            "a newer armada renewed the store: update armada, then start it again. This shows the last known state; the"
+            f" store has version {version}, and this dashboard knows {KNOWN}"
         )
 
 

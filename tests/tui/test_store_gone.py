@@ -80,11 +80,29 @@ def test_a_store_that_a_newer_armada_renews_is_said_to_be_and_its_last_state_sta
         with world.database.transaction() as connection:
             connection.execute("ALTER TABLE runs RENAME TO runs_of_later")
             connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
-        await shows(pilot, "a newer armada renewed the store: start the dashboard again", "demo-aaaaaa")
+        await shows(pilot, "a newer armada renewed the store: update armada, then start it again.", "demo-aaaaaa")
         delete(world)
         await shows(pilot, "the store is gone", "demo-aaaaaa")
         with Database(world.home.store):
             pass
         await lacks(pilot, "the store is gone", "a newer armada", "demo-aaaaaa")
+
+    drive(world.board(), use, (80, 24))
+
+
+def test_a_curve_that_can_no_longer_be_read_is_not_said_to_be_read(world: World) -> None:
+    world.run("old-aaaaaa")
+    world.run("new-bbbbbb")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "old-aaaaaa", "new-bbbbbb")
+        await lacks(pilot, "reading …")
+        delete(world)
+        await shows(pilot, "the store is gone")
+        await pilot.press("down")
+        await shows(pilot, "cannot read the store")
+        with Database(world.home.store):
+            pass
+        await lacks(pilot, "the store is gone", "cannot read the store")
 
     drive(world.board(), use)

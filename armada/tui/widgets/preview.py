@@ -37,6 +37,8 @@ class Preview(Horizontal):
         self.symbols = symbols
         self._row: RunRow | None = None
         self._curve: tuple[str, Curve] | None = None
+        self._is_readable = True
+        """Whether a curve that is not here can still come from the store."""
         self.chart = Chart(symbols, classes=frame.FRAME)
         self.tail = LogTail(symbols)
         self.gpus = GpuPanel(symbols)
@@ -54,7 +56,9 @@ class Preview(Horizontal):
         """Show this run; if its curve was not read yet, it comes with a later snapshot."""
         old = self._row
         moved = (row and (row.run.run_id, row.run.ended)) != (old and (old.run.run_id, old.run.ended))
-        self._row = row
+        readable = cast("Dashboard", self.app).snapshot.trouble is None
+        moved = moved or readable != self._is_readable
+        self._row, self._is_readable = row, readable
         came = False
         for update in updates:
             if row is None or update.run_id != row.run.run_id:
@@ -79,7 +83,8 @@ class Preview(Horizontal):
         if self._curve is not None and read and len(self._curve[1]):
             curve = self._curve[1]
             lines = (Line("loss", curve.steps, curve.raw, doubt=curve.doubt(), newest=curve.last_place),)
-        chart.show(f"{row.name} · loss", lines, empty=no_values("loss", ended=row.run.ended) if read else "reading …")
+        unread = "reading …" if self._is_readable else "cannot read the store"
+        chart.show(f"{row.name} · loss", lines, empty=no_values("loss", ended=row.run.ended) if read else unread)
 
     def on_resize(self) -> None:
         """Fill the new size at once."""
