@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from armada.store import hosts
 from armada.tui.screens import outside
 from armada.tui.screens.sync import SyncScreen
-from tests.tui.conftest import World, drive, said, screen, shows, until
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 
 
 def test_from_its_row_the_host_is_asked_and_the_runs_log_page_and_shell_open(
@@ -31,7 +31,17 @@ def test_from_its_row_the_host_is_asked_and_the_runs_log_page_and_shell_open(
         await pilot.press("w")
         await until(pilot, lambda: "demo-aaaaaa has no page" in said(pilot))
         await pilot.press("r")
-        await until(pilot, lambda: "it is unknown what gone holds" in said(pilot))
+        lost = "demo-aaaaaa: 1 checkpoint only there"
+        await shows(
+            pilot, "It is unknown what gone holds", "refuses connections", lost, "c check it", "d doctor", "! shell"
+        )
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: shells[1:] == [["ssh", "gone"]])
+        await lacks(pilot, "It is unknown")
+        await pilot.press("r")
+        await shows(pilot, "It is unknown what gone holds")
+        await pilot.press("c")
+        await until(pilot, lambda: "check gone" in said(pilot))
         await pilot.press("l")
         await shows(pilot, "demo-aaaaaa", "/ search")
         assert not isinstance(pilot.app.screen, SyncScreen)

@@ -238,16 +238,10 @@ class HostsScreen(View):
 
     def action_doctor(self) -> None:
         """Diagnose the host, and show the findings in a window."""
-        name = self.table.cursor
-        if name is None or self.board.refuses("doctor"):
-            return
-        from armada.tui.outputs import Reading
-        from armada.tui.screens.output import OutputWindow
-        from armada.tui.screens.window import inside
+        if (name := self.table.cursor) is not None:
+            from armada.tui.screens.output import diagnose
 
-        words = ("doctor", "--", name)
-        reading = Reading(self.board.home, [words], inside(self.board.size.width))
-        self.board.push_screen(OutputWindow(words, reading.log, lambda: reading.exit_code, reading.stop))
+            diagnose(self.board, name)
 
     def action_forget(self) -> None:
         """Remove the host from hosts.yaml, after a question."""

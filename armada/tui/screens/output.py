@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
+    from armada.tui.app import Dashboard
+
 LOOK_S = 0.25
 TABLES = (("ps",), ("sync", "ls"), ("hosts", "ls"), ("costs",), ("profiles",))
 """Commands that print tables: a row that is wrapped cannot be read, so it is scrolled."""
@@ -93,3 +95,15 @@ class OutputWindow(Window):
 
     def action_wrap(self) -> None:
         self.view.toggle_wrap()
+
+
+def diagnose(board: Dashboard, name: str) -> None:
+    """Diagnose a host, and show the findings in a window."""
+    from armada.tui.outputs import Reading
+    from armada.tui.screens.window import inside
+
+    if board.refuses("doctor"):
+        return
+    words = ("doctor", "--", name)
+    reading = Reading(board.home, [words], inside(board.size.width))
+    board.push_screen(OutputWindow(words, reading.log, lambda: reading.exit_code, reading.stop))

@@ -107,8 +107,9 @@ def ask_release(board: Dashboard, name: str) -> None:
 def show_verdict(board: Dashboard, name: str, answer: Answer) -> None:
     """Show the answer of `armada hosts release --dry-run`, and start what the user chooses."""
     if (found := answer.json) is None:
-        words = board.symbols.text(sanitize_line(f"it is unknown what {name} holds: {answer.said}"))
-        board.notify(words, severity="error", markup=False, timeout=15)
+        from armada.tui.screens.unanswered import show_unanswered
+
+        show_unanswered(board, name, answer.said)
         return
 
     def wipe(yes: bool | None) -> None:
