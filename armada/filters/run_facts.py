@@ -114,16 +114,16 @@ class RunFacts:
 
     def _troubles(self, runs: Sequence[Run]) -> dict[str, str]:
         """Why runs need the user, as the dashboard says it."""
-        from armada.filters.trouble import RECENT_S, trouble
+        from armada.filters.trouble import RECENT_S, copies, trouble
         from armada.store import run_sync
+        from armada.store.queries.run_list import damaged_at_home
 
-        syncs = run_sync.every(self._source.database)
+        syncs, damaged = run_sync.every(self._source.database), damaged_at_home(self._source.database)
         found: dict[str, str] = {}
         for run in runs:
-            sync = syncs.get(run.run_id)
-            failing = (sync.reason or "no reason") if sync is not None and sync.failing_since is not None else None
+            here = copies(syncs.get(run.run_id), damaged.get(run.run_id, 0))
             urgent = self._now < (run.ended_at or run.created_at) + RECENT_S
-            if (words := trouble(run, failing, urgent=urgent)) is not None:
+            if (words := trouble(run, here, urgent=urgent)) is not None:
                 found[run.run_id] = words
         return found
 

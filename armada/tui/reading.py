@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from armada.filters.trouble import RECENT_S, trouble
+from armada.filters.trouble import RECENT_S, Copies, copies, trouble
 from armada.foundation.sanitize import sanitize_line
 from armada.store.queries import run_detail, run_list
 from armada.store.queries.run_list import Values
@@ -29,7 +29,7 @@ class _Known(NamedTuple):
 
     values: Values
     kept: Kept
-    failing: str | None
+    here: Copies
     row: RunRow
 
 
@@ -99,11 +99,11 @@ class RunReader:
 
     def _take(self, run_id: str, values: Values, kept: Kept, tariffs: Mapping[str, Tariff], now: float) -> bool:
         """Rebuild a run's row if its input changed; return whether it did."""
-        failing = _failing(self.syncs.get(run_id))
+        here = copies(self.syncs.get(run_id), kept.damaged)
         known = self._known.get(run_id)
-        if known is not None and (known.values, known.kept, known.failing) == (values, kept, failing):
+        if known is not None and (known.values, known.kept, known.here) == (values, kept, here):
             return False
-        self._make(run_id, values, kept, failing, tariffs, now)
+        self._make(run_id, values, kept, here, tariffs, now)
         return True
 
     def _make_again(self, tariffs: Mapping[str, Tariff], now: float) -> set[str]:
@@ -115,7 +115,7 @@ class RunReader:
             }
         for run_id in stale:
             known = self._known[run_id]
-            self._make(run_id, known.values, known.kept, known.failing, tariffs, now)
+            self._make(run_id, known.values, known.kept, known.here, tariffs, now)
         return stale
 
     def _make(
@@ -123,13 +123,13 @@ class RunReader:
         run_id: str,
         values: Values,
         kept: Kept,
-        failing: str | None,
+        here: Copies,
         tariffs: Mapping[str, Tariff],
         now: float,
     ) -> None:
-        row, calm_at = _row(self._database, values, kept, failing, tariffs, now)
+        row, calm_at = _row(self._database, values, kept, here, tariffs, now)
         run = row.run
-        self._known[run_id] = _Known(values, kept, failing, row)
+        self._known[run_id] = _Known(values, kept, here, row)
         self._calming.pop(run_id, None)
         if run.ended and row.trouble is not None and now < calm_at:
             self._calming[run_id] = calm_at
@@ -156,10 +156,6 @@ class RunReader:
             self.rows = tuple(self._rows)
 
 
-def _failing(sync: RunSync | None) -> str | None:
-    return sync.reason or "no reason recorded" if sync is not None and sync.failing_since is not None else None
-
-
 def _is_running(row: RunRow) -> bool:
     return row.run.state == "running"
 
@@ -169,12 +165,12 @@ def _is_waiting(row: RunRow) -> bool:
 
 
 def _row(
-    database: Database, values: Values, kept: Kept, failing: str | None, tariffs: Mapping[str, Tariff], now: float
+    database: Database, values: Values, kept: Kept, here: Copies, tariffs: Mapping[str, Tariff], now: float
 ) -> tuple[RunRow, float]:
     """Return the row of a run, and when a failure becomes old, unix seconds."""
     run = run_list.as_run(values)
     calm_at = (run.ended_at or run.created_at) + RECENT_S
-    words = trouble(run, failing, urgent=now < calm_at)
+    words = trouble(run, here, urgent=now < calm_at)
     tariff = tariffs.get(run.host)
     resumed = tariff is not None and (run.attempt > 1 or run.submission > 1)
     earlier = read_use(database, run, now).spans[:-1] if resumed else ()
@@ -198,17 +194,10 @@ def read_first(database: Database, last: int, pinned: Collection[str] = ()) -> S
         return None
     ids, count = found
     counts, syncs = run_list.count_checkpoints(database, ids), _syncs(database, ids)
-    rows = [
-        _row(
-            database,
-            values,
-            Kept(*counts[run_id]) if run_id in counts else NOTHING_KEPT,
-            _failing(syncs.get(run_id)),
-            {},
-            now,
-        )[0]
-        for run_id, values in run_list.of_ids(database, ids).items()
-    ]
+    rows = []
+    for run_id, values in run_list.of_ids(database, ids).items():
+        kept = Kept(*counts[run_id]) if run_id in counts else NOTHING_KEPT
+        rows.append(_row(database, values, kept, copies(syncs.get(run_id), kept.damaged), {}, now)[0])
     rows.sort(key=lambda row: -row.run.created_at)
     summed = Counts(
         sum(map(_is_running, rows)), sum(map(_is_waiting, rows)), sum(row.trouble is not None for row in rows)

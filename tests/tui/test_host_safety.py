@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
-from armada.store import checkpoints, transfers
+from armada.__main__ import main
+from armada.store import checkpoints, labels, run_sync, transfers
 from armada.store.transfers import Transfer
 from armada.tui.symbols import UNICODE
 from armada.tui.widgets.host_safety import Safety, in_brief, safety_lines, verdict
@@ -137,3 +140,45 @@ def test_of_runs_that_ended_without_a_checkpoint_is_said_that_there_is_nothing_t
         await shows(pilot, "disk at home", "no run is active, and none has a checkpoint", "everything is home")
 
     drive(world.board(), use, (120, 36))
+
+
+def damage(world: World, run_id: str, *, state: str = "succeeded", is_final: bool = True) -> None:
+    """A run with a checkpoint at home that is no longer as it came."""
+    world.run(run_id, name=run_id[:4], state=state)
+    digest = world.checkpoint(run_id, 1, home=True)
+    now = time.time()
+    run_sync.succeeded(world.database, run_id, began=now, next_due_at=now + 60, final_of=1 if is_final else None)
+    checkpoints.mark_trouble(world.database, run_id, digest, "damaged at home: model.safetensors")
+
+
+def test_a_checkpoint_damaged_at_home_that_no_sync_mends_needs_you_with_the_key(world: World) -> None:
+    world.run("good-aaaaaa", state="succeeded")
+    damage(world, "hurt-bbbbbb")
+    damage(world, "busy-cccccc", state="running", is_final=False)
+    damage(world, "soon-dddddd", is_final=False)
+    damage(world, "past-eeeeee")
+    labels.archive(world.database, "past-eeeeee", on=True)
+    reason = "1 checkpoint damaged at home"
+
+    async def use(pilot: Pilot[None]) -> None:
+        seen = await shows(pilot, "▲ 1 needs you", f"{reason}   y sync now")
+        assert seen.count(reason) == 1
+        rows = [line for line in seen.splitlines() if "damaged" in line or " good " in line]
+        assert "▲ hurt" in rows[0], "it is the first one"
+        assert "hurt succeeded" in seen
+        await pilot.press("slash", *"is:trouble", "enter")
+        await shows(pilot, "1 of 5 runs")
+        await pilot.press("enter")
+        await shows(pilot, "needs you    1 checkpoint damaged at home; `armada sync verify")
+        await pilot.press("4")
+        seen = await shows(pilot, "not planned", f"{reason}: y fetches again what box still has")
+        assert seen.count("y fetches again") == 2  # of the archived one too
+
+    drive(world.board(), use, (160, 44))
+
+
+def test_filters_of_commands_find_it_too(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    damage(world, "hurt-bbbbbb")
+    damage(world, "soon-dddddd", is_final=False)
+    assert main(("ps", "--cached", "--json", "is:trouble")) == 0
+    assert [run["run_id"] for run in json.loads(capsys.readouterr().out)] == ["hurt-bbbbbb"]

@@ -15,7 +15,7 @@ from armada.tui.operations import Answer
 from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.verdict import Verdict
 from armada.tui.symbols import UNICODE
-from tests.tui.conftest import World, drive, heard, screen, shows, strips, until
+from tests.tui.conftest import World, drive, heard, lacks, screen, shows, strips, until
 
 HOSTILE = [
     "\x1b[2J\x1b]52;c;aGFja2Vk\x07",
@@ -135,8 +135,11 @@ def test_what_a_host_answers_when_it_is_asked_is_inert_in_the_question(world: Wo
             await pilot.press("escape")
         for nothing in ("", "7", "[]", "{}", "\ud800"):
             view.compare("box", Answer(4, nothing, text))
-        view.judge("box", Answer(4, "", text))
-        await pilot.pause()
+        view.judge(text, Answer(4, "", text))
+        seen = await shows(pilot, "It is unknown what")
+        assert not OBEYED.search(seen.replace("\n", "")), ascii(seen)
+        await pilot.press("escape")
+        await lacks(pilot, "It is unknown what")
         board = pilot.app
         assert isinstance(board, Dashboard)
         assert not OBEYED.search("".join(heard(pilot)).replace("\n", ""))

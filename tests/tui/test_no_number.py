@@ -8,7 +8,7 @@ import time
 import pytest
 from textual.pilot import Pilot
 
-from armada.filters.trouble import trouble
+from armada.filters.trouble import Copies, trouble
 from armada.store import labels, runs
 from armada.tui import remembered
 from armada.tui.curves import NAN
@@ -85,11 +85,11 @@ def test_what_happened_does_not_call_it_a_success_alone(world: World) -> None:
 
 def test_archiving_it_says_that_it_was_seen_and_a_failing_sync_comes_first(world: World) -> None:
     run = runs.find(world.database, ended(world))
-    assert trouble(run, None, urgent=True) == "it succeeded, but its loss is NaN"
-    assert trouble(run, "disk full", urgent=True) == "sync fails: disk full"
-    assert trouble(run, None, urgent=False) is None
+    assert trouble(run, Copies(), urgent=True) == "it succeeded, but its loss is NaN"
+    assert trouble(run, Copies("disk full"), urgent=True) == "sync fails: disk full"
+    assert trouble(run, Copies(), urgent=False) is None
     labels.archive(world.database, RUN)
-    assert trouble(runs.find(world.database, RUN), None, urgent=True) is None
+    assert trouble(runs.find(world.database, RUN), Copies(), urgent=True) is None
 
 
 def test_it_becomes_history_though_nothing_is_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

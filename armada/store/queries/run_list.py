@@ -121,6 +121,13 @@ def count_checkpoints(
     return {row[0]: (row[1], row[2], row[3], row[4], row[5]) for row in rows}
 
 
+def damaged_at_home(database: Database) -> dict[str, int]:
+    """Count the checkpoints that are damaged at home, by run id; runs without any are left out."""
+    query = """SELECT run_id, count(*) FROM checkpoints WHERE verified_at IS NOT NULL AND trouble IS NOT NULL
+               GROUP BY run_id"""
+    return dict(database.connection.execute(query).fetchall())
+
+
 def _of_ids(database: Database, query: str, run_ids: set[str] | None, *, after: str) -> list[sqlite3.Row]:
     if run_ids is None:
         return database.connection.execute(query + after).fetchall()

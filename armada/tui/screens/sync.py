@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from armada.filters.trouble import DAMAGED, copies
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.screens.verdict import ask_release
@@ -18,7 +19,7 @@ from armada.tui.widgets.run_table import meter
 from armada.tui.widgets.safety import CameHome, SafetyPicture
 from armada.tui.widgets.table import Cells, Column, Span, Table
 from armada.tui.widgets.words import Words
-from armada.units import amount, brief_span, rough_span, span
+from armada.units import amount, brief_span, counted, rough_span, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -136,7 +137,7 @@ def _disk(snapshot: Snapshot, symbols: Symbols) -> Text:
 
 
 def not_home(snapshot: Snapshot) -> list[RunRow]:
-    """Return failing runs first, then those with transfers, then waiting ones; runs that are completely at home are left out."""
+    """Return runs in this order: failing or with damaged checkpoints, with transfers, waiting; not those all at home."""
     moving = {each.run_id for each in snapshot.transfers}
     found = []
     for row in snapshot.runs if snapshot.taken_at else ():
@@ -148,7 +149,7 @@ def not_home(snapshot: Snapshot) -> list[RunRow]:
         ):
             continue
         failing = sync is not None and sync.failing_since is not None
-        rank = 0 if failing else 1 if run_id in moving else 2 if row.kept.only_host else 3
+        rank = 0 if failing or row.kept.damaged else 1 if run_id in moving else 2 if row.kept.only_host else 3
         found.append((rank, -row.run.created_at, row))
     found.sort(key=lambda each: each[:2])
     return [row for _, _, row in found]
@@ -187,6 +188,9 @@ def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbol
     elif row.run.unreachable_since is not None and (row.kept.only_host or not row.run.ended):
         since, why = brief_span(now - row.run.unreachable_since), sanitize_line(row.run.unreachable_why, 200)
         words = f"waits: {row.host} has been unreachable for {since}{f': {why}' if why else ''}"
+        more.append((((symbols.text(words), "warn"),),))
+    elif row.run.ended and (damaged := copies(sync, row.kept.damaged).damaged):
+        words = f"{counted(damaged, 'checkpoint')} {DAMAGED}: y fetches again what {row.host} still has"
         more.append((((symbols.text(words), "warn"),),))
     more += [(_transfer(each, symbols, now),) for each in transfers]
     return Item(row.run.run_id, cells, tuple(more))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Horizontal
 
+from armada.filters.trouble import DAMAGED
 from armada.sweeps.counts import word_of
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.host_loads import HostLoads
@@ -159,7 +160,8 @@ class Answers(Horizontal):
             return [(when, "dim"), name, (f" succeeded, but its loss is {row.run.loss_not_finite}", "warn")]
         if what == "succeeded":
             return [(when, "dim"), name, (" succeeded", "good")]
-        said = f" {what}" + (f": {row.trouble.partition(': ')[2] or row.trouble}" if row.trouble else "")
+        why = row.trouble if row.trouble and DAMAGED not in row.trouble else ""  # that is not why it ended
+        said = f" {what}" + (f": {why.partition(': ')[2] or why}" if why else "")
         return [(when, "dim"), name, (said, {"failed": "bad", "unreachable": "warn"}.get(what, "dim"))]
 
 

@@ -37,6 +37,8 @@ def glyph(row: RunRow, symbols: Symbols) -> Span:
         return symbols.attention, "warn"
     if is_no_number(row):
         return (symbols.attention, "warn") if row.trouble is not None else (symbols.states["failed"], "bad")
+    if row.trouble is not None and run.state in ("succeeded", "cancelled"):
+        return symbols.attention, "warn"
     return symbols.states.get(run.state, "?"), STATE_STYLES.get(run.state, "accent")
 
 

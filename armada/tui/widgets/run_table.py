@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from armada.filters.cells import cell, is_number
+from armada.filters.trouble import DAMAGED
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.arrangement import Again, Heading
 from armada.tui.beginnings import alike_by_sweep, first_fitting, short_forms, width_of
@@ -447,6 +448,8 @@ def _helping(source: RunRow | Fold) -> tuple[tuple[str, str], ...]:
     """Return the keys that help a run that needs you, with what they do."""
     if isinstance(source, Fold):
         return (("→", "lists its cells"),)
+    if _brief(source.trouble or "").endswith(DAMAGED):
+        return (("y", "sync now"), ("z", "archive"))
     if source.run.state in ("failed", "cancelled"):
         return (("u", "resume"), ("R", "relaunch"))
     if source.run.state == "succeeded":
