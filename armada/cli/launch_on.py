@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
 import shlex
 import tempfile
 from dataclasses import dataclass
@@ -20,14 +18,14 @@ from armada.rpc.session import HostSession
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Container, Mapping
+    from collections.abc import Mapping
     from contextlib import ExitStack
     from typing import TextIO
 
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.config.hosts import Host
-    from armada.transport.ssh.resolve import Destination, HostSpec
+    from armada.transport.ssh.resolve import HostSpec
 
 _ONLY_WITH_ON = {"name_of_host": "--name-of-host", "yes": "--yes", "expect": "--expect"}
 
@@ -145,10 +143,11 @@ def _free_name(given: str | None, hosts: Mapping[str, Host], spec: HostSpec, set
     Raises:
         Conflict: The given one is taken.
     """
+    from armada.transport.ssh.new_host_name import name_of
     from armada.transport.ssh.resolve import parse_destination
 
     if given is None:
-        return name_of(parse_destination(str(settings["ssh"])), hosts)
+        return name_of(parse_destination(str(settings["ssh"])), {*hosts, AUTO})
     if given in hosts:
         where = hosts[given].ssh or "this machine"
         raise Conflict(
@@ -156,23 +155,3 @@ def _free_name(given: str | None, hosts: Mapping[str, Host], spec: HostSpec, set
             hint=f"if it has moved: armada hosts set {given} --address {shlex.quote(spec.target)}; else another name",
         )
     return given
-
-
-def name_of(place: Destination, taken: Container[str]) -> str:
-    """Make a name of an address: `203.0.113.7-50022`, `gpu-1`, and `gpu-1-2` where that is taken.
-
-    Args:
-        place: The address.
-        taken: Names that others have.
-    """
-    try:
-        base = str(ipaddress.ip_address(place.host))
-    except ValueError:
-        base = place.host.partition(".")[0]
-        if base == "ssh" and place.user:  # ssh.runpod.io is everybody's; the user is the box
-            base = place.user
-    port = f"-{place.port}" if place.port not in (None, 22) else ""
-    base = re.sub(r"[^A-Za-z0-9_.-]+", "-", base).strip("-_.")[:40] or "host"
-    first = f"{base}{port}"
-    names = (first, *(f"{first}-{number}" for number in range(2, 1000)))
-    return next(name for name in names if name not in taken and name != AUTO)

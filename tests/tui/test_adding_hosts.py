@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -174,5 +175,68 @@ def test_what_is_typed_after_tab_is_the_next_fields_also_where_it_comes_in_one_p
         at_once(pilot, *"box", "tab", *"me", "shift+tab", "end", "2")
         await until(pilot, lambda: fields["name"].value == "box2")
         assert fields["ssh"].value == "me"
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize("key", ["enter", "tab"])
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (f"{LINE} -L 8080:localhost:8080", "192.0.2.1-50022"),
+        ("root@gpu-1.example.org", "gpu-1-2"),
+        ("192.0.2.7:22", "192.0.2.7"),
+    ],
+)
+def test_an_address_in_the_field_of_the_name_goes_to_its_own_and_a_name_is_suggested(
+    world: World, commands: Commands, text: str, name: str, key: str
+) -> None:
+    world.hosts(**{"gpu-1": {"ssh": "root@192.0.2.9"}})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await fill(pilot)
+        pilot.app.screen.post_message(events.Paste(text))
+        fields = {each.id: each for each in pilot.app.screen.query(Input)}
+        await until(pilot, lambda: fields["name"].value == text)
+        await pilot.press(key)
+        await until(pilot, lambda: (fields["name"].value, fields["ssh"].value) == (name, text))
+        await shows(pilot, "a name is suggested")
+        assert commands.asked == []
+        await until(pilot, lambda: fields["name"].has_focus)
+        await pilot.press(*"box", "enter")
+        await shows(pilot, "Pin this key and add box?")
+
+    drive(world.board(), use)
+    assert commands.asked[0][-2:] == ["box", text]
+
+
+def test_an_address_that_cannot_be_read_is_said_in_the_form(world: World, commands: Commands) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await fill(pilot, name="ssh -J jump root@192.0.2.1")
+        await pilot.press("enter")
+        await shows(pilot, "address: -J 'jump': a jump host cannot be set")
+        assert pilot.app.screen.query_one("#ssh", Input).has_focus
+
+    drive(world.board(), use)
+    assert commands.asked == []
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "words"),
+    [
+        ({"name": "a b"}, "name", "name: 'a b' is not a valid name of a host (letters, digits"),
+        ({"name": "box", "root": "zzz"}, "root", "folder: must be absolute"),
+        ({"name": "box", "scheduler": "pbs"}, "scheduler", "scheduler: invalid choice: 'pbs'"),
+    ],
+)
+def test_a_refusal_of_the_real_command_names_the_field_and_no_command(
+    world: World, values: dict[str, str], field: str, words: str
+) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await fill(pilot, ssh="root@127.0.0.1:1", **values)
+        await pilot.press("enter")
+        await shows(pilot, f"Nothing was added: {words}")
+        assert "armada hosts add" not in screen(pilot)
+        await until(pilot, lambda: pilot.app.screen.query_one(f"#{field}", Input).has_focus)
 
     drive(world.board(), use)

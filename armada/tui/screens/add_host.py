@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, cast
 
 from rich.text import Text
@@ -10,6 +11,8 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
 
+from armada.config.ssh_line import read_ssh_line
+from armada.errors import ArmadaError
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.tui.screens.dialog import Dialog
 from armada.tui.screens.keys import keys_of
@@ -18,6 +21,7 @@ from armada.tui.widgets import frame
 from armada.tui.widgets.field import Field
 
 if TYPE_CHECKING:
+    from textual import events
     from textual.app import ComposeResult
 
     from armada.tui.app import Dashboard
@@ -34,6 +38,11 @@ FIELDS: tuple[tuple[str, str, str], ...] = (
 )
 """Fields: the option of `armada hosts add` that each fills, its label, and its placeholder."""
 NEEDED = ("name", "ssh")
+SUGGESTED = "a name is suggested: keep it, or type another one. Enter asks the host for its key"
+_ADDRESS = re.compile(r"\S*[@:]\S+|(.*[\s/])?ssh\s.*|.*\s\S+@\S.*")
+"""What is an address and cannot be a name."""
+_OTHERS_WORDS = re.compile(r"(: | \()armada hosts add [^()]*\)$")
+"""The end of a hint for a shell: the command to type there."""
 SAID_MOST = 20_000
 KEYS = (("enter", "asks the host for its key"), ("tab", "next field"), ("esc", "cancels"))
 NOTE = (
@@ -104,6 +113,8 @@ class AddHost(Dialog[str | None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
+        if self._suggest_name():
+            return
         empty = next((self.fields[name] for name in NEEDED if not self.fields[name].value.strip()), None)
         if empty is not None and empty is not event.input:
             empty.focus()
@@ -111,6 +122,36 @@ class AddHost(Dialog[str | None]):
             self._say("a name and an address are needed", "error")
         else:
             self._ask()
+
+    def on_descendant_blur(self, event: events.DescendantBlur) -> None:
+        if event.widget is self.fields["name"] and self.is_active and _ADDRESS.fullmatch(self.fields["name"].value):
+            self._suggest_name()
+
+    def _suggest_name(self) -> bool:
+        """Move an address that stands in the field of the name, and suggest a name where there is none.
+
+        Returns:
+            Whether one was suggested, or the address cannot be read.
+        """
+        name, address = (self.fields[each] for each in NEEDED)
+        if _ADDRESS.fullmatch(name.value.strip()) and not address.value.strip():
+            address.value, name.value = name.value.strip(), ""
+        if name.value.strip() or not address.value.strip():
+            return False
+        from armada.transport.ssh.new_host_name import name_of
+        from armada.transport.ssh.resolve import parse_destination
+
+        try:
+            place = parse_destination(read_ssh_line(address.value).target)
+        except ArmadaError as error:
+            self._say(f"address: {error.message}{f' ({error.hint})' if error.hint else ''}", "error")
+            address.focus()
+            return True
+        name.value = name_of(place, {"auto", "local", *(host.name for host in self.board.snapshot.hosts)})
+        name.focus()
+        name.select_all()
+        self._say(SUGGESTED, "dim")
+        return True
 
     def _ask(self) -> None:
         """Fetch the host's key; nothing is pinned or written."""
@@ -126,7 +167,8 @@ class AddHost(Dialog[str | None]):
         found = answer.json
         offered = keys_of(found.get("offered")) if found else {}
         if found is None or not offered:
-            self._unlock(f"Nothing was added: {answer.refusal}", "error")
+            field, why = _of_the_form(answer.refusal)
+            self._unlock(f"Nothing was added: {why}", "error", field)
             return
         name = words[-2]
         pinned = keys_of(found.get("pinned_before"))
@@ -174,11 +216,11 @@ class AddHost(Dialog[str | None]):
             field.disabled = True
         self._say(words, "dim")
 
-    def _unlock(self, words: str, style: str = "") -> None:
-        for field in self.fields.values():
-            field.disabled = False
+    def _unlock(self, words: str, style: str = "", field: str = "ssh") -> None:
+        for each in self.fields.values():
+            each.disabled = False
         self._say(words, style)
-        self.fields["ssh"].focus()
+        self.fields[field].focus()
 
     def action_close(self) -> None:
         if self._added is not None:
@@ -186,6 +228,16 @@ class AddHost(Dialog[str | None]):
 
     def action_leave(self) -> None:
         self.dismiss(self._added)
+
+
+def _of_the_form(refusal: str) -> tuple[str, str]:
+    """Return the field that a refusal of the command is about, and the refusal in the words of the form."""
+    words = _OTHERS_WORDS.sub(lambda found: ")" if found[1] == ": " else "", refusal)
+    words = words.removeprefix("argument --")
+    for name, label, _ in FIELDS:
+        if words.startswith(f"{name}: "):
+            return name, f"{label}{words.removeprefix(name)}"
+    return "ssh", words
 
 
 def _changes_of(listed: object) -> list[str]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armada.cli.launch_on import name_of
 from armada.config.hosts import HOST_NAME
+from armada.transport.ssh.new_host_name import name_of
 from armada.transport.ssh.resolve import Destination, parse_destination
 
 
@@ -30,7 +30,7 @@ from armada.transport.ssh.resolve import Destination, parse_destination
     ],
 )
 def test_a_name_tells_the_address(target: str, name: str) -> None:
-    assert name_of(parse_destination(target), {"local", "taken", "taken-2"}) == name
+    assert name_of(parse_destination(target), {"auto", "local", "taken", "taken-2"}) == name
 
 
 @given(st.text(min_size=1), st.none() | st.text(), st.none() | st.integers(1, 65535))
