@@ -324,3 +324,25 @@ def test_a_narrow_terminal_shows_one_frame_at_a_time(world: World, file: Path) -
         await until(pilot, lambda: launch(pilot).fields["experiment"].has_focus)
 
     drive(world.board(), use, (80, 24))
+
+
+def test_n_begins_in_the_field_of_the_experiment_and_5_where_launch_was_left(world: World, file: Path) -> None:
+    del file
+
+    async def use(pilot: Pilot[None]) -> None:
+        for key in ("n", "n", "5"):
+            await until(pilot, lambda: isinstance(pilot.app.screen, RunsScreen))
+            await pilot.press(key)
+            await until(pilot, lambda: isinstance(pilot.app.screen, LaunchScreen))
+            screen = launch(pilot)
+            first, table = screen.fields["experiment"], screen.form.table
+            assert screen.focused is (first if key == "n" else table)
+            if not first.value:
+                first.value = "exp.yaml"
+                await shows(pilot, "hello")
+            assert first.value == "exp.yaml"
+            await pilot.press("escape" if key == "n" else "x")  # to the form
+            await until(pilot, lambda: launch(pilot).focused is launch(pilot).form.table)
+            await pilot.press("escape")
+
+    drive(world.board(), use)

@@ -370,7 +370,9 @@ class RunsScreen(RunsChoices):
         self.board.open_run(self.cursor_run, "log")
 
     def action_launch(self) -> None:
-        self.board.action_go("launch")
+        from armada.tui.screens.launch_acts import begin
+
+        begin(self.board)
 
     def action_compare(self) -> None:
         self.board.action_go("compare")
