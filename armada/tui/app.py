@@ -236,11 +236,8 @@ class Dashboard(App[None]):
             self._looking = False
             return
         good = ended.exit_code == 0
-        said = f": {ended.last}" if ended.last else ""
-        words = f"{ended.title}{' done' if good else f' ended with {ended.exit_code}'}{said}"
-        more = "" if good else f"\n(full output: {ended.log})"
         self.notify(
-            self.symbols.text(words + more),
+            self.symbols.text(ended.words),
             severity="information" if good else "error",
             markup=False,
             timeout=6 if good else 15,

@@ -44,6 +44,15 @@ class Ended(NamedTuple):
     last: str
     log: Path
 
+    @property
+    def words(self) -> str:
+        """What the user is told. A run that the title names is not named again."""
+        named, colon, rest = self.last.partition(": ")
+        said = rest if colon and named in self.title.split() else self.last
+        good = self.exit_code == 0
+        more = "\n(7 shows its output)" if not good and self.log.suffix == ".log" else ""
+        return f"{self.title}{' done' if good else f' ended with {self.exit_code}'}{f': {said}' if said else ''}{more}"
+
 
 def start(
     home: HomePaths,

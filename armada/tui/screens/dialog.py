@@ -20,6 +20,10 @@ class Dialog(ModalScreen[Result]):
 
     _late: tuple[Result | None] | None = None
 
+    def on_mount(self) -> None:
+        """Take away the notices so far: they would hide what the window shows. Textual calls this for every subclass, too."""
+        self.app.clear_notifications()
+
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
         """Close it, or once it is on top again; nothing happens if it was closed before."""
         if self.is_active:
