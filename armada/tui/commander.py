@@ -7,10 +7,10 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from armada.errors import UsageError
+from armada.errors import ArmadaError, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import operations
-from armada.tui.commands import rules
+from armada.tui.commands import checks, rules
 from armada.tui.commands.completion import Known
 from armada.tui.commands.registry import Registry, parse
 from armada.tui.commands.typed import Selected, Typed, fill_in, understand
@@ -87,7 +87,8 @@ class Commander:
         """Return what a line means, and the commands that Enter starts.
 
         Raises:
-            UsageError: It means nothing, or cannot be started from here.
+            UsageError: It means nothing, cannot be started from here, or lacks an argument.
+            NotFound: It names a run or a host that does not exist.
         """
         if self.registry is None:
             raise UsageError(self.trouble or "the commands are being read …")
@@ -97,9 +98,18 @@ class Commander:
         if (why := rules.refusal(typed)) is not None:
             raise UsageError(why)
         started = fill_in(typed, self.selected())
+        if not rules.form(typed):
+            checks.check_named(typed, self._board.snapshot)
+            checks.check_complete(typed, started[0])
         if self._board.read_only:
             started = [rules.from_home_alone(typed, words) for words in started]
         return typed, started
+
+    def shown(self, typed: Typed, words: Words) -> str:
+        """Return what Enter does, as the line above the text says it."""
+        if (form := rules.form(typed)) is not None:
+            return form
+        return shlex.join(words if rules.manner(typed) == "own" else ["armada", *words])
 
     # What Enter does ------------------------------------------------------------------------------------------------
 
@@ -108,8 +118,10 @@ class Commander:
         board, how = self._board, rules.manner(typed)
         if board.read_only and rules.changes(typed) and board.refuses(typed.command.name):
             return
-        if how == "own":
-            self._own(typed.command.name)
+        if rules.form(typed) is not None:
+            self._open_form(typed.command.name)
+        elif how == "own":
+            self._own(typed)
         elif how == "shell":
             from armada.tui.screens.outside import open_shell
 
@@ -121,24 +133,42 @@ class Commander:
         elif not self._as_its_key(typed, started):
             self._act(typed, started)
 
-    def _own(self, name: str) -> None:
+    def _own(self, typed: Typed) -> None:
         board = self._board
-        {
+        does: dict[str, Callable[[], object]] = {
             "history": board.action_history,
             "notifications": board.action_notifications,
-            "pin": self._pin,
+            "pin": partial(self._pin, typed),
             "quit": board.action_leave,
             "tour": board.show_tour,
             "undo": board.action_undo,
-        }[name]()
+        }
+        does[typed.command.name]()
 
-    def _pin(self) -> None:
-        """Pin the runs of the screen below, on Runs: it is always the first one."""
+    def _open_form(self, name: str) -> None:
+        board = self._board
+        if name == "launch":
+            from armada.tui.screens.launch_acts import begin
+
+            begin(board)
+            return
+        from armada.tui.screens.hosts import HostsScreen
+
+        board.action_go("hosts")
+        if isinstance(board.screen, HostsScreen):
+            board.screen.action_add()
+
+    def _pin(self, typed: Typed) -> None:
+        """Pin the named runs, or those of the screen below, on Runs: it is always the first one."""
         from armada.tui.screens.runs import RunsScreen
 
         first = self._board.screen_stack[0]
         view = next(each for each in reversed(self._board.screen_stack) if isinstance(each, View))
-        if isinstance(first, RunsScreen):
+        if not isinstance(first, RunsScreen):
+            return
+        if typed.given:
+            first.pin(self._rows(typed, typed.given) or ())
+        else:
             first.action_pin() if view is first else first.pin(view.concerned())
 
     def _show(self, started: list[Words]) -> None:
@@ -147,11 +177,12 @@ class Commander:
         from armada.tui.screens.window import inside
 
         board = self._board
+        reading = Reading(board.home, started[:MOST_READ], inside(board.size.width))
+        window = OutputWindow(started[0], reading.log, lambda: reading.exit_code, reading.stop)
+        board.push_screen(window)
         if len(started) > MOST_READ:
             words = f"{len(started)} runs are selected; this shows the first {MOST_READ}"
-            board.notify(words, severity="warning")
-        reading = Reading(board.home, started[:MOST_READ], inside(board.size.width))
-        board.push_screen(OutputWindow(started[0], reading.log, lambda: reading.exit_code, reading.stop))
+            window.call_after_refresh(board.notify, words, severity="warning")  # else it goes as the window opens
 
     def _print(self, started: list[Words]) -> None:
         from armada.tui import acts
@@ -180,7 +211,7 @@ class Commander:
             return True
         if name not in ("stop", "resume", "rm"):
             return False
-        rows = self._rows([run_id for each in started for run_id in each[len(typed.command.path) :]])
+        rows = self._rows(typed, [run_id for each in started for run_id in each[len(typed.command.path) :]])
         if rows is None:
             return False
         if name == "rm":
@@ -193,11 +224,13 @@ class Commander:
             act_on_runs(self._board, name, rows)
         return True
 
-    def _rows(self, names: Sequence[str]) -> list[RunRow] | None:
-        """Return the runs of these ids; None if one is not an id, such as the beginning of one."""
-        index = self._board.snapshot.by_id
-        rows = [index[name] for name in dict.fromkeys(names) if name in index]
-        return rows if len(rows) == len(set(names)) else None
+    def _rows(self, typed: Typed, names: Sequence[str]) -> list[RunRow] | None:
+        """Return the runs that these words of a command name; None if one names none."""
+        try:
+            rows = [checks.find_run(typed, name, self._board.snapshot) for name in names]
+        except ArmadaError:
+            return None
+        return list({row.id: row for row in rows}.values())
 
     def _act(self, typed: Typed, started: list[Words]) -> None:
         board = self._board

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from armada.errors import UsageError
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.commands.registry import OWN
 from armada.tui.commands.typed import understand
 
 if TYPE_CHECKING:
@@ -103,10 +102,9 @@ def _candidates(head: str, typed: str, registry: Registry, names: Names) -> list
     if before[:1] == ["armada"]:
         before = before[1:]
     if not before:
-        all_commands = [Candidate(name, each.about) for name, each in registry.commands.items()]
-        return _matching(typed, [*all_commands, *(Candidate(word, about) for word, about in OWN.items())])
+        return _matching(typed, [Candidate(name, each.about) for name, each in registry.all.items()])
     try:
-        command = registry.find([*before, ""][:2]) if len(before) > 1 else registry.commands.get(before[0])
+        command = registry.find([*before, ""][:2]) if len(before) > 1 else registry.all.get(before[0])
         known = understand(head, registry) if command is not None and (len(before) > 1 or not command.verbs) else None
     except UsageError:
         return []

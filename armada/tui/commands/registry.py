@@ -9,16 +9,6 @@ from difflib import get_close_matches
 
 from armada.errors import UsageError
 
-OWN = {
-    "history": "Show what the dashboard started, and its output",
-    "notifications": "Show the notifications from the daemon",
-    "pin": "Pin what is selected to the top of Runs, or take the pins away",
-    "quit": "Leave the dashboard",
-    "tour": "Show the five steps for newcomers",
-    "undo": "Undo the last act that can be undone",
-}
-"""Commands of the dashboard itself."""
-
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -68,6 +58,20 @@ class Command:
         return next((each for each in self.options if flag in each.flags), None)
 
 
+OWN: Mapping[str, Command] = {
+    word: Command((word,), about, words)
+    for word, about, words in (
+        ("history", "Show what the dashboard started, and its output", ()),
+        ("notifications", "Show the notifications from the daemon", ()),
+        ("pin", "Pin runs to the top of Runs, or take the pins away", (Word("RUN", "runs", "*"),)),
+        ("quit", "Leave the dashboard", ()),
+        ("tour", "Show the five steps for newcomers", ()),
+        ("undo", "Undo the last act that can be undone", ()),
+    )
+}
+"""Commands of the dashboard itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Registry:
     """All commands; `elsewhere` are the words of other programs and ours for them."""
@@ -75,17 +79,24 @@ class Registry:
     commands: Mapping[str, Command]
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def all(self) -> dict[str, Command]:
+        """All that can be typed first: the commands of armada, and the dashboard's own."""
+        return {**self.commands, **OWN}
+
     def find(self, words: list[str]) -> Command:
         """Return the command that the first words name.
 
         Raises:
             UsageError: There is no such command or verb.
         """
-        known = {**self.commands, **{word: Command((word,), about) for word, about in OWN.items()}}
+        known = self.all
         command = known.get(words[0])
         if command is None:
             near = _nearest(words[0], list(known), self.elsewhere)
-            hint = f"did you mean armada {near}?" if near else "Tab completes it; `help` lists the commands"
+            hint = "Tab completes it; `help` lists the commands"
+            if near:
+                hint = f"did you mean {near}?" if near in OWN else f"did you mean armada {near}?"
             raise UsageError(f"there is no command {words[0]!r}", hint=hint)
         if command.verbs:
             verb = next(iter(words[1:]), "")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from armada.tui.commands.registry import OWN
+
 if TYPE_CHECKING:
     from armada.tui.commands.typed import Typed
 
@@ -54,15 +56,24 @@ _TERMINAL_FLAGS = {
 _FOLLOWS = frozenset({"-f", "--follow"})
 
 
+FORMS = {"hosts add": "opens the form for a new host", "launch": "opens Launch"}
+"""Commands that open a form when nothing is typed after them."""
+
+
+def form(typed: Typed) -> str | None:
+    """Return what a command without arguments opens in place of a refusal; None if it opens nothing."""
+    return FORMS.get(typed.command.name) if not (typed.given or typed.flags) else None
+
+
 def manner(typed: Typed) -> Manner:
     """Return how a command is carried out."""
     name = typed.command.name
-    if {"-h", "--help"} & typed.flags:
-        return "reads"
     if refusal(typed) is not None:
         return "refused"
-    if not typed.command.words and not typed.command.options and not typed.command.verbs:
+    if name in OWN:
         return "own"
+    if {"-h", "--help"} & typed.flags:
+        return "reads"
     if name == "ssh":
         return "shell"
     if name in _READS and "--remember" not in typed.flags:
@@ -75,6 +86,8 @@ def manner(typed: Typed) -> Manner:
 def refusal(typed: Typed) -> str | None:
     """Return why a command cannot be started from here; None if it can."""
     name = typed.command.name
+    if name in OWN:
+        return _too_much(typed)
     if name in _TERMINAL:
         return f"{name}: {_TERMINAL[name]}"
     for flag in sorted(typed.flags):
@@ -82,6 +95,18 @@ def refusal(typed: Typed) -> str | None:
             return f"{name} {flag}: {_TERMINAL_FLAGS[name, flag]}"
         if flag in _FOLLOWS and name != "logs":
             return f"{name} {flag}: leave it out; the dashboard follows by itself"
+    return None
+
+
+def _too_much(typed: Typed) -> str | None:
+    """Return which words after one of the dashboard's own it does not take; None if it takes them all."""
+    name, flags = typed.command.name, sorted(typed.flags - {"--"})
+    if {"-h", "--help"} & typed.flags:
+        return f"{name}: {typed.command.about}"
+    if flags:
+        return f"{name} has no option {flags[0]}"
+    if typed.given and not typed.command.words:
+        return f"{name} takes no argument: leave out {' '.join(typed.given)!r}"
     return None
 
 

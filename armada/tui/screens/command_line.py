@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
@@ -10,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, Static
 
-from armada.errors import UsageError
+from armada.errors import ArmadaError
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import remembered
 from armada.tui.commands.completion import Candidate, complete, replaced
@@ -166,7 +165,7 @@ class CommandLine(Dialog[None]):
         text = self.field.value
         try:
             typed, started = self._commander.understood(text)
-        except UsageError as error:
+        except ArmadaError as error:
             if self._candidates and not is_entered:
                 self._say(HINT, "dim")
                 return
@@ -176,7 +175,7 @@ class CommandLine(Dialog[None]):
         if typed is None:
             self._say(HINT, "dim")
             return
-        shown = shlex.join(["armada", *started[0]])
+        shown = self._commander.shown(typed, started[0])
         more = f"   and {len(started) - 1} more" if len(started) > 1 else ""
         self._say(f"→ {sanitize_line(shown, 1000)}{more}", "")
 
@@ -245,7 +244,7 @@ class CommandLine(Dialog[None]):
             return
         try:
             typed, started = self._commander.understood(text)
-        except UsageError:
+        except ArmadaError:
             self._say_meant(is_entered=True)
             return
         if typed is not None:
