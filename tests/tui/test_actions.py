@@ -158,7 +158,7 @@ def test_a_command_that_fails_says_why_and_where_all_of_it_is(world: World) -> N
         await pilot.press("home", "c")
         await until(pilot, lambda: "ended with 4" in said(pilot))
         (note,) = [note for note in heard(pilot) if "ended with" in note]
-        assert "dashboard/operations" in note
+        assert note.endswith("(7 shows its output)")
 
     drive(world.board(), use)
 
