@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
 from armada.sync.outputs.long_logs import END, LOG
-from armada.tui.operations import command
+from armada.tui.operations import command, last_of
 from armada.units import span
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def age_of_copy(home: HomePaths, run: Run, path: Path, sync: RunSync | None, tro
     words = f"copy at home as of {_clock(moment, now)}, {span(max(0.0, now - moment))} ago"
     if run.unreachable_since is not None:
         return f"{words}; {run.host} is unreachable since {_clock(run.unreachable_since, now)}"
-    return f"{words}; {sanitize_line(trouble, 200)}" if trouble else words
+    return f"{words}; {sanitize_line(trouble, 400)}" if trouble else words
 
 
 def _copied_at(home: HomePaths, run: Run, path: Path, sync: RunSync | None) -> float | None:
@@ -128,6 +128,13 @@ class Follower:
         if self._process.poll() in (None, 0):
             return None
         return self.errors.read_text(encoding="utf-8", errors="replace")[-500:].strip() or "armada logs ended"
+
+    @property
+    def reason(self) -> str:
+        """Return why it failed in one line, sanitized, with the file that has the whole output of a bug; "" if it did not."""
+        if (trouble := self.trouble) is None:
+            return ""
+        return (last_of(trouble) or "armada logs ended").replace("the lines above", sanitize_line(self.errors, 200))
 
     def stop(self) -> None:
         if self._process.poll() is None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 
 from armada.store import run_sync, runs
+from armada.tui import logs
 from tests.tui.conftest import World, drive, lacks, shows
 
 
@@ -73,6 +76,29 @@ def test_a_log_that_nobody_can_follow_says_so_beside_its_age(world: World) -> No
         await shows(pilot, "step 2", "copy at home as of", "10 m ago; no host is called 'former'")
 
     drive(world.board(), use, (200, 40))
+
+
+def test_a_log_whose_follower_broke_is_not_followed_and_says_where_all_of_its_output_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run("arc-aaaaaa")
+    copied(world, "arc-aaaaaa", ago_s=600)
+    bug = "Traceback\nValueError: no\narmada: this is a bug in armada (ValueError); please report the lines above"
+    fails = [sys.executable, "-c", f"import sys; sys.exit({bug!r})"]
+    monkeypatch.setattr(logs, "command", lambda *_: fails)
+    file = logs.fetched(world.home, "arc-aaaaaa").with_suffix(".err")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "arc-aaaaaa", "step 2")
+        await pilot.press("l")
+        seen = await shows(pilot, "this is a bug in armada", "at the end", "step 2")
+        assert "following" not in seen
+        assert "the lines above" not in seen
+        words = "".join(line.strip() for line in seen.splitlines()).replace(" ", "")
+        assert f"pleasereport{file}" in words
+        assert "ValueError: no" in file.read_text()
+
+    drive(world.board(), use, (80, 24))
 
 
 def test_a_log_of_which_nothing_came_has_no_age_and_says_once_why(world: World) -> None:

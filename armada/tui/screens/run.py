@@ -52,7 +52,7 @@ class RunScreen(LogPage):
     DEFAULT_CSS = """
     RunScreen #tabs { height: 1; }
     RunScreen #age { display: none; height: 1; color: $text-muted; }
-    RunScreen #age.needs-you { color: $text-warning; }
+    RunScreen #age.needs-you { color: $text-warning; height: auto; max-height: 4; }
     RunScreen ContentSwitcher { height: 1fr; }
     RunScreen TextScroll { height: 1fr; }
     RunScreen #find { display: none; height: 1; border: none; padding: 0 1; background: $boost; }

@@ -10,7 +10,6 @@ from rich.text import Text
 from armada.tui import logs
 from armada.tui.log_file import LogFile
 from armada.tui.log_places import HOW
-from armada.tui.operations import last_of
 from armada.tui.rank_lines import RankLines, ranks_in
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.view import View
@@ -58,14 +57,11 @@ class LogPage(View):
 
     def _draw_log(self, row: RunRow) -> None:
         run, view = row.run, self.log_view
+        reason = self._follower.reason if self._follower is not None else ""
         path = logs.at_home(self.board.home, run, local=run.host == "local")
         if self._follower is not None:
             path = self._follower.path
-            empty = (
-                f"asking {row.host} …"
-                if (trouble := self._follower.trouble) is None
-                else f"armada logs: {last_of(trouble)}"
-            )
+            empty = f"armada logs: {reason}" if reason else f"asking {row.host} …"
         elif path is not None:
             empty = "nothing printed yet"
         elif self.board.read_only:
@@ -76,22 +72,20 @@ class LogPage(View):
         if path is not None:
             file = LogFile(path) if self._rank is None else RankLines(path, self._rank)
             empty = empty if self._rank is None else f"no line of rank {self._rank} here"
-        view.grows = not run.ended
+        view.grows = not run.ended and not reason
         view.show(file, empty=empty)
-        self._say_age(row, path)
+        self._say_age(row, path, reason)
 
-    def _say_age(self, row: RunRow, path: Path | None) -> None:
-        """Show how old the log is, unless it is being followed."""
+    def _say_age(self, row: RunRow, path: Path | None, reason: str) -> None:
+        """Show how old the log is, unless it is being followed; `reason` says why following it failed, if it did."""
         follower, words = self._follower, ""
-        trouble = follower.trouble if follower is not None else None
-        is_live = follower is not None and trouble is None and row.run.unreachable_since is None
+        is_live = follower is not None and not reason and row.run.unreachable_since is None
         nothing_came = follower is not None and self.log_view.file is not None and self.log_view.file.size == 0
         if path is not None and not is_live and not nothing_came:
-            reason = last_of(trouble) if trouble else None
             sync = self.snapshot.syncs.get(self.run_id)
-            words = logs.age_of_copy(self.board.home, row.run, path, sync, reason, time.time())
+            words = logs.age_of_copy(self.board.home, row.run, path, sync, reason or None, time.time())
         self._old = words
-        self.age.set_class(bool(trouble) or row.run.unreachable_since is not None, "needs-you")
+        self.age.set_class(bool(reason) or row.run.unreachable_since is not None, "needs-you")
         self._say_place()
 
     def _fetch_log(self) -> None:
@@ -114,7 +108,8 @@ class LogPage(View):
         place = "" if frame.is_drawn(self.log_view) else self.log_view.place
         words = " · ".join(each for each in (place, self._old) if each)
         self.age.display = self.shown == "log" and bool(words)  # an empty text would take a line
-        self.age.update(Text(text(words), no_wrap=True), layout=False)
+        wraps = self.age.has_class("needs-you")  # why no newer lines come may name a long path
+        self.age.update(Text(text(words), no_wrap=not wraps), layout=wraps)
 
     def _ask_log(self, what: str, hint: str) -> None:
         """Open the text field for a search or a jump in the log."""
