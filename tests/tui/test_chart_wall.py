@@ -104,6 +104,44 @@ def test_a_crosshair_and_a_zoom_are_there_in_charts_that_are_added(world: World)
     drive(world.board(), use, size=(160, 44))
 
 
+@pytest.mark.parametrize("against", ["step", "time", "tokens"])
+def test_charts_of_metrics_with_other_steps_have_one_x_axis(world: World, against: str) -> None:
+    world.run("demo-aaaaaa", step=60, total_steps=200)
+    for name, count in (("loss", 40), ("early", 10), ("late", 20)):  # each begins where the one before ended
+        world.losses("demo-aaaaaa", [float(value) for value in range(count)], name=name)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "c", *["v"] * 3, *["b"] * ["step", "time", "tokens"].index(against))
+        await until(pilot, lambda: len(charts(pilot)) == 4 and all(chart.has_points for chart in charts(pilot)))
+        await until(pilot, lambda: len({chart.view for chart in charts(pilot)}) == 1)
+        assert len({chart.own for chart in charts(pilot)}) > 2
+        lows, highs = zip(*(chart.own for chart in charts(pilot) if chart.own is not None), strict=True)
+        assert charts(pilot)[0].view == (min(lows), max(highs))
+        await pilot.press("v")
+        await until(pilot, lambda: len(charts(pilot)) == 1 and charts(pilot)[0].view == charts(pilot)[0].own)
+
+    drive(world.board(), use, size=(160, 44))
+
+
+def test_the_crosshair_moves_though_the_first_chart_is_empty(world: World) -> None:
+    world.run("demo-aaaaaa", step=40, total_steps=200)
+    world.losses("demo-aaaaaa", [1.0, 2.0, 3.0])
+    world.losses("demo-aaaaaa", [], name="none")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("enter", "c", "v")
+        await until(pilot, lambda: len(charts(pilot)) == 2 and all(chart.has_points for chart in charts(pilot)))
+        first, second = charts(pilot)
+        first.show("empty", ())
+        assert not first.has_points
+        await pilot.press("comma")
+        await until(pilot, lambda: second.cross is not None)
+
+    drive(world.board(), use, size=(160, 44))
+
+
 def test_a_wall_outlasts_a_restart_and_an_older_armada_shows_one_chart(world: World) -> None:
     with_metrics(world, 8)
     board = world.board()

@@ -83,6 +83,8 @@ class Plane(Widget):
         super().__init__(id=id, classes=classes)
         self.lines: tuple[Line, ...] = ()
         self._view: tuple[float, float] | None = None
+        self._common: tuple[float, float] | None = None
+        """What the charts beside this one show, if they share their x axis."""
         self._strips: list[Strip] = []
         self._held: tuple[int, int] | None = None
         """The pressed mouse button, and where it was pressed."""
@@ -93,6 +95,7 @@ class Plane(Widget):
     def forget(self) -> None:
         """Be as a new one: nothing is shown, zoomed or under a crosshair."""
         self.lines, self._view, self._held, self._cross = (), None, None, None
+        self._common = None
         self._redraw()
 
     def _redraw(self) -> None:
@@ -106,10 +109,22 @@ class Plane(Widget):
         return any(len(line.xs) for line in self.lines)
 
     @property
-    def whole(self) -> tuple[float, float]:
+    def own(self) -> tuple[float, float] | None:
+        """From the first point to the last one; None without points."""
         starts = [line.xs[0] for line in self.lines if len(line.xs)]
         ends = [line.xs[-1] for line in self.lines if len(line.xs)]
-        return (min(starts), max(ends)) if starts else (0.0, 1.0)
+        return (min(starts), max(ends)) if starts else None
+
+    @property
+    def whole(self) -> tuple[float, float]:
+        """What is shown without zoom: all points, and those of the charts beside this one."""
+        return self._common or self.own or (0.0, 1.0)
+
+    def share(self, common: tuple[float, float] | None) -> None:
+        """Show this range while not zoomed, as the charts beside this one do; None: that of the own points."""
+        if common != self._common:
+            self._common = common
+            self._redraw()
 
     @property
     def chosen(self) -> tuple[float, float] | None:

@@ -205,7 +205,15 @@ class ChartWall(Horizontal):
             elif not shown and place == 0:
                 words = sanitize_line(choices.wanted, 60)
                 chart.show(f"no metric matches {words}", (), empty="/ changes the filter, esc clears it")
+        self._share_axis([*self.query(Chart)][: len(shown)])
         self._draw_figures()
+
+    def _share_axis(self, charts: Sequence[Chart]) -> None:
+        """Let charts have one x axis, from the first point of all to the last one: a column is the same place in each."""
+        found = [own for chart in charts if (own := chart.own) is not None]
+        common = (min(low for low, _ in found), max(high for _, high in found)) if found else None
+        for chart in charts:
+            chart.share(common)
 
     def _lay_out(self, count: int) -> int:
         """Have so many charts, in columns and rows; return how many columns."""
@@ -357,11 +365,15 @@ class ChartWall(Horizontal):
 
     def _look(self, change: Callable[[Chart], None]) -> None:
         """Change the visible part of one chart that has points; the others, also hidden ones, follow."""
-        lead = next((chart for chart in self.query(Chart) if chart.has_class("shown") and chart.has_points), None)
-        if lead is not None:
+        if (lead := self._lead) is not None:
             change(lead)
             for chart in self.query(Chart):
                 chart.look(lead.chosen)
+
+    @property
+    def _lead(self) -> Chart | None:
+        """The first visible chart that has points."""
+        return next((chart for chart in self.query(Chart) if chart.has_class("shown") and chart.has_points), None)
 
     def reset(self) -> None:
         for chart in self.query(Chart):
@@ -380,7 +392,7 @@ class ChartWall(Horizontal):
 
     def step_cross(self, by: int) -> None:
         """Move the crosshair by so many columns of the first chart."""
-        self._put_cross(self.query(Chart).first().step_cross(by))
+        self._put_cross(self._lead.step_cross(by) if self._lead is not None else None)
 
     def _put_cross(self, place: float | None) -> None:
         for chart in self.query(Chart):
