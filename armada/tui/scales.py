@@ -22,7 +22,11 @@ LARGEST = 1e300
 """Larger numbers are categories: the difference of two of them can be infinite."""
 SPANS_DECADES = 10.0
 """Settings of which the largest is so many times the smallest have a logarithmic axis."""
+Marks = tuple[tuple[float, str], ...]
+"""Ticks, each with its place from 0 to 1 and its label."""
 MOST_TICKS = 5
+FINER = (2, 3, 5, 8, 12, 18)
+"""About so many ticks have axes with little room, and with much."""
 LEAST_CUT = 5
 """Texts that begin alike with at least so many characters are labelled with what follows."""
 
@@ -37,14 +41,25 @@ class Scale:
         texts: The values as a person reads them, sanitized.
         marks: The ticks, with their labels; of texts that begin alike, what follows.
         values: The numbers; empty for categories.
+        finer: The ticks for more and more room, the fewest first; empty for categories.
     """
 
     title: str
     kind: Kind
     shares: tuple[float | None, ...]
     texts: tuple[str, ...]
-    marks: tuple[tuple[float, str], ...]
+    marks: Marks
     values: tuple[float | None, ...] = ()
+    finer: tuple[Marks, ...] = ()
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The lowest and the highest number, exponents if logarithmic; None if there are not two."""
+        known = [value for value in self.values if value is not None]
+        if not known or not self.varies:
+            return None
+        low, high = min(known), max(known)
+        return (math.log10(low), math.log10(high)) if self.kind == "log" else (low, high)
 
     @property
     def known(self) -> int:
@@ -72,7 +87,7 @@ def scale_of(
     known = [number for number in numbers if number is not None]
     if not known or any(number is None and value is not None for number, value in zip(numbers, values, strict=True)):
         return _categories(title, values)
-    low, high = min(known), max(known)
+    low, high = min(known), max(known)  # exponents below, if it is logarithmic
     if log is None:
         log = low > 0 and high >= low * SPANS_DECADES
     log = log and low > 0
@@ -83,19 +98,21 @@ def scale_of(
         low, high = math.log10(low), math.log10(high)
     wide = 0.0 if is_constant(low, high, log=log) else high - low
     shares = tuple(None if n is None else (n - low) / wide if wide > 0 else 0.5 for n in numbers)
-    marks: tuple[tuple[float, str], ...]
-    if wide <= 0:
-        marks = ((0.5, say(10**low if log else low)),)
-    elif log:
-        found = ticks.log_ticks(low, high, MOST_TICKS)
-        marks = tuple(((each - low) / wide, say(10**each)) for each in found)
-    else:
-        found = ticks.ticks(low, high, MOST_TICKS)
+
+    def marks(most: int) -> Marks:
+        if wide <= 0:
+            return ((0.5, say(10**low if log else low)),)
+        if log:
+            return tuple(((each - low) / wide, say(10**each)) for each in ticks.log_ticks(low, high, most))
+        found = ticks.ticks(low, high, most)
         step, largest = ticks.distance(found), max(abs(low), abs(high))
-        labels = [write(each) if write else ticks.figure(each, step, largest) for each in found]
-        marks = tuple(((each - low) / wide, label) for each, label in zip(found, labels, strict=True))
+        return tuple(
+            ((each - low) / wide, write(each) if write else ticks.figure(each, step, largest)) for each in found
+        )
+
     kept = tuple(_number(value) for value in values)
-    return Scale(title, "log" if log else "linear", shares, texts, marks, kept)
+    finer = tuple(dict.fromkeys(marks(most) for most in FINER))
+    return Scale(title, "log" if log else "linear", shares, texts, marks(MOST_TICKS), kept, finer)
 
 
 def _categories(title: str, values: Sequence[Any]) -> Scale:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from armada.tui import scales, ticks
 from armada.tui.symbols import UNICODE
 from armada.tui.widgets.braille import Window
-from armada.tui.widgets.chart_axes import y_axis
+from armada.tui.widgets.chart_axes import foot, y_axis
 from armada.tui.widgets.plot import Drawn
 from armada.tui.widgets.scatter import Scatter
 
@@ -72,3 +72,50 @@ def test_the_ticks_of_a_scatter_plot_are_in_the_rows_of_their_values(height: int
     signs = dict(zip(("0", "50", "100"), "ace", strict=True))
     for row, label in labels.items():
         assert signs.get(label, "") in lines[row][8:], (label, lines)
+
+
+@given(
+    st.floats(0.0, 1e6), st.floats(10.0, 1e6), st.integers(60, 240), st.sampled_from(["step", "time", "USD", "tokens"])
+)
+@example(1.0, 14_199.0, 102, "step")
+def test_a_wide_x_axis_has_ticks_wherever_there_is_room_and_none_touch(
+    low: float, wide: float, room: int, unit: str
+) -> None:
+    drawn = foot((low, low + wide), unit, room)
+    labels = [each for each in drawn.split("  ") if each.strip()]
+    assert len(drawn) == room
+    assert len(labels) >= 2
+    if unit in ("step", "USD") and room >= 100 and wide > 20:
+        assert len(labels) >= 4, drawn
+
+
+def test_fourteen_thousand_steps_have_a_tick_at_every_second_thousand() -> None:
+    assert foot((1.0, 14_200.0), "step", 102).split() == ["2k", "4k", "6k", "8k", "10k", "12k", "14k"]
+
+
+def test_a_wide_scatter_plot_has_more_ticks_than_a_narrow_one() -> None:
+    costs = scales.scale_of("cost", [3.0, 170.0, 90.0], log=False, write=lambda value: f"${value:.2f}")
+    losses = scales.scale_of("loss", [0.6, 3.4, 1.0], log=False)
+    plot = Scatter(UNICODE)
+    plot.show(costs, losses, [Drawn(letter, 0) for letter in "abc"], "")
+
+    def labels(width: int, height: int) -> tuple[int, int]:
+        lines = ["".join(text for text, _ in line) for line in plot.cells(width, height)]
+        return len(lines[-2].split()), sum(bool(line[:7].strip()) for line in lines[1:-2])
+
+    assert labels(160, 40) == (8, 5)
+    assert labels(60, 12)[0] == 3
+
+
+def test_a_wide_logarithmic_axis_of_two_decades_has_ticks_within_them() -> None:
+    rates = scales.scale_of("lr", [3e-5, 3e-3])
+    plot = Scatter(UNICODE)
+    plot.show(rates, rates, [Drawn(letter, 0) for letter in "ab"], "")
+    assert "".join(text for text, _ in plot.cells(120, 30)[-2]).split() == [
+        "5e-05",
+        "0.0001",
+        "0.0002",
+        "0.0005",
+        "0.001",
+        "0.002",
+    ]

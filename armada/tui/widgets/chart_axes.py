@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from armada.costs.price import money
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from armada.tui.widgets.braille import Window
 
 ROWS_PER_TICK = 3
-COLUMNS_PER_TICK = 14
+COLUMNS_PER_TICK = 8
+"""The least distance of two ticks on the x axis; longer labels need more."""
 MORE_DOTS = 10
 """A plot becomes higher by so many rows of dots at most, and by an eighth at most, so that its ticks are even."""
 
@@ -92,21 +94,31 @@ def foot(view: tuple[float, float], unit: str, room: int) -> str:
     if x1 <= x0:
         return f"{x_text(x0, 0.0, unit, view):^{room}}"
     cells = [" "] * room
-    most = max(1, room // COLUMNS_PER_TICK)
-    of_time = unit in ("clock", "time")
-    found = ticks.time_ticks(x0, x1, most, local=unit == "clock") if of_time else ticks.ticks(x0, x1, most)
-    if unit == "step":
-        found = [place for place in found if place == round(place)]
-    step = ticks.distance(found)
+    found: list[tuple[float, str]] = []
+    for most in range(max(1, room // COLUMNS_PER_TICK), 0, -1):
+        found = _x_ticks(view, unit, most)
+        widest = max((len(label) for _, label in found), default=0)
+        if all((after - before) / (x1 - x0) * (room - 1) >= widest + 2 for (before, _), (after, _) in pairwise(found)):
+            break
     ends = 0
-    for place in found:
-        label = x_text(place, step, unit, view)
+    for place, label in found:
         column = round((place - x0) / (x1 - x0) * (room - 1))
         start = min(room - len(label), max(0, column - len(label) // 2))
         if start >= ends and start + len(label) <= room:
             cells[start : start + len(label)] = label
             ends = start + len(label) + 2
     return "".join(cells)
+
+
+def _x_ticks(view: tuple[float, float], unit: str, most: int) -> list[tuple[float, str]]:
+    """Return about so many ticks of the x axis with their labels; `unit` as of `foot`."""
+    x0, x1 = view
+    of_time = unit in ("clock", "time")
+    found = ticks.time_ticks(x0, x1, most, local=unit == "clock") if of_time else ticks.ticks(x0, x1, most)
+    if unit == "step":
+        found = [place for place in found if place == round(place)]
+    step = ticks.distance(found)
+    return [(place, x_text(place, step, unit, view)) for place in found]
 
 
 def place_text(value: float, unit: str, view: tuple[float, float]) -> str:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from armada.tui import ticks
 from armada.tui.curves import Levels
 from armada.tui.widgets.braille import EMPTY, Canvas, Window, draw
+from armada.tui.widgets.chart_axes import COLUMNS_PER_TICK, y_axis
 from armada.tui.widgets.chart_plane import LABEL
 from armada.tui.widgets.plot import Cell, Drawn, Plot, put, text_cells
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from armada.tui.scales import Scale
+    from armada.tui.scales import Marks, Scale
 
 FRONT = 250
 """What owns the cells of the front."""
@@ -57,7 +58,7 @@ class Scatter(Plot):
         points, room, rows = self.points, width - LABEL - 2, height - 3
         if self.x is None or self.y is None or not points or room < 8 or rows < 2:
             return []
-        labels = self._row_labels(self.y, rows)
+        points, labels = self._upright(self.y, points, rows)
         y_title, x_title = (
             self.symbols.text(axis.title + (" (log)" if axis.kind == "log" else "")) for axis in (self.y, self.x)
         )
@@ -73,6 +74,18 @@ class Scatter(Plot):
                     line += [(character, style) for character in text]
             lines.append(line)
         return [*lines, self._foot(room, width), text_cells(f"{x_title:>{width - 2}}", "title", width)]
+
+    def _upright(
+        self, axis: Scale, points: dict[int, tuple[float, float]], rows: int
+    ) -> tuple[dict[int, tuple[float, float]], dict[int, str]]:
+        """Return where the runs are, and the rows of the ticks with their labels; numbers have them as in a chart."""
+        if (bounds := axis.bounds) is None:
+            return points, self._row_labels(axis, rows)
+        low, high = bounds
+        window, marks = y_axis(Window(0.0, 1.0, low, high), rows, log=axis.kind == "log")
+        tall = window.y1 - window.y0
+        moved = {place: (x, (low + y * (high - low) - window.y0) / tall) for place, (x, y) in points.items()}
+        return moved, {row: self.symbols.text(label)[: LABEL - 1] for row, label in marks.items()}
 
     def _row_labels(self, axis: Scale, rows: int) -> dict[int, str]:
         """Return the rows of the ticks, with their labels. Where they are too near, each second or third one stays."""
@@ -102,10 +115,21 @@ class Scatter(Plot):
     def _foot(self, room: int, width: int) -> list[Cell]:
         foot: list[Cell] = [(" ", "")] * width
         ends = LABEL
-        for share, label in self.x.marks if self.x is not None else ():
+        for share, label in self._fitting(room):
             shown = self.symbols.text(label)[:14]
             start = max(LABEL, min(LABEL + room - len(shown), LABEL + round(share * (room - 1)) - len(shown) // 2))
             if start >= ends:
                 put(foot, start, shown, "dim")
                 ends = start + len(shown) + 2
         return foot
+
+    def _fitting(self, room: int) -> Marks:
+        """Return as many ticks of the horizontal axis as have room beside each other."""
+        if self.x is None:
+            return ()
+        for marks in reversed(self.x.finer):
+            widest = max((len(label) for _, label in marks), default=0)
+            least = max(COLUMNS_PER_TICK, widest + 2)
+            if all((after - before) * (room - 1) >= least for (before, _), (after, _) in pairwise(marks)):
+                return marks
+        return self.x.marks
