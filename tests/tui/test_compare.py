@@ -305,6 +305,30 @@ def test_a_setting_with_one_value_has_no_axis_and_is_not_what_the_scatter_begins
     drive(world.board(), use)
 
 
+def test_axes_are_of_settings_that_differ_among_the_runs_with_the_metric(world: World) -> None:
+    for run_id, chosen in (
+        ("one-aaaaaa", {"train": {"rate": 1e-5}}),
+        ("two-bbbbbb", {"train": {"rate": 1e-3}}),
+        ("six-cccccc", {"command": ["a"], "alpha": 3}),
+        ("ten-dddddd", {"command": ["b"], "alpha": 4}),
+    ):
+        world.run(run_id, spec={"job": {"argv": []}, "experiment": chosen}, step=3, total_steps=9)
+        if "train" in chosen:
+            world.losses(run_id, [3.0, 2.0])
+
+    async def use(pilot: Pilot[None]) -> None:
+        view = await opened(pilot)
+        assert [each.key for each in view.found] == ["alpha", "command", "train.rate"]
+        await pilot.press("p")
+        seen = await shows(pilot, "settings and lowest loss", "train.rate")
+        assert "command" not in seen
+        assert "alpha" not in seen
+        await pilot.press("t")
+        await shows(pilot, "lowest loss against train.rate")
+
+    drive(world.board(), use)
+
+
 def test_the_front_has_what_nothing_dominates() -> None:
     costs, losses = [1.0, 2.0, 3.0, None, 2.0], [3.0, 2.0, 2.0, 0.0, 2.0]
     assert pareto_front(costs, losses, "min") == {0, 1, 4}

@@ -319,11 +319,8 @@ class CompareScreen(Exports, MetricChoice):
 
     def axes(self) -> list[Scale]:
         """Return the axes of the parallel coordinates."""
-        runs = self.runs
-        return [
-            *(each for each in pages.setting_scales(self.found) if each.varies),
-            pages.metric_scale(runs, self.choices.metric, log=self.choices.logarithmic),
-        ]
+        metric = pages.metric_scale(self.runs, self.choices.metric, log=self.choices.logarithmic)
+        return [*(each for each in pages.setting_scales(self.found) if pages.says(each, metric)), metric]
 
     def _draw_parallel(self) -> None:
         axes, runs = self.axes() if self.is_read else [], [run.drawn for run in self.runs]
@@ -342,7 +339,7 @@ class CompareScreen(Exports, MetricChoice):
         if self.shown == "pareto":
             x, notes = pages.cost_scale(runs, time.time())
             return x, y, pages.front_of(runs, x, metric)[0], notes
-        variables = pages.variable_scales(runs, self.found, time.time())
+        variables = pages.variable_scales(runs, self.found, y, time.time())
         x = variables[self._variable % len(variables)]
         return x, y, None, pages.cost_scale(runs, time.time())[1] if x.title == pages.COST else ""
 

@@ -209,21 +209,25 @@ def cost_scale(runs: Sequence[Compared], now: float) -> tuple[Scale, str]:
     return scale, ", ".join(notes)
 
 
-def variable_scales(runs: Sequence[Compared], found: Sequence[Difference], now: float) -> list[Scale]:
+def says(scale: Scale, metric: Scale) -> bool:
+    """Whether runs that have the metric have different values on an axis; if fewer than two have it, whether any runs do."""
+    if metric.known < 2:
+        return scale.varies
+    shares = zip(scale.shares, metric.shares, strict=True)
+    return len({share for share, measured in shares if share is not None and measured is not None}) > 1
+
+
+def variable_scales(runs: Sequence[Compared], found: Sequence[Difference], metric: Scale, now: float) -> list[Scale]:
     """Return what can be on the horizontal axis of the scatter plot: settings that differ, cost, hours, steps.
 
-    Settings with one value, which other runs lack, come last: over them, all runs are in one column.
+    What says nothing of the metric comes last: over a setting with one value, all runs are in one column.
     """
     hours = [run.row.lasted_s(now) / 3600 if run.row.run.started_at is not None else None for run in runs]
     steps: list[Any] = [run.row.run.step for run in runs]
     settings = setting_scales(found)
-    return [
-        *(each for each in settings if each.varies),
-        cost_scale(runs, now)[0],
-        scale_of(HOURS, hours, log=False),
-        scale_of(STEPS, steps, log=False),
-        *(each for each in settings if not each.varies),
-    ]
+    others = [cost_scale(runs, now)[0], scale_of(HOURS, hours, log=False), scale_of(STEPS, steps, log=False)]
+    telling = [each for each in (*settings, *others) if says(each, metric)]
+    return [*telling, *(each for each in (*others, *settings) if not says(each, metric))]
 
 
 def front_of(runs: Sequence[Compared], cost: Scale, metric: str) -> tuple[set[int] | None, str]:
