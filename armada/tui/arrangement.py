@@ -205,6 +205,16 @@ class Arrangement:
             return False
         return any(_moves(self._bests.get(title), before, now) for title in self._groups_of(new))
 
+    def groupings(self, rows: Sequence[RunRow]) -> list[str]:
+        """Return what runs can be grouped by: where no run has a group, a tag or a chain, not by that."""
+        chains = Chains(rows)
+        has: dict[str, Callable[[RunRow], object]] = {
+            "group": lambda row: row.run.group,
+            "tag": lambda row: row.run.tags,
+            "chain": lambda row: chains.root(row.id),
+        }
+        return [name for name in GROUPS if name not in has or any(map(has[name], rows))]
+
     def arrange(self, rows: Sequence[RunRow]) -> list[Line]:
         """Arrange the table's rows and headings, without the detail lines of a run.
 

@@ -221,6 +221,28 @@ def test_runs_are_grouped_by_their_group(world: World) -> None:
     drive(world.board(), use)
 
 
+def test_runs_are_not_grouped_by_what_none_of_them_has(world: World) -> None:
+    world.run("a-aaaaaa")
+    world.run("b-bbbbbb", host="other")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: len(rows(pilot)) == 2)
+        await pilot.press("b")
+        await shows(pilot, "grouped by host")
+        await pilot.press("b")
+        await shows(pilot, "grouped by state")
+        await pilot.press("b")
+        await lacks(pilot, "grouped by")
+        label(world, "a-aaaaaa", group="new")
+        board = pilot.app
+        assert isinstance(board, Dashboard)
+        await until(pilot, lambda: board.snapshot.by_id["a-aaaaaa"].run.group == "new")
+        await pilot.press("b", "b", "b")
+        await shows(pilot, "grouped by group", "no group")
+
+    drive(world.board(), use)
+
+
 def test_an_archived_failure_needs_nobody_but_a_failing_sync_of_it_is_shown(world: World) -> None:
     world.run("seen-aaaaaa", state="failed", reason="oom")
     world.run("stuck-bbbbbb", state="failed", reason="oom")

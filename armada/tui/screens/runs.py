@@ -12,7 +12,7 @@ from textual.widgets import Input, Static
 
 from armada.filters.keys import UnknownKey, resolve
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.arrangement import GROUPS, HEADS, SORTS
+from armada.tui.arrangement import HEADS, SORTS
 from armada.tui.bindings import bindings
 from armada.tui.filtering import Query
 from armada.tui.gpu_strips import SPAN_S
@@ -414,7 +414,8 @@ class RunsScreen(RunsChoices):
         self.draw()
 
     def action_group(self) -> None:
-        order = [*GROUPS, *(key.name for key in self._keys if key.source == "setting")]
+        groupings = self.arrangement.groupings(self.snapshot.runs)
+        order = [*groupings, *(key.name for key in self._keys if key.source == "setting")]
         place = order.index(self.arrangement.group) if self.arrangement.group in order else -1
         self.arrangement.group = order[(place + 1) % len(order)]
         self._find_sort()
