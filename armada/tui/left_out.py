@@ -18,6 +18,20 @@ LONGEST = 30
 FILE = "metrics.jsonl"
 
 
+def unmatched(wanted: str, kept: int, names: Sequence[str]) -> str:
+    """Say that a filter shows no metric, and that it was not looked for among those that are not kept.
+
+    Args:
+        wanted: The filter, sanitized.
+        kept: How many metrics are kept.
+        names: The metrics that are not kept, as far as they are known.
+    """
+    if not names:
+        return f"no metric matches {wanted}"
+    more = f"{len(names):,} or more" if len(names) >= MOST_LEFT_OUT else f"{len(names):,}"
+    return f"none of the {kept:,} kept metrics matches {wanted}; {more} are not kept"
+
+
 def words(names: Sequence[str], outputs: Path) -> str:
     """Return a sentence for the charts of a run, sanitized; empty if all of its metrics are kept.
 

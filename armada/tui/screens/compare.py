@@ -291,7 +291,7 @@ class CompareScreen(Exports, MetricChoice):
     def _draw_curves(self) -> None:
         choices = self.choices
         if unmatched := self.unmatched:
-            self.chart.show(f"no metric matches {unmatched}", (), empty="/ changes the filter, esc clears it")
+            self.chart.show(unmatched, (), empty="/ changes the filter, esc clears it")
             return
         lines, unit, notes = self.lines()
         smooth = f" · smoothed {choices.smoothing}" if choices.smoothing else ""

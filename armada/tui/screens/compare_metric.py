@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from armada.compare.metrics import in_order
 from armada.foundation.sanitize import sanitize_line
 from armada.store.best_metric import stated_best
+from armada.tui import left_out
 from armada.tui.filtering import matching
 from armada.tui.screens import compare_text as pages
 from armada.tui.screens.view import View
@@ -91,9 +92,12 @@ class MetricChoice(View):
 
     @property
     def unmatched(self) -> str:
-        """The filter, if no metric matches it."""
+        """That no metric matches the filter; empty if one does."""
         known, words = self.known, self.choices.wanted
-        return sanitize_line(words, 60) if words and known and not matching(known, words) else ""
+        if not words or not known or matching(known, words):
+            return ""
+        others = {name for detail in self.snapshot.details.values() for name in detail.left_out} - {*known}
+        return left_out.unmatched(sanitize_line(words, 60), len(known), sorted(others))
 
     def step_metric(self, by: int) -> None:
         """Take the next metric that the filter shows."""

@@ -203,8 +203,9 @@ class ChartWall(Horizontal):
             if place < len(shown):
                 self._draw_chart(chart, shown[place])
             elif not shown and place == 0:
-                words = sanitize_line(choices.wanted, 60)
-                chart.show(f"no metric matches {words}", (), empty="/ changes the filter, esc clears it")
+                others = self._detail.left_out if self._detail is not None else ()
+                words = left_out.unmatched(sanitize_line(choices.wanted, 60), len(self._ordered), others)
+                chart.show(words, (), empty="/ changes the filter, esc clears it")
         self._share_axis([*self.query(Chart)][: len(shown)])
         self._draw_figures()
 
