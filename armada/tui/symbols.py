@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,9 @@ from armada.verdicts.states import STATE_GLYPHS
 
 ASCII_GLYPHS = {"running": "*", "queued": "q", "submitted": "q", "preparing": ".", "succeeded": "v", "failed": "x"}
 ASCII_GLYPHS |= {"cancelled": "-", "unknown": "?"}
+
+_CUT = re.compile(r"(?<=\S)…|…(?=\S)")
+"""The mark of a text that was cut; alone, as in `reading …`, it is another sign."""
 
 
 class Symbols(NamedTuple):
@@ -49,7 +53,7 @@ class Symbols(NamedTuple):
 
     def text(self, text: str) -> str:
         """Return a text with only characters that this terminal can show."""
-        return text if self.utf8 else in_ascii(text)
+        return text if self.utf8 else in_ascii(_CUT.sub(self.cut, text))
 
     def shortened(self, text: str, cells: int) -> str:
         """Return a text in so many cells at most, with a mark where it is cut."""

@@ -228,12 +228,10 @@ class RunScreen(LogPage):
     def _say_tabs(self) -> None:
         row, symbols = self.row, self.board.symbols
         name = "" if row is None or self.run_id.startswith(row.name) else f" {symbols.text(row.name)}"
-        words = Text(f"{name} {self.run_id}  ", style="bold", no_wrap=True)
         tabs = sum(len(tab) + 2 for tab in TABS)  # all of them stay visible at 80 columns
-        words.truncate(
-            max(10, min(self.size.width // 2, self.size.width - tabs - 1)),
-            overflow="ellipsis" if symbols.utf8 else "crop",
-        )
+        room = max(10, min(self.size.width // 2, self.size.width - tabs - 1))
+        words = Text(f"{symbols.shortened(f'{name} {self.run_id}', room)}  ", style="bold", no_wrap=True)
+        words.truncate(room, overflow="crop")
         active = self.top.get_component_rich_style("top--active")
         dim = self.top.get_component_rich_style("top--dim")
         for tab in TABS:
