@@ -146,6 +146,7 @@ class Dashboard(App[None]):
         else:  # it would take half of the time of the first paint
             self.call_after_refresh(self._watcher.start)
         self.set_interval(1.0, self._tick)
+        themes.say_unknown(self)
         if not (self.is_headless or self.is_web):
             hung_up.watch(asyncio.get_running_loop(), lambda: self.exit(return_code=1))
         if self._watch and not self.read_only:
@@ -401,8 +402,7 @@ class Dashboard(App[None]):
         return sum(each.id > self.notified_until for each in self.snapshot.told)
 
     def action_next_theme(self) -> None:
-        place = themes.CHOICES.index(self.theme) + 1 if self.theme in themes.CHOICES else 0
-        self.choose_theme(themes.CHOICES[place % len(themes.CHOICES)])
+        self.choose_theme(themes.after(self.theme))
         self.notify(f"theme {self.theme}", timeout=2)
 
     def choose_theme(self, name: str) -> None:

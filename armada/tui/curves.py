@@ -272,6 +272,8 @@ class CurveUpdate(NamedTuple):
     added: tuple[tuple[float, float, float | None], ...] = ()
 
 
-def no_values(metric: str, *, ended: bool) -> str:
-    """Say that a run has no values of a metric: none yet, or none at all if it has ended."""
+def no_values(metric: str, *, ended: bool, task: str) -> str:
+    """Say that a run has no values of a metric: none yet, or none at all if it has ended. A command may never have any."""
+    if task == "command":
+        return f"no {metric} recorded"
     return f"no {metric} was recorded" if ended else f"no {metric} yet"

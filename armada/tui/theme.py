@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
+from armada.foundation.sanitize import sanitize_line
 from armada.tui import background, heat
 
 if TYPE_CHECKING:
@@ -158,6 +159,20 @@ def choose(env: Mapping[str, str], kept: str | None, *, is_light: bool | None = 
         if chosen in CHOICES:
             return chosen
     return LIGHT.name if is_light or _is_light(env.get("COLORFGBG", "")) else DARK.name
+
+
+def say_unknown(app: App[None]) -> None:
+    """Tell the user if ARMADA_THEME is set and names no theme."""
+    name = os.environ.get("ARMADA_THEME", "")
+    if name and _FORMER.get(name, name) not in CHOICES:
+        words = f"ARMADA_THEME={sanitize_line(name, 40)} is no theme; there are {', '.join(CHOICES)}"
+        app.notify(words, severity="warning", markup=False)
+
+
+def after(name: str) -> str:
+    """Return the theme that follows one."""
+    place = CHOICES.index(name) + 1 if name in CHOICES else 0
+    return CHOICES[place % len(CHOICES)]
 
 
 def _is_light(colours: str) -> bool:

@@ -10,12 +10,14 @@ from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.screens.window import Window
+from armada.tui.widgets import frame
 from armada.tui.widgets.text_scroll import TextScroll
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from textual.binding import BindingType
+    from textual.content import Content
     from textual.widget import Widget
 
 
@@ -40,6 +42,9 @@ class PreviewWindow(Window):
         self.scroll = TextScroll(Static(Text(text)))
         yield self.scroll
 
+    def _keys(self) -> Content:
+        return frame.keys(("/", "search"), ("esc", "close"))
+
     def on_mount(self) -> None:
-        self.say(f"{self._title}   (Esc closes)")
+        self.say(self._title)
         self.scroll.focus()

@@ -169,7 +169,10 @@ class Overview(Widget):
         """Why there is no curve."""
         if self._curve is None:
             return "reading …"
-        return no_values(self.metric, ended=self._row is not None and self._row.run.ended)
+        run = self._row.run if self._row is not None else None
+        task, is_any = run.task if run is not None else "", self._detail is not None and bool(self._detail.metrics)
+        metric = "metrics" if task == "command" and not is_any else self.metric
+        return no_values(metric, ended=run is not None and run.ended, task=task)
 
     def _draw_curve(self, row: RunRow) -> None:
         curve, name, resumed = self._curve, self.metric, resumes(self._detail)

@@ -35,6 +35,8 @@ LISTED = 50
 """The newest checkpoints and events, which the overview lists."""
 PLANNED = 200
 """Resolved settings that the overview lists at most."""
+EMPTY = ("null", "{}", "[]", "")
+"""Values of settings that say nothing."""
 WHOLE = 4000
 """Characters of the event under the cursor."""
 FIRST_SAID = ("state", "reason", "message")
@@ -69,10 +71,11 @@ def config(detail: RunDetail, symbols: Symbols) -> Text:
 
 
 def setting_lines(detail: RunDetail | None) -> list[list[Span]]:
-    """Return a line for each setting that was chosen."""
-    chosen = settings(detail.spec) if detail is not None and detail.spec.get("experiment") else {}
+    """Return a line for each setting that is set."""
+    resolved = settings(detail.spec) if detail is not None and detail.spec.get("experiment") else {}
+    chosen = {name: value for name, value in resolved.items() if value not in EMPTY}
     width = min(40, max(map(len, chosen), default=0))
-    return [[(f"{name:<{width}}  ", "dim"), (_said(value), "plain")] for name, value in chosen.items()]
+    return [[(f"{name:<{width}}  ", "dim"), (value, "plain")] for name, value in chosen.items()]
 
 
 def plan_lines(detail: RunDetail | None) -> list[list[Span]]:
@@ -80,7 +83,7 @@ def plan_lines(detail: RunDetail | None) -> list[list[Span]]:
     if detail is None or not detail.spec.get("experiment"):
         return []
     rest = flat({key: value for key, value in detail.spec.items() if key != "experiment"})
-    said = [(name, _said(value)) for name, value in rest if _said(value) != UNSET][:PLANNED]
+    said = [(name, value) for name, value in rest if value not in EMPTY][:PLANNED]
     width = min(40, max((len(name) for name, _ in said), default=0))
     return [[(f"{name:<{width}}  ", "dim"), (value, "plain")] for name, value in said]
 

@@ -69,6 +69,7 @@ class Verdict(Dialog[str | None]):
             note = "Draining brings home what it can: checkpoints, logs, outputs. Running jobs continue."
             keys = [("d", "drain it now")]
         self._title = f"{symbols.states['succeeded'] if self.safe else symbols.attention} {text(words)}"
+        self._short = f"Release {text(name)}?"
         self._list = Text()
         for item in [*lost, *(item for item in items if item not in lost)][:SHOWN]:
             sign = symbols.states["failed"] if item.get("lost") is not False else symbols.states["preparing"]
@@ -82,10 +83,11 @@ class Verdict(Dialog[str | None]):
         self._keys = frame.keys(*keys, ("n, esc", "cancel"))
 
     def compose(self) -> ComposeResult:
-        box = frame.dialog(self._title, kind="" if self.safe else "asks")
+        is_long = cell_len(self._title) > min(110, self.app.size.width * 9 // 10) - 6  # longer than the edge
+        box = frame.dialog(self._short if is_long else self._title, kind="" if self.safe else "asks")
         frame.facts(box, self._keys)
         with box:
-            if cell_len(self._title) > min(110, self.app.size.width * 9 // 10) - 6:  # longer than the edge
+            if is_long:
                 yield Static(Text(self._title, style="bold"))
             with VerticalScroll():
                 yield Static(self._list)

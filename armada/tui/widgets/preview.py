@@ -83,8 +83,10 @@ class Preview(Horizontal):
         if self._curve is not None and read and len(self._curve[1]):
             curve = self._curve[1]
             lines = (Line("loss", curve.steps, curve.raw, doubt=curve.doubt(), newest=curve.last_place),)
-        unread = "reading …" if self._is_readable else "cannot read the store"
-        chart.show(f"{row.name} · loss", lines, empty=no_values("loss", ended=row.run.ended) if read else unread)
+        empty = "reading …" if self._is_readable else "cannot read the store"
+        if read:
+            empty = no_values("loss", ended=row.run.ended, task=row.run.task)
+        chart.show(f"{row.name} · loss", lines, empty=empty)
 
     def on_resize(self) -> None:
         """Fill the new size at once."""
