@@ -51,6 +51,14 @@ def test_a_chart_of_few_rows_has_two_ticks_at_least(rows: int) -> None:
         assert len(y_axis(Window(0.0, 1.0, 0.0, wide), rows, log=False)[1]) >= 2, (rows, wide)
 
 
+@pytest.mark.parametrize("rows", range(19, 46))
+def test_the_ticks_of_a_high_chart_are_one_two_or_five_apart(rows: int) -> None:
+    for wide in (0.03, 0.31, 0.45, 0.56, 2.9, 7.0, 1234.0):
+        places = sorted(map(value_of, y_axis(Window(0.0, 1.0, 1.42, 1.42 + wide), rows, log=False)[1].values()))
+        step = places[1] - places[0]
+        assert f"{step:.3e}"[:5] in ("1.000", "2.000", "5.000"), places
+
+
 def test_decades_are_even_and_within_a_decade_each_tick_is_at_its_place() -> None:
     marks = y_axis(Window(0.0, 1.0, -6.3, 2.2), 11, log=True)[1]
     assert ticks.is_even(list(marks))

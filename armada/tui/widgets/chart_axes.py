@@ -40,9 +40,11 @@ def y_axis(window: Window, rows: int, *, log: bool) -> tuple[Window, dict[int, s
     if log and any(value != round(value) for value in values):
         return window, _apart(found)
     kept = {values[place]: places[place] for place in ticks.evenly(places)}
+    step = ticks.distance(list(kept))
+    enough = len(kept) if log or abs(ticks.step_of(step, 1) - step) < 1e-6 * step else 1  # 0.2, 0.8, 1.4 are no ticks
     for fits in range(most, 1, -1):
         fewer = _ticks_of(window, rows, fits, log=log)
-        if len(fewer) <= len(kept):
+        if len(fewer) <= enough:
             break
         for other in _higher(window, rows * 4 - 1):
             more = _ticks_of(other, rows, fits, log=log)

@@ -129,7 +129,7 @@ class Scatter(Plot):
             return ()
         for marks in reversed(self.x.finer):
             widest = max((len(label) for _, label in marks), default=0)
-            least = max(COLUMNS_PER_TICK, widest + 2)
+            least = max(COLUMNS_PER_TICK, widest + 4)
             if all((after - before) * (room - 1) >= least for (before, _), (after, _) in pairwise(marks)):
                 return marks
         return self.x.marks
