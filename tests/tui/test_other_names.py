@@ -184,7 +184,7 @@ def test_g_on_charts_changes_the_scale_and_w_opens_the_runs_page(world: World, m
 
 def test_delete_removes_the_run_in_sight_and_the_host_under_the_cursor(world: World) -> None:
     world.hosts(box={"ssh": "root@192.0.2.1"})
-    world.run("demo-aaaaaa", host="local", state="failed")
+    world.run("demo-aaaaaa", host="local", state="failed", observed_at=None)
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
