@@ -148,9 +148,9 @@ class Commander:
     def _open_form(self, name: str) -> None:
         board = self._board
         if name == "launch":
-            from armada.tui.screens.launch_acts import begin
+            from armada.tui.screens.begin_launch import begin_launch
 
-            begin(board)
+            begin_launch(board)
             return
         from armada.tui.screens.hosts import HostsScreen
 

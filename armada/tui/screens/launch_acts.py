@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 ROW_SHOWN = 2000
 
 
-def begin(board: Dashboard) -> None:
-    """Go to Launch, to its first field: letters that are typed then are no keys of the frame that was left."""
-    from armada.tui.screens.launch import LaunchScreen
-
-    board.action_go("launch")
-    view = board.screen
-    if isinstance(view, LaunchScreen) and "experiment" in view.fields:
-        view.set_focus(view.fields["experiment"])
-
-
 def show(board: Dashboard, words: Sequence[str]) -> None:
     """Show what a command prints that only reads, in a window."""
     reading = Reading(board.home, [words], inside(board.size.width))

@@ -370,9 +370,9 @@ class RunsScreen(RunsChoices):
         self.board.open_run(self.cursor_run, "log")
 
     def action_launch(self) -> None:
-        from armada.tui.screens.launch_acts import begin
+        from armada.tui.screens.begin_launch import begin_launch
 
-        begin(self.board)
+        begin_launch(self.board)
 
     def action_compare(self) -> None:
         self.board.action_go("compare")
