@@ -31,3 +31,23 @@ def test_the_first_line_in_sight_begins_a_row(world: World, keys: tuple[str, ...
 
     last = f"run-{0:02}aaaa"
     drive(world.board(), use, (80, 24))
+
+
+def test_the_bar_stands_where_the_list_is_after_a_size_at_which_it_was_hidden(world: World) -> None:
+    for number in range(20):
+        world.run(f"run-{number:02}-aaaaaa", state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "20 runs")
+        view = pilot.app.screen
+        assert isinstance(view, RunsScreen)
+        table = view.table
+        await pilot.press(*["down"] * 10)
+        await until(pilot, lambda: table.scroll_y > 0 and table.vertical_scrollbar.position == table.scroll_y)
+        await pilot.resize_terminal(80, 100)
+        await until(pilot, lambda: table.scroll_y == 0 and not table.show_vertical_scrollbar)
+        await pilot.resize_terminal(80, 25)
+        await until(pilot, lambda: table.show_vertical_scrollbar)
+        assert table.vertical_scrollbar.position == table.scroll_y == 0
+
+    drive(world.board(), use, (80, 14))

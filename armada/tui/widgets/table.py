@@ -348,6 +348,8 @@ class Table(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         self._cache.clear()
         self.reveal()  # a smaller window must not leave the cursor below its edge
+        if self.show_vertical_scrollbar:  # Textual leaves it where it was when it was hidden
+            self.vertical_scrollbar.position = self.scroll_y
 
     def on_focus(self) -> None:
         self._cache.clear()  # the cursor then looks different
