@@ -16,6 +16,7 @@ from armada.verdicts.states import STATES
 if TYPE_CHECKING:
     from armada.costs.amounts import Amounts
     from armada.costs.tariff import Span, Tariff
+    from armada.filters.trouble import Trouble
     from armada.filters.values import Kind
     from armada.store.runs import Run
 
@@ -39,7 +40,7 @@ class Subject(NamedTuple):
     run: Run
     now: float
     tariff: Tariff | None = None
-    trouble: str | None = None
+    trouble: Trouble | None = None
     facts: Mapping[str, Value] = MappingProxyType({})
     earlier: Sequence[Span] = ()
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from armada.config.hosts import Host
     from armada.costs.tariff import Span, Tariff
     from armada.filters.keys import Key
+    from armada.filters.trouble import Trouble
     from armada.store.database import Database
     from armada.store.queries.facts import Value
     from armada.store.runs import Run
@@ -112,19 +113,19 @@ class RunFacts:
         paths = self._paths if any(key.source == "setting" for key in asked) else {}
         return facts.read_facts(self._source.database, asked, paths, some)
 
-    def _troubles(self, runs: Sequence[Run]) -> dict[str, str]:
+    def _troubles(self, runs: Sequence[Run]) -> dict[str, Trouble]:
         """Why runs need the user, as the dashboard says it."""
         from armada.filters.trouble import RECENT_S, copies, trouble
         from armada.store import run_sync
         from armada.store.queries.run_list import damaged_at_home
 
         syncs, damaged = run_sync.every(self._source.database), damaged_at_home(self._source.database)
-        found: dict[str, str] = {}
+        found: dict[str, Trouble] = {}
         for run in runs:
             here = copies(syncs.get(run.run_id), damaged.get(run.run_id, 0))
             urgent = self._now < (run.ended_at or run.created_at) + RECENT_S
-            if (words := trouble(run, here, urgent=urgent)) is not None:
-                found[run.run_id] = words
+            if (why := trouble(run, here, urgent=urgent)) is not None:
+                found[run.run_id] = why
         return found
 
 

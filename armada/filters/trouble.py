@@ -3,21 +3,50 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from armada.store.run_sync import RunSync
     from armada.store.runs import Run
 
 RECENT_S = 86_400.0
 """How long a failure, or a loss that is no number, needs the user, in seconds; after that it is history."""
 
+Kind = Literal["unreachable", "failed", "unclear", "no_number", "sync", "damaged", "several"]
+"""What is wrong: a host that does not answer, a failure, a state that nobody knows or a run that may hang, a loss that
+is no number, syncs that fail, copies at home that are not as they came; several: more than one run of a group."""
 
-DAMAGED = "damaged at home"
-"""What is said of checkpoints at home that are not as they came."""
+
+class Trouble(NamedTuple):
+    """Why a run needs the user."""
+
+    kind: Kind
+    words: str
+    """What is wrong, in one line without markup or control characters."""
+    remedy: str = ""
+    """The command that helps, and what it does; empty where there is a key for it."""
+
+    @property
+    def said(self) -> str:
+        """What is wrong and what helps."""
+        return f"{self.words}; {self.remedy}" if self.remedy else self.words
+
+
+def of_several(found: Sequence[Trouble], what: str) -> Trouble | None:
+    """Return why some of several runs need the user; None if none does.
+
+    Args:
+        found: Why each that needs them does.
+        what: What they are called, in the plural.
+    """
+    if len(found) < 2:  # one is said as it is
+        return found[0] if found else None
+    return Trouble("several", f"{len(found)} {what} need you; one: {found[0].said}")
 
 
 class Copies(NamedTuple):
@@ -44,24 +73,38 @@ def copies(sync: RunSync | None, damaged: int) -> Copies:
     return Copies(failing, damaged if sync.final_done or sync.next_due_at is None else 0)
 
 
-def trouble(run: Run, here: Copies, *, urgent: bool) -> str | None:
-    """Return why this run needs the user; None if it does not."""
+def trouble(run: Run, here: Copies, *, urgent: bool) -> Trouble | None:
+    """Return why this run needs the user; None if it does not.
+
+    Args:
+        run: The run.
+        here: What is wrong with its copies at home.
+        urgent: Whether it ended so lately that a failure needs the user, see `RECENT_S`.
+    """
     because = sanitize_line(run.message, 300) if run.message else None
     reason = sanitize_line(run.reason, 60) if run.reason else None
+    said = ": ".join(part for part in (reason, because) if part)
     if not run.ended and run.unreachable_since is not None:
         since = time.strftime("%H:%M", time.localtime(run.unreachable_since))
-        return f"unreachable since {since}: {sanitize_line(run.unreachable_why or 'no answer', 200)}"
+        why = sanitize_line(run.unreachable_why or "no answer", 200)
+        return Trouble("unreachable", f"unreachable since {since}: {why}")
     if run.state == "failed" and urgent and not run.is_archived:  # who archives a failure has seen it
-        return ": ".join(part for part in (reason, because) if part) or "no reason recorded"
+        return _split("failed", said or "no reason recorded")
     if run.state == "unknown" or (run.state == "running" and reason):
-        return ": ".join(part for part in (reason, because) if part) or "its state is unknown"
+        return _split("unclear", said or "its state is unknown")
     if run.state == "running" and run.loss_not_finite is not None:
-        return f"its loss is {run.loss_not_finite}"
+        return Trouble("no_number", f"its loss is {run.loss_not_finite}")
     if here.failing is not None:
-        return f"sync fails: {sanitize_line(here.failing, 300)}"
+        return _split("sync", f"sync fails: {sanitize_line(here.failing, 300)}")
     if here.damaged and run.ended and not run.is_archived:
-        command = f"`armada sync verify {run.run_id} --read-data`"
-        return f"{counted(here.damaged, 'checkpoint')} {DAMAGED}; {command} fetches again what the host still has"
+        remedy = f"`armada sync verify {run.run_id} --read-data` fetches again what the host still has"
+        return Trouble("damaged", f"{counted(here.damaged, 'checkpoint')} damaged at home", remedy)
     if run.state == "succeeded" and run.loss_not_finite is not None and urgent and not run.is_archived:
-        return f"it succeeded, but its loss is {run.loss_not_finite}"
+        return Trouble("no_number", f"it succeeded, but its loss is {run.loss_not_finite}")
     return None
+
+
+def _split(kind: Kind, said: str) -> Trouble:
+    """Take the command that helps out of what was recorded of a run, as `budget: it is spent; `armada resume RUN` …`."""
+    words, found, rest = said.partition("; `armada ")
+    return Trouble(kind, words, f"`armada {rest}" if found else "")

@@ -113,9 +113,9 @@ def launched_as(database: Database, key: str, *, since: float) -> list[SweepReco
     return [_record(row) for row in database.connection.execute(query, (key, since))]
 
 
-def titles(database: Database) -> dict[str, str]:
-    """Return the titles of all sweeps by name."""
-    return {row["name"]: row["title"] for row in database.connection.execute("SELECT name, title FROM sweeps")}
+def names(database: Database) -> tuple[str, ...]:
+    """Return the names of all sweeps but those that only their runs know, the newest first."""
+    return tuple(row["name"] for row in database.connection.execute("SELECT name FROM sweeps ORDER BY created_at DESC"))
 
 
 def active_on(database: Database, host: str) -> list[str]:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from armada.filters.cells import cell
+from armada.filters.trouble import of_several
 from armada.sweeps.counts import count_states
 from armada.tui.best import LOSS, best_of
 from armada.tui.chains import Chains
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from armada.filters.keys import Key, Value
+    from armada.filters.trouble import Trouble
     from armada.store.queries.facts import RunBest
     from armada.tui.best import Best
 
@@ -88,10 +90,9 @@ class Heading(NamedTuple):
     folded: tuple[RunRow, ...] = ()
 
     @property
-    def trouble(self) -> str | None:
+    def trouble(self) -> Trouble | None:
         """Why runs of a folded group need you; None if none does."""
-        found = [row.trouble for row in self.folded if row.trouble is not None]
-        return None if not found else found[0] if len(found) == 1 else f"{len(found)} runs need you; one: {found[0]}"
+        return of_several([row.trouble for row in self.folded if row.trouble is not None], "runs")
 
 
 class Again(NamedTuple):
@@ -105,7 +106,7 @@ class Again(NamedTuple):
         return f"{self.row.run.run_id}\t{self.group}"  # a run's id has no tab
 
     @property
-    def trouble(self) -> str | None:
+    def trouble(self) -> Trouble | None:
         return self.row.trouble
 
 

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from armada.costs.report import Use, cost_so_far
+from armada.filters.trouble import of_several
 from armada.foundation.sanitize import sanitize_line
 from armada.sweeps.counts import count_states, newest_runs
 from armada.units import counted
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from armada.costs.amounts import Amounts
+    from armada.filters.trouble import Trouble
     from armada.tui.snapshot import RunRow
     from armada.tui.widgets.table import Span
 
@@ -93,12 +95,9 @@ class Fold(NamedTuple):
         return sum(row.kept.home for row in self.rows), sum(row.kept.home + row.kept.only_host for row in self.rows)
 
     @property
-    def trouble(self) -> str | None:
+    def trouble(self) -> Trouble | None:
         """Why some of its runs need you; None if none does."""
-        found = [row.trouble for row in self.rows if row.trouble is not None]
-        if not found:
-            return None
-        return found[0] if len(found) == 1 else f"{len(found)} cells need you; one: {found[0]}"
+        return of_several([row.trouble for row in self.rows if row.trouble is not None], "cells")
 
     @property
     def seen_at(self) -> float | None:

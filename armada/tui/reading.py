@@ -170,11 +170,11 @@ def _row(
     """Return the row of a run, and when a failure becomes old, unix seconds."""
     run = run_list.as_run(values)
     calm_at = (run.ended_at or run.created_at) + RECENT_S
-    words = trouble(run, here, urgent=now < calm_at)
+    why = trouble(run, here, urgent=now < calm_at)
     tariff = tariffs.get(run.host)
     resumed = tariff is not None and (run.attempt > 1 or run.submission > 1)
     earlier = read_use(database, run, now).spans[:-1] if resumed else ()
-    return RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, words, tariff, earlier), calm_at
+    return RunRow(run, sanitize_line(run.name, 120), sanitize_line(run.host, 80), kept, why, tariff, earlier), calm_at
 
 
 def read_first(database: Database, last: int, pinned: Collection[str] = ()) -> Snapshot | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from armada.costs.amounts import Amounts
     from armada.costs.tariff import Span, Tariff
     from armada.filters.keys import Value, Vocabulary
+    from armada.filters.trouble import Trouble
     from armada.protocol.recorded import RecordedFacts, RecordedGpu
     from armada.provision.state import EnvironmentState
     from armada.store.checkpoints import Checkpoint
@@ -45,14 +46,14 @@ class Kept(NamedTuple):
 class RunRow(NamedTuple):
     """A run as the table shows it; the same object as in the last snapshot if nothing of it changed.
 
-    `name`, `host` and `trouble` are sanitized. `trouble` says why the run needs the user, None if it does not.
+    `name`, `host` and `trouble` are sanitized; the latter says why the run needs the user, None if it does not.
     """
 
     run: Run
     name: str
     host: str
     kept: Kept
-    trouble: str | None
+    trouble: Trouble | None
     tariff: Tariff | None
     earlier: tuple[Span, ...] = ()
     """When its earlier attempts ran."""
@@ -148,6 +149,10 @@ class RunDetail(NamedTuple):
     """Metrics of which no curve is kept."""
 
 
+UNREADABLE = "cannot read the store"
+"""What stands in the place of what a store that cannot be read may have; a bar says why."""
+
+
 class Snapshot(NamedTuple):
     """Times are unix seconds; `runs` are newest first; `trouble` is why the store could not be read.
 
@@ -169,6 +174,8 @@ class Snapshot(NamedTuple):
     told: tuple[Notification, ...] = ()
     """What the daemon told, newest first; each event once."""
     syncs: Mapping[str, RunSync] = NOTHING
+    sweeps: tuple[str, ...] = ()
+    """The sweeps that were launched here, newest first; others are known from their runs alone."""
     daemon: DaemonView | None = None
     money: Money | None = None
     disk_free_bytes: int | None = None
@@ -187,6 +194,20 @@ class Snapshot(NamedTuple):
     bests_version: int = 0
     first_of: int | None = None
     """How many runs there are, while `runs` are only those that the first screen shows; None: they are all."""
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether it is unknown what the store has."""
+        return not self.taken_at or (self.trouble is not None and not self.runs)
+
+    @property
+    def reading(self) -> str:
+        """What stands in the place of what is not read yet."""
+        return "reading …" if self.trouble is None else UNREADABLE
+
+    def names_of_sweeps(self) -> list[str]:
+        """Return the names of all sweeps."""
+        return list(dict.fromkeys((*self.sweeps, *(row.run.sweep for row in self.runs if row.run.sweep))))
 
     @property
     def are_hosts_read(self) -> bool:

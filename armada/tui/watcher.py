@@ -220,7 +220,7 @@ class Watcher:
 
     def _read(self, database: Database, reader: RunReader) -> None:
         """Read what every screen draws."""
-        from armada.store import notifications, operations, transfers
+        from armada.store import notifications, operations, sweeps, transfers
         from armada.store.queries.tariffs import read_tariffs, switched_off
 
         now = time.time()
@@ -243,6 +243,7 @@ class Watcher:
             transfers=tuple(transfers.under_way(database)),
             told=tuple(notifications.events(database, TOLD)),
             syncs=reader.syncs,
+            sweeps=sweeps.names(database),
             money=self._money[2],
             **self._besides,
         )

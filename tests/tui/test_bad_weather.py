@@ -161,6 +161,38 @@ def test_a_store_that_another_one_replaces_is_shown_instead(world: World) -> Non
     drive(world.board(), use)
 
 
+def test_pages_that_are_opened_while_the_store_is_away_do_not_say_that_they_are_being_read(world: World) -> None:
+    world.run("demo-aaaaaa", state="running")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        away = world.home.store.rename(world.home.store.with_name("away.db"))
+        await shows(pilot, "the store is gone")
+        await pilot.press("enter")
+        for tab in "hef":  # checkpoints, events, config
+            await pilot.press(tab)
+            await shows(pilot, "cannot read the store")
+            assert "reading …" not in screen(pilot)
+        away.rename(world.home.store)
+        await lacks(pilot, "cannot read the store")
+
+    drive(world.board(), use)
+
+
+def test_a_store_that_was_never_read_does_not_say_that_it_is_empty(world: World) -> None:
+    world.database.close()
+    for ending in ("", "-wal", "-shm"):
+        world.home.store.with_name(world.home.store.name + ending).write_bytes(b"no database" * 400)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "the store cannot be read", "cannot read the store")
+        await pilot.press("4")
+        await shows(pilot, "SYNC", "cannot read the store")
+        await lacks(pilot, "no runs yet")
+
+    drive(world.board(), use)
+
+
 def test_a_clock_that_goes_back_by_a_day_shows_no_negative_age_and_stops_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,7 +252,7 @@ def test_an_archived_failure_needs_nobody_but_a_failing_sync_of_it_is_shown(worl
     run_sync.failed(world.database, "stuck-bbbbbb", now=now, reason="home's disk is full", next_due_at=now + 600)
 
     async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "sync fails: home's disk is full", "1 of 2 runs")
+        await shows(pilot, "sync fails: home's disk is full   y sync now  l log", "1 of 2 runs")
         assert rows(pilot) == ["stuck-bbbbbb"]
 
     drive(world.board(), use)

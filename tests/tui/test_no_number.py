@@ -85,8 +85,8 @@ def test_what_happened_does_not_call_it_a_success_alone(world: World) -> None:
 
 def test_archiving_it_says_that_it_was_seen_and_a_failing_sync_comes_first(world: World) -> None:
     run = runs.find(world.database, ended(world))
-    assert trouble(run, Copies(), urgent=True) == "it succeeded, but its loss is NaN"
-    assert trouble(run, Copies("disk full"), urgent=True) == "sync fails: disk full"
+    assert trouble(run, Copies(), urgent=True) == ("no_number", "it succeeded, but its loss is NaN", "")
+    assert trouble(run, Copies("disk full"), urgent=True) == ("sync", "sync fails: disk full", "")
     assert trouble(run, Copies(), urgent=False) is None
     labels.archive(world.database, RUN)
     assert trouble(runs.find(world.database, RUN), Copies(), urgent=True) is None

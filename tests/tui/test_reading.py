@@ -90,7 +90,7 @@ def test_a_price_that_changes_is_in_the_rows_though_no_run_changed(world: World)
 def test_a_failure_becomes_history_though_nothing_is_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.run("one-aaaaaa", state="failed", reason="oom")
     reader = RunReader(world.database)
-    assert reader.read({})[0].trouble == "oom"
+    assert reader.read({})[0].trouble == ("failed", "oom", "")
     assert not reader.due
     later = time.time() + 90_000
     monkeypatch.setattr("armada.tui.reading.time.time", lambda: later)

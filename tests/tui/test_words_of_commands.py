@@ -9,6 +9,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from armada.store import sweeps
 from armada.tui import acts
 from armada.tui.app import Dashboard
 from armada.tui.operations import Ended
@@ -31,6 +32,7 @@ def some(world: World) -> World:
     world.run("two-cccccc", host="far")
     spec = {"job": {"argv": ["true"]}, "experiment": {}, "sweep": {"id": "lr-x7", "cell": 1}}
     world.run("cell-dddddd", spec=spec, host="far")
+    sweeps.insert(world.database, name="bare-x8", title="bare", experiment=None, launch_key="1", settings={})
     return world
 
 
@@ -73,6 +75,8 @@ REFUSED = [
     ("stop lr-x7", "'lr-x7' is a sweep, not a run (sweep stop lr-x7)"),
     ("show lr-x7", "'lr-x7' is a sweep, not a run (sweep show lr-x7)"),
     ("rm lr-x7", "'lr-x7' is a sweep, not a run (sweep show lr-x7 lists its runs)"),
+    ("sweep stop nosuch", "no sweep's name begins with 'nosuch' (Tab completes it)"),
+    ("sweep retry one-aaaaaa", "'one-aaaaaa' is a run, not a sweep; it belongs to no sweep"),
     ("ssh nosuch", "no host and no run is called 'nosuch'"),
     ("hosts rm nosuch", "no host is called 'nosuch'"),
     ("cp", "cp needs SOURCE and DESTINATION"),
@@ -89,6 +93,7 @@ STARTED = [
     ("stop two-b --nothing 7", "armada stop two-b --nothing 7"),
     ("hosts rm far", "armada hosts rm far"),
     ("sweep stop lr", "armada sweep stop lr"),
+    ("sweep stop bare", "armada sweep stop bare"),  # none of its runs exists yet
 ]
 
 

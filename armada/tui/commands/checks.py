@@ -40,17 +40,20 @@ def check_complete(typed: Typed, started: Words) -> None:
 
 
 def check_named(typed: Typed, snapshot: Snapshot) -> None:
-    """Check that the runs and hosts which were typed exist.
+    """Check that the runs, hosts and sweeps which were typed exist.
 
     Raises:
         NotFound: One does not.
-        UsageError: Several runs' ids begin with a word.
+        UsageError: Several runs' ids, or sweeps' names, begin with a word.
     """
     is_whole = snapshot.first_of is None and snapshot.taken_at > 0 and snapshot.trouble is None
     if not is_whole or not _is_understood(typed):
         return
     for kind, word in _names(typed):
         if kind in HOST_KINDS and _is_host(word, snapshot):
+            continue
+        if kind == "sweeps":
+            _check_sweep(word, snapshot)
             continue
         if kind == "hosts":
             raise NotFound(f"no host is called {word!r}", hint="Tab completes its name")
@@ -88,6 +91,21 @@ def find_run(typed: Typed, word: str, snapshot: Snapshot, *, or_host: bool = Fal
     raise NotFound(words, hint="Tab completes it")
 
 
+def _check_sweep(word: str, snapshot: Snapshot) -> None:
+    """Check that a word names one sweep: its name, or the first characters."""
+    names, low = snapshot.names_of_sweeps(), word.lower()  # as the store compares them
+    found = [name for name in names if name.lower().startswith(low)] if low.strip() else []
+    if word in names or len(found) == 1:
+        return
+    if found:
+        some = ", ".join(sorted(found)[:_NAMED])
+        raise UsageError(f"{word!r} matches several sweeps: {some}", hint="type more characters")
+    if (row := snapshot.by_id.get(word)) is not None:
+        own = f"it belongs to {row.run.sweep}" if row.run.sweep else "it belongs to no sweep"
+        raise NotFound(f"{word!r} is a run, not a sweep; {own}")
+    raise NotFound(f"no sweep's name begins with {word!r}", hint="Tab completes it")
+
+
 def _is_understood(typed: Typed) -> bool:
     """Whether it is known which words are arguments: every option is known, and takes one value or none."""
     if {"-h", "--help"} & typed.flags:
@@ -103,7 +121,7 @@ def _is_host(word: str, snapshot: Snapshot) -> bool:
 
 
 def _names(typed: Typed) -> Iterator[tuple[str, str]]:
-    """Yield the arguments that name a run or a host, each after its kind."""
+    """Yield the arguments that name a run, a host or a sweep, each after its kind."""
     name, words, given = typed.command.name, typed.command.words, typed.given
     if name == "note" and len(given) == 1:
         return  # it may be the text
@@ -113,5 +131,5 @@ def _names(typed: Typed) -> Iterator[tuple[str, str]]:
         if place >= len(words) and not (words and words[-1].is_many):
             return
         kind = words[min(place, len(words) - 1)].kind
-        if kind in RUN_KINDS | HOST_KINDS:
+        if kind in RUN_KINDS | HOST_KINDS | {"sweeps"}:
             yield str(kind), word

@@ -67,9 +67,7 @@ class Known:
         if kind == "experiments":
             yield from (Candidate(name, "experiment") for name in self.experiments if name.isprintable())
         if kind == "sweeps":
-            yield from (
-                Candidate(name, "sweep") for name in dict.fromkeys(row.run.sweep for row in snapshot.runs) if name
-            )
+            yield from (Candidate(name, "sweep") for name in snapshot.names_of_sweeps() if name.isprintable())
 
 
 def complete(text: str, registry: Registry, names: Names) -> tuple[int, list[Candidate]]:

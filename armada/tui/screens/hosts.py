@@ -111,9 +111,9 @@ class HostsScreen(View):
         if only_local:
             self.hint.update(Text(HINT, style="dim", no_wrap=True))
         now, width, runs = time.time(), self.size.width, self.board.host_runs.read(self.snapshot)
-        if not self.snapshot.taken_at:
+        if self.snapshot.is_unread and not hosts:
             self.hint.display = True
-            self.hint.update(" reading …")
+            self.hint.update(f" {self.snapshot.reading}")
         self.board.tally.take(self.snapshot)
         self._safe = {each.host: each for each in self.board.tally.safety}
         self._moving = moving_by_host(self.snapshot)

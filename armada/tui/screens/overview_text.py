@@ -51,7 +51,7 @@ def overview(
     now = time.time()
     sign, tone = glyph(row, symbols)
     found = [Fact("state", ((f"{sign} {_state(row)}", f"{tone} strong"),), is_key=True)]
-    trouble: Span = (row.trouble, "warn strong") if row.trouble else ("nothing", "dim")
+    trouble: Span = (row.trouble.said, "warn strong") if row.trouble else ("nothing", "dim")
     found.append(Fact("needs you", (trouble,), is_key=True, is_long=True))
     if row.run.step is not None:
         found.append(Fact("step", _step(row, symbols), is_key=True))

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from rich.text import Text
 from textual.binding import Binding
-from textual.containers import VerticalScroll
-from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.screens.dialog import Dialog
+from armada.tui.screens.list_window import SHOWN, ListWindow
 from armada.tui.widgets import frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from textual.app import ComposeResult
-
     from armada.tui.symbols import Symbols
 
-SHOWN = 500
 
-
-class Question(Dialog[bool]):
+class Question(ListWindow[bool]):
     """`y` confirms; every other key changes nothing.
 
     Args:
@@ -42,37 +35,25 @@ class Question(Dialog[bool]):
     ]
     ANSWERS = frozenset(("y", "n", "q", "enter"))
     """Keys that the screen below has, too; see `answer_keys.py`. A second esc leaves that as well, as everywhere."""
+    WIDEST = 90
     DEFAULT_CSS = """
-    Question { align: center middle; }
-    Question Vertical { width: 90%; max-width: 90; height: auto; max-height: 95%; }
-    Question VerticalScroll {
-        width: 100%; max-width: 100%; height: auto; max-height: 50vh; border: none; padding: 0; background: $panel;
-    }
-    Question .part { margin: 1 0 0 0; }
+    Question Vertical { max-width: 90; }
     """
 
     def __init__(
         self, title: str, lines: Sequence[str], note: str, verb: str, symbols: Symbols, *, danger: bool = False
     ) -> None:
-        super().__init__()
         text = symbols.text
-        self._title = f"{symbols.attention} {text(sanitize_line(title, 200))}"
-        self._kind = "danger" if danger else "asks"
-        self._lines = Text("\n").join(Text(text(sanitize_line(line, 300))) for line in lines[:SHOWN])
+        listed = Text("\n").join(Text(text(sanitize_line(line, 300))) for line in lines[:SHOWN])
         if len(lines) > SHOWN:
-            self._lines.append(f"\nand {len(lines) - SHOWN} more")
-        self._note = Text(text(note), style="dim")
-        self._keys = frame.keys(("y", text(verb)), ("n, esc", "cancel"))
-
-    def compose(self) -> ComposeResult:
-        box = frame.dialog(self._title, kind=self._kind)
-        frame.facts(box, self._keys)
-        with box:
-            if cell_len(self._title) > min(90, self.app.size.width * 9 // 10) - 6:  # longer than the edge
-                yield Static(Text(self._title, style="bold"))
-            with VerticalScroll():
-                yield Static(self._lines)
-            yield Static(self._note, classes="part")
+            listed.append(f"\nand {len(lines) - SHOWN} more")
+        super().__init__(
+            f"{symbols.attention} {text(sanitize_line(title, 200))}",
+            listed,
+            text(note),
+            frame.keys(("y", text(verb)), ("n, esc", "cancel")),
+            kind="danger" if danger else "asks",
+        )
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)

@@ -23,7 +23,7 @@ from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.chart_wall import ChartWall
 from armada.tui.widgets.field import Field
-from armada.tui.widgets.list_table import Item, ListTable
+from armada.tui.widgets.list_table import ListTable
 from armada.tui.widgets.log_view import LogView
 from armada.tui.widgets.sample_reader import SampleReader
 from armada.tui.widgets.text_scroll import TextScroll
@@ -171,8 +171,8 @@ class RunScreen(LogPage):
         self._say_tabs()
         if row is None:
             gone = (
-                "reading …"
-                if not self.snapshot.taken_at
+                self.snapshot.reading
+                if not self.snapshot.taken_at or self.snapshot.trouble is not None
                 else f"{self.run_id} is no longer in the store (esc goes back)"
             )
             self.overview.say(gone)
@@ -190,6 +190,7 @@ class RunScreen(LogPage):
             self._say_reading()
         elif detail is not None and self.shown == "checkpoints":
             items = run_text.checkpoint_items(detail, self.snapshot, row.host)
+            self.checkpoints.empty = "none" if row.run.ended else "none yet"
             self.checkpoints.show_items(items)
         elif detail is not None and self.shown == "events":
             self.events.show_items(run_text.event_items(detail))
@@ -211,11 +212,11 @@ class RunScreen(LogPage):
 
     def _say_reading(self) -> None:
         """Say that pages are still being read, so that they do not look empty."""
-        words = (("reading …", "dim"),)
-        self.checkpoints.show_items([Item("none", (words, *([(("", "plain"),)] * 5)))])
-        self.events.show_items([Item("none", (words, *([(("", "plain"),)] * 2)))])
+        for table in (self.checkpoints, self.events):
+            table.empty = self.board.symbols.text(self.snapshot.reading)
+            table.show_items([])
         self._config = None  # the same settings may come again
-        self.config.update(Text(" reading …"))
+        self.config.update(Text(f" {self.snapshot.reading}"))
 
     def tick(self) -> None:
         super().tick()

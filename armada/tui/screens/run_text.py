@@ -147,7 +147,7 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
 def kept_lines(detail: RunDetail | None, snapshot: Snapshot, symbols: Symbols) -> list[list[Span]]:
     """Return a line for each checkpoint, newest first: step, size, age, and whether it is at home."""
     if detail is None or not detail.checkpoints:
-        return [[("reading …" if detail is None else "none yet", "dim")]]
+        return [[(snapshot.reading if detail is None else "none yet", "dim")]]
     now = time.time()
     moving = {each.digest: each for each in snapshot.transfers if each.run_id == detail.run_id}
     lines: list[list[Span]] = []

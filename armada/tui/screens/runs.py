@@ -135,10 +135,7 @@ class RunsScreen(RunsChoices):
             if is_empty:
                 self.query_one(FirstStart).look(self.board.home)
             self.keys.refresh()
-        none = "cannot read the store" if snapshot.trouble is not None else NONE_LIKE_THIS
-        self.table.empty = (
-            (none if snapshot.taken_at or snapshot.trouble else "reading …") if not snapshot.runs else NONE_LIKE_THIS
-        )
+        self.table.empty = snapshot.reading if snapshot.is_unread and not snapshot.runs else NONE_LIKE_THIS
         a = self.arrangement
         runs = snapshot.runs if snapshot.first_of is None or a.is_usual else ()
         if len(runs) < len(snapshot.runs):  # the runs that were read are the first ones of the usual list alone

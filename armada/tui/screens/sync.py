@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from armada.filters.trouble import DAMAGED, copies
+from armada.filters.trouble import copies
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.screens.verdict import ask_release
@@ -165,7 +165,9 @@ def items(snapshot: Snapshot, rows: Iterable[RunRow], symbols: Symbols, now: flo
 
 def why_none(snapshot: Snapshot) -> str:
     """Say why there is no item."""
-    return "reading …" if not snapshot.taken_at else "everything is home" if snapshot.runs else "no runs yet"
+    if snapshot.is_unread:
+        return snapshot.reading
+    return "everything is home" if snapshot.runs else "no runs yet"
 
 
 def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbols: Symbols, now: float) -> Item:
@@ -190,7 +192,7 @@ def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbol
         words = f"waits: {row.host} has been unreachable for {since}{f': {why}' if why else ''}"
         more.append((((symbols.text(words), "warn"),),))
     elif row.run.ended and (damaged := copies(sync, row.kept.damaged).damaged):
-        words = f"{counted(damaged, 'checkpoint')} {DAMAGED}: y fetches again what {row.host} still has"
+        words = f"{counted(damaged, 'checkpoint')} damaged at home: y fetches again what {row.host} still has"
         more.append((((symbols.text(words), "warn"),),))
     more += [(_transfer(each, symbols, now),) for each in transfers]
     return Item(row.run.run_id, cells, tuple(more))

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from rich.text import Text
 from textual.binding import Binding
-from textual.containers import VerticalScroll
-from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.screens.dialog import Dialog
+from armada.tui.screens.list_window import SHOWN, ListWindow
 from armada.tui.widgets import frame
 from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from textual.app import ComposeResult
-
     from armada.tui.app import Dashboard
     from armada.tui.snapshot import RunRow
     from armada.tui.symbols import Symbols
 
-SHOWN = 500
 MORE = "There may be more on it. Do not destroy it before it has answered."
 KEYS = (("c", "check it"), ("d", "doctor"), ("!", "shell"), ("n, esc", "leave"))
 
 
-class Unanswered(Dialog[str | None]):
+class Unanswered(ListWindow[str | None]):
     """Returns `check`, `doctor`, `shell` or None.
 
     Args:
@@ -45,19 +39,9 @@ class Unanswered(Dialog[str | None]):
         Binding("exclamation_mark", "answer('shell')", "shell"),
         Binding("n,escape,q,enter", "answer('')", "leave"),
     ]
-    DEFAULT_CSS = """
-    Unanswered { align: center middle; }
-    Unanswered Vertical { width: 90%; max-width: 110; height: auto; max-height: 95%; }
-    Unanswered .part { margin: 1 0 0 0; }
-    Unanswered VerticalScroll { height: auto; max-height: 50vh; }
-    Unanswered Static { height: auto; }
-    """
 
     def __init__(self, host: str, why: str, rows: Iterable[RunRow], symbols: Symbols) -> None:
-        super().__init__()
         text = symbols.text
-        self._title = f"{symbols.attention} {text(f'It is unknown what {sanitize_line(host, 60)} holds')}"
-        self._why = Text(text(sanitize_line(why, 400)))
         known = list(_at_risk(rows))
         head = (
             "As far as home knows, this would be lost with it:"
@@ -66,18 +50,14 @@ class Unanswered(Dialog[str | None]):
         )
         lines = [head, *(f"{symbols.states['failed']} {line}" for line in known[:SHOWN])]
         lines += [f"and {len(known) - SHOWN:,} more"] if len(known) > SHOWN else []
-        self._list = Text(text("\n".join(lines)))
-        self._note = Text(MORE, style="dim")
-
-    def compose(self) -> ComposeResult:
-        box = frame.dialog(self._title, *KEYS, kind="asks")
-        with box:
-            if cell_len(self._title) > min(110, self.app.size.width * 9 // 10) - 6:  # longer than the edge
-                yield Static(Text(self._title, style="bold"))
-            yield Static(self._why)
-            with VerticalScroll(classes="part"):
-                yield Static(self._list)
-            yield Static(self._note, classes="part")
+        super().__init__(
+            f"{symbols.attention} {text(f'It is unknown what {sanitize_line(host, 60)} holds')}",
+            Text(text("\n".join(lines))),
+            MORE,
+            frame.keys(*KEYS),
+            why=text(sanitize_line(why, 400)),
+            kind="asks",
+        )
 
     def action_answer(self, verb: str) -> None:
         self.dismiss(verb or None)

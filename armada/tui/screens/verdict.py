@@ -4,32 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
 from rich.text import Text
 from textual.binding import Binding
-from textual.containers import VerticalScroll
-from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
 from armada.sync.release.words import nothing_lost, something_lost
-from armada.tui.screens.dialog import Dialog
+from armada.tui.screens.list_window import SHOWN, ListWindow
 from armada.tui.screens.question import Question
 from armada.tui.widgets import frame
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from textual.app import ComposeResult
+    from collections.abc import Mapping, Sequence
 
     from armada.tui.app import Dashboard
     from armada.tui.operations import Answer
     from armada.tui.symbols import Symbols
 
-SHOWN = 500
 
-
-class Verdict(Dialog[str | None]):
+class Verdict(ListWindow[str | None]):
     """Returns `drain`, `release`, `wipe` or None.
 
     Args:
@@ -44,16 +37,8 @@ class Verdict(Dialog[str | None]):
         Binding("w", "answer('wipe')", "wipe"),
         Binding("n,escape,q,enter", "answer('')", "leave"),
     ]
-    DEFAULT_CSS = """
-    Verdict { align: center middle; }
-    Verdict Vertical { width: 90%; max-width: 110; height: auto; max-height: 95%; }
-    Verdict .part { margin: 1 0 0 0; }
-    Verdict VerticalScroll { height: auto; max-height: 50vh; }
-    Verdict Static { height: auto; }
-    """
 
     def __init__(self, host: str, answer: Mapping[str, Any], symbols: Symbols) -> None:
-        super().__init__()
         listed = answer.get("items")
         items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
         lost = [item for item in items if item.get("lost") is not False]
@@ -68,34 +53,33 @@ class Verdict(Dialog[str | None]):
             words = something_lost(name, scheduler, counted(len(lost), "thing"), is_local=is_local)
             note = "Draining brings home what it can: checkpoints, logs, outputs. Running jobs continue."
             keys = [("d", "drain it now")]
-        self._title = f"{symbols.states['succeeded'] if self.safe else symbols.attention} {text(words)}"
-        self._short = f"Release {text(name)}?"
-        self._list = Text()
-        for item in [*lost, *(item for item in items if item not in lost)][:SHOWN]:
-            sign = symbols.states["failed"] if item.get("lost") is not False else symbols.states["preparing"]
-            line = f"{sign} {sanitize_line(item.get('run_id'), 60)}: {sanitize_line(item.get('what'), 300)}"
-            self._list.append(text(line) + "\n")
-            if item.get("hint"):
-                self._list.append(text(f"    {sanitize_line(item['hint'], 300)}") + "\n", style="dim")
-        if len(items) > SHOWN:
-            self._list.append(f"and {len(items) - SHOWN} more: armada hosts release {name} --dry-run\n")
-        self._note = Text(text(note), style="dim")
-        self._keys = frame.keys(*keys, ("n, esc", "cancel"))
-
-    def compose(self) -> ComposeResult:
-        is_long = cell_len(self._title) > min(110, self.app.size.width * 9 // 10) - 6  # longer than the edge
-        box = frame.dialog(self._short if is_long else self._title, kind="" if self.safe else "asks")
-        frame.facts(box, self._keys)
-        with box:
-            if is_long:
-                yield Static(Text(self._title, style="bold"))
-            with VerticalScroll():
-                yield Static(self._list)
-            yield Static(self._note)
+        super().__init__(
+            f"{symbols.states['succeeded'] if self.safe else symbols.attention} {text(words)}",
+            _list([*lost, *(item for item in items if item not in lost)], name, symbols),
+            text(note),
+            frame.keys(*keys, ("n, esc", "cancel")),
+            short=f"Release {text(name)}?",
+            kind="" if self.safe else "asks",
+        )
 
     def action_answer(self, verb: str) -> None:
         if verb in ("", *(("release", "wipe") if self.safe else ("drain",))):
             self.dismiss(verb or None)
+
+
+def _list(items: Sequence[Mapping[str, Any]], host: str, symbols: Symbols) -> Text:
+    """List what is on a host, each with what helps."""
+    listed, text = Text(), symbols.text
+    for item in items[:SHOWN]:
+        sign = symbols.states["failed"] if item.get("lost") is not False else symbols.states["preparing"]
+        line = f"{sign} {sanitize_line(item.get('run_id'), 60)}: {sanitize_line(item.get('what'), 300)}"
+        listed.append(text(line) + "\n")
+        if item.get("hint"):
+            listed.append(text(f"    {sanitize_line(item['hint'], 300)}") + "\n", style="dim")
+    if len(items) > SHOWN:
+        listed.append(f"and {len(items) - SHOWN} more: armada hosts release {host} --dry-run\n")
+    listed.rstrip()
+    return listed
 
 
 def ask_release(board: Dashboard, name: str) -> None:

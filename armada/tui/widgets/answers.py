@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Horizontal
 
-from armada.filters.trouble import DAMAGED
 from armada.sweeps.counts import word_of
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.host_loads import HostLoads
@@ -160,7 +159,8 @@ class Answers(Horizontal):
             return [(when, "dim"), name, (f" succeeded, but its loss is {row.run.loss_not_finite}", "warn")]
         if what == "succeeded":
             return [(when, "dim"), name, (" succeeded", "good")]
-        why = row.trouble if row.trouble and DAMAGED not in row.trouble else ""  # that is not why it ended
+        is_why = row.trouble is not None and row.trouble.kind in ("failed", "unreachable", "unclear")
+        why = row.trouble.words if row.trouble is not None and is_why else ""
         said = f" {what}" + (f": {why.partition(': ')[2] or why}" if why else "")
         return [(when, "dim"), name, (said, {"failed": "bad", "unreachable": "warn"}.get(what, "dim"))]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from textual.containers import Horizontal
 
 from armada.tui.curves import Curve, no_values
+from armada.tui.snapshot import UNREADABLE
 from armada.tui.widgets import frame
 from armada.tui.widgets.chart import Chart
 from armada.tui.widgets.chart_plane import Line
@@ -83,7 +84,7 @@ class Preview(Horizontal):
         if self._curve is not None and read and len(self._curve[1]):
             curve = self._curve[1]
             lines = (Line("loss", curve.steps, curve.raw, doubt=curve.doubt(), newest=curve.last_place),)
-        empty = "reading …" if self._is_readable else "cannot read the store"
+        empty = "reading …" if self._is_readable else UNREADABLE
         if read:
             empty = no_values("loss", ended=row.run.ended, task=row.run.task)
         chart.show(f"{row.name} · loss", lines, empty=empty)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from armada.filters.cells import cell, is_number
-from armada.filters.trouble import DAMAGED
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.arrangement import Again, Heading
 from armada.tui.beginnings import alike_by_sweep, first_fitting, short_forms, width_of
@@ -223,7 +222,7 @@ class RunTable(Table):
         assert isinstance(source, RunRow | Fold)  # noqa: S101  # show_runs adds nothing else
         if entry.kind == "more":
             failed = isinstance(source, RunRow) and source.run.state == "failed"
-            reason = self.symbols.text(_brief(source.trouble or ""))
+            reason = self.symbols.text(source.trouble.words if source.trouble is not None else "")
             hints = self._hints(source, reason) if entry.key == self.cursor else ()
             return (((reason, "bad" if failed else "warn"), *hints),)
         if isinstance(source, Fold):
@@ -243,7 +242,7 @@ class RunTable(Table):
         """A folded group: its name, how many runs, how many of them have ended, and the best value of their metric."""
         text = self.symbols.text
         if kind == "more":
-            return (((text(heading.trouble or ""), "warn"),),)
+            return (((text(heading.trouble.said if heading.trouble is not None else ""), "warn"),),)
         count = f" ({counted(heading.size, 'run')})" if self._keys else ""  # else it stands beside it
         title = ((f"{self.symbols.closed} {text(sanitize_line(heading.title, 80))}{count}", "heading"),)
         sign: Span = (self.symbols.attention, "warn") if heading.trouble is not None else ("", "plain")
@@ -439,17 +438,15 @@ def height_of_few(entries: Sequence[Entry], height: int) -> int | None:
     return lines if lines * 5 <= height * 2 and height >= 20 else None
 
 
-def _brief(trouble: str) -> str:
-    """Leave the command out of a reason: the row is short, and its key hangs behind it."""
-    return trouble.partition("; `armada ")[0]
-
-
 def _helping(source: RunRow | Fold) -> tuple[tuple[str, str], ...]:
     """Return the keys that help a run that needs you, with what they do."""
     if isinstance(source, Fold):
         return (("→", "lists its cells"),)
-    if _brief(source.trouble or "").endswith(DAMAGED):
+    kind = source.trouble.kind if source.trouble is not None else None
+    if kind == "damaged":
         return (("y", "sync now"), ("z", "archive"))
+    if kind == "sync":
+        return (("y", "sync now"), ("l", "log"))
     if source.run.state in ("failed", "cancelled"):
         return (("u", "resume"), ("R", "relaunch"))
     if source.run.state == "succeeded":

@@ -138,8 +138,7 @@ class Table(ScrollView, can_focus=True):
         self.marked: set[str] = set()
         self.entries: list[Entry] = []
         self.cursor: str | None = None
-        self.empty = ""
-        """The text shown while there are no lines; sanitized, and it names the next key."""
+        self._empty = ""
         self._lines: dict[str, int] = {}
         self._cache: dict[tuple[str, str], tuple[object, Strip]] = {}
         self._styles: dict[str, Style] = {}
@@ -157,6 +156,17 @@ class Table(ScrollView, can_focus=True):
         self.refresh()
 
     # Content ------------------------------------------------------------------------------------------------------
+
+    @property
+    def empty(self) -> str:
+        """The text shown while there are no lines; sanitized, and it names the next key."""
+        return self._empty
+
+    @empty.setter
+    def empty(self, words: str) -> None:
+        if words != self._empty:
+            self._empty = words
+            self.refresh()
 
     def show(self, entries: list[Entry]) -> None:
         """Show new lines; the cursor stays on its row, or near its former place."""

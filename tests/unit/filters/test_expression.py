@@ -15,6 +15,7 @@ from armada.filters.errors import FilterError
 from armada.filters.expression import compile_filter
 from armada.filters.keys import RUN_KEYS, Subject, UnknownKey, Value, Vocabulary, resolve
 from armada.filters.syntax import DEEPEST, LONGEST, parse
+from armada.filters.trouble import Trouble
 from armada.store.runs import Run
 
 NOW = 1_800_000_000.0
@@ -77,7 +78,7 @@ FACTS: dict[str, Value] = {
 
 
 def subject(**changes: Any) -> Subject:
-    return Subject(run_of(**changes), NOW, Tariff.of(2.0), "its loss is NaN", FACTS)
+    return Subject(run_of(**changes), NOW, Tariff.of(2.0), Trouble("no_number", "its loss is NaN"), FACTS)
 
 
 def matches(text: str, about: Subject | None = None) -> bool:
