@@ -129,6 +129,26 @@ def test_runs_are_grouped_by_a_setting_that_is_a_column(world: World) -> None:
     drive(board, use, (150, 40))
 
 
+def test_what_a_group_needs_is_asked_for_though_neither_the_cursor_nor_the_store_moves(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run("one-aaaaaa")
+    world.losses("one-aaaaaa", [0.5])
+    board = world.board()
+    asked: list[str] = []
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "1 of 1 runs")
+        await until(pilot, lambda: board.snapshot.daemon is not None)
+        monkeypatch.setattr(RunsScreen, "on_table_rested", lambda _: None)
+        monkeypatch.setattr(RunsScreen, "take", lambda *_: None)
+        monkeypatch.setattr(board, "want", lambda wants: asked.append(wants.bests))
+        await pilot.press("b")
+        await until(pilot, lambda: "all" in asked)
+
+    drive(board, use, (150, 40))
+
+
 @pytest.fixture
 def chained(world: World) -> World:
     """A training, one that starts from its weights and is named by its first letters, its merge, a launch again, a stranger."""

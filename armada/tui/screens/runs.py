@@ -276,6 +276,12 @@ class RunsScreen(RunsChoices):
         room = max(1, self.size.width - len(left) - len(right) - 2)
         self.said.update(Text(f" {left}{' ' * room}{right}", no_wrap=True), layout=False)
 
+    def _redraw(self) -> None:
+        """Draw what was just chosen, and ask for what it needs: another snapshot may not come for long."""
+        self.draw()
+        if self.is_current:
+            self.board.want(self.wants())
+
     # Events of the table --------------------------------------------------------------------------------------------
 
     def on_table_rested(self) -> None:
@@ -294,7 +300,7 @@ class RunsScreen(RunsChoices):
             self.arrangement.reverse = sort == self.arrangement.sort and not self.arrangement.reverse
             self.arrangement.sort = sort
             self._find_sort()
-            self.draw()
+            self._redraw()
 
     def _find_sort(self) -> None:
         """Find the columns that the table is sorted and grouped by, if they are of the user's choice."""
@@ -343,18 +349,18 @@ class RunsScreen(RunsChoices):
         cursor = self.table.cursor
         if opens and cursor in self.table.closed:
             self.arrangement.closed.discard(cursor)
-            self.draw()
+            self._redraw()
             self.table.place(self.table.first_under(cursor) or "")
             return
         key = next((key for key, fold in self.table.folds.items() if self._is_at(key, fold)), None)
         if not opens and (key is None or not self.table.folds[key].is_open):
             if (group := self.table.group_of(cursor or "")) is not None:
                 self.arrangement.closed.add(group)
-                self.draw()
+                self._redraw()
                 self.table.place(group)
         elif key is not None:
             (self.arrangement.opened.add if opens else self.arrangement.opened.discard)(key)
-            self.draw()
+            self._redraw()
             self.table.place(key)
 
     def _is_at(self, key: str, fold: Fold) -> bool:
@@ -390,7 +396,7 @@ class RunsScreen(RunsChoices):
         if self.table.cursor is not None:
             self.table.toggle_mark(self.table.cursor)
             self.table.action_move(1)
-            self.draw()
+            self._redraw()
 
     def action_mark_all(self) -> None:
         shown = {self.table.mark_of(entry.key) for entry in self.table.entries if entry.kind == "row"}
@@ -398,17 +404,17 @@ class RunsScreen(RunsChoices):
             shown = shown - {key} | {row.run.run_id for row in group.folded}
         self.table.marked = set() if shown <= self.table.marked else shown
         self.table.refresh()
-        self.draw()
+        self._redraw()
 
     def action_sort(self) -> None:
         order = list(SORTS)
         place = order.index(self.arrangement.sort) if self.arrangement.sort in order else -1
         self.arrangement.sort = order[(place + 1) % len(order)]
-        self.draw()
+        self._redraw()
 
     def action_reverse(self) -> None:
         self.arrangement.reverse = not self.arrangement.reverse
-        self.draw()
+        self._redraw()
 
     def action_group(self) -> None:
         groupings = self.arrangement.groupings(self.snapshot.runs)
@@ -416,7 +422,7 @@ class RunsScreen(RunsChoices):
         place = order.index(self.arrangement.group) if self.arrangement.group in order else -1
         self.arrangement.group = order[(place + 1) % len(order)]
         self._find_sort()
-        self.draw()
+        self._redraw()
 
     def action_preview(self) -> None:
         self.preview.toggle_class("closed")
@@ -430,7 +436,7 @@ class RunsScreen(RunsChoices):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self.arrangement.query = Query(event.value, self.snapshot.words)
-        self.draw()
+        self._redraw()
         self.field.look(self.snapshot, self.arrangement.query.error)
 
     def on_input_submitted(self) -> None:
@@ -441,7 +447,7 @@ class RunsScreen(RunsChoices):
         from armada.tui.filter_completion import quoted
 
         self.arrangement.query = Query(f"host:{quoted(name)}", self.snapshot.words)
-        self.draw()
+        self._redraw()
 
     def back(self) -> bool:
         """Handle Escape: close the field, else clear the filter, else clear the marks."""
@@ -452,7 +458,7 @@ class RunsScreen(RunsChoices):
         else:
             self.table.marked = set()
             self.table.refresh()
-        self.draw()
+        self._redraw()
         return True
 
     def _close_filter(self) -> None:
