@@ -241,10 +241,8 @@ class BatchTeller(Teller):
         beside = [
             each.run_id
             for each in later
-            # Where somebody removed the folder of the run, nothing tells the former of the next.
-            if self.cluster.mounted and (self.cluster.run_folder(each.run_id) / "attempts").is_dir()
             for e in former
-            if e.run_id == each.run_id and e.child.alive
+            if e.run_id == each.run_id and e.child.alive and self.cluster.shows_a_later_attempt(e)
         ]
         self.world.hold(not beside, f"a former attempt of {beside} goes on beside the next")
 

@@ -179,6 +179,9 @@ FOUND_ON_CLUSTERS = {
 }
 
 FOUND_ON_CLUSTERS_WITH_SCRIPTS = {
+    "its disk is put back to before the next attempt, and a former one goes on": (
+        "launch:1:1 start_job:1 snapshot_host:3:2 give_up:0:1 start_job:3:2 restore_host:3:3 tick:1:3"
+    ),
     "its disk is put back to before the submission whose job goes on, and a person stops the run": (
         "launch:2 snapshot_host:2:3 unmount:1:3 start_job:0:2 mount:3:1 watch:0:1 resume:1:3 start_job:1:3 restore_host:1"
     ),

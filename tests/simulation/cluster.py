@@ -121,6 +121,11 @@ class SimCluster(SimHost):
         """Those on nodes that the batch system believes dead."""
         return [one for one in self.supervisions if isinstance(one, BatchSupervision) and one.given_up]
 
+    def shows_a_later_attempt(self, one: BatchSupervision) -> bool:
+        """Whether the disk tells of an attempt after this one; not if the run's folder was removed, or put back to before it."""
+        there = (int(at.name) for at in self.run_folder(one.run_id).glob("attempts/*")) if self.mounted else ()
+        return max(there, default=0) > one.attempt
+
     def has_given_up(self, job: Job) -> bool:
         return any(one.child is job for one in self.given_up())
 

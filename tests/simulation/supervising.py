@@ -172,6 +172,12 @@ class Supervision:
             raise
         return made
 
+    @property
+    def attempt(self) -> int:
+        """The number of its attempt; 0 before it began one."""
+        number: int = self._real._attempt  # noqa: SLF001
+        return number
+
     def _start(self) -> None:
         real = self._real
         real._journal.update()  # noqa: SLF001
