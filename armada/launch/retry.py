@@ -14,10 +14,9 @@ from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, Outc
 from armada.foundation.sanitize import sanitize_line
 from armada.launch.service import retry
 from armada.monitor.observe import ask_about
-from armada.protocol.recorded import recorded_spec
 from armada.store import runs
 from armada.store.queries.stopped_cells import is_of_stopped_sweep
-from armada.verdicts.again import may_have_succeeded
+from armada.verdicts.again import announces, may_have_succeeded
 
 if TYPE_CHECKING:
     from armada.rpc.session import HostSession
@@ -75,10 +74,10 @@ class Retries:
     def _resume(self, database: Database, run: Run, retries: int, now: float) -> bool:
         words = f"{run.reason}: retry {run.submission} of {retries}"
         evidence = ask_about(self._session, run).run.evidence
-        announces = not recorded_spec(runs.spec(database, run.run_id)).watch
+        is_announcing = announces(runs.spec(database, run.run_id))
         rebooted = evidence is not None and evidence.rebooted
         said = evidence.may_have_succeeded if evidence is not None else None
-        if may_have_succeeded(said, run.reason, announces=announces, rebooted=rebooted):
+        if may_have_succeeded(said, run.reason, is_announcing=is_announcing, rebooted=rebooted):
             self._not_before[run.run_id, run.submission] = float("inf")
             told = f"{NOT_SEEN} `armada resume {run.run_id}` runs it again"
             runs.set_state(database, run.run_id, run.state, reason=run.reason, message=told)

@@ -169,6 +169,7 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
         queued=bool(scheduler),
         is_shared=there is not There.REMOVED or (remains is not None and remains.is_shared),
         processes=remains.processes if remains is not None else None,
+        is_guess=run.is_guess,
     )
     removed = f"its folder on {run.host} was removed while it {'ran' if run.attempt else 'waited'}"
     outcome = stopping.judge(seen)

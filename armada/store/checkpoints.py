@@ -177,7 +177,8 @@ def mark_acknowledged(database: Database, run_id: str, digest: str) -> None:
         )
 
 
-def mark_trouble(database: Database, run_id: str, digest: str, trouble: str) -> None:
+def mark_trouble(database: Database, run_id: str, digest: str, trouble: str | None) -> None:
+    """Record what is wrong with a checkpoint; None: nothing any more."""
     with database.transaction() as connection:
         connection.execute(
             "UPDATE checkpoints SET trouble = ? WHERE run_id = ? AND digest = ?", (trouble, run_id, digest)

@@ -9,9 +9,8 @@ from armada.errors import ArmadaError, HostUnreachable, OutcomeUnknown
 from armada.launch.retry import LOST
 from armada.launch.service import Caller, resume
 from armada.monitor.observe import ask_about
-from armada.protocol.recorded import recorded_spec
 from armada.store import runs
-from armada.verdicts.again import may_have_succeeded
+from armada.verdicts.again import announces, may_have_succeeded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -75,6 +74,6 @@ def _may_have_succeeded(order: Order, run: Run) -> bool:
     return may_have_succeeded(
         evidence.may_have_succeeded if evidence is not None else None,
         run.reason,
-        announces=not recorded_spec(runs.spec(database, run.run_id)).watch,
+        is_announcing=announces(runs.spec(database, run.run_id)),
         rebooted=evidence is not None and evidence.rebooted,
     )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+SILENT = frozenset({"prepare", "bench"})
+"""Tasks of armada's own that announce no checkpoint: nothing tells that they succeeded but their exit."""
+
 
 def resumes_from(spec: Mapping[str, Any], steps: Iterable[int]) -> int | None:
     """Return the step from which the next attempt resumes; None if it starts from the beginning.
@@ -24,16 +27,25 @@ def resuming_words(step: int | None) -> str:
     return "from its beginning" if step is None else f"from step {step}"
 
 
-def may_have_succeeded(said: object, reason: str | None, *, announces: bool, rebooted: bool) -> bool:
+def announces(spec: Mapping[str, Any]) -> bool:
+    """Whether a run's job announces its final checkpoint before it succeeds, as armada's trainings and merges do.
+
+    Args:
+        spec: The run's plan.
+    """
+    return not spec.get("watch") and spec.get("task") not in SILENT
+
+
+def may_have_succeeded(said: object, reason: str | None, *, is_announcing: bool, rebooted: bool) -> bool:
     """Judge a run that ended without a recorded exit.
 
     Args:
         said: The host's answer, true or false; any other value if it cannot say, as with an older agent. Only the host
             can check for a final checkpoint, and whether the log was written after the supervisor died.
         reason: Why the run is lost, as home first recorded it.
-        announces: The job is armada's own training, which announces its final checkpoint before it succeeds.
+        is_announcing: The job announces its final checkpoint before it succeeds.
         rebooted: The host was rebooted since the run's supervisor started.
     """
-    if reason == "supervisor_lost" and rebooted and not announces:
+    if reason == "supervisor_lost" and rebooted and not is_announcing:
         return True  # the run was lost before the reboot, so the reboot proves nothing about its end
     return said is not False

@@ -281,9 +281,11 @@ def test_a_script_that_outlived_its_supervisor_after_the_clock_was_set_back_may_
         assert evidence.as_json()["may_have_succeeded"] is may
 
 
-@pytest.mark.parametrize("plan", [None, "{"], ids=["lost", "damaged"])
-def test_a_job_whose_plan_nobody_can_read_may_have_succeeded(tmp_path: Path, plan: str | None) -> None:
-    """What cannot be read does not make it a training that lacks its final checkpoint, which a retry would run again."""
+@pytest.mark.parametrize("plan", [None, "{", '{"task": "bench", "watch": null}'], ids=["lost", "damaged", "a bench"])
+def test_a_job_of_which_no_final_checkpoint_can_be_asked_for_may_have_succeeded(
+    tmp_path: Path, plan: str | None
+) -> None:
+    """What cannot be read, or writes no checkpoint, is no training that lacks its final one, which a retry would run again."""
     run = RunPaths(str(tmp_path), "a-1")
     said = {
         "submissions/1/job.json": {"submission": 1, "scheduler": "direct", "supervisor": {"boot_id": "former"}},

@@ -145,6 +145,14 @@ TOLD_OF_SLURM = {
         "accounting:0:1 launch look=queued forget_job look=queued watch look=failed/gone over=no release=gone+logs "
         "sync=open settle=0 pause:0:6 over=no pause:0:2 over=yes"
     ),
+    "its waiting job is forgotten, and then its folder is removed": (
+        "accounting:0:1 launch look=queued forget_job watch look=failed/gone lose_run look=failed/gone release=queued "
+        "rm=Conflict"
+    ),
+    "its running job is forgotten, its node dies, and its folder is removed": (
+        "accounting:0:1 launch start_job tick look=running forget_job node_dies watch look=failed/gone lose_run "
+        "look=failed/gone release=queued rm=Conflict"
+    ),
     "its running job is forgotten, and its node dies": (
         "launch start_job tick look=running forget_job node_dies look=running watch look=running pause:250 "
         "look=failed/gone pause:2 look=failed/gone watch look=failed/gone release=gone+logs over=no secrets=there "

@@ -34,6 +34,7 @@ from armada.verdicts.release import (
     OtherHome,
     RunMissing,
     RunThere,
+    does_without,
     judge,
     judge_missing,
     life_of,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from armada.protocol.records import Evidence
     from armada.protocol.sync import RunListing
     from armada.rpc.session import HostSession
+    from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.store.runs import Run
     from armada.sync.context import HostContext, SyncContext
@@ -278,7 +280,7 @@ def _missing(
 ) -> RunMissing:
     """Build the evidence about a run that the host does not have, from its part of a `run.observe` answer."""
     kind = mapping(mapping(_spec(database, run.run_id)).get("scheduler")).get("kind")
-    may_wait = kind and not run.ended and transitions.was_seen(database, run.run_id)
+    may_wait = kind and (not run.ended or run.is_guess) and transitions.was_seen(database, run.run_id)
     remains = told.run.remains if isinstance(told, Look) else None
     known = 0 if run.ended and not run.is_guess else None
     return RunMissing(
@@ -293,7 +295,8 @@ def _missing(
 
 def _is_settled(database: Database, prover: Prover, run_id: str) -> bool:
     """Whether everything of a run came home, and what its host had last is proven to be here still."""
-    left = [c for c in checkpoints.of_run(database, run_id) if c.on_host and c.trouble != NOT_WANTED]
+    known = checkpoints.of_run(database, run_id)
+    left = [c for c in known if c.on_host and not _is_unwanted(prover, c, known)]
     if runs.find(database, run_id).is_guess:
         return False
     return run_sync.find(database, run_id).final_done and prover.are_proven(left)
@@ -408,10 +411,14 @@ def _checkpoints(
     for each in entry.outbox:
         found = here.get(each.digest)
         proof = Proof.MISSING if found is None else prover.prove(found)
-        # Unwanted only relative to what home keeps: if that is damaged, this one may be wanted again.
-        unwanted = found is not None and found.trouble == NOT_WANTED
-        unwanted = unwanted and prover.are_proven(c for c in known if c.home_path is not None)
+        unwanted = found is not None and _is_unwanted(prover, found, known)
         yield CheckpointThere(each.step, each.size_bytes, proof, unwanted, each.digest in lacking)
+
+
+def _is_unwanted(prover: Prover, checkpoint: Checkpoint, known: Sequence[Checkpoint]) -> bool:
+    if checkpoint.trouble != NOT_WANTED:
+        return False
+    return does_without(is_excluded=True, kept=[prover.prove(c) for c in known if c.home_path is not None])
 
 
 def _other(home: EnrolledHome, entry: RunListing) -> OtherHome:

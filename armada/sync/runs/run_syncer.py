@@ -285,7 +285,10 @@ class RunSyncer:
                     self.context.database, self.context.run_id, checkpoint.digest, schedule.NOT_WANTED
                 )
                 self._acknowledger.decline(checkpoint)
-            elif self._insist or self._may_try(tried.get(checkpoint.digest)):
+                continue
+            if checkpoint.trouble == schedule.NOT_WANTED:  # it was unwanted beside others, which are no longer here
+                checkpoints.mark_trouble(self.context.database, self.context.run_id, checkpoint.digest, None)
+            if self._insist or self._may_try(tried.get(checkpoint.digest)):
                 wanted.append(checkpoint)
         return wanted
 

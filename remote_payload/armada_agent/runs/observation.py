@@ -160,7 +160,7 @@ class Evidence:
         plan = self._read(self._paths.spec, _PLAN_LIMIT)
         if plan is None:
             return True  # whether it announces its final checkpoint is unknown
-        announces = not plan.get("watch")
+        announces = doubt.announces(plan)
         has_final = announces and listing.has_final(self._paths)
         # A living supervisor dates its telemetry again and again, and so by the same clock as the job its log.
         supervisor_s = _changed_at(self._paths.telemetry) or max(

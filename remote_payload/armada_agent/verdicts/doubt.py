@@ -4,24 +4,34 @@
 |----------------------------------------------------------------------------|-----------------------|
 | it announces its checkpoints, and announced its final one                  | yes                   |
 | it announces its checkpoints, and its final one is missing                 | no                    |
-| a script or command, and its host was rebooted under its living supervisor | no                    |
-| a script or command, and its supervisor died before it                     | yes                   |
+| another, and its host was rebooted under its living supervisor             | no                    |
+| another, and its supervisor died before it                                 | yes                   |
 """
+
+from typing import Any, Dict
+
+SILENT = ("prepare", "bench")
+"""Tasks of armada's own that announce no checkpoint: nothing tells that they succeeded but their exit."""
 
 OUTLIVED_S = 30.0
 """Seconds: three times the interval at which a living supervisor writes telemetry."""
 
 
-def may_have_succeeded(announces: bool, has_final: bool, rebooted: bool, outlived: bool) -> bool:
+def announces(spec: Dict[str, Any]) -> bool:
+    """Tell from a run's plan whether its job announces a final checkpoint before it succeeds, as armada's trainings and merges do."""
+    return not spec.get("watch") and spec.get("task") not in SILENT
+
+
+def may_have_succeeded(is_announcing: bool, has_final: bool, rebooted: bool, outlived: bool) -> bool:
     """Judge a job whose supervisor and processes are gone and whose exit was not recorded.
 
     Args:
-        announces: The job is armada's own training, which announces its final checkpoint before it succeeds.
+        is_announcing: The job announces its final checkpoint before it succeeds.
         has_final: Its final checkpoint exists.
         rebooted: Its host was rebooted since.
         outlived: It was seen alive after its supervisor's last sign of life.
     """
-    if announces:
+    if is_announcing:
         return has_final
     return outlived or not rebooted
 

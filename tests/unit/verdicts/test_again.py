@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from armada_agent.verdicts import doubt
 
-from armada.verdicts.again import may_have_succeeded, resumes_from, resuming_words
+from armada.verdicts.again import announces, may_have_succeeded, resumes_from, resuming_words
 
 
 @pytest.mark.parametrize(
@@ -18,13 +19,13 @@ from armada.verdicts.again import may_have_succeeded, resumes_from, resuming_wor
     ],
 )
 def test_only_the_hosts_word_rules_a_success_out(said: object, reason: str | None, judged: bool) -> None:
-    assert may_have_succeeded(said, reason, announces=False, rebooted=False) is judged
+    assert may_have_succeeded(said, reason, is_announcing=False, rebooted=False) is judged
 
 
-@pytest.mark.parametrize(("announces", "judged"), [(False, True), (True, False)])
-def test_a_restart_says_nothing_of_a_script_that_was_lost_before_it(announces: bool, judged: bool) -> None:
-    assert may_have_succeeded(False, "supervisor_lost", announces=announces, rebooted=True) is judged
-    assert may_have_succeeded(False, "host_rebooted", announces=announces, rebooted=True) is False
+@pytest.mark.parametrize(("is_announcing", "judged"), [(False, True), (True, False)])
+def test_a_restart_says_nothing_of_a_script_that_was_lost_before_it(is_announcing: bool, judged: bool) -> None:
+    assert may_have_succeeded(False, "supervisor_lost", is_announcing=is_announcing, rebooted=True) is judged
+    assert may_have_succeeded(False, "host_rebooted", is_announcing=is_announcing, rebooted=True) is False
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,19 @@ def test_a_job_that_is_told_of_no_checkpoint_is_said_to_begin_anew(
     spec: dict[str, object], steps: list[int], words: str
 ) -> None:
     assert resuming_words(resumes_from(spec, steps)) == words
+
+
+@pytest.mark.parametrize(
+    ("spec", "judged"),
+    [
+        ({"task": "sft"}, True),
+        ({"task": "merge"}, True),
+        ({}, True),  # of the first release
+        ({"task": "prepare"}, False),
+        ({"task": "bench"}, False),
+        ({"task": "script", "watch": {"quiet_s": 60}}, False),
+    ],
+)
+def test_what_writes_no_checkpoint_announces_none(spec: dict[str, object], judged: bool) -> None:
+    assert announces(spec) is judged
+    assert doubt.announces(spec) is judged

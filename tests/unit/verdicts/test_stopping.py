@@ -43,3 +43,20 @@ REMOVED = NotSeen("unknown", There.REMOVED, was_there=True, queued=False, is_sha
 )
 def test_each_row_has_its_outcome(change: dict[str, object], outcome: Outcome) -> None:
     assert judge(dataclasses.replace(REMOVED, **change)) is outcome  # type: ignore[arg-type]  # names of its own fields
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        ({}, Outcome.AS_IT_ENDED),
+        ({"was_there": False}, Outcome.AS_IT_ENDED),
+        ({"queued": True}, Outcome.IN_A_QUEUE),
+        ({"processes": 2}, Outcome.LIVES),
+        ({"processes": None}, Outcome.UNTOLD),
+        ({"is_shared": True}, Outcome.ELSEWHERE),
+        ({"there": There.AWAY}, Outcome.AWAY),
+    ],
+)
+def test_an_end_that_is_only_guessed_rules_nothing_out(change: dict[str, object], outcome: Outcome) -> None:
+    guessed = dataclasses.replace(REMOVED, state="failed", is_guess=True)
+    assert judge(dataclasses.replace(guessed, **change)) is outcome  # type: ignore[arg-type]  # names of its own fields

@@ -9,6 +9,7 @@ import pytest
 
 from armada.home import own
 from armada.store import checkpoints, runs
+from armada.sync.checkpoints.proof import Prover
 from armada.sync.schedule.due import NOT_WANTED
 from armada.verdicts.proof import Proof
 from tests.answers import outbox
@@ -134,25 +135,23 @@ def test_what_another_home_has_not_fetched_would_be_lost(world: World) -> None:
         assert world.lost() == ["checkpoint-5 (7 B) is only there"]
 
 
-def test_a_checkpoint_that_is_only_there_would_be_lost_unless_home_does_not_want_it(world: World) -> None:
+def test_a_checkpoint_that_is_only_there_would_be_lost_unless_home_keeps_others_in_its_place(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.insert()
     world.look = {"outbox": [CHECKPOINT]}
     assert world.lost() == ["checkpoint-5 (7 B) is only there"]
     checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
     assert world.lost() == ["checkpoint-5 (7 B) is only there"]
     checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
-    (item,) = world.judge()
-    assert (item.lost, item.what) == (False, "checkpoint-5 (7 B) is only there; sync.keep_home excludes it")
-
-
-def test_what_home_does_not_want_is_wanted_again_where_what_it_keeps_is_not_whole(world: World) -> None:
-    world.insert()
+    assert world.lost() == ["checkpoint-5 (7 B) is only there"]  # home has nothing in its place
     kept = {**CHECKPOINT, "digest": "e" * 64, "step": 6}
     checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT, kept]))
-    checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
     checkpoints.mark_home(world.database, RUN, "e" * 64, world.paths.run(RUN) / "checkpoints" / "checkpoint-6")
-    world.look = {"outbox": [CHECKPOINT]}
-    assert world.lost() == ["checkpoint-5 (7 B) is only there"]
+    assert world.lost() == ["checkpoint-5 (7 B) is only there"]  # nor there
+    monkeypatch.setattr(Prover, "prove", lambda _, each: Proof.PROVEN if each.step == 6 else Proof.MISSING)
+    (item,) = world.judge()
+    assert (item.lost, item.what) == (False, "checkpoint-5 (7 B) is only there; sync.keep_home excludes it")
 
 
 def test_a_checkpoint_that_is_damaged_at_home_would_be_lost(world: World) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from armada.store import checkpoints, runs
+from armada.sync.checkpoints.proof import Prover
 from armada.sync.context import HostContext
 from armada.sync.release.judge import judge_and_forget_secrets, losses
 from armada.sync.schedule.due import NOT_WANTED
@@ -105,7 +106,9 @@ class TestNotThere:
         world.listed = [RUN]
         assert world.lost() == []
 
-    def test_it_is_not_missed_once_all_of_it_is_proven_to_be_home(self, world: World) -> None:
+    def test_it_is_not_missed_once_all_of_it_is_proven_to_be_home(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         runs.set_root(world.database, RUN, "its own")
         world.settle()
         assert world.lost() == []
@@ -113,6 +116,12 @@ class TestNotThere:
         assert len(world.lost()) == 1
         checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
         world.settle()  # by the sync that did not want it: a checkpoint that appears later withdraws the end
+        assert len(world.lost()) == 1  # home has nothing in its place
+        monkeypatch.setattr(Prover, "prove", lambda _, each: Proof.PROVEN if each.step == 6 else Proof.MISSING)
+        kept = {**CHECKPOINT, "digest": "e" * 64, "step": 6}
+        checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT, kept]))
+        checkpoints.mark_home(world.database, RUN, "e" * 64, world.paths.run(RUN) / "checkpoints" / "checkpoint-6")
+        world.settle()
         assert world.lost() == []
         checkpoints.record_outbox(world.database, RUN, [])
         checkpoints.mark_trouble(world.database, RUN, DIGEST, "was home, is gone")
@@ -176,6 +185,13 @@ class TestRemovedBeforeItsJobEnded:
         assert "may still have its job" in item.what
         assert item.hint is not None
         assert item.hint == f"scancel --name armada.{RUN}.1  # on the host; then armada rm {RUN} --force"
+
+    def test_an_end_that_is_only_guessed_proves_no_more(self, world: World) -> None:
+        runs.set_state(world.database, RUN, "running")
+        runs.set_state(world.database, RUN, "failed", reason="gone")
+        world.remains = {"processes": 0}
+        (item,) = world.judge()
+        assert (item.lost, "may still have its job" in item.what) == (True, True)
 
     def test_of_what_was_seen_to_end_nothing_waits(self, world: World) -> None:
         runs.set_state(world.database, RUN, "running")
