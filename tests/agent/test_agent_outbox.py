@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -135,6 +136,73 @@ def test_the_same_checkpoint_twice_is_one(here: paths.RunPaths) -> None:
     assert finish(here, 1) == finish(here, 1)
     assert here.announced() == []
     assert len(here.checkpoints()) == 1
+
+
+def model_of(here: paths.RunPaths, digest: str) -> Path:
+    return Path(here.checkpoint(digest, "model.safetensors"))
+
+
+def test_a_damaged_checkpoint_is_replaced_by_the_same_one_that_was_saved_again(here: paths.RunPaths) -> None:
+    digest = finish(here, 1)
+    inode = model_of(here, digest).stat().st_ino
+    finish(here, 1)
+    assert model_of(here, digest).stat().st_ino == inode  # it is whole, and stays
+    model_of(here, digest).write_bytes(b"!" * len(FILES["model.safetensors"]))
+    assert finish(here, 1) == digest
+    assert model_of(here, digest).read_bytes() == FILES["model.safetensors"]
+    assert [path.name for path in Path(here.outbox).iterdir()] == [digest]
+
+
+def test_a_checkpoint_that_lost_a_file_is_replaced_too(here: paths.RunPaths) -> None:
+    digest = finish(here, 1)
+    model_of(here, digest).unlink()
+    finish(here, 1)
+    assert model_of(here, digest).read_bytes() == FILES["model.safetensors"]
+
+
+def test_a_supervisor_that_is_killed_while_it_replaces_one_loses_neither(
+    here: paths.RunPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = finish(here, 1)
+    left, replace = [0], finishing._replace
+
+    def dying(real: Any) -> Any:
+        def act(*words: Any, **more: Any) -> Any:
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            return real(*words, **more)
+
+        return act
+
+    for step in range(5):
+        model_of(here, digest).write_bytes(b"!")
+        folder, left[0] = announce(_folder(here), 1), step
+        with monkeypatch.context() as patched:
+
+            def replace_and_die(*words: str, patched: pytest.MonkeyPatch = patched) -> None:
+                for module, name in ((shutil, "rmtree"), (os, "rename"), (files, "fsync_folder")):
+                    patched.setattr(module, name, dying(getattr(module, name)))
+                replace(*words)
+
+            patched.setattr(finishing, "_replace", replace_and_die)
+            with pytest.raises(KeyboardInterrupt):
+                finishing.publish(here, str(folder), 1, lambda: 5.0)
+        for waiting in here.announced():
+            finishing.publish(here, waiting, 1, lambda: 6.0)
+        assert here.checkpoints() == [digest]
+        assert model_of(here, digest).read_bytes() == FILES["model.safetensors"], step
+
+
+def test_a_folder_of_a_killed_supervisor_whose_bytes_changed_replaces_nothing(here: paths.RunPaths) -> None:
+    digest = finish(here, 1)
+    left = Path(here.outbox, ".new-1")
+    shutil.copytree(here.checkpoint(digest), left)
+    (left / "model.safetensors").write_bytes(b"!")
+    model_of(here, digest).write_bytes(b"?")
+    assert finishing.publish(here, str(left), 1, lambda: 6.0) == digest
+    assert model_of(here, digest).read_bytes() == b"?"
+    assert here.announced() == []
 
 
 def test_links_do_not_travel(here: paths.RunPaths) -> None:

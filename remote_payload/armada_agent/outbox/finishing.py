@@ -222,6 +222,7 @@ def publish(
         OSError: The disk refuses it.
     """
     content = _finished_manifest(folder)
+    listed = None  # type: Optional[List[Dict[str, Any]]]
     if content is None:
         announcement = _read_announcement(folder)
         listed = _hash_all(folder)
@@ -246,15 +247,22 @@ def publish(
         files.remove(os.path.join(folder, ANNOUNCEMENT))
         files.fsync_folders(folder)
     digest = hashlib.sha256(content).hexdigest()
-    _move(folder, paths.checkpoint(digest).rstrip("/"), digest)
+    _move(folder, paths.checkpoint(digest).rstrip("/"), digest, listed)
     files.fsync_folder(paths.outbox)
     return digest
 
 
-def _move(folder: str, target: str, digest: str) -> None:
-    """Give a folder its place in the outbox, or delete it if the identical checkpoint is there.
+def _move(folder: str, target: str, digest: str, listed: Optional[List[Dict[str, Any]]]) -> None:
+    """Give a folder its place in the outbox, or delete it if the identical checkpoint is there, whole.
+
+    Args:
+        folder: The announced checkpoint.
+        target: Its place.
+        digest: Of its manifest.
+        listed: Its files, if they were hashed just now; None if a killed supervisor had hashed them.
 
     Raises:
+        ChangedError: Its files are still being written.
         ValueError: The job has put something else there.
         OSError: The disk refuses it.
     """
@@ -265,7 +273,31 @@ def _move(folder: str, target: str, digest: str) -> None:
             raise
         if not _is_manifest(os.path.join(target, MANIFEST), digest):
             raise ValueError("its place in the outbox is taken by something else: %s" % target)
-        shutil.rmtree(folder)
+        told = (files.read_json(os.path.join(target, MANIFEST), MANIFEST_LIMIT) or {}).get("files")
+        if (_hash_all(folder) if listed is None else listed) != told or _is_whole(target, told):
+            shutil.rmtree(folder)
+        else:
+            say("%s was damaged: the same checkpoint, which was saved again, replaces it" % target)
+            _replace(folder, target)
+
+
+def _is_whole(folder: str, told: object) -> bool:
+    """Read a checkpoint of the outbox: return whether its files are those of its manifest. They may have changed since they were hashed."""
+    try:
+        return _hash_all(folder) == told
+    except (ChangedError, OSError):
+        return False
+
+
+def _replace(folder: str, target: str) -> None:
+    """Put an announced checkpoint into the place of a damaged one. Until it is there, it is announced: whoever is next finishes it."""
+    former = os.path.join(os.path.dirname(target), ".trash-%s-former" % os.path.basename(target))
+    shutil.rmtree(former, ignore_errors=True)  # left by a supervisor that was killed here
+    with contextlib.suppress(FileNotFoundError):  # home has just had it deleted
+        os.rename(target, former)
+    os.rename(folder, target)
+    files.fsync_folder(os.path.dirname(target))
+    shutil.rmtree(former, ignore_errors=True)
 
 
 def _is_manifest(path: str, digest: str) -> bool:
