@@ -215,11 +215,12 @@ class Evidence(Message):
 
 
 class Checkpoint(Message):
-    """A finished checkpoint in a host's outbox."""
+    """A finished checkpoint in a host's outbox. `attempt`: the run's attempt that wrote it first; older agents do not say it."""
 
     digest: Digest
     step: Count
     size_bytes: Size
     file_count: Count
     created_at: Annotated[float, Field(ge=0, lt=1 << 62)]
+    attempt: Annotated[Unsaid[Count], MAY_MISS] = None
     acknowledged: Flag = False

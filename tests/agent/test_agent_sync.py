@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from armada.transport.local import LocalTransport
 from tests.agent.conversation import Host, Refused, check
 
 
-def save(host: Host, run_id: str, step: int, data: bytes = b"x") -> str:
+def save(host: Host, run_id: str, step: int, data: bytes = b"x", at: float | None = None) -> str:
     entry = {"path": "model", "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     manifest = {
         "format": 1,
@@ -26,7 +27,7 @@ def save(host: Host, run_id: str, step: int, data: bytes = b"x") -> str:
         "attempt": 1,
         "step": step,
         "kind": "periodic",
-        "created_at": float(step),
+        "created_at": float(step) if at is None else at,
     }
     text = json.dumps({**manifest, "metrics": {}, "files": [entry]})
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -62,6 +63,16 @@ def test_one_look_lists_checkpoints_outputs_and_what_nobody_asked_for(host: Host
     assert (second["exists"], second["outbox"], second["outputs"]) == (False, [], [])
     (named,) = host.call("sync.look", runs=[{"run_id": "r-1", "outputs": ["*.png"], "list_others": True}])["runs"]
     assert sorted(named["others"]["files"]) == [["work/results.txt", 11], ["work/results/a/b.txt", 15]]
+
+
+def test_the_newest_stays_although_the_clock_was_set_back_before_it(some_host: Host) -> None:
+    some_host.create("r-3", "true")
+    first, second = save(some_host, "r-3", 5, at=50.0), save(some_host, "r-3", 6, at=40.0)
+    asked: dict[str, Any] = {"run_id": "r-3", "home": {"id": "a" * 32, "label": "ann", "path": "/home/ann"}}
+    for digest in (first, second):
+        some_host.call("outbox.ack", digest=digest, **asked)
+    answer = some_host.call("outbox.prune", digests=[first, second], **asked)
+    assert answer == {"pruned": [], "refused": dict.fromkeys((first, second), "it is the newest on this host")}
 
 
 def test_a_look_brings_the_manifests_that_home_would_ask_for_next(host: Host) -> None:

@@ -147,6 +147,11 @@ class SimHost:
         finally:
             here.host = before
 
+    def now(self) -> float:
+        """What its clock shows; it may have been set."""
+        with self.computes():
+            return self.world.now()
+
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """One request to a fresh agent; what crosses is JSON, as it is on the wire."""
         self.require()

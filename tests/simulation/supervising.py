@@ -88,7 +88,7 @@ class Job:
             told = {
                 "step": self.step,
                 "kind": kind,
-                "time": self.host.world.now(),
+                "time": self.host.now(),
                 "size_bytes": size,
                 "metrics": metrics,
             }

@@ -32,6 +32,16 @@ TOLD_RARELY = {
     "its launch is interrupted before its submission was claimed": (
         "break_at:10 launch release=logs look=preparing because=its_folder_is_on_the_host_no_submission_was_claimed"
     ),
+    "a disk without room, whose clock was set back: the newest stays": (
+        "launch+floor save tick save tick save tick set_clock:1 save tick save tick fill_disk:3 tick host=1,3,4,5"
+    ),
+    "… although home has all": (
+        "launch+floor+remote_9 save tick save tick save tick set_clock:1 save tick save tick sync=open fill_disk:3 tick "
+        "host=3,4,5"
+    ),
+    "a home demands the deletion of all, and the clock was set back: the newest stays": (
+        "launch+remote_9 save tick save tick set_clock:1 save tick sync=open demand_deletion host=2,3"
+    ),
     "a disk without room, and the best called itself so": (
         "launch+floor save save:0:8 save:0:8 save save tick fill_disk:1 tick host=1,2,5"
     ),

@@ -14,6 +14,7 @@ from armada_agent.paths import RunPaths, checked_digest, require_own
 MANIFEST = "MANIFEST.json"
 ANNOUNCEMENT = ".announce.json"
 MANIFEST_LIMIT = 4 * 1024 * 1024
+_MOST_ATTEMPTS = 1 << 31
 _LINE_LIMIT = 7 * 1024 * 1024  # home closes the connection at 8 MiB
 _known: Dict[str, Dict[str, Any]] = {}  # by path; a finished checkpoint never changes
 
@@ -126,8 +127,15 @@ def measure(manifest: Dict[str, Any]) -> Dict[str, Any]:
         ValueError: This is not a manifest.
     """
     step, created_at, listed = manifest.get("step"), manifest.get("created_at"), manifest.get("files")
+    attempt = manifest.get("attempt")
     is_list = isinstance(listed, list) and all(isinstance(entry, dict) for entry in listed)
     sizes = [entry.get("size") for entry in listed or []] if is_list else [None]
     if not all(isinstance(number, int) for number in [step] + sizes) or not isinstance(created_at, (int, float)):
         raise ValueError("its %s is wrong" % MANIFEST)
-    return {"step": step, "size_bytes": sum(sizes), "file_count": len(sizes), "created_at": float(created_at)}
+    return {
+        "step": step,
+        "size_bytes": sum(sizes),
+        "file_count": len(sizes),
+        "created_at": float(created_at),
+        "attempt": attempt if isinstance(attempt, int) and 0 <= attempt < _MOST_ATTEMPTS else 0,
+    }

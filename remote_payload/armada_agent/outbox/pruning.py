@@ -10,6 +10,7 @@ from armada_agent.foundation.session import Call
 from armada_agent.outbox import homes, listing
 from armada_agent.paths import RunPaths, checked_digest, list_folder, require_own
 from armada_agent.records.place import require_there
+from armada_agent.verdicts.age import find_newest
 from armada_agent.verdicts.letting_go import may_go
 
 TRASH = ".trash-"
@@ -29,12 +30,11 @@ def prune(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     for name in list_folder(paths.outbox):
         if name.startswith(TRASH):  # a process was killed between the rename and the end of the deletion
             shutil.rmtree(os.path.join(paths.outbox, name), ignore_errors=True)
-    entries = listing.list_finished(paths)
-    newest = entries[-1]["digest"] if entries else None
+    newest = find_newest(listing.list_finished(paths))
     pruned: List[str] = []
     refused: Dict[str, str] = {}
     for digest in wanted:
-        verdict = may_go(homes.read_words(paths, digest), asker, digest == newest)
+        verdict = may_go(homes.read_words(paths, digest), asker, digest in newest)
         if verdict.goes or not os.path.isdir(paths.checkpoint(digest)):
             _delete(paths, digest)
             pruned.append(digest)

@@ -2,41 +2,47 @@
 
 | a checkpoint                                   | is deleted                                                           |
 |------------------------------------------------|----------------------------------------------------------------------|
-| the newest, the best, what the job called best | never                                                                |
+| the newest by any order (`age`)                | never                                                                |
+| the best, what the job called best             | never                                                                |
 | the only one that calls another the best       | never                                                                |
 | every home of the run holds it                 | first, oldest first                                                  |
 | a home lacks it                                | next, while the disk is scarce: the one that leaves the smallest gap |
-| the oldest, and a home lacks it                | never                                                                |
+| the oldest by any order, and a home lacks it   | never                                                                |
 """
 
 import math
 from typing import Any, Dict, FrozenSet, List, Optional
 
+from armada_agent.verdicts.age import ORDERS, by_attempt, by_step, find_newest, find_oldest
+
 Entry = Dict[str, Any]
-"""A finished checkpoint: `digest`, `step`, the `metrics` of its manifest, and whether every home has `acknowledged` it."""
+"""A finished checkpoint: what `age` needs, the `metrics` of its manifest, and whether every home has `acknowledged` it."""
 
 
 def choose(entries: List[Entry], best: FrozenSet[str], is_scarce: bool) -> Optional[Entry]:
     """Choose the next checkpoint to delete, or None.
 
     Args:
-        entries: Finished checkpoints, oldest first.
+        entries: Finished checkpoints.
         best: Digests that stay because they are, or may be, the best.
         is_scarce: Whether checkpoints that a home has not acknowledged may be deleted too.
     """
-    spare = [entry for entry in entries[:-1] if entry["digest"] not in best]
+    stays = best | find_newest(entries)
+    spare = [entry for entry in sorted(entries, key=by_attempt) if entry["digest"] not in stays]
     acknowledged = [entry for entry in spare if entry["acknowledged"]]
     if acknowledged:
         return acknowledged[0]
-    middle = [entry for entry in spare if entry is not entries[0]]
+    oldest = find_oldest(entries)
+    middle = [entry for entry in spare if entry["digest"] not in oldest]
     if not is_scarce or not middle:
         return None
     # Delete the one that leaves the smallest gap in steps, so that the remaining ones are spread over the run.
-    steps = {entry["digest"]: index for index, entry in enumerate(entries)}
+    spread = sorted(entries, key=by_step)
+    places = {entry["digest"]: index for index, entry in enumerate(spread)}
 
     def gap(entry: Entry) -> int:
-        index = steps[entry["digest"]]
-        return int(entries[index + 1]["step"] - entries[index - 1]["step"])
+        index = places[entry["digest"]]  # neither the first nor the last: those stay
+        return int(spread[index + 1]["step"] - spread[index - 1]["step"])
 
     return min(middle, key=gap)
 
@@ -45,7 +51,8 @@ def find_best(entries: List[Entry]) -> FrozenSet[str]:
     """Find the checkpoint with the lowest evaluation loss, and the one that the job last called its best.
 
     They differ if a former attempt measured the best, or if the best one's manifest has no loss. A checkpoint that calls
-    another the best stays with it, unless one that stays anyway does so too.
+    another the best stays with it, unless one that stays anyway does so too. Where it is not certain which word is the
+    last one, each that may be counts.
 
     Args:
         entries: Finished checkpoints, oldest first.
@@ -54,19 +61,20 @@ def find_best(entries: List[Entry]) -> FrozenSet[str]:
         Their digests.
     """
     losses = {}
-    called = None  # type: Optional[int]
     for entry in entries:
-        loss, step = entry["metrics"].get("eval_loss"), entry["metrics"].get("best_step")
+        loss = entry["metrics"].get("eval_loss")
         if isinstance(loss, (int, float)) and math.isfinite(loss):
             losses[entry["digest"]] = float(loss)
-        if isinstance(step, int):
-            called = step
-    best = {entry["digest"] for entry in entries if entry["step"] == called}
+    steps = {entry["step"] for entry in entries}
+    callers = [entry for entry in entries if isinstance(entry["metrics"].get("best_step"), int)]
+    called = {max(callers, key=order)["metrics"]["best_step"] for order in ORDERS if callers} & steps
+    best = {entry["digest"] for entry in entries if entry["step"] in called}
     if losses:
         best.add(min(losses, key=lambda digest: losses[digest]))
-    if any(entry["step"] == called for entry in entries):
+    stays = best | find_newest(entries)
+    for step in sorted(called):
         # Without a checkpoint that says so, nobody would know which one it is.
-        callers = [entry["digest"] for entry in entries if entry["metrics"].get("best_step") == called]
-        if not (best | {entries[-1]["digest"]}) & set(callers):
-            best.add(callers[-1])
+        named = [entry["digest"] for entry in callers if entry["metrics"]["best_step"] == step]
+        if not stays & set(named):
+            best.add(named[-1])
     return frozenset(best)
