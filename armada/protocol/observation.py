@@ -10,6 +10,7 @@ from armada.protocol.message import (
     EMPTY,
     MAY_MISS,
     Count,
+    Digest,
     Entries,
     Fitting,
     Flag,
@@ -66,7 +67,7 @@ class Remains(Message):
 
 
 class Observation(Message):
-    """What a host shows of one run. `findings`: what could not be read."""
+    """What a host shows of one run. `findings`: what could not be read; `unreadable`: checkpoints whose manifest cannot be."""
 
     run_id: RunId
     exists: bool
@@ -75,6 +76,7 @@ class Observation(Message):
     metrics: Unsaid[Lines] = None
     events: Unsaid[Lines] = None
     outbox: Fitting[Checkpoint] = ()
+    unreadable: Annotated[Fitting[Digest], MAY_MISS] = ()
     log_size_bytes: Unsaid[Size] = None
     remains: Annotated[Unsaid[Remains], MAY_MISS] = None
 

@@ -60,12 +60,14 @@ class RunListing(Message):
     """The files of one run that may come home.
 
     `problem`: why the listing is incomplete; `truncated` is then true. `manifests` contains files byte for byte.
+    `unreadable`: finished checkpoints whose manifest cannot be read; older agents do not name them.
     `submission` is the newest one, 0 before the first: a home that knows an older number has not seen everything.
     """
 
     run_id: RunId
     exists: bool
     outbox: Fitting[Checkpoint] = ()
+    unreadable: Annotated[Fitting[Digest], MAY_MISS] = ()
     announced: Unsaid[Count] = None
     finishing: Unsaid[Count] = None
     submission: Unsaid[Count] = None

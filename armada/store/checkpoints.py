@@ -24,6 +24,7 @@ UNREAD = "only its names and sizes were compared, its bytes were not read"
 
 _ON_HOST = "SELECT digest FROM checkpoints WHERE run_id = ? AND on_host"
 _TO_COME = _ON_HOST + " AND home_path IS NULL AND trouble IS NULL"
+_IS_THERE = "on_host = 1, trouble = CASE WHEN trouble IN (?, ?) THEN NULL ELSE trouble END"
 _WITHDRAW_END = "UPDATE run_sync SET final_done = 0, next_due_at = NULL WHERE run_id = ? AND final_done"
 
 
@@ -88,10 +89,18 @@ def newest_step(database: Database, run_id: str, *, since: float) -> int:
     return int(database.connection.execute(query, (run_id, since)).fetchone()[0])
 
 
-def record_outbox(database: Database, run_id: str, entries: Iterable[Listed]) -> None:
-    """Record what the host's outbox contains now. Checkpoints missing from `entries` are marked as not on the host.
+def record_outbox(
+    database: Database, run_id: str, entries: Iterable[Listed], *, unreadable: Iterable[str] = ()
+) -> None:
+    """Record what the host's outbox contains now. Checkpoints that are in neither list are marked as not on the host.
 
     One that was not there before, and is to come home, withdraws the end of the run's syncs.
+
+    Args:
+        database: The store.
+        run_id: The run.
+        entries: The finished checkpoints there.
+        unreadable: Digests of those whose manifest cannot be read there: they are there all the same.
     """
     with database.transaction() as connection:
         if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is None:
@@ -99,8 +108,8 @@ def record_outbox(database: Database, run_id: str, entries: Iterable[Listed]) ->
         before = {digest for (digest,) in connection.execute(_ON_HOST, (run_id,))}
         connection.execute("UPDATE checkpoints SET on_host = 0 WHERE run_id = ?", (run_id,))
         connection.executemany(
-            """INSERT INTO checkpoints (run_id, digest, step, size_bytes, file_count, created_at) VALUES (?, ?, ?, ?, ?, ?)
-               ON CONFLICT (run_id, digest) DO UPDATE SET on_host = 1, trouble = CASE WHEN trouble IN (?, ?) THEN NULL ELSE trouble END""",
+            f"""INSERT INTO checkpoints (run_id, digest, step, size_bytes, file_count, created_at) VALUES (?, ?, ?, ?, ?, ?)
+                ON CONFLICT (run_id, digest) DO UPDATE SET {_IS_THERE}""",  # noqa: S608  # ours
             [
                 (
                     run_id,
@@ -114,6 +123,10 @@ def record_outbox(database: Database, run_id: str, entries: Iterable[Listed]) ->
                 )
                 for e in entries
             ],
+        )
+        connection.executemany(
+            f"UPDATE checkpoints SET {_IS_THERE} WHERE run_id = ? AND digest = ?",  # noqa: S608  # ours
+            [(NEVER_CAME, WAS_HOME, run_id, digest) for digest in unreadable],
         )
         connection.execute(
             """UPDATE checkpoints SET trouble = CASE WHEN acknowledged_at IS NULL THEN ? ELSE ? END

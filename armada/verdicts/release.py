@@ -13,6 +13,7 @@
 | … so, but without its optimizer state, and it is the newest    | yes, unless `include_optimizer` wants none                          |
 | … it is damaged at home                                        | yes                                                                 |
 | … it is not at home                                            | yes, unless `keep_home` does not want it and what it keeps is whole |
+| … its manifest on the host cannot be read                      | yes, unless it is proven at home, or unwanted as above              |
 | a checkpoint is announced but not finished                     | yes                                                                 |
 | a checkpoint, or a link in one, leads out of its work folder   | yes, unless the user says that it does not count                    |
 | a log or an output differs from the copy at home               | yes                                                                 |
@@ -89,18 +90,20 @@ class CheckpointThere:
     """A finished checkpoint on a host, and what home has of it.
 
     Attributes:
-        step: Its training step.
-        size_bytes: Its total size.
+        step: Its training step; None if nobody knows it.
+        size_bytes: Its total size; None if nobody knows it.
         here: What home has, judged by bytes that were read.
         unwanted: `keep_home` does not want it, and everything that home keeps of the run is proven.
         lacking: Home has it without its optimizer state, which the settings want of it.
+        unreadable: Its folder, relative to the run's, if its manifest there cannot be read; else None.
     """
 
-    step: int
-    size_bytes: int
+    step: int | None
+    size_bytes: int | None
     here: Proof
     unwanted: bool = False
     lacking: bool = False
+    unreadable: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +355,8 @@ def _of_homes(seen: RunThere) -> list[Item]:
 
 
 def _of_checkpoint(seen: RunThere, each: CheckpointThere) -> Item | None:
+    if each.unreadable is not None and (each.here is not Proof.PROVEN or each.lacking):
+        return _of_unreadable(seen, each)
     if each.here is Proof.PROVEN:
         if not each.lacking:
             return None
@@ -360,9 +365,23 @@ def _of_checkpoint(seen: RunThere, each: CheckpointThere) -> Item | None:
     if each.here is Proof.DAMAGED:
         what = f"checkpoint-{each.step} is damaged at home: the only intact copy is there"
         return Item(seen.run_id, what, lost=True, hint=f"armada sync verify {seen.run_id} --read-data")
-    what = f"checkpoint-{each.step} ({amount(each.size_bytes)}) is only there"
+    size = "" if each.size_bytes is None else f" ({amount(each.size_bytes)})"
+    what = f"checkpoint-{each.step}{size} is only there"
     what += "; sync.keep_home excludes it" if each.unwanted else ""
     hint = f"armada pull {seen.run_id} --checkpoint {each.step}"
+    return Item(seen.run_id, what, lost=not each.unwanted, hint=hint)
+
+
+def _of_unreadable(seen: RunThere, each: CheckpointThere) -> Item:
+    named = "a checkpoint" if each.step is None else f"checkpoint-{each.step}"
+    where = f"{each.unreadable}/MANIFEST.json"
+    told = {
+        Proof.PROVEN: "at home without its optimizer state, which cannot be fetched",
+        Proof.DAMAGED: "damaged at home, and cannot be fetched again",
+    }.get(each.here, "only there, and cannot be fetched")
+    what = f"{named} is {told}: {where} there cannot be read"
+    what += "; sync.keep_home excludes it" if each.unwanted else ""
+    hint = "make it readable on the host, or copy the folder yourself"
     return Item(seen.run_id, what, lost=not each.unwanted, hint=hint)
 
 

@@ -6,6 +6,7 @@
 | a checkpoint on its host is not at home                      | no, unless it is unwanted, or was given up and reported |
 | a log or an output changed during its transfer, or failed    | no                                                      |
 | a checkpoint is still being hashed on its host               | no                                                      |
+| a checkpoint on its host cannot be read, and home lacks it   | no                                                      |
 | something of it could not be fetched, or is in doubt at home | no                                                      |
 | the user asked for a part of it only                         | no                                                      |
 """
@@ -28,6 +29,7 @@ class Seen:
         finishing: Number of checkpoints that its host has yet to hash.
         troubles: Number of failures, without those that were given up.
         partial: The sync was for one checkpoint only.
+        unreadable: Number of checkpoints on its host that cannot be read, and that home lacks and wants.
     """
 
     ended: bool
@@ -36,6 +38,7 @@ class Seen:
     finishing: int
     troubles: int
     partial: bool = False
+    unreadable: int = 0
 
 
 def what_is_missing(run_id: str, seen: Seen) -> str | None:
@@ -47,6 +50,9 @@ def what_is_missing(run_id: str, seen: Seen) -> str | None:
     if seen.finishing:
         named = counted(seen.finishing, "checkpoint")
         return f"{named} of {run_id} still being hashed on its host"
+    if seen.unreadable:
+        named = counted(seen.unreadable, "checkpoint")
+        return f"{named} of {run_id} on its host whose MANIFEST.json cannot be read there"
     if seen.troubles:
         return f"{counted(seen.troubles, 'thing')} of {run_id} could not be brought"
     return f"only a part of {run_id} was asked for" if seen.partial else None

@@ -65,6 +65,25 @@ def test_one_look_lists_checkpoints_outputs_and_what_nobody_asked_for(host: Host
     assert sorted(named["others"]["files"]) == [["work/results.txt", 11], ["work/results/a/b.txt", 15]]
 
 
+@pytest.mark.parametrize("broken", ["half", "folder", "none"])
+def test_a_checkpoint_whose_manifest_cannot_be_read_is_named(host: Host, broken: str) -> None:
+    host.create("r-2", "true")
+    good, bad = save(host, "r-2", 5), save(host, "r-2", 6)
+    manifest = host.folder("r-2") / "outbox" / bad / "MANIFEST.json"
+    whole = manifest.read_text()
+    manifest.unlink()
+    if broken == "half":
+        manifest.write_text(whole[:40])
+    elif broken == "folder":
+        manifest.mkdir()
+    (listed,) = host.call("sync.look", runs=[{"run_id": "r-2"}])["runs"]
+    assert ([entry["digest"] for entry in listed["outbox"]], listed["unreadable"]) == ([good], [bad])
+    seen = host.look("r-2")
+    assert ([entry["digest"] for entry in seen["outbox"]], seen["unreadable"]) == ([good], [bad])
+    shutil.rmtree(host.folder("r-2") / "outbox" / bad)
+    assert host.look("r-2")["unreadable"] == []
+
+
 def test_the_newest_stays_although_the_clock_was_set_back_before_it(some_host: Host) -> None:
     some_host.create("r-3", "true")
     first, second = save(some_host, "r-3", 5, at=50.0), save(some_host, "r-3", 6, at=40.0)

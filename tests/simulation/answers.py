@@ -21,6 +21,7 @@ _KINDS = {
     "unreadable": "its records there cannot be read",
     "stranger": "this home has no record of it",
     "owed": "has not fetched",
+    "unread": "MANIFEST.json",
     "damaged": "is damaged at home",
     "lacking": "without its optimizer state",
     "unwanted": "sync.keep_home excludes it",
@@ -45,7 +46,9 @@ _KINDS = {
 }
 """Kinds of lines in the answer of a release, by a part of their text; the first that fits counts."""
 
-_ODD = frozenset({"outside", "unnameable", "unlistable", "too_many", "unnamed", "middle", "dirty", "unreadable"})
+_ODD = frozenset(
+    {"outside", "unnameable", "unlistable", "too_many", "unnamed", "middle", "dirty", "unreadable", "unread"}
+)
 """Kinds that only a special event of a story causes."""
 
 

@@ -42,6 +42,17 @@ TOLD_RARELY = {
     "a home demands the deletion of all, and the clock was set back: the newest stays": (
         "launch+remote_9 save tick save tick set_clock:1 save tick sync=open demand_deletion host=2,3"
     ),
+    "half is left of the manifest of a checkpoint that home has never heard of": (
+        "launch save tick tear_manifest look=running sync=open release=lives+unread end tick sync=open rm=Conflict "
+        "release=unread mend_manifests sync=final home=1,2 release=yes rm=removed"
+    ),
+    "half is left of the manifest of a checkpoint that has yet to come home": (
+        "launch+remote_9 save tick sync=open save tick look=running tear_manifest:1 look=running release=lives+logs+unread "
+        "end tick sync=open home=1,3 release=unread rm=Conflict mend_manifests sync=final home=1,2,3 release=yes"
+    ),
+    "half is left of the manifest of a checkpoint that is home": (
+        "launch+remote_9 save tick sync=open tear_manifest end tick sync=final release=yes rm=removed"
+    ),
     "a disk without room, and the best called itself so": (
         "launch+floor save save:0:8 save:0:8 save save tick fill_disk:1 tick host=1,2,5"
     ),

@@ -36,6 +36,7 @@ _OLDER = (
 )
 """Fields that agents of earlier releases did not know."""
 
+_WHOLE = ".MANIFEST.json.whole"
 _BROKEN = (b"{", b"[]", b"null", b"{}")
 _WATCHES: tuple[dict[str, Any], ...] = (
     {"looks": "gone"}, {"since": "x", "still": "x"}, {"changed": "y"}, {"word": 7}, {"since": 1e12}, {"sign": "gone"},
@@ -124,6 +125,24 @@ class Unusual(Writing):
             model.chmod(0o600)
             model.write_bytes(bytes([data[0] ^ 1]) + data[1:])
             os.utime(model, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    def do_tear_manifest(self, one: int, two: int) -> None:
+        """Half is left of the manifest of a finished checkpoint of the first run on its host: its oldest, or a later one."""
+        host = self._host(two)
+        host.oddities.add("unread")
+        manifest = self._manifests(host)[one]
+        shutil.copy(manifest, manifest.with_name(_WHOLE))
+        manifest.write_bytes(manifest.read_bytes()[:40])
+
+    def do_mend_manifests(self, _one: int, two: int) -> None:
+        """Somebody puts back the manifests of which half was left."""
+        for whole in self._folder(self._host(two)).glob(f"outbox/*/{_WHOLE}"):
+            whole.rename(whole.with_name("MANIFEST.json"))
+
+    def _manifests(self, host: SimHost) -> list[Path]:
+        steps = {saved.model: saved.step for saved in self.world.all_saved}
+        there = [at for at in self._folder(host).glob("outbox/*/MANIFEST.json") if len(at.parent.name) == 64]
+        return sorted(there, key=lambda at: steps.get((at.parent / "model.bin").read_bytes(), 0))
 
     def do_lose_plan(self, _one: int, two: int) -> None:
         """Somebody deletes the plan of the first run on its host."""

@@ -11,11 +11,15 @@ import pytest
 from armada.foundation.progress import NullProgress
 from armada.store import checkpoints, run_sync, runs
 from armada.sync.checkpoints.apply_retention import tidy
+from armada.sync.context import HostContext
+from armada.sync.release.judge import judge_run, list_run
 from armada.sync.runs.outbox_listing import OutboxListing, look_at
+from armada.sync.runs.preview import preview
 from armada.sync.runs.run_syncer import RunSyncer
 from armada.sync.runs.sync_run import record_outcome, try_sync
+from armada.verdicts.release import Item
 from armada.verdicts.states import Verdict
-from tests.answers import listing
+from tests.answers import listing, outbox
 from tests.sync.conftest import Place
 
 
@@ -41,6 +45,64 @@ def test_the_last_sync_is_done_once_all_is_home(place: Place) -> None:
     (place.remote / "outbox" / bad / "model").write_bytes(b"1")
     assert place.sync(insist=True).final
     assert run_sync.find(place.database, place.run_id).final_done
+
+
+def test_what_cannot_be_read_on_the_host_is_neither_home_nor_gone(place: Place) -> None:
+    place.create()
+    place.save(1, {"model": b"1"})
+    unseen, manifest = _unreadable(place, 2)
+    place.end()
+    outcome = place.sync()
+    words = f"1 checkpoint of {place.run_id} on its host whose MANIFEST.json cannot be read there"
+    assert (outcome.final, outcome.missing) == (False, words)
+    (place.remote / "outbox" / unseen / "MANIFEST.json").write_text(manifest)
+    assert place.sync(insist=True).final
+    assert place.home_steps() == [1, 2]
+
+
+def test_a_known_checkpoint_whose_manifest_cannot_be_read_any_more_is_not_gone_from_its_host(place: Place) -> None:
+    place.create()
+    digest, manifest = _unreadable(place, 1)
+    known_before = {"digest": digest, "step": 1, "size_bytes": 1, "file_count": 1, "created_at": 1.0}
+    checkpoints.record_outbox(place.database, place.run_id, outbox([known_before]))
+    checkpoints.record_outbox(place.database, place.run_id, ())  # as an earlier release had it
+    assert checkpoints.of_run(place.database, place.run_id)[0].nowhere == checkpoints.NEVER_CAME
+    place.end()
+    outcome = place.sync()
+    (known,) = checkpoints.of_run(place.database, place.run_id)
+    assert (known.on_host, known.nowhere, outcome.final) == (True, None, False)
+    assert [item.what.partition(":")[0] for item in _judged(place)] == [
+        "checkpoint-1 is only there, and cannot be fetched"
+    ]
+    (place.remote / "outbox" / digest / "MANIFEST.json").write_text(manifest)
+    assert place.sync(insist=True).final
+    assert (place.home_steps(), _judged(place)) == ([1], [])
+
+
+def test_a_preview_of_an_outbox_that_cannot_be_listed_takes_no_checkpoint_for_gone(place: Place) -> None:
+    place.create()
+    place.save(1, {"model": b"1"})
+    place.sync()
+    outbox_of = place.remote / "outbox"
+    outbox_of.rename(place.remote / "elsewhere")
+    outbox_of.symlink_to("elsewhere")
+    preview(HostContext(place.database, place.session, place.home), [place.run_id])
+    assert [c.on_host for c in checkpoints.of_run(place.database, place.run_id)] == [True]
+
+
+def _unreadable(place: Place, step: int) -> tuple[str, str]:
+    """Save a checkpoint of whose manifest half is there; return its digest and its manifest."""
+    digest = place.save(step, {"model": b"%d" % step})
+    path = place.remote / "outbox" / digest / "MANIFEST.json"
+    manifest = path.read_text()
+    path.write_text(manifest[:40])
+    return digest, manifest
+
+
+def _judged(place: Place) -> list[Item]:
+    answer = list_run(place.context)
+    assert answer is not None
+    return judge_run(place.context, answer)
 
 
 @pytest.mark.parametrize("state", ["submitted", "succeeded"])

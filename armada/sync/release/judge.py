@@ -408,11 +408,18 @@ def _checkpoints(
     known = checkpoints.of_run(database, entry.run_id) if spec is not None else []
     here = {c.digest: c for c in known}
     lacking = {c.digest for c in optimizers.lacking(known, settings_of(spec or {}))}
-    for each in entry.outbox:
-        found = here.get(each.digest)
+    there: list[tuple[str, int | None, int | None, str | None]] = [
+        (each.digest, each.step, each.size_bytes, None) for each in entry.outbox
+    ]
+    for digest in entry.unreadable:
+        found = here.get(digest)
+        told = (found.step, found.size_bytes) if found is not None else (None, None)
+        there.append((digest, *told, f"outbox/{digest}"))
+    for digest, step, size_bytes, unreadable in there:
+        found = here.get(digest)
         proof = Proof.MISSING if found is None else prover.prove(found)
         unwanted = found is not None and _is_unwanted(prover, found, known)
-        yield CheckpointThere(each.step, each.size_bytes, proof, unwanted, each.digest in lacking)
+        yield CheckpointThere(step, size_bytes, proof, unwanted, digest in lacking, unreadable)
 
 
 def _is_unwanted(prover: Prover, checkpoint: Checkpoint, known: Sequence[Checkpoint]) -> bool:
@@ -422,7 +429,7 @@ def _is_unwanted(prover: Prover, checkpoint: Checkpoint, known: Sequence[Checkpo
 
 
 def _other(home: EnrolledHome, entry: RunListing) -> OtherHome:
-    missing = {checkpoint.digest for checkpoint in entry.outbox} - home.spoken_of
+    missing = {*(checkpoint.digest for checkpoint in entry.outbox), *entry.unreadable} - home.spoken_of
     return OtherHome(home.id, home.named, home.seen_at, len(missing), home.settled)
 
 

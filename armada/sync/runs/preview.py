@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.config.sync import settings_of
+from armada.monitor.look import where
 from armada.monitor.observe import observe
 from armada.store import checkpoints, runs
 from armada.sync.checkpoints import apply_retention
 from armada.sync.outputs.listing import coming, stale
 from armada.sync.runs.outbox_listing import look_at
+from armada.verdicts.presence import There
 from armada.verdicts.retention import decide_home, decide_host
 
 if TYPE_CHECKING:
@@ -50,7 +52,8 @@ def preview(context: HostContext, run_ids: Sequence[str]) -> list[Preview]:
     found = []
     for run in chosen:
         entry = looks[run.run_id].entry
-        checkpoints.record_outbox(database, run.run_id, entry.outbox)
+        if entry.problem is None and where(run, looks[run.run_id].folder) in (There.HERE, There.REMOVED):
+            checkpoints.record_outbox(database, run.run_id, entry.outbox, unreadable=entry.unreadable)
         known = checkpoints.of_run(database, run.run_id)
         settings = settings_of(runs.spec(database, run.run_id))
         chosen_now = apply_retention.wanted(database, run.run_id, known, settings)

@@ -145,7 +145,7 @@ class RunSyncer:
                 f"the files of {run_id} on its host cannot be listed: {sanitize_line(problem)}", host=self.context.host
             )
         if there in (There.HERE, There.REMOVED):  # otherwise the folder is invisible, not gone
-            checkpoints.record_outbox(database, run_id, entry.outbox)
+            checkpoints.record_outbox(database, run_id, entry.outbox, unreadable=entry.unreadable)
             self._recognise_what_came()
         if there is There.REMOVED and (wiped := wiped_by(run, looked.folder)) and run.message != wiped:
             runs.set_state(database, run_id, run.state, reason=run.reason, message=wiped)
@@ -188,6 +188,7 @@ class RunSyncer:
             )
         known = checkpoints.of_run(database, run_id)
         home_now = {c.digest for c in known if c.home_path is not None}
+        unwanted = {c.digest for c in known if c.trouble == schedule.NOT_WANTED}
         tried = transfers.of_run(database, run_id)
         pending = tuple(
             c.digest
@@ -201,6 +202,7 @@ class RunSyncer:
             looked.finishing,
             sum(trouble.cause != "rejected" for trouble in self._troubles),
             partial=is_partial,
+            unreadable=len(set(looked.entry.unreadable) - home_now - unwanted),
         )
         missing = settling.what_is_missing(run_id, seen)
         if missing is None:

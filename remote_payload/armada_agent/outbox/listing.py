@@ -20,9 +20,16 @@ _known: Dict[str, Dict[str, Any]] = {}  # by path; a finished checkpoint never c
 
 
 def list_finished(paths: RunPaths) -> List[Dict[str, Any]]:
-    """Describe every finished checkpoint, oldest first, without damaged ones."""
+    """Describe every finished checkpoint, oldest first, without those that `find_unreadable` names."""
     found = (describe(paths, digest) for digest in paths.checkpoints())
     return sorted((entry for entry in found if entry), key=lambda entry: (entry["created_at"], entry["step"]))
+
+
+def find_unreadable(paths: RunPaths) -> List[str]:
+    """List the digests of the finished checkpoints of which nobody can say what they are: their manifest cannot be read."""
+    unread = [digest for digest in paths.checkpoints() if describe(paths, digest) is None]
+    # One that was deleted meanwhile is not there.
+    return [digest for digest in unread if os.path.lexists(paths.checkpoint(digest).rstrip("/"))]
 
 
 def has_final(paths: RunPaths) -> bool:

@@ -312,6 +312,7 @@ def _observe_run(
         "findings": evidence.findings,
         "metrics": metrics,
         "events": events,
+        "unreadable": listing.find_unreadable(paths),
         "outbox": listing.list_finished(paths),
         "log_size_bytes": _size(paths.output),
     }

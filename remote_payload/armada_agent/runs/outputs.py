@@ -42,11 +42,12 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """List, for each requested run, its outbox and the files to bring home: TensorBoard's and W&B's without being named.
 
     `finishing` counts checkpoints whose supervisor is dead and that another process takes and hashes now; `announced`
-    counts these, too. `others` counts files that the run wrote below work/ and that no pattern matches: they stay on
-    the host. A request with `list_others` also gets their names. `manifests` are those of the newest checkpoints that
-    this home lacks: at most the requested number, and only short ones. `others` counts what a resume kept, folders that cannot
-    be read and links that lead elsewhere, too: that stays on the host. `outside` lists checkpoints, and links in
-    checkpoints, that lead out of the run's work folder, and so do not come home. A home that identifies itself is
+    counts these, too. `unreadable` names finished checkpoints whose manifest cannot be read. `others` counts files
+    that the run wrote below work/ and that no pattern matches: they stay on the host. A request with `list_others`
+    also gets their names. `manifests` are those of the newest checkpoints that this home lacks: at most the requested
+    number, and only short ones. `others` counts what a resume kept, folders that cannot be read and links that lead
+    elsewhere, too: that stays on the host. `outside` lists checkpoints, and links in checkpoints, that lead out of
+    the run's work folder, and so do not come home. A home that identifies itself is
     registered for these runs; `homes` lists all registered homes.
     """
     asked = parameters.sequence(params, "runs")
@@ -142,6 +143,7 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
     unfinished = orphaned_checkpoints.attend(call, paths)
     answer["finishing"] = unfinished.finishing
     answer["announced"] = len(paths.announced()) + unfinished.unannounced
+    answer["unreadable"] = listing.find_unreadable(paths)
     answer["outbox"] = listing.list_finished(paths)
     answer["homes"] = homes.describe(paths)
     outside = checkpoint_watch.find_outside(paths)

@@ -15,7 +15,7 @@ from armada.monitor.look import Folder, Look
 from armada.monitor.observe import observe, observe_all, record_look
 from armada.paths import HomePaths
 from armada.protocol.observation import Moment, Observation
-from armada.store import metrics, run_sync, runs, transitions
+from armada.store import checkpoints, metrics, run_sync, runs, transitions
 from armada.store.database import Database
 from armada.store.queries.uses import read_use
 from armada.verdicts.state import of_put_back, submission_shown
@@ -101,6 +101,30 @@ def test_a_frozen_host_keeps_a_glance_at_all_runs_from_none_of_the_others(
 def see(database: Database, seen: dict[str, Any]) -> runs.Run:
     observe(database, Host(seen), [runs.find(database, "q-aaaaaa")])  # type: ignore[arg-type]  # all that is used of a session
     return runs.find(database, "q-aaaaaa")
+
+
+LISTED = {"digest": "d" * 64, "step": 7, "size_bytes": 1, "file_count": 1, "created_at": 1.0}
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"evidence": None, "findings": ["its records on the host cannot be read: OSError: Input/output error"]},
+        {"exists": False, "evidence": None},  # nobody knows whether its root is the one that it was put into
+        {"unreadable": ["d" * 64]},
+    ],
+    ids=["an error", "away", "half a manifest"],
+)
+def test_a_checkpoint_of_which_an_answer_shows_nothing_is_not_gone_from_its_host(
+    database: Database, later: dict[str, Any]
+) -> None:
+    see(database, entry(outbox=[LISTED]))
+    see(database, {**entry(), "outbox": [], **later})
+    (known,) = checkpoints.of_run(database, "q-aaaaaa")
+    assert (known.on_host, known.trouble) == (True, None)
+    see(database, entry(outbox=[]))
+    (known,) = checkpoints.of_run(database, "q-aaaaaa")
+    assert (known.on_host, known.trouble) == (False, checkpoints.NEVER_CAME)
 
 
 @pytest.mark.parametrize("number", [10**30, 10**400, -1, 1e300, float("nan"), float("inf"), True, "7", None, [], {}])

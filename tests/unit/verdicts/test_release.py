@@ -9,7 +9,8 @@ import pytest
 from armada.protocol.records import Evidence
 from armada.verdicts import release
 from armada.verdicts.presence import AWAY_WORDS, UNKNOWN_WORDS, There
-from armada.verdicts.release import Life, RunThere
+from armada.verdicts.proof import Proof
+from armada.verdicts.release import CheckpointThere, Life, RunThere
 from tests.answers import observation
 
 CLAIMED = {"number": 2, "claimed": True, "job": None}
@@ -110,3 +111,10 @@ def test_what_is_not_seen_is_said_to_be_below_another_root_only_if_home_knows_it
     assert item.lost
     assert item.what == words
     assert hint in (item.hint or "")
+
+
+def test_an_optimizer_state_of_a_checkpoint_that_cannot_be_read_there_is_lost() -> None:
+    there = CheckpointThere(5, 7, Proof.PROVEN, lacking=True, unreadable="outbox/d")
+    (item,) = release.judge(RunThere("q-1", "box", known=True, life=Life.NONE, checkpoints=[there]))
+    words = "without its optimizer state, which cannot be fetched: outbox/d/MANIFEST.json there cannot be read"
+    assert (item.what, item.lost) == (f"checkpoint-5 is at home {words}", True)

@@ -90,6 +90,48 @@ def test_what_is_announced_may_yet_be_hashed_while_the_job_lives(world: World) -
     assert world.lost() == ["its job is running", "1 checkpoint announced and still being hashed"]
 
 
+UNREAD = f"checkpoint-5 is only there, and cannot be fetched: outbox/{DIGEST}/MANIFEST.json there cannot be read"
+
+
+def test_a_checkpoint_whose_manifest_cannot_be_read_would_be_lost(world: World) -> None:
+    world.insert()
+    world.look = {"unreadable": [DIGEST]}
+    assert world.lost() == [UNREAD.replace("checkpoint-5", "a checkpoint")]
+    checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
+    assert world.lost() == [UNREAD]
+    checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
+    assert [(item.what, item.lost) for item in world.judge()] == [(UNREAD + "; sync.keep_home excludes it", False)]
+
+
+@pytest.mark.parametrize(
+    ("here", "lost"),
+    [
+        (Proof.PROVEN, []),
+        (
+            Proof.DAMAGED,
+            [UNREAD.replace("only there, and cannot be fetched", "damaged at home, and cannot be fetched again")],
+        ),
+        (Proof.MISSING, [UNREAD]),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_read_there_is_lost_unless_it_is_proven_at_home(
+    world: World, monkeypatch: pytest.MonkeyPatch, here: Proof, lost: list[str]
+) -> None:
+    world.insert()
+    checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
+    monkeypatch.setattr("armada.sync.release.judge.Prover.prove", lambda *_: here)
+    world.look = {"unreadable": [DIGEST]}
+    assert world.lost() == lost
+
+
+def test_another_home_lacks_a_checkpoint_that_cannot_be_read_there(world: World) -> None:
+    world.insert()
+    world.look = {"homes": [{**OTHER, "held": []}], "unreadable": [DIGEST]}
+    assert any("has not fetched 1 checkpoint" in what for what in world.lost())
+    world.look = {"homes": [OTHER], "unreadable": [DIGEST]}
+    assert not any("has not fetched" in what for what in world.lost())
+
+
 def test_a_run_whose_records_cannot_be_read_may_live(world: World) -> None:
     world.insert()
     world.evidence = None
