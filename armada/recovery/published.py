@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from armada.foundation.atomic_write import fsync
 from armada.foundation.progress import TransferProgress
+from armada.foundation.validation import MOST
 from armada.monitor.look import Folder, Look
 from armada.monitor.observe import record_look
 from armada.paths import RUN_ID
@@ -127,8 +128,9 @@ def record(database: Database, found: Published, *, is_read: bool) -> None:
         raise ValueError(f"{found.place} has no manifest")
     if is_read:
         files_home.record(database, [(f.sha256, found.place / f.path, f.size) for f in found.files if f.size])
-    told = json.loads(manifest.text).get("created_at")
-    created_at = float(told) if isinstance(told, int | float) else None
+    told = json.loads(manifest.text)
+    moment, attempt = told.get("created_at"), told.get("attempt")
+    created_at = float(moment) if isinstance(moment, int | float) else None
     checkpoints.adopt(
         database,
         found.run_id,
@@ -138,6 +140,7 @@ def record(database: Database, found: Published, *, is_read: bool) -> None:
         file_count=len(manifest.files),
         created_at=created_at,
         home_path=found.place,
+        attempt=attempt if isinstance(attempt, int) and 0 <= attempt <= MOST else None,
         is_read=is_read,
     )
     if created_at is not None:

@@ -33,7 +33,8 @@ class Checkpoint:
     """One checkpoint, identified by the digest of its manifest.
 
     `home_path` is set once every byte of it was verified at home, or with `UNREAD` in `trouble`. `pinned` means that a
-    user asked for it by name: it stays at home, complete, whatever the settings say.
+    user asked for it by name: it stays at home, complete, whatever the settings say. `attempt` is the run's attempt that
+    wrote it first; None where an older agent did not say it.
     """
 
     run_id: str
@@ -48,6 +49,7 @@ class Checkpoint:
     acknowledged_at: float | None
     trouble: str | None
     pinned: bool = False
+    attempt: int | None = None
 
     @property
     def is_good_home(self) -> bool:
@@ -108,8 +110,9 @@ def record_outbox(
         before = {digest for (digest,) in connection.execute(_ON_HOST, (run_id,))}
         connection.execute("UPDATE checkpoints SET on_host = 0 WHERE run_id = ?", (run_id,))
         connection.executemany(
-            f"""INSERT INTO checkpoints (run_id, digest, step, size_bytes, file_count, created_at) VALUES (?, ?, ?, ?, ?, ?)
-                ON CONFLICT (run_id, digest) DO UPDATE SET {_IS_THERE}""",  # noqa: S608  # ours
+            f"""INSERT INTO checkpoints (run_id, digest, step, size_bytes, file_count, created_at, attempt)
+                VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id, digest) DO UPDATE SET
+                attempt = coalesce(excluded.attempt, checkpoints.attempt), {_IS_THERE}""",  # noqa: S608  # ours
             [
                 (
                     run_id,
@@ -118,6 +121,7 @@ def record_outbox(
                     e.size_bytes,
                     e.file_count,
                     e.created_at,
+                    e.attempt,
                     NEVER_CAME,
                     WAS_HOME,
                 )
@@ -156,13 +160,15 @@ def adopt(
     file_count: int,
     created_at: float | None,
     home_path: Path,
+    attempt: int | None = None,
     is_read: bool = True,
 ) -> None:
     """Record a checkpoint found at home, whatever was recorded of it before: verified, or `UNREAD`."""
     with database.transaction() as connection:
         connection.execute(
-            """INSERT INTO checkpoints (run_id, digest, step, size_bytes, file_count, created_at, on_host, home_path, verified_at, trouble)
-               VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?) ON CONFLICT (run_id, digest) DO UPDATE SET
+            """INSERT INTO checkpoints
+               (run_id, digest, step, size_bytes, file_count, created_at, attempt, on_host, home_path, verified_at, trouble)
+               VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?) ON CONFLICT (run_id, digest) DO UPDATE SET
                home_path = excluded.home_path, verified_at = excluded.verified_at, trouble = excluded.trouble""",
             (
                 run_id,
@@ -171,6 +177,7 @@ def adopt(
                 size_bytes,
                 file_count,
                 created_at,
+                attempt,
                 places.write(database, home_path),
                 time.time() if is_read else None,
                 None if is_read else UNREAD,

@@ -205,6 +205,8 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     # How many things of a run its last listing showed that a sync leaves on its host. Of earlier syncs it is not known.
     "ALTER TABLE run_sync ADD COLUMN left_there INTEGER",
+    # The attempt that wrote a checkpoint, by its manifest: clocks of hosts are set, and resumed runs save lower steps.
+    "ALTER TABLE checkpoints ADD COLUMN attempt INTEGER",
 )
 
 

@@ -26,6 +26,7 @@ class Candidate:
 
     Attributes:
         loss: What was measured of it, lower is better: its evaluation loss, or another metric; None if nothing was.
+        attempt: The run's attempt that wrote it first; 0 where nobody said it.
         measured: The same in words, such as `evaluation loss 0.41`.
     """
 
@@ -37,6 +38,7 @@ class Candidate:
     on_host: bool = False
     acknowledged: bool = False
     pinned: bool = False
+    attempt: int = 0
     measured: str = ""
 
 
@@ -121,6 +123,9 @@ def _newest(ordered: Sequence[Candidate]) -> dict[str, str]:
         reasons[ordered[-1].digest] = "the newest: what a resume needs"
         # After a resume, a checkpoint with a lower step can be the younger one, and training resumes from that.
         reasons.setdefault(max(ordered, key=lambda c: c.created_at).digest, "the newest by time")
+        # A host's clock may have been set back before it resumed the run: then neither of these is what it wrote last.
+        for order in (lambda c: (c.attempt, c.step), lambda c: (c.attempt, c.created_at)):
+            reasons.setdefault(max(ordered, key=order).digest, "the newest of the last attempt")
     return reasons
 
 

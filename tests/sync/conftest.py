@@ -86,7 +86,13 @@ class Place:
         self.session.call("run.create", question)
 
     def save(
-        self, step: int, files: Mapping[str, bytes], *, eval_loss: float | None = None, created_at: float | None = None
+        self,
+        step: int,
+        files: Mapping[str, bytes],
+        *,
+        eval_loss: float | None = None,
+        created_at: float | None = None,
+        attempt: int = 1,
     ) -> str:
         """Put a finished checkpoint into the outbox; its digest."""
         listed = [
@@ -97,7 +103,7 @@ class Place:
         manifest = {
             "format": 1,
             "run_id": self.run_id,
-            "attempt": 1,
+            "attempt": attempt,
             "step": step,
             "kind": "periodic",
             "created_at": created_at or time.time(),

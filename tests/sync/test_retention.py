@@ -47,6 +47,15 @@ def test_the_host_keeps_as_many_as_it_should_and_never_what_is_not_home(place: P
     assert not any(path.name.startswith(".trash") for path in (place.remote / "outbox").iterdir())
 
 
+def test_what_the_last_attempt_wrote_stays_at_home_where_its_host_s_clock_was_set_back(place: Place) -> None:
+    place.create(keep_home={"last": 1, "best": 0}, keep_remote=1)
+    for step, attempt, at in ((10, 1, 100.0), (20, 1, 200.0), (15, 2, 50.0), (16, 2, 60.0)):
+        place.save(step, {"model": b"%d" % step}, attempt=attempt, created_at=at)
+        place.sync()
+    assert place.home_steps() == [16, 20]
+    assert {c.attempt for c in checkpoints.of_run(place.database, place.run_id)} == {1, 2}
+
+
 def test_a_listing_that_another_sync_overtook_is_not_believed(place: Place) -> None:
     place.create(keep_remote=1)
     first, *_ = [place.save(step, {"model": b"%d" % step}) for step in (1, 2, 3)]

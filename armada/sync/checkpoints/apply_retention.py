@@ -48,6 +48,7 @@ def candidates(database: Database, run_id: str, known: Sequence[Checkpoint]) -> 
             on_host=c.on_host,
             acknowledged=c.acknowledged_at is not None,
             pinned=c.pinned,
+            attempt=c.attempt or 0,
             measured=f"{called} {measured[c.step]:.4g}" if c.step in measured else "",
         )
         for c in known
@@ -115,6 +116,7 @@ def plan_host(
             at_home=c.digest in whole if c.on_host else c.at_home,
             on_host=c.on_host,
             acknowledged=c.acknowledged,
+            attempt=c.attempt,
             measured=c.measured,
         )
         for c in candidates(database, run_id, known)

@@ -103,4 +103,10 @@ def _resume_files(manifest: Manifest) -> list[str]:
 
 
 def _candidate(checkpoint: Checkpoint) -> Candidate:
-    return Candidate(checkpoint.digest, checkpoint.step, checkpoint.created_at or 0.0, pinned=checkpoint.pinned)
+    return Candidate(
+        checkpoint.digest,
+        checkpoint.step,
+        checkpoint.created_at or 0.0,
+        pinned=checkpoint.pinned,
+        attempt=checkpoint.attempt or 0,
+    )

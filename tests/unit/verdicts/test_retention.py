@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,6 +38,18 @@ def test_a_step_that_two_attempts_saved_counts_once() -> None:
     found = [checkpoint(1), checkpoint(2), checkpoint(3), again]
     assert kept_home(found, last=2, best=0) == [2, 3, 3]
     assert [d.candidate.step for d in decide_host(found, 2) if d.keep] == [2, 3, 3]
+
+
+def test_what_a_resumed_run_wrote_last_stays_although_its_steps_are_lower_and_its_host_s_clock_was_set_back() -> None:
+    first = [dataclasses.replace(checkpoint(step), attempt=1) for step in (10, 20, 30)]
+    second = [
+        Candidate("e" * 64, 15, 5.0, at_home=True, on_host=True, acknowledged=True, attempt=2),
+        Candidate("f" * 64, 12, 6.0, at_home=True, on_host=True, acknowledged=True, attempt=2),  # a script may go back
+    ]
+    assert kept_home([*first, *second], last=1, best=0) == [12, 15, 30]
+    assert [d.candidate.step for d in decide_host([*first, *second], 1) if d.keep] == [12, 15, 30]
+    assert [d.candidate.step for d in decide_optimizers([*first, *second]) if d.keep] == [12, 15, 30]
+    assert kept_home(first, last=1, best=0) == [30]
 
 
 def test_what_home_has_newest_stays_until_a_newer_one_is_really_here() -> None:
