@@ -280,3 +280,55 @@ def test_a_link_that_is_turned_away_while_it_is_kept_aside_brings_nothing(
     assert [path for path in Path(job.paths.left).rglob("*") if path.is_file()] == []
     (said,) = findings(job)
     assert said.startswith("out/step-1 may be incomplete, and cannot be copied")
+
+
+def touch(job: Job, name: str, moment: float) -> None:
+    os.utime(job.work / name, (moment, moment))
+
+
+def test_a_checkpoint_that_was_only_touched_stays_and_is_linked_as_before(job: Job) -> None:
+    job.write("out/step-1/w", "one")
+    job.write("out/step-1/v", "two")
+    job.look()
+    (taken,) = job.look(QUIET_S)
+    for moment in (5.0, 6.0):
+        touch(job, "out/step-1/w", moment)
+        assert job.look() == [taken]
+        assert job.look(QUIET_S) == [taken]  # and it is not taken once more
+    (digest,) = job.paths.checkpoints()
+    assert (job.work / "out/step-1/w").samefile(job.paths.checkpoint(digest, "w"))
+    assert findings(job) == []
+    job.write("out/step-1/w", "eno")
+    assert job.look() == []  # other bytes of the same length
+    assert "overwrote out/step-1 in place" in findings(job)[0]
+
+
+def test_a_checkpoint_that_was_touched_and_got_a_new_file_stays_and_is_taken_again(job: Job) -> None:
+    job.write("out/step-1/w", "one")
+    job.write("out/step-1/v", "two")
+    job.look()
+    job.look(QUIET_S)
+    touch(job, "out/step-1/w", 5.0)
+    replace(job, "out/step-1/v", "three")
+    assert job.look() == [{"w": "one", "v": "two"}]
+    assert {each["v"] for each in job.look(QUIET_S)} == {"two", "three"}
+
+
+@pytest.mark.parametrize("broken", ["not hashed", "manifest", "file"])
+def test_a_touched_checkpoint_of_which_nobody_knows_the_bytes_is_withdrawn(job: Job, broken: str) -> None:
+    job.write("out/step-1/w", "one")
+    if broken == "not hashed":
+        job.watch.look()
+        job.now += QUIET_S
+        job.watch.look()
+        (folder,) = job.paths.announced()
+    else:
+        job.look()
+        job.look(QUIET_S)
+        (digest,) = job.paths.checkpoints()
+        folder = job.paths.checkpoint(digest)
+        Path(folder, "MANIFEST.json" if broken == "manifest" else "w").unlink()
+    touch(job, "out/step-1/w", 5.0)
+    job.watch.look()
+    assert not Path(folder).exists()
+    assert "overwrote out/step-1 in place" in findings(job)[0]

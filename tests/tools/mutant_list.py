@@ -94,6 +94,7 @@ MODULES = (
             }
         ),
     ),
+    Module(f"{_AGENT}/verdicts/age.py", _THIN),
     Module(f"{_AGENT}/verdicts/thinning.py", _THIN),
     Module(f"{_AGENT}/outbox/thinning.py", _THIN, frozenset({"thin"})),
     Module(
@@ -124,6 +125,7 @@ MODULES = (
             "tests/agent/test_agent_left_by_scripts.py",
         ),
     ),
+    Module(f"{_AGENT}/outbox/overwriting.py", ("tests/agent/test_agent_watch_rules.py",)),
     Module(f"{_AGENT}/runs/wipe.py", ("tests/agent/test_agent_wipe.py",)),
     Module(f"{_AGENT}/outbox/pruning.py", ("tests/agent/test_agent_sync.py",)),
     Module(f"{_AGENT}/outbox/homes.py", ("tests/agent/test_agent_homes.py",)),

@@ -22,11 +22,11 @@ from armada_agent.outbox.inventory import (
     Inventory,
     Survey,
     is_below,
-    is_overwritten,
     last_change,
     leads_outside,
 )
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST, list_finished
+from armada_agent.outbox.overwriting import find_changed, was_only_touched
 from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.outbox.watch_record import read_record
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
@@ -124,7 +124,7 @@ class CheckpointWatch:
         """
         found = self._find()
         self._note_outside()
-        self._withdraw_spoilt({path: survey.inventory for path, survey in found})
+        self._withdraw_spoilt(dict(found))
         for path, survey in self._settled(found, silent_at):
             try:
                 self._take(path, survey, survey.settled(silent_at - self._quiet_s))
@@ -158,7 +158,7 @@ class CheckpointWatch:
         moment, now = self._ended or (time.time(), self._clock())
         found = self._find()
         self._note_outside()
-        self._withdraw_spoilt({path: survey.inventory for path, survey in found})
+        self._withdraw_spoilt(dict(found))
         seen = {}
         for path, survey in found:
             signature = survey.signature
@@ -368,10 +368,13 @@ class CheckpointWatch:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), origin)
         return origin
 
-    def _withdraw_spoilt(self, found: Dict[str, Inventory]) -> None:
+    def _withdraw_spoilt(self, found: Dict[str, Survey]) -> None:
         for entry in self._record["taken"]:
-            now, then = found.get(entry["path"]), entry["inventory"]
-            if not now or not then or not is_overwritten(then, now):
+            survey, then = found.get(entry["path"]), entry["inventory"]
+            if survey is None or not then or not find_changed(then, survey.inventory):
+                continue
+            if was_only_touched(self._paths, entry, survey):
+                self._save()
                 continue
             entry["inventory"] = None
             entry["signature"] = ""  # that of a checkpoint whose links lead to the changed file is still the same

@@ -146,13 +146,6 @@ def changed_ns(found: os.stat_result) -> int:
     return found.st_mtime_ns if found.st_nlink > 1 else max(found.st_mtime_ns, found.st_ctime_ns)
 
 
-def is_overwritten(then: Inventory, now: Inventory) -> bool:
-    """Return whether a file has the same inode as the linked one but changed content."""
-    return any(
-        name in now and now[name][0] == facts[0] and tuple(now[name]) != tuple(facts) for name, facts in then.items()
-    )
-
-
 def is_facts(value: Any) -> bool:
     """Return whether a value of a record can be an entry of an inventory."""
     return isinstance(value, (list, tuple)) and len(value) == 3 and all(isinstance(each, int) for each in value)
