@@ -75,9 +75,7 @@ class Job:
     def save(self, kind: str = "periodic", measured: int = 0) -> None:
         """Write the next checkpoint, whole; its content is like no other's. `measured`: which of `METRICS` it has."""
         self.step += 1
-        content = {"model.bin": b"%s %d %d" % (self.run_id.encode(), self.step, self.pid), "config.json": b"{}"}
-        if self.run_id in self.host.world.with_optimizer:
-            content["optimizer.pt"] = folders.optimizer(content["model.bin"])
+        content = self._content()
         if self.script:
             self._write(self.folder / "work" / "out" / f"checkpoint-{self.step}", content)
         elif self.folder.exists():
@@ -101,6 +99,16 @@ class Job:
         else:
             return
         self.host.world.saved(self, content)
+
+    def save_again(self) -> None:
+        """Write the last checkpoint of a script once more, with the same bytes into new files."""
+        self._write(self.folder / "work" / "out" / f"checkpoint-{self.step}", self._content())
+
+    def _content(self) -> dict[str, bytes]:
+        content = {"model.bin": b"%s %d %d" % (self.run_id.encode(), self.step, self.pid), "config.json": b"{}"}
+        if self.run_id in self.host.world.with_optimizer:
+            content["optimizer.pt"] = folders.optimizer(content["model.bin"])
+        return content
 
     def log(self) -> None:
         if self.folder.exists():

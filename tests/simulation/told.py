@@ -476,5 +476,8 @@ TOLD_WITH_SCRIPTS = {
     "a script ends without its supervisor, and a retry follows a restart that nobody looked at": (
         "launch:1 save tick kill_supervisor end:0:1 look=failed/supervisor_lost power_cut retry=no begun=1"
     ),
+    "a script saves the same checkpoint again, and the first one is damaged there": (
+        "launch+remote_9:1 save tick damage_there save_again tick host=1 end tick sync=final home=1 release=yes"
+    ),
     "a script's best, by its step": "launch+remote_1:1 save tick save tick look=running sync=open home=1,2 host=2",
 }
