@@ -205,16 +205,19 @@ def _wipe(context: Context, session: HostSession, options: argparse.Namespace) -
     from armada.protocol.host import WipeRoot
     from armada.store import checkpoints, runs
     from armada.store import hosts as host_records
+    from armada.sync.release.judge import runs_there
 
     root = session.paths.root
     if not options.yes:
         answer = input(f"Delete everything of armada's below {root} on {session.host.name}? [y/N] ")
         if answer.strip().lower() not in ("y", "yes"):
             raise Conflict("not wiped; only secrets were deleted there", host=session.host.name)
+    there = set(runs_there(session))
     host_records.mark_released(context.database, session.host.name, time.time())  # or the daemon's next look undoes it
     answered = session.call(WipeRoot(home=AskingHome(**own(context.home).as_json())), timeout_s=900.0)
     if answered.root is not None:
         runs.mark_wiped(context.database, session.host.name, answered.root)
     for run in runs.every(context.database, host=session.host.name):
-        checkpoints.record_outbox(context.database, run.run_id, [])
+        if run.run_id in there or (run.wiped_root is not None and run.wiped_root == run.root_id):
+            checkpoints.record_outbox(context.database, run.run_id, [])  # others may be on a root that is away
     return list(answered.removed)
