@@ -186,6 +186,10 @@ def _with_host(
     except NotFound:
         _refuse_away(context, session, run, options)
         note = " (the host had no files of it)"
+    except ArmadaError as error:
+        if isinstance(error, Conflict) or not (options.force and _is_unreadable(session, run)):
+            raise
+        note = f" (its files on the host stay there: {sanitize_line(error.message, 300)})"
     told = {**_told(context, run, lost), "forgotten": True, "had_host": not note}
     said = _forget(context, run)
     given_up = lost.sentences(run.host) if lost is not None else []
@@ -262,6 +266,12 @@ def _refuse_away(context: Context, session: HostSession, run: Run, options: argp
     if options.force:
         return
     there = where(run, ask_about(session, run).folder)
+    if there is There.HERE:
+        raise Conflict(
+            f"{run.run_id} cannot be removed on {run.host} now: its folder was not found, and is seen now, or cannot be read",
+            hint=f"armada rm {run.run_id}",
+            host=run.host,
+        ) from None
     if there is There.AWAY or (there is There.UNKNOWN and was_there(context.database, run)):
         words = AWAY_WORDS if there is There.AWAY else UNKNOWN_WORDS
         raise Conflict(
@@ -269,6 +279,14 @@ def _refuse_away(context: Context, session: HostSession, run: Run, options: argp
             hint=f"mount it, then run the command again; armada rm {run.run_id} --force leaves the files there",
             host=run.host,
         ) from None
+
+
+def _is_unreadable(session: HostSession, run: Run) -> bool:
+    """Tell whether a host has the folder of a run, or what should hold it, and can read nothing of it."""
+    from armada.monitor.observe import ask_about
+
+    look = ask_about(session, run).run
+    return look.exists and look.evidence is None
 
 
 def _without_host(context: Context, run: Run, options: argparse.Namespace, why: ArmadaError) -> Handled:

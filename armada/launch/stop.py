@@ -179,6 +179,12 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
             hint="run the command again when its root is back on the host",
             host=run.host,
         )
+    if outcome is stopping.Outcome.HERE:
+        raise OutcomeUnknown(
+            f"it is unknown whether {run.run_id} runs: {run.host} did not find it, and shows its folder now, or cannot read it",
+            hint=f"armada stop {run.run_id}",
+            host=run.host,
+        )
     if outcome is stopping.Outcome.LIVES:
         raise OutcomeUnknown(
             f"{removed}, and {counted_processes(seen.processes or 0)} of it live there",

@@ -246,7 +246,7 @@ def record_look(database: Database, run: Run, look: Look, *, observed_at: float 
     if run.ended and (verdict.state not in ENDED or (facts.submission or run.submission) != run.submission):
         run_sync.reopen(database, run.run_id)  # another home resumed it, or its end was only a guess
     more = _take_lines(database, run, seen)
-    if seen.evidence is not None:  # else nothing of the outbox was seen: what it had is not gone
+    if seen.exists and seen.evidence is not None:  # else nobody read the outbox: what it had is not gone
         checkpoints.record_outbox(database, run.run_id, seen.outbox, unreadable=seen.unreadable)
     return more
 

@@ -286,6 +286,12 @@ def unseen(run_id: str, host: str) -> Item:
     return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
 
 
+def unlisted(run_id: str, host: str) -> Item:
+    """Judge a run that a host did not list among its runs, although it shows the run's folder, or cannot read it."""
+    what = "its host did not list it a moment ago, and shows its folder now, or cannot read it"
+    return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
+
+
 def no_run(name: str) -> Item:
     """Judge what lies among the runs of a host and is none."""
     what = "lies among the runs there and is none: somebody renamed a run's folder, or put files there"

@@ -3,6 +3,7 @@
 | its folder                                                | the run                                          |
 |-----------------------------------------------------------|--------------------------------------------------|
 | is on a root that is away                                 | unknown: it may run                              |
+| is seen after all, or its host cannot read it             | unknown: it may run                              |
 | is not seen, and processes of it are on the host          | lives                                            |
 | never was on the host                                     | cancelled: only home's own record exists         |
 | was removed; a batch system had the run                   | unknown: its job may wait or run under its name  |
@@ -29,6 +30,7 @@ class Outcome(enum.Enum):
     NEVER_THERE = "never there"
     REMOVED = "removed"
     AWAY = "away"
+    HERE = "here"
     IN_A_QUEUE = "in a queue"
     UNTOLD = "untold"
     ELSEWHERE = "elsewhere"
@@ -65,6 +67,8 @@ def judge(seen: NotSeen) -> Outcome:
         return Outcome.AS_IT_ENDED
     if seen.there is There.AWAY:
         return Outcome.AWAY
+    if seen.there is There.HERE:
+        return Outcome.HERE
     if seen.processes:
         return Outcome.LIVES
     if not seen.was_there:

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import stat
 from typing import List, Optional
 
 from armada_agent.errors import AgentError
@@ -13,8 +14,12 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 ANNOUNCED = ".new-"
 
 
+def is_run_id(name: str) -> bool:
+    return _RUN_ID.fullmatch(name) is not None
+
+
 def checked_run_id(run_id: object) -> str:
-    if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
+    if not isinstance(run_id, str) or not is_run_id(run_id):
         raise AgentError("bad_request", "%.100r is not a run id" % (run_id,))
     return run_id
 
@@ -31,7 +36,7 @@ class RunPaths:
     def __init__(self, root: str, run_id: object) -> None:
         self.root = root
         self.run_id = checked_run_id(run_id)
-        self.folder = os.path.join(root, "runs", self.run_id)
+        self.folder = os.path.join(runs_folder(root), self.run_id)
         self.spec = self._file("spec.json")
         self.state = self._file("state.json")
         self.events = self._file("events.jsonl")
@@ -62,6 +67,23 @@ class RunPaths:
 
     def _file(self, name: str) -> str:
         return "%s/%s" % (self.folder, name)
+
+    def is_there(self) -> bool:
+        """Return whether the run's folder is there. It is missing only where the folder of runs was read and lacks it.
+
+        Raises:
+            OSError: It cannot be seen, for example because a disk is away or refuses.
+        """
+        try:
+            return stat.S_ISDIR(os.stat(self.folder).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            _refuse_broken_link(self.folder)
+        try:
+            with os.scandir(runs_folder(self.root)) as entries:
+                next(entries, None)
+        except FileNotFoundError:
+            _refuse_broken_link(runs_folder(self.root))
+        return False
 
     def submission(self, number: int, name: str = "") -> str:
         return "%s/submissions/%d/%s" % (self.folder, number, name)
@@ -140,6 +162,10 @@ class SweepPaths:
         return os.path.join(self._arrays, str(number), name)
 
 
+def runs_folder(root: str) -> str:
+    return os.path.join(root, "runs")
+
+
 def locks_folder(root: str) -> str:
     return os.path.join(root, "locks")
 
@@ -178,13 +204,49 @@ def require_own(folder: str) -> None:
         raise OSError(errno.ELOOP, "it is a link, and armada does not follow links there", folder)
 
 
+def list_runs_folder(root: str) -> List[str]:
+    """List the names in the folder of runs in sorted order. Without such a folder, there is none.
+
+    Raises:
+        OSError: The folder cannot be read, or is a link to a folder that is not there.
+    """
+    folder = runs_folder(root)
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        _refuse_broken_link(folder)
+        return []
+
+
 def list_run_ids(root: str) -> List[str]:
-    """List the ids of the runs below a root."""
-    folder = os.path.join(root, "runs")
+    """List the ids of the runs below a root, also of a run whose folder cannot be seen.
+
+    Raises:
+        OSError: As `list_runs_folder`.
+    """
     found = []
-    for name in list_folder(folder):
+    for name in list_runs_folder(root):
         try:
             found.append(checked_run_id(name))
         except AgentError:
             continue  # hidden leftovers, and folders that users created
-    return [name for name in found if os.path.isdir(os.path.join(folder, name))]
+    return [name for name in found if _may_be_folder(os.path.join(runs_folder(root), name))]
+
+
+def _may_be_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return os.path.islink(path)  # else it was deleted just now
+    except OSError:
+        return True
+
+
+def _refuse_broken_link(path: str) -> None:
+    """Raise an error if a path that was not found is a link: what it leads to may be on a disk that is away.
+
+    Raises:
+        OSError: It is a link.
+    """
+    if os.path.islink(path):
+        raise OSError(errno.ENXIO, "it is a link to what is not there: a file system may not be mounted", path)

@@ -191,7 +191,8 @@ READERS = {
     "arrays": Reader(_array, tuple(f"{_SWEEP}/arrays/1/{name}" for name in ("array.json", "job.json")), (files.UnreadableError,)),
     "cells": Reader(_cells, (f"{_SWEEP}/cells.json",), (files.UnreadableError,)),
     "lines": Reader(_lines, ("metrics.jsonl", "events.jsonl", "output.log"), travels=True),
-    "root": Reader(lambda paths: roots.describe(paths.root), ("../../root.json",), travels=True),
+    "root": Reader(lambda paths: roots.describe(paths.root, roots.identify(paths.root)),
+                   ("../../root.json", "../../runs.json", "../.root.json"), travels=True),
 }  # fmt: skip
 
 
@@ -221,6 +222,8 @@ def write_all(folder: Path, run_id: str) -> None:
     (sweep / "arrays" / "1" / "array.json").write_text(json.dumps(told))
     (sweep / "arrays" / "1" / "job.json").write_text(json.dumps({"job_id": "7", "time": 1.0}))
     (folder.parent.parent / "root.json").write_text(json.dumps({"id": "c" * 32, "wiped": []}))
+    (folder.parent.parent / "runs.json").write_text(json.dumps({"root": "c" * 32}))
+    (folder.parent / ".root.json").write_text(json.dumps({"id": "c" * 32}))
 
 
 @pytest.fixture

@@ -188,3 +188,43 @@ def test_a_run_whose_folder_was_renamed_is_not_forgotten(armada: Armada, name: s
     other.rename(folder)
     armada.json("sync", "now", run_id)
     assert armada.run("rm", run_id).returncode == 0
+
+
+@pytest.mark.fault("the folder of runs is a mount point, and its disk is away", "nothing of it counts as removed")
+@pytest.mark.parametrize("linked", [False, True], ids=["a mount point", "a link"])
+def test_a_folder_of_runs_that_is_away_ends_nothing(armada: Armada, linked: bool) -> None:
+    run_id = launch(armada, TIDY)
+    disk = armada.folder / "disk"
+    armada.local_runs.rename(disk)
+    if linked:
+        armada.local_runs.symlink_to(armada.folder / "nothing")
+    else:
+        armada.local_runs.mkdir()
+    (run,) = armada.json("ps")
+    assert (run["state"], run["reason"]) == ("unknown", "unreadable" if linked else "root_away")
+    assert "a file system may not be mounted" in armada.run("show", run_id).stdout.replace("\n", " ")
+    assert armada.run("stop", run_id, "--grace", "1").returncode == (1 if linked else 9)
+    assert armada.run("rm", run_id).returncode != 0
+    assert armada.run("hosts", "release", "local").returncode == (1 if linked else 8)
+    assert living(armada, run_id)
+    if linked:
+        armada.local_runs.unlink()
+    else:
+        shutil.rmtree(armada.local_runs)
+    disk.rename(armada.local_runs)
+    eventually(lambda: armada.json("ps")[0]["state"] == "running")
+    assert armada.run("stop", run_id, "--grace", "1").returncode == 0
+    eventually(lambda: not living(armada, run_id))
+
+
+def test_a_run_whose_folder_cannot_be_read_is_forgotten_by_force_alone(armada: Armada) -> None:
+    run_id: str = armada.json("launch", "--host", "local", armada.command("true"))["run_id"]
+    armada.await_end(run_id)
+    armada.local_runs.rename(armada.folder / "disk")
+    armada.local_runs.symlink_to(armada.folder / "nothing")
+    refused = armada.run("rm", run_id)
+    assert (refused.returncode, "a file system may not be mounted" in refused.stderr) == (8, True), refused.stderr
+    done = armada.run("rm", run_id, "--force")
+    assert done.returncode == 0, done.stderr
+    assert "its files on the host stay there: " in done.stdout
+    assert (armada.folder / "disk" / run_id / "spec.json").exists()

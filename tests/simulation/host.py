@@ -82,6 +82,8 @@ class SimHost:
     """Whether its disk gives an error where a supervisor or its agent asks which checkpoints there are."""
     hides_outputs: bool = False
     """Whether it gives an error where its agent lists what a run wrote."""
+    runs_away: bool = False
+    """Whether of its root only the folder of runs is not mounted."""
     finishes: bool = False
     """Whether processes that finish checkpoints without a supervisor get to run; nothing may rely on them."""
     jobs: list[Job] = field(default_factory=list)
@@ -240,14 +242,39 @@ class SimHost:
     def unmount(self) -> None:
         self.root.rename(self.away)
 
+    def unmount_runs(self, *, linked: bool) -> None:
+        """The folder of runs is a mount point of its own, or a link to a disk: what it shows then is empty, or is not there."""
+        self.away.mkdir()
+        runs = self.root / "runs"
+        runs.rename(self.away / "runs")
+        if linked:
+            runs.symlink_to(self.place / "no disk")
+        else:
+            runs.mkdir(0o700)
+        self.runs_away = True
+
     def mount(self) -> None:
         written, real = (
             {folder.name.removesuffix(RENAMED) for folder in (root / "runs").glob("*")}
             for root in (self.root, self.away)
         )
         self.hidden |= written - real
+        if self.runs_away:
+            self.runs_away = False
+            self._mount_runs()
+            return
         shutil.rmtree(self.root, ignore_errors=True)  # what was written beside is hidden below the mount
         self.away.rename(self.root)
+
+    def _mount_runs(self) -> None:
+        runs = self.root / "runs"
+        if runs.is_symlink():
+            runs.unlink()
+        else:
+            shutil.rmtree(runs, ignore_errors=True)
+        self.root.mkdir(parents=True, exist_ok=True)  # it may have been wiped
+        (self.away / "runs").rename(runs)
+        self.away.rmdir()
 
     # What the agent's code is told, in place of what the kernel would say.
 

@@ -220,7 +220,7 @@ TOLD = {
     ),
     "killed before it could claim": "break_off:0:1 launch look release=yes sync stop look",
     "killed later during its launch": (
-        "break_off:1:3 launch look=submitted release=lives+logs stop=cancelled/killed_by_user "
+        "break_at:16 launch look=submitted release=lives+logs stop=cancelled/killed_by_user "
         "look=cancelled/killed_by_user begun=0"
     ),
     "stop of one that has ended": (
@@ -374,7 +374,7 @@ TOLD = {
         "launch tick end:0:1 demand_submission living=0 begun=1 tick look=failed/exit_1"
     ),
     "a home asks for the next submission of what nothing started": (
-        "break_off:1:3 launch look=submitted demand_submission begun=0 look=submitted"
+        "break_at:16 launch look=submitted demand_submission begun=0 look=submitted"
     ),
     "its folder is removed, and it ended before": (
         "launch tick end:0:1 tick look=failed/exit_1 unmount look=failed/exit_1 stop=NotFound mount look=failed/exit_1"
@@ -407,15 +407,14 @@ TOLD = {
         "old_agent:1 release=runs_on stop=OutcomeUnknown"
     ),
     "killed before its submission was claimed": (
-        "break_off:1:2 launch look=preparing release=logs stop=cancelled/killed_by_user look=cancelled/killed_by_user"
+        "break_at:13 launch look=preparing release=logs stop=cancelled/killed_by_user look=cancelled/killed_by_user"
     ),
     "killed a step later": (
-        "break_off:2 launch look=running/supervisor_lost release=lives+logs stop=cancelled/killed_by_user "
+        "break_at:20 launch look=running/supervisor_lost release=lives+logs stop=cancelled/killed_by_user "
         "look=cancelled/killed_by_user begun=1"
     ),
     "killed two steps later": (
-        "break_off:2:1 launch look release=lives+logs stop=cancelled/killed_by_user look=cancelled/killed_by_user "
-        "begun=1"
+        "break_at:24 launch look release=lives+logs stop=cancelled/killed_by_user look=cancelled/killed_by_user begun=1"
     ),
     "the best by the job's own word stays": (
         "launch+floor save save save:0:8 save:0:8 save:0:8 tick fill_disk:1 tick host=1,2,5"

@@ -10,15 +10,34 @@ TOLD_OF_CONDITIONS = {
     "it ends and its root goes away while a stop asks, and another program of the same home saw its end": (
         "launch save tick look=running end:0:1 tick meanwhile_look&unmount stop=failed/exit_1 look=failed/exit_1"
     ),
+    "the disk of the folder of runs is not mounted, and its job goes on": (
+        "launch save tick look=running unmount_runs look=unknown/root_away release=runs_on stop=OutcomeUnknown reap=none "
+        "mount look=running living=1 home=none host=1"
+    ),
+    "the disk of the folder of runs is not mounted, and not all of the run is home": (
+        "launch save end tick look=succeeded unmount_runs sync=ArmadaError release=away look=succeeded rm=Conflict mount "
+        "sync=final home=1,2 release=yes"
+    ),
+    "the disk of the folder of runs is not mounted, and another run is launched": (
+        "launch save tick unmount_runs launch look=unknown/root_away mount look=running release=lives+logs+only_there"
+    ),
+    "the folder of runs is a link to a disk that is not mounted, and its job goes on": (
+        "launch save tick look=running unmount_runs:1 look=unknown/unreadable reap=none stop=OSError release=OSError mount "
+        "look=running living=1 host=1"
+    ),
+    "the folder of runs is a link to a disk that is not mounted, and not all of the run is home": (
+        "launch save end tick look=succeeded unmount_runs:1 sync=ArmadaError look=succeeded rm=Conflict mount sync=final "
+        "home=1,2 release=yes"
+    ),
     "its state says nothing, and no supervisor has started it": (
-        "break_off:1:3 launch look=submitted break_state:3 look=submitted "
+        "break_at:16 launch look=submitted break_state:3 look=submitted "
         "because=submission_1_is_claimed_no_supervisor_has_started_it begun=0"
     ),
     "its launch is interrupted between the folder of its submission and the claim": (
-        "break_at:12 launch look=preparing because=its_folder_is_on_the_host_no_submission_was_claimed release=logs"
+        "break_at:15 launch look=preparing because=its_folder_is_on_the_host_no_submission_was_claimed release=logs"
     ),
     "its supervisor is killed before it began an attempt": (
-        "break_at:15 launch look=failed/never_started because=its_supervisor_is_dead_it_had_begun_no_attempt begun=0"
+        "break_at:18 launch look=failed/never_started because=its_supervisor_is_dead_it_had_begun_no_attempt begun=0"
     ),
     "its records say no more than that a supervisor lives": (
         "launch break_state:3 lose_attempt look=submitted because=its_supervisor_lives_and_wrote_submitted living=1"

@@ -30,7 +30,7 @@ TOLD_RARELY = {
         "old_agent:9 launch save tick end tick look=succeeded sync=final release=yes unmount look=succeeded release=yes"
     ),
     "its launch is interrupted before its submission was claimed": (
-        "break_at:10 launch release=logs look=preparing because=its_folder_is_on_the_host_no_submission_was_claimed"
+        "break_at:13 launch release=logs look=preparing because=its_folder_is_on_the_host_no_submission_was_claimed"
     ),
     "a disk without room, whose clock was set back: the newest stays": (
         "launch+floor save tick save tick save tick set_clock:1 save tick save tick fill_disk:3 tick host=1,3,4,5"

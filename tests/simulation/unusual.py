@@ -70,6 +70,11 @@ class Unusual(Writing):
     def do_clear_disk(self, _one: int, two: int) -> None:
         self._host(two).room = None
 
+    def do_unmount_runs(self, one: int, two: int) -> None:
+        """The folder of runs of a host's root, a mount point (0) or a link to another disk (1), has that disk no longer."""
+        if (host := self._host(two)).mounted and (host.root / "runs").exists():
+            host.unmount_runs(linked=bool(one))
+
     def do_wipe(self, one: int, two: int) -> None:
         """A person has a home delete everything of armada's on a host, whatever would be lost."""
         home, host = self._home(one), self._host(two)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from armada.cli.release import _wipe
+from armada.errors import ArmadaError
+from armada.protocol.records import Checkpoint
 from armada.protocol.sync import HashFiles
+from armada.store import checkpoints, run_sync, runs
 from armada.sync.release.judge import judge_host, losses
+from armada.verdicts.presence import AWAY_WORDS
 from tests.sync.conftest import Place
 
 WEIGHTS = b"weights" * 1000
@@ -122,3 +130,49 @@ def test_a_file_that_grew_after_it_was_listed_keeps_a_host(
     monkeypatch.setattr(script.session, "call", grow_first)
     (said,) = lost(script)
     assert "that no sync.outputs names: work/best.bin" in said
+
+
+class TestFolderOfRuns:
+    """The folder of runs, which may be a disk of its own."""
+
+    @pytest.fixture
+    def away(self, script: Place) -> Path:
+        """That disk, which is no longer mounted: home misses a checkpoint that is on it."""
+        script.save(4, {"model.bin": b"4"})
+        folder = script.home.local_root / "runs"
+        folder.rename(disk := script.home.local_root / "disk")
+        folder.mkdir()
+        return disk
+
+    def test_without_its_disk_it_ends_no_sync_and_releases_no_host(self, script: Place, away: Path) -> None:
+        run_sync.reopen(script.database, script.run_id)
+        with pytest.raises(ArmadaError, match="a file system may not be mounted"):
+            script.sync()
+        (said,) = lost(script)
+        assert said == AWAY_WORDS
+        (script.home.local_root / "runs").rmdir()
+        away.rename(script.home.local_root / "runs")
+        assert script.sync().missing is None
+        assert sorted(each.name for each in script.published.glob("checkpoint-*")) == ["checkpoint-3", "checkpoint-4"]
+
+    def test_a_wipe_says_nothing_of_what_is_on_a_disk_that_is_away(self, script: Place) -> None:
+        spec = runs.spec(script.database, script.run_id)
+        runs.insert(
+            script.database,
+            run_id="away-1",
+            name="away",
+            host="local",
+            task="sft",
+            experiment=None,
+            spec=spec,
+            root_id="x",
+        )
+        listed = Checkpoint(digest="a" * 64, step=3, size_bytes=7, file_count=1, created_at=1.0)
+        checkpoints.record_outbox(script.database, "away-1", [listed])
+        context: Any = SimpleNamespace(database=script.database, home=script.home)
+        assert "runs" in _wipe(context, script.session, argparse.Namespace(yes=True))
+        there = {run.run_id: run.wiped_root is not None for run in runs.every(script.database, host="local")}
+        assert there == {script.run_id: True, "away-1": False}
+        (wiped,) = checkpoints.of_run(script.database, script.run_id)
+        (kept,) = checkpoints.of_run(script.database, "away-1")
+        assert (wiped.on_host, kept.on_host, kept.trouble) == (False, True, None)

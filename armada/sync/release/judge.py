@@ -41,6 +41,7 @@ from armada.verdicts.release import (
     may_be_renamed,
     no_run,
     put_there_meanwhile,
+    unlisted,
     unseen,
     was_stopped_and_forgotten,
 )
@@ -172,7 +173,10 @@ def judge_absent(context: SyncContext) -> list[Item]:
         answer = context.session.call(_only_evidence([run.run_id]), timeout_s=60.0)
     except NotFound:  # nothing of armada's is there any more: its root is away
         return []
-    seen = _missing(context.database, Prover(context.database), run, answer, looks(answer).get(run.run_id))
+    look = looks(answer).get(run.run_id)
+    if isinstance(look, Look) and look.run.exists:
+        return [unlisted(run.run_id, context.host)]
+    seen = _missing(context.database, Prover(context.database), run, answer, look)
     if seen.there is not There.REMOVED:
         return []
     listed = context.session.call(ListRuns())
@@ -263,7 +267,11 @@ def _not_there(context: HostContext, prover: Prover, there: Sequence[str], *, ig
         for run in some:
             if not was_there(database, run):
                 continue
-            seen = _missing(database, prover, run, answer, told.get(run.run_id))
+            look = told.get(run.run_id)
+            if isinstance(look, Look) and look.run.exists:
+                items.append(unlisted(run.run_id, context.host))
+                continue
+            seen = _missing(database, prover, run, answer, look)
             items += judge_missing(seen, ignore_work=ignore_work)
     return items
 

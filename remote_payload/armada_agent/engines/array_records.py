@@ -68,7 +68,7 @@ def is_all_stopped(sweep: SweepPaths, number: int) -> bool:
     try:
         array = read(sweep, number)
         return array is not None and all(_is_stopped(RunPaths(sweep.root, run_id)) for run_id in array.run_ids)
-    except files.UnreadableError:
+    except (files.UnreadableError, OSError):
         return False
 
 

@@ -24,6 +24,7 @@ TRUSTED = (
     "schedulers",
     "locks",
     "root.json",
+    "runs.json",
 )
 """The names that armada uses below its root. Other names belong to the user and are never checked."""
 

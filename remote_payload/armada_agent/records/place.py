@@ -41,7 +41,10 @@ class Place:
 
     def _look(self) -> bool:
         if _number(self._paths.folder) == self._begun_in:
-            return not is_gone(self._paths)
+            try:
+                return not is_gone(self._paths)
+            except OSError:
+                return True  # nobody saw that it is gone
         try:
             job = files.read_json(self._paths.submission(self._submission, "job.json"))
             successor = files.read_json(self._paths.submission(self._submission, "successor.json"))
@@ -52,8 +55,12 @@ class Place:
 
 
 def is_gone(paths: RunPaths) -> bool:
-    """Return whether nothing of a run is left: no folder, or only an empty one that its job or supervisor created again."""
-    if not os.path.isdir(paths.folder):
+    """Return whether nothing of a run is left: no folder, or only an empty one that its job or supervisor created again.
+
+    Raises:
+        OSError: The folder cannot be seen.
+    """
+    if not paths.is_there():
         return True
     return not os.path.lexists(paths.spec) and not paths.submissions() and not paths.checkpoints()
 
@@ -63,6 +70,7 @@ def require_there(paths: RunPaths) -> None:
 
     Raises:
         AgentError: `not_found`.
+        OSError: As `is_gone`.
     """
     if is_gone(paths):
         raise AgentError("not_found", "no run %s under %s" % (paths.run_id, paths.root))

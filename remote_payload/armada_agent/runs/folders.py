@@ -10,9 +10,9 @@ from typing import Any, Dict, List
 from armada_agent.errors import AgentError
 from armada_agent.foundation import deletion, files, parameters
 from armada_agent.foundation.session import Call
-from armada_agent.host import job_variables
+from armada_agent.host import job_variables, roots
 from armada_agent.outbox import homes
-from armada_agent.paths import RunPaths, list_folder, list_run_ids
+from armada_agent.paths import RunPaths, list_run_ids, list_runs_folder
 from armada_agent.provision import content
 from armada_agent.records.place import is_gone
 from armada_agent.runs import leftover_processes, submissions, work_data
@@ -54,6 +54,7 @@ def _create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         try:
             _fill(call, staged, spec, launch, secrets)
             if _rename(staged, paths.folder):
+                roots.identify(call.root)  # which marks the folder of runs, so that an empty one is not taken for it
                 return {"path": paths.folder, "created": True}
         finally:
             shutil.rmtree(staged, ignore_errors=True)  # exists only if another request was first, or after an error
@@ -69,7 +70,7 @@ def list_runs(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     """
     ids = list_run_ids(call.root)
     answer: Dict[str, Any] = {"runs": [_summarise(RunPaths(call.root, name)) for name in ids]}
-    there = [name for name in list_folder(os.path.join(call.root, "runs")) if not files.is_temporary(name)]
+    there = [name for name in list_runs_folder(call.root) if not (files.is_temporary(name) or name == roots.MARK)]
     strange = [_shown_name(name) for name in sorted(set(there) - set(ids))]
     return dict(answer, strange=strange[:_MOST_STRANGE]) if strange else answer
 
@@ -115,7 +116,7 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """
     asker = homes.read_asker(params)
     paths = RunPaths(call.root, params.get("run_id"))
-    if not os.path.isdir(paths.folder):
+    if not paths.is_there():
         raise AgentError("not_found", "no run %s under %s" % (paths.run_id, call.root))
     if is_gone(paths):
         _refuse_scraps(paths)
@@ -257,6 +258,7 @@ def _rename(staged: str, folder: str) -> bool:
 def _summarise(paths: RunPaths) -> Dict[str, Any]:
     summary: Dict[str, Any] = {"run_id": paths.run_id, "state": "unknown", "created_at": None, "submission": None}
     try:
+        paths.is_there()
         spec = files.read_json(paths.spec) or {}
         state = files.read_json(paths.state)
         submission = paths.newest_submission()

@@ -268,7 +268,7 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     if len(asked) > _MOST_RUNS:
         raise AgentError("bad_request", "at most %d runs per request" % _MOST_RUNS)
     limit = min(_TEXT_LIMIT, parameters.integer(params, "limit_bytes", default=_TEXT_LIMIT, least=1024))
-    table = processes.scan()
+    table, root = processes.scan(), roots.identify(call.root)
     budget, filled = _ANSWER_LIMIT, 0
     answers = []
     for question in asked:
@@ -287,7 +287,7 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         filled += size
         budget = max(0, budget - size)
         answers.append(answer)
-    return dict(roots.describe(call.root), time=time.time(), moment=process_identity.moment(), runs=answers)
+    return dict(roots.describe(call.root, root), time=time.time(), moment=process_identity.moment(), runs=answers)
 
 
 def _observe_run(

@@ -30,6 +30,7 @@ def find(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         {each for each in parameters.sequence(params, "also") if isinstance(each, str)} if "also" in params else set()
     )
     found: List[Dict[str, Any]] = []
+    root = roots.identify(call.root)
     for paths in leftover_processes.of_root(call.root, table, or_unmarked=True):
         described = _describe(paths, table, paths.run_id in also)
         if described is not None:
@@ -45,16 +46,16 @@ def find(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             }
             for process in run["processes"][:_MOST_PROCESSES]
         ]
-    return dict(roots.describe(call.root), runs=found[:_MOST_RUNS], more=len(found[_MOST_RUNS:]))
+    return dict(roots.describe(call.root, root), runs=found[:_MOST_RUNS], more=len(found[_MOST_RUNS:]))
 
 
 def _describe(paths: RunPaths, table: List[Process], also: bool) -> Optional[Dict[str, Any]]:
     if leftover_processes.supervisors(paths, table) and not also:
         return None  # a supervisor, or who clears up after it
-    if is_gone(paths):
-        members = processes.members(paths, None, table)
-        return _entry(paths, members, exists=False) if members else None
     try:
+        if is_gone(paths):
+            members = processes.members(paths, None, table)
+            return _entry(paths, members, exists=False) if members else None
         evidence = Evidence(paths, table)
         members = evidence.processes()
         if not members or (evidence.supervisor in ("alive", "unknown") and not also):

@@ -54,8 +54,8 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     home = homes.read_asker(params)
     if len(asked) > _MOST_RUNS:
         raise AgentError("bad_request", "at most %d runs per request" % _MOST_RUNS)
-    answers = []
-    room = _MOST_MANIFESTS
+    answers: List[Dict[str, Any]] = []
+    room, root = _MOST_MANIFESTS, roots.identify(call.root)
     for question in asked:
         if not isinstance(question, dict):
             raise AgentError("bad_request", "each of `runs` must be an object")
@@ -65,6 +65,7 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             homes.register(paths, home)
             if question.get("list_others") is True:
                 answer["others"]["files"] = []
+            answer["exists"] = paths.is_there()
             _look_at(call, paths, patterns, answer)
             room -= _add_manifests(paths, home, question.get("manifests"), room, answer)
         except (
@@ -72,7 +73,7 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         ) as error:  # one damaged folder must not hide the other runs; this run does not count as complete
             answer.update(truncated=True, problem="%s: %s" % (type(error).__name__, str(error)[:300]))
         answers.append(answer)
-    return dict(roots.describe(call.root), runs=answers)
+    return dict(roots.describe(call.root, root), runs=answers)
 
 
 def hash_files(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -122,8 +123,8 @@ def _patterns(question: Dict[str, Any]) -> "List[re.Pattern[str]]":
 
 
 def _empty(paths: RunPaths) -> Dict[str, Any]:
-    exists = os.path.isdir(paths.folder)
-    answer: Dict[str, Any] = {"run_id": paths.run_id, "exists": exists, "outbox": [], "announced": 0, "finishing": 0}
+    """Return the answer for a run that is there, of which nothing has been read yet: without a listing it is not missing."""
+    answer: Dict[str, Any] = {"run_id": paths.run_id, "exists": True, "outbox": [], "announced": 0, "finishing": 0}
     answer.update(
         {
             "submission": 0,

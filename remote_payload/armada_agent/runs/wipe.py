@@ -69,6 +69,7 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     former = roots.identify(call.root)
     tells = roots.was_wiped(call.root) or any(homes.has_others(paths, asker) for paths in _all_runs(call))
     removed = []
+    roots.forget_mark(call.root)
     for name in OURS:
         place, trash = os.path.join(call.root, name), os.path.join(call.root, ".trash-" + name)
         if os.path.lexists(trash):  # of a wipe that did not end
@@ -77,6 +78,7 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
             os.rename(place, trash)  # so that a half-deleted folder never looks complete
             deletion.delete_folder(trash, place)
             removed.append(name)
+    roots.forget_mark(call.root)  # whoever looked meanwhile may have noted it again
     if tells:
         roots.note_wipe(call.root, former, (asker or {}).get("label") or homes.NOBODY)
     else:

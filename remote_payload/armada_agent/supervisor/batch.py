@@ -133,7 +133,11 @@ class BatchSupervisor(Supervisor):
 
     def _look_whether_it_was_put_back(self) -> None:
         """Note the request to stop that lies in a folder which was put back to before this submission: that is an old word."""
-        if self._paths.is_claimed(self._submission) or is_gone(self._paths):
+        try:
+            is_as_before = self._paths.is_claimed(self._submission) or is_gone(self._paths)
+        except OSError:
+            return  # the folder cannot be seen now
+        if is_as_before:
             self._stop_before = None
         elif self._stop_before is None:
             self._stop_before = read_stop_request(self._paths) or {}

@@ -75,6 +75,7 @@ def _users(paths: RunPaths, sha: str) -> List[str]:
         if run_id == paths.run_id:
             continue
         try:
+            other.is_there()
             state = files.read_json(other.state) or {}
             if state.get("state") in ENDED:
                 continue

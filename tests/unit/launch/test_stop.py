@@ -246,3 +246,15 @@ def test_a_run_whose_folder_is_back_at_the_second_look_is_not_called_cancelled(d
     with pytest.raises(OutcomeUnknown):
         stop(database, host)
     assert runs.find(database, RUN).state != "cancelled"
+
+
+@pytest.mark.parametrize("state", ["running", "preparing"])
+def test_a_run_whose_folder_cannot_be_read_is_not_said_to_have_been_removed(
+    host: Host, database: Database, state: str
+) -> None:
+    insert(database, state=state)
+    host.stopping = None
+    host.shown = [{"exists": True, "evidence": None, "findings": ["Permission denied"]}]
+    with pytest.raises(OutcomeUnknown, match="did not find it, and shows its folder now, or cannot read it"):
+        stop(database, host)
+    assert not runs.find(database, RUN).ended

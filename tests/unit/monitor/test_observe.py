@@ -416,3 +416,15 @@ def test_that_none_of_its_processes_is_there_is_said_only_where_its_host_says_so
         assert run.message is not None
         assert run.message.startswith("its folder on box was removed while it ran")
         assert words in run.message
+
+
+@pytest.mark.parametrize("unseen", ["its root is away", "it cannot be read"])
+def test_a_checkpoint_whose_folder_was_not_read_is_still_on_its_host(database: Database, unseen: str) -> None:
+    checkpoint = {"digest": "d" * 64, "step": 7, "size_bytes": 9, "file_count": 1, "created_at": 1_795_000_000.0}
+    runs.set_root(database, "q-aaaaaa", "r")
+    see(database, entry(outbox=[checkpoint]))
+    away = {"exists": False} if unseen == "its root is away" else {"exists": True, "findings": ["Permission denied"]}
+    run = see(database, {"run_id": "q-aaaaaa", "outbox": [], **away})
+    assert (run.state, run.reason) == ("unknown", "root_away" if unseen == "its root is away" else "unreadable")
+    (known,) = checkpoints.of_run(database, "q-aaaaaa")
+    assert (known.on_host, known.trouble) == (True, None)

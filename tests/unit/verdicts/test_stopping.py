@@ -38,6 +38,9 @@ REMOVED = NotSeen("unknown", There.REMOVED, was_there=True, queued=False, is_sha
         ({"was_there": False, "there": There.UNKNOWN}, Outcome.NEVER_THERE),
         ({"there": There.AWAY}, Outcome.AWAY),
         ({"there": There.AWAY, "was_there": False}, Outcome.AWAY),
+        ({"there": There.HERE}, Outcome.HERE),
+        ({"there": There.HERE, "was_there": False}, Outcome.HERE),
+        ({"there": There.HERE, "processes": 1, "queued": True}, Outcome.HERE),
         *(({"state": state, "there": There.AWAY, "queued": True}, Outcome.AS_IT_ENDED) for state in sorted(ENDED)),
     ],
 )

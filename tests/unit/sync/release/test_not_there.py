@@ -9,8 +9,8 @@ import pytest
 
 from armada.store import checkpoints, runs
 from armada.sync.checkpoints.proof import Prover
-from armada.sync.context import HostContext
-from armada.sync.release.judge import judge_and_forget_secrets, losses
+from armada.sync.context import HostContext, SyncContext
+from armada.sync.release.judge import judge_absent, judge_and_forget_secrets, losses
 from armada.sync.schedule.due import NOT_WANTED
 from armada.verdicts.proof import Proof
 from tests.answers import outbox
@@ -79,6 +79,18 @@ class TestNotThere:
         said: list[Any] = [{"processes": 0}, {"processes": "many"}, {}, None, []]  # a host may say anything
         for world.remains in said:
             assert world.lost() == []
+
+    @pytest.mark.parametrize("evidence", [None, {"supervisor": "dead", "processes": 0}])
+    def test_a_folder_that_is_shown_or_cannot_be_read_was_not_removed(
+        self, world: World, evidence: dict[str, Any] | None
+    ) -> None:
+        runs.set_root(world.database, RUN, "r")
+        world.settle()
+        world.shows, world.evidence = True, evidence
+        said = "its host did not list it a moment ago, and shows its folder now, or cannot read it"
+        assert world.lost() == [said]
+        context = SyncContext(world.database, world, world.paths, RUN)  # type: ignore[arg-type]  # all that is used of a session
+        assert [item.what for item in judge_absent(context)] == [said]
 
     def test_what_never_got_there_is_not_missed(self, world: World) -> None:
         assert world.lost() == []

@@ -46,12 +46,15 @@ class World(Answering):
         runs.record(self.database, RUN, Verdict("succeeded", None, None, 1, 1), submission=1)
         assert run_sync.succeeded(self.database, RUN, began=1.0, next_due_at=None, final_of=1, left_there=left_there)
 
+    shows: bool | None = None
+    """Whether it shows the run's folder, whatever it lists."""
     remains: dict[str, Any] | None = None
     strange: tuple[str, ...] = ()
 
     def said(self, method: str, _params: dict[str, Any], /, **_: Any) -> Any:
         looked = {"run_id": RUN, "exists": True, "outbox": [], "announced": 0, "outputs": [], **self.look}
-        observed = {"run_id": RUN, "exists": True, "evidence": self.evidence, "remains": self.remains}
+        exists = RUN in self.listed if self.shows is None else self.shows
+        observed = {"run_id": RUN, "exists": exists, "evidence": self.evidence, "remains": self.remains}
         answers: dict[str, dict[str, Any]] = {
             "run.list": {
                 "runs": [{"run_id": run_id, "submission": self.submission} for run_id in self.listed],
