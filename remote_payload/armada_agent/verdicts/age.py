@@ -7,7 +7,7 @@
 | by attempt, and in it by step  | a script's steps go back within an attempt                                       |
 | by attempt, and in it by time  | the clock was set during the newest attempt                                      |
 
-The newest by any of them may be what a resume needs.
+The newest by any of them may be what a resume needs. So may the one that a supervisor recorded last, which callers add.
 """
 
 from typing import Any, Dict, FrozenSet, List, Tuple
