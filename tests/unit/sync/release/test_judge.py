@@ -93,13 +93,20 @@ def test_what_is_announced_may_yet_be_hashed_while_the_job_lives(world: World) -
 UNREAD = f"checkpoint-5 is only there, and cannot be fetched: outbox/{DIGEST}/MANIFEST.json there cannot be read"
 
 
-def test_a_checkpoint_whose_manifest_cannot_be_read_would_be_lost(world: World) -> None:
+def test_a_checkpoint_whose_manifest_cannot_be_read_would_be_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.insert()
     world.look = {"unreadable": [DIGEST]}
     assert world.lost() == [UNREAD.replace("checkpoint-5", "a checkpoint")]
     checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT]))
     assert world.lost() == [UNREAD]
     checkpoints.mark_trouble(world.database, RUN, DIGEST, NOT_WANTED)
+    assert world.lost() == [UNREAD]  # home has nothing in its place
+    kept = {**CHECKPOINT, "digest": "e" * 64, "step": 6}
+    checkpoints.record_outbox(world.database, RUN, outbox([CHECKPOINT, kept]))
+    checkpoints.mark_home(world.database, RUN, "e" * 64, world.paths.run(RUN) / "checkpoints" / "checkpoint-6")
+    monkeypatch.setattr(Prover, "prove", lambda _, each: Proof.PROVEN if each.step == 6 else Proof.MISSING)
     assert [(item.what, item.lost) for item in world.judge()] == [(UNREAD + "; sync.keep_home excludes it", False)]
 
 
