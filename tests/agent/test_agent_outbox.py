@@ -346,6 +346,17 @@ def test_a_full_disk_thins_the_middle_and_says_so(here: paths.RunPaths) -> None:
     assert "home has not got" in events[0]["message"]
 
 
+def test_the_checkpoint_that_was_recorded_last_stays_whatever_its_step_and_its_time(here: paths.RunPaths) -> None:
+    for step, moment in ((10, 100.0), (20, 200.0), (30, 300.0), (15, 150.0), (25, 250.0)):
+        digest = finish(here, step, time=moment)  # a script whose clock was set back, and whose steps went back
+        Journal(here, 1).record("checkpoint", digest=digest, step=step)
+    with Path(here.events).open("a") as stream:
+        stream.write('{"kind": "checkpoint", "digest": []}\n[]\nhalf of a line\n')
+    assert thin(here, keep=9, floor=1 << 62) == [10, 25, 30]
+    Path(here.events).unlink()
+    assert thin(here, keep=9, floor=1 << 62) == [10, 30]
+
+
 def test_acknowledged_ones_go_first_when_the_disk_is_full(here: paths.RunPaths) -> None:
     digests = {step: finish(here, step) for step in (10, 20, 30)}
     files.write_json(here.acknowledgement(digests[10]), {"time": 1.0})

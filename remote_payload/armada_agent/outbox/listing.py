@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, FrozenSet, List, Optional
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files
@@ -16,6 +16,7 @@ ANNOUNCEMENT = ".announce.json"
 MANIFEST_LIMIT = 4 * 1024 * 1024
 _MOST_ATTEMPTS = 1 << 31
 _LINE_LIMIT = 7 * 1024 * 1024  # home closes the connection at 8 MiB
+_TAIL = 256 * 1024  # of events.jsonl
 _known: Dict[str, Dict[str, Any]] = {}  # by path; a finished checkpoint never changes
 
 
@@ -30,6 +31,24 @@ def find_unreadable(paths: RunPaths) -> List[str]:
     unread = [digest for digest in paths.checkpoints() if describe(paths, digest) is None]
     # One that was deleted meanwhile is not there.
     return [digest for digest in unread if os.path.lexists(paths.checkpoint(digest).rstrip("/"))]
+
+
+def last_recorded(paths: RunPaths) -> FrozenSet[str]:
+    """Return the digest of the checkpoint here that a supervisor recorded last, as far as events.jsonl says one.
+
+    Its lines are in order, whatever the clock shows, and whichever steps a script saves.
+    """
+    there = set(paths.checkpoints())
+    for line in reversed(files.read_tail(paths.events, _TAIL).splitlines()):
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):  # the first line is cut; a job may have written into the file
+            continue
+        if isinstance(event, dict) and event.get("kind") == "checkpoint":
+            digest = event.get("digest")
+            if isinstance(digest, str) and digest in there:
+                return frozenset([digest])
+    return frozenset()
 
 
 def has_final(paths: RunPaths) -> bool:

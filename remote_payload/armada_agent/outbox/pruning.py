@@ -30,7 +30,7 @@ def prune(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     for name in list_folder(paths.outbox):
         if name.startswith(TRASH):  # a process was killed between the rename and the end of the deletion
             shutil.rmtree(os.path.join(paths.outbox, name), ignore_errors=True)
-    newest = find_newest(listing.list_finished(paths))
+    newest = find_newest(listing.list_finished(paths)) | listing.last_recorded(paths)
     pruned: List[str] = []
     refused: Dict[str, str] = {}
     for digest in wanted:

@@ -36,7 +36,7 @@ def thin(paths: RunPaths, settings: Dict[str, Any], journal: Journal, most: int 
             entry["lacking"] = lacking(words)
             entry["acknowledged"] = words.acknowledged and not entry["lacking"]
             entry["metrics"] = _metrics(paths, entry["digest"])
-        chosen = choose(entries, find_best(entries), is_scarce)
+        chosen = choose(entries, find_best(entries) | listing.last_recorded(paths), is_scarce)
         if chosen is None:
             return
         silent = [homes.name_of(paths, home) for home in chosen["lacking"]] or ["home"]

@@ -2,7 +2,7 @@
 
 | a checkpoint                                   | is deleted                                                           |
 |------------------------------------------------|----------------------------------------------------------------------|
-| the newest by any order (`age`)                | never                                                                |
+| the newest by any order (`age`), or by records | never                                                                |
 | the best, what the job called best             | never                                                                |
 | the only one that calls another the best       | never                                                                |
 | every home of the run holds it                 | first, oldest first                                                  |
@@ -24,7 +24,7 @@ def choose(entries: List[Entry], best: FrozenSet[str], is_scarce: bool) -> Optio
 
     Args:
         entries: Finished checkpoints.
-        best: Digests that stay because they are, or may be, the best.
+        best: Digests that stay because they are, or may be, the best, or the one that was recorded last.
         is_scarce: Whether checkpoints that a home has not acknowledged may be deleted too.
     """
     stays = best | find_newest(entries)
