@@ -188,7 +188,10 @@ class Stage:
         if any(path.stat().st_size == len(content) and path.read_bytes() == content for path in files):
             found.append("home")
         digest = hashlib.sha256(content).hexdigest()
-        sums = f"[ ! -d {ROOT} ] || find {ROOT} -type f -size {len(content)}c -exec sha256sum {{}} +"
+        # A supervisor may move or delete a file while they are hashed.
+        sums = (
+            f"[ ! -d {ROOT} ] || find {ROOT} -type f -size {len(content)}c -exec sha256sum {{}} + 2> /dev/null || true"
+        )
         if digest in self.shell(sums):
             found.append("host")
         return found
