@@ -73,16 +73,15 @@ class Item:
     hint: str | None = None
 
 
-def does_without(*, is_excluded: bool, kept: Sequence[Proof]) -> bool:
-    """Whether home needs no copy of a checkpoint, because of others that are proven to be here.
+def does_without(kept: Sequence[Proof]) -> bool:
+    """Whether home still needs no copy of a checkpoint that `keep_home` excluded beside others.
 
-    What home keeps excludes the others. Where what it kept is damaged or gone, it may want this one again.
+    Where what it kept is damaged or gone, it may want this one again.
 
     Args:
-        is_excluded: `keep_home` excluded it when it was last asked.
         kept: What home has of each checkpoint of the run that it keeps.
     """
-    return is_excluded and bool(kept) and all(proof is Proof.PROVEN for proof in kept)
+    return bool(kept) and all(proof is Proof.PROVEN for proof in kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -433,7 +433,7 @@ def _checkpoints(
 def _is_unwanted(prover: Prover, checkpoint: Checkpoint, known: Sequence[Checkpoint]) -> bool:
     if checkpoint.trouble != NOT_WANTED:
         return False
-    return does_without(is_excluded=True, kept=[prover.prove(c) for c in known if c.home_path is not None])
+    return does_without([prover.prove(c) for c in known if c.home_path is not None])
 
 
 def _other(home: EnrolledHome, entry: RunListing) -> OtherHome:

@@ -3,14 +3,14 @@
 The folder of runs may be a mount point of its own, or a link to another disk. So it gets a mark with an id, and the root
 records that it has one:
 
-| the folder of runs                            | the root reports                                |
-|-----------------------------------------------|-------------------------------------------------|
-| has a mark                                    | the mark's id                                   |
-| has none, none is recorded, and it has no run | its own id                                      |
-| has none, none is recorded, and it has runs   | its own id, which becomes the mark's            |
-| has none, one is recorded, and it has no run  | no id: a file system may not be mounted         |
+| the folder of runs                            | the root reports                                         |
+|-----------------------------------------------|----------------------------------------------------------|
+| has a mark                                    | the mark's id                                            |
+| has none, none is recorded, and it has no run | its own id                                               |
+| has none, none is recorded, and it has runs   | its own id, which becomes the mark's                     |
+| has none, one is recorded, and it has no run  | no id: a file system may not be mounted                  |
 | has none, one is recorded, and it has runs    | a new id, which becomes the mark's: it is another folder |
-| cannot be read                                | no id                                           |
+| cannot be read                                | no id                                                    |
 """
 
 import contextlib
