@@ -15,6 +15,7 @@ from armada.protocol.message import (
     Entries,
     Fitting,
     Flag,
+    Integer,
     Line,
     Many,
     Message,
@@ -33,11 +34,15 @@ from armada.protocol.records import Checkpoint
 
 
 class Output(Message):
-    """A file of a run that matches a pattern of its experiment's `sync.outputs`."""
+    """A file of a run that matches a pattern of its experiment's `sync.outputs`.
+
+    `ctime_us`: when the file last changed in any way, in microseconds, by the host's clock.
+    """
 
     path: Text
     size_bytes: Size
     mtime: float
+    ctime_us: Unsaid[Integer] = None
 
 
 class OtherFiles(Message):

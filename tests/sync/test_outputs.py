@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from pathlib import Path
@@ -153,6 +154,45 @@ def test_what_is_left_of_a_torn_file_does_not_replace_it_whatever_its_time_is(pl
     place.sync()
     assert kept(place) == {"work/metrics.csv": "first\nsecond\n"}
     assert (place.outputs / "work" / "metrics.csv").read_text() == left
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Write a file anew and give it the times it had, as `cp -p` and `tar` do."""
+    found = path.stat()
+    assert len(text) == found.st_size
+    path.write_text(text)
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def test_a_result_written_anew_with_its_size_and_time_comes_home(place: Place) -> None:
+    place.create(outputs=["**"])
+    put(place.remote / "work" / "a.txt", "first", 1e9)
+    place.sync()
+    rewrite(place.remote / "work" / "a.txt", "other")
+    assert place.sync().outputs.fetched == ("work/a.txt",)
+    assert (place.outputs / "work" / "a.txt").read_text() == "other"
+    assert place.sync().outputs.fetched == ()
+
+
+def test_what_an_earlier_release_fetched_is_not_fetched_again(place: Place) -> None:
+    place.create(outputs=["**"])
+    put(place.remote / "work" / "a.txt", "first", 1e9)
+    place.sync()
+    index = place.outputs / ".index.json"
+    index.write_text(json.dumps({path: entry[:6] for path, entry in json.loads(index.read_text()).items()}))
+    assert place.sync().outputs.fetched == ()
+
+
+def test_an_output_that_vanished_here_while_it_was_noted_comes_again(place: Place) -> None:
+    place.create(outputs=["**"])
+    put(place.remote / "work" / "a.txt", "first", 1e9)
+    place.sync()
+    index = place.outputs / ".index.json"
+    known = json.loads(index.read_text())
+    known["work/a.txt"] = [*known["work/a.txt"][:2], *known["work/a.txt"][6:]]
+    index.write_text(json.dumps(known))
+    (place.outputs / "work" / "a.txt").unlink()
+    assert place.sync().outputs.fetched == ("work/a.txt",)
 
 
 def test_a_persons_edit_is_kept_although_its_size_and_time_are_as_they_were(place: Place) -> None:

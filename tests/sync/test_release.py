@@ -100,10 +100,15 @@ def test_an_output_at_home_that_was_touched_counts_for_nothing(results: Place) -
     assert unnamed.startswith("1 file it wrote (2.0 kB), that no sync.outputs names: work/copy.csv")
 
 
-def test_an_output_that_the_host_has_in_another_version_counts_for_nothing(results: Place) -> None:
-    (results.remote / "work" / "results" / "table.csv").write_bytes(
-        RESULTS.upper()
-    )  # the next sync replaces the one at home
+@pytest.mark.parametrize("keeps_its_times", [False, True])
+def test_an_output_that_the_host_has_in_another_version_counts_for_nothing(
+    results: Place, keeps_its_times: bool
+) -> None:
+    there = results.remote / "work" / "results" / "table.csv"
+    before = there.stat()
+    there.write_bytes(RESULTS.upper())  # the next sync replaces the one at home
+    if keeps_its_times:
+        os.utime(there, ns=(before.st_atime_ns, before.st_mtime_ns))
     stale, unnamed = lost(results)
     assert stale.startswith("not home of its logs and outputs: 1 file")
     assert unnamed.startswith("1 file it wrote (2.0 kB), that no sync.outputs names: work/copy.csv")

@@ -20,7 +20,17 @@ from armada.errors import ArmadaError
 from armada.foundation.atomic_write import fsync
 from armada.foundation.regular_files import is_special, open_regular
 from armada.protocol import sync as protocol
-from armada.sync.outputs.listing import END_AT, FOLDER, INDEX, STAGING, coming, read_index, stale, touched, write_index
+from armada.sync.outputs.listing import (
+    END_AT,
+    FOLDER,
+    INDEX,
+    STAGING,
+    coming,
+    entry_for,
+    read_index,
+    stale,
+    write_index,
+)
 from armada.sync.outputs.long_logs import END, LOG, Listed
 from armada.sync.outputs.replaced import Keeper
 from armada.sync.transfer.block_writer import BLOCK_BYTES, BlockWriter
@@ -130,7 +140,7 @@ def download_outputs(
         came = _bring_batch(answer.sha256, keeper, folder, run_id, batch, fetcher, progress)
         for item in batch:
             if item.path in came:
-                index[item.path] = [item.size_bytes, item.mtime, *touched(folder / item.path)]
+                index[item.path] = entry_for(item, folder)
                 if item.path == END:
                     index[END_AT] = [item.offset]
                 fetched.append(item.path)

@@ -22,6 +22,8 @@ STAGING = ".staging"
 INDEX = ".index.json"
 END_AT = ".end-at"
 """Where in the index the offset of the end of a cut log is."""
+_CTIME = 6
+"""Where in an entry of the index the host's time of change is, behind its size, its time, and what `touched` says of the file here."""
 _LONGEST_NAME = 1024
 
 
@@ -43,7 +45,7 @@ def read_listing(entry: RunListing) -> tuple[list[Listed], list[str]]:
             skipped.append(path)
         else:
             seen.add(path)
-            found.append(Listed(path, item.size_bytes, item.mtime))
+            found.append(Listed(path, item.size_bytes, item.mtime, ctime_us=item.ctime_us))
     taken = {listed.path for listed in found}
     clashing = {path for path in taken if any(parent.as_posix() in taken for parent in Path(path).parents)}
     return [listed for listed in found if listed.path not in clashing], [*skipped, *sorted(clashing)]
@@ -66,9 +68,29 @@ def stale(home: HomePaths, run_id: str, listed: Sequence[Listed]) -> list[Listed
     """Return the files that are not at home as listed, or that were touched here since they were fetched."""
     folder = home.run(run_id) / FOLDER
     index = read_index(folder)
-    return [
-        item for item in listed if index.get(item.path) != [item.size_bytes, item.mtime, *touched(folder / item.path)]
-    ]
+    return [item for item in listed if not _is_as_fetched(item, index.get(item.path, ()), folder)]
+
+
+def entry_for(item: Listed, folder: Path) -> list[float]:
+    """Return what the index says of a file that was just fetched; of an agent of an earlier release it lacks the last number."""
+    known = [item.size_bytes, item.mtime, *touched(folder / item.path)]
+    return known if item.ctime_us is None else [*known, item.ctime_us]
+
+
+def touched_when_fetched(entry: Sequence[float]) -> list[float]:
+    """Return what `touched` said of a file when it was fetched."""
+    return list(entry[2:_CTIME])
+
+
+def _is_as_fetched(item: Listed, entry: Sequence[float], folder: Path) -> bool:
+    """Whether a file is unchanged on both sides.
+
+    A program may set a file's size and time on the host (`cp -p`, `tar`), not the time of its change. What an earlier
+    release fetched has no such time.
+    """
+    listed = entry_for(item, folder)
+    known = min(len(entry), len(listed))
+    return known >= _CTIME and list(entry[:known]) == listed[:known]
 
 
 def output_log(home: HomePaths, run_id: str) -> Path | None:

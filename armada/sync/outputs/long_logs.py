@@ -30,12 +30,14 @@ class Listed:
         size_bytes: Its size at home.
         mtime: The host's modification time, unix time.
         offset: Where in the host's file it begins.
+        ctime_us: The host's time of its change, in microseconds; None from an agent of an earlier release.
     """
 
     path: str
     size_bytes: int
     mtime: float
     offset: int = 0
+    ctime_us: int | None = None
 
     @property
     def source(self) -> str:
@@ -63,7 +65,7 @@ def cut(folder: Path, listed: Sequence[Listed], limit_bytes: int | None) -> list
         begin_bytes = max(limit_bytes - end_bytes, here_bytes if here_bytes <= item.size_bytes else 0)
         found.append(dataclasses.replace(item, size_bytes=begin_bytes))
         if begin_bytes < item.size_bytes:
-            found.append(Listed(END, end_bytes, item.mtime, item.size_bytes - end_bytes))
+            found.append(dataclasses.replace(item, path=END, size_bytes=end_bytes, offset=item.size_bytes - end_bytes))
     return found
 
 

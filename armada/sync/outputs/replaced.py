@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
 from armada.foundation.regular_files import open_regular
-from armada.sync.outputs.listing import END_AT, FOLDER, touched
+from armada.sync.outputs.listing import END_AT, FOLDER, touched, touched_when_fetched
 from armada.sync.outputs.long_logs import END, LOG
 from armada.verdicts.replacing import Copies, may_replace
 
@@ -57,14 +57,14 @@ class Keeper:
         if not here.is_file():
             self.keep(item.path)  # the host replaced a folder by a file
             return
-        _, mtime, *fetched = self._index.get(item.path) or (0, 0.0)
+        entry = self._index.get(item.path) or (0, 0.0)
         only_grows, continues = item.path in ONLY_GROW, _begins_with(came, here)
         self._was_put_back |= (only_grows and not continues) or self._is_shorter(item)
         seen = Copies(
             only_grows=only_grows,
             continues=continues,
-            is_as_it_came=_is_same(fetched, touched(here)),
-            is_newer=item.mtime > mtime,
+            is_as_it_came=_is_same(touched_when_fetched(entry), touched(here)),
+            is_newer=item.mtime > entry[1],
             is_beginning=not continues and _begins_with(here, came),
             was_put_back=self._was_put_back,
         )

@@ -22,7 +22,7 @@ from armada.protocol.sync import HashFiles, ListOutboxes, RunToList
 from armada.store import checkpoints
 from armada.sync.checkpoints import published
 from armada.sync.errors import ManifestRejected
-from armada.sync.outputs.listing import FOLDER, read_index, read_listing, stale, touched
+from armada.sync.outputs.listing import FOLDER, read_index, read_listing, stale, touched, touched_when_fetched
 from armada.sync.transfer.interface import File
 from armada.sync.transfer.staging import is_right
 from armada.verdicts.proof import Proof
@@ -61,7 +61,7 @@ class _Outputs:
         """Read those of this size; whether one has this hash, and was not touched since it was fetched until it was read."""
         return any(
             is_right(self.folder, File(path, size, sha256))
-            and list(self.index.get(path, ()))[2:] == touched(self.folder / path)
+            and touched_when_fetched(self.index.get(path, ())) == touched(self.folder / path)
             for path in self.by_size.get(size, ())
         )
 

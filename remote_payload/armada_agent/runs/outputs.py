@@ -159,7 +159,8 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
         is_own = inside is not None and sent.is_own(inside, found)
         if inside is None or is_named or (is_own and _UNNAMED.fullmatch(path)):
             if len(answer["outputs"]) < _MOST_FILES:
-                answer["outputs"].append({"path": path, "size_bytes": found.st_size, "mtime": found.st_mtime})
+                times = {"mtime": found.st_mtime, "ctime_us": found.st_ctime_ns // 1000}
+                answer["outputs"].append(dict(times, path=path, size_bytes=found.st_size))
             else:
                 answer["truncated"] = True
         elif is_own:
