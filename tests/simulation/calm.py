@@ -143,7 +143,8 @@ def _account_for(world: World, home: SimHome, run_id: str) -> None:
 
 def _let_go(world: World, home: SimHome) -> None:
     hidden = {run_id for host in world.hosts.values() for run_id in host.hidden}
-    settled = {run_id for run_id in home.known() if home.is_final(run_id)} - hidden
+    # Of a folder that vanished after all of it was home, a release asks whether a job of it lives; and one may.
+    settled = {run_id for run_id in home.known() if home.is_final(run_id) and not world.alive(run_id)} - hidden
     held: dict[SimHost, set[str]] = {}
     for host in world.hosts.values():
         with _acting(world, home, f"whether {host.name} can be let go cannot be said"):

@@ -229,6 +229,9 @@ TOLD_RARELY_WITH_SCRIPTS = {
     "an older agent does not say what remains, and its job makes a part of its folder anew": (
         "old_agent:3 launch:1 tick kill_supervisor hide_run save look=unknown/not_on_host release=vanished"
     ),
+    "its home is put back to when it ended, and its folder vanishes while the job lives that was resumed": (
+        "launch:2 stop:0:2 snapshot_home:2:1 meanwhile_resume:1:3 release restore_home:3:2 hide_run release=runs_on"
+    ),
 }
 
 TOLD_RARELY_OF_SLURM = {
