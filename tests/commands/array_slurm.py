@@ -35,6 +35,23 @@ def install(folder: Path, largest: int = 1001) -> None:
         (folder / name).chmod(0o755)
 
 
+def make_cluster(folder: Path, env: dict[str, str], **settings: str) -> Path:
+    """Make this machine a cluster for the commands of a test; return the folder of its programs.
+
+    Args:
+        folder: The test's, with a `home`.
+        env: The commands' environment; its PATH is changed.
+        settings: More settings of the host `local`.
+    """
+    programs = folder / "slurm"
+    install(programs)
+    env["PATH"] = f"{programs}:{os.environ['PATH']}"
+    hosts = folder / "home" / "config" / "hosts.yaml"
+    hosts.parent.mkdir(parents=True)
+    hosts.write_text(json.dumps({"hosts": {"local": {"scheduler": "slurm", "slurm": {"poll": "1s"}, **settings}}}))
+    return programs
+
+
 @contextlib.contextmanager
 def changing() -> Iterator[dict[str, Any]]:
     """The jobs by id, with a lock held; what is changed in them is kept."""

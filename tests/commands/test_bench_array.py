@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +39,7 @@ def experiment(armada: Armada) -> str:
 @pytest.fixture
 def slurm(armada: Armada) -> Path:
     """This machine as a cluster."""
-    folder = armada.folder / "slurm"
-    array_slurm.install(folder)
-    armada.env["PATH"] = f"{folder}:{os.environ['PATH']}"
-    hosts = armada.folder / "home" / "config" / "hosts.yaml"
-    hosts.parent.mkdir(parents=True)
-    hosts.write_text(
-        json.dumps({"hosts": {"local": {"scheduler": "slurm", "profile": "cpu", "slurm": {"poll": "1s"}}}})
-    )
-    return folder
+    return array_slurm.make_cluster(armada.folder, armada.env, profile="cpu")
 
 
 def row(cell: int, speed: float) -> dict[str, object]:

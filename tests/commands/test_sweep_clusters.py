@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -22,13 +20,7 @@ GO = 'echo "+$X" >> {0}/marks; until [ -e {0}/go ]; do sleep 0.05; done; echo "-
 @pytest.fixture
 def slurm(armada: Armada) -> Path:
     """This machine as a cluster."""
-    folder = armada.folder / "slurm"
-    array_slurm.install(folder)
-    armada.env["PATH"] = f"{folder}:{os.environ['PATH']}"
-    hosts = armada.folder / "home" / "config" / "hosts.yaml"
-    hosts.parent.mkdir(parents=True)
-    hosts.write_text(json.dumps({"hosts": {"local": {"scheduler": "slurm", "slurm": {"poll": "1s"}}}}))
-    return folder
+    return array_slurm.make_cluster(armada.folder, armada.env)
 
 
 def sweep(armada: Armada, *words: str, script: str = GO, **more: Any) -> str:

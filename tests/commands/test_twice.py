@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.chance import dice
+from tests.commands import array_slurm
 from tests.conftest import Armada, eventually
 from tests.together import by_code, codes, rounds, said, together
 
@@ -51,6 +52,18 @@ def test_the_same_launch_twice_at_once_starts_one_job(armada: Armada) -> None:
         assert f"{run['run_id']} was just launched by another armada" in second
         assert f"armada logs -f {run['run_id']}" in second
         assert starts(armada, name) == 1
+
+
+@pytest.mark.fault("the same launch twice at the same moment, on a batch system", "one job; the other names it, exit 8")
+def test_the_same_launch_twice_at_once_hands_slurm_one_job(armada: Armada) -> None:
+    slurm = array_slurm.make_cluster(armada.folder, armada.env)
+    words = ["launch", "--host", "local", waiting_job(armada, "job")]
+    both = together(armada, words, words)
+    assert codes(both) == [0, 8], [said(each) for each in both]
+    (run,) = stored(armada)
+    assert f"{run['run_id']} was just launched by another armada" in by_code(both, 8).stderr
+    assert len((slurm / "sbatch.calls").read_text().splitlines()) == 1
+    armada.run("stop", run["run_id"], "--grace", "1")
 
 
 def test_the_same_launch_later_starts_another(armada: Armada) -> None:
