@@ -65,6 +65,25 @@ def test_one_look_lists_checkpoints_outputs_and_what_nobody_asked_for(host: Host
     assert sorted(named["others"]["files"]) == [["work/results.txt", 11], ["work/results/a/b.txt", 15]]
 
 
+@pytest.mark.parametrize(
+    ("task", "counted"),
+    [("script", ["checkpoints/1.pt", "mine/b", "model.pt", "way"]), ("sft", ["mine/b", "model.pt", "way"])],
+)
+def test_what_a_job_puts_beside_its_work_folder_is_counted(host: Host, task: str, counted: list[str]) -> None:
+    host.create("r-3", "true", task=task)
+    folder = host.folder("r-3")
+    for name in ("model.pt", "mine/b", "checkpoints/1.pt", "heartbeat-12.json", ".cache/x", "attempts/1/failure.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("12")
+    (folder / "way").symlink_to("/etc")
+    (told,) = host.call("sync.look", runs=[{"run_id": "r-3", "outputs": ["**"], "list_others": True}])["runs"]
+    others = told["others"]
+    assert others.pop("files") == [], "nobody may read these"
+    assert sorted(others["examples"]) == counted
+    assert (others["count"], others["size_bytes"]) == (len(counted), 2 * (len(counted) - 1))
+    assert not told["truncated"]
+
+
 @pytest.mark.parametrize("broken", ["half", "folder", "none"])
 def test_a_checkpoint_whose_manifest_cannot_be_read_is_named(host: Host, broken: str) -> None:
     host.create("r-2", "true")

@@ -326,6 +326,7 @@ def found_once() -> dict[str, Telling]:
     groups: list[tuple[dict[str, str], bool, Scheduler]] = [
         (told.TOLD | told_of_idle.TOLD_OF_IDLE, False, "direct"),
         (told_of_work.TOLD_OF_WORK, False, "direct"),
+        (told_of_work.TOLD_OF_WORK_OF_SCRIPTS, True, "direct"),
         (told_of_work.TOLD_OF_WORK_ON_CLUSTERS, False, "slurm"),
         (told_of_work.TOLD_OF_WORK_ON_CLUSTERS, False, "htcondor"),
         (told.TOLD_WITH_SCRIPTS, True, "direct"),

@@ -36,6 +36,10 @@ TOLD_OF_WORK = {
         "launch+results note end tick sync=final damage_output rm=Conflict sync=final delete_output rm=Conflict "
         "sync=final rm=removed"
     ),
+    "a job unpacks its result anew, with the size and the time that it had": (
+        "launch+results unpack:0:1 tick sync=open unpack:0:1 end tick release=logs+only_there rm=Conflict sync=final "
+        "release=yes rm=removed"
+    ),
     "another home removes a run that this one has not fetched": (
         "launch save tick end tick join sync:1=final rm:1=Conflict sync=final rm:1=removed look=succeeded release=yes"
     ),
@@ -60,6 +64,15 @@ TOLD_OF_WORK = {
         "release=unnamed"
     ),
     "its root is away, and nothing of it lies there alone": "launch+results note end tick sync=final unmount release=yes",
+}
+
+TOLD_OF_WORK_OF_SCRIPTS = {
+    "what a script puts beside its work folder keeps its host": (
+        "launch:1 note:0:5 end tick sync=final release=unnamed rm=Conflict"
+    ),
+    "… also in a folder that armada's trainings have there": (
+        "launch:1 note:0:6 end tick sync=final release=unnamed rm=Conflict"
+    ),
 }
 
 TOLD_OF_WORK_ON_CLUSTERS = {

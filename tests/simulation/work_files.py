@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 RESULT = "work/results/a.csv"
 """`launch+results` names it."""
 ELSEWHERE = "work/elsewhere/c.csv"
-PLACES = (RESULT, "work/notes.txt", "work/results/b.csv", ELSEWHERE, "work/train.py")
-"""Where jobs write. `ELSEWHERE` lies behind a link to a folder outside of the root, and the last is code that was sent."""
+BESIDE = ("model.pt", "checkpoints/mine.pt")
+"""What a script puts into `$ARMADA_RUN_DIR`, the second in a folder that a training of armada's own has there."""
+PLACES = (RESULT, "work/notes.txt", "work/results/b.csv", ELSEWHERE, "work/train.py", *BESIDE)
+"""Where jobs write. `ELSEWHERE` lies behind a link to a folder outside of the root; `work/train.py` is code that was sent."""
 LONG_AGO = 1_500_000_000.0
 """The time of what a job unpacked, or copied with its time."""
 
@@ -54,8 +56,8 @@ class WorkFiles:
         return line
 
     def write(self, job: Job, path: str, *, is_old: bool = False) -> None:
-        """A job writes a file, or writes it anew. `is_old`: it keeps the time of its origin."""
-        if not (job.folder / "work").is_dir():
+        """A job writes a file, or writes it anew. `is_old`: it keeps the time of its origin, or that of the file it replaces."""
+        if not (job.folder / "work").is_dir() or (path in BESIDE and not job.script):
             return
         job.host.oddities.add("unnamed")
         place = job.folder / path
@@ -67,9 +69,10 @@ class WorkFiles:
         self._count += 1
         content = b"%s wrote %06d" % (job.run_id.encode(), self._count)
         self.everything.discard((job.run_id, folders.read(str(place))))
+        old = place.stat().st_mtime if place.exists() else LONG_AGO + self._count
         place.write_bytes(content)
         now = self._world.now() if job.host.clock_offset == 0.0 else self._world.clock + job.host.clock_offset
-        os.utime(place, (LONG_AGO + self._count, LONG_AGO + self._count) if is_old else (now, now))
+        os.utime(place, (old, old) if is_old else (now, now))
         self.everything.add((job.run_id, content))
 
     def surviving(self) -> set[Content]:
@@ -129,7 +132,8 @@ class WorkFiles:
             return set()
         places = set[str]()
         for folder in map(str, host.folders(run_id)):
-            places |= folders.listing(f"{folder}/work") | folders.listing(f"{folder}/left") | {f"{folder}/{ELSEWHERE}"}
+            places |= folders.listing(f"{folder}/work") | folders.listing(f"{folder}/left")
+            places |= {f"{folder}/{path}" for path in (ELSEWHERE, *BESIDE)}
         return {folders.read(path) for path in places}
 
 

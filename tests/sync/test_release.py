@@ -66,6 +66,15 @@ def test_a_copy_at_home_that_is_damaged_counts_for_nothing(script: Place) -> Non
     assert unnamed.startswith("2 files it wrote (14.0 kB)")
 
 
+def test_what_a_script_puts_beside_its_work_folder_keeps_the_host_until_a_person_says_it_does_not_count(
+    script: Place,
+) -> None:
+    assert lost(script) == []
+    (script.remote / "model.pt").write_bytes(WEIGHTS)
+    (said,) = lost(script)
+    assert said == "1 file it wrote (7.0 kB), that no sync.outputs names: model.pt"
+
+
 RESULTS = b"a,b\n" * 500
 
 

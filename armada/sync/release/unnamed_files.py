@@ -104,8 +104,8 @@ def without_those_at_home(context: SyncContext, prover: Prover, outputs: Sequenc
     if not home:
         return unnamed
     again = read_unnamed(entry)
-    left = [path for path in listed if path not in home]
-    return Unnamed(again.count - len(home), again.size_bytes - sum(home.values()), left or again.examples)
+    left = [path for path in dict.fromkeys((*again.examples, *listed)) if path not in home]
+    return Unnamed(again.count - len(home), again.size_bytes - sum(home.values()), left)
 
 
 def _same(

@@ -16,7 +16,7 @@ from armada_agent.foundation.session import Call
 from armada_agent.host import roots
 from armada_agent.outbox import checkpoint_watch, homes, listing
 from armada_agent.paths import RunPaths
-from armada_agent.runs import orphaned_checkpoints, readable_files
+from armada_agent.runs import beside_work, orphaned_checkpoints, readable_files
 from armada_agent.runs.sent_files import Sent
 
 _ALWAYS = ("output.log", "metrics.jsonl", "telemetry.jsonl", "events.jsonl", "state.json", "spec.json", "samples.jsonl")
@@ -44,10 +44,10 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     `finishing` counts checkpoints whose supervisor is dead and that another process takes and hashes now; `announced`
     counts these, too. `unreadable` names finished checkpoints whose manifest cannot be read. `others` counts files
     that the run wrote below work/ and that no pattern matches: they stay on the host. A request with `list_others`
-    also gets their names. `manifests` are those of the newest checkpoints that this home lacks: at most the requested
-    number, and only short ones. `others` counts what a resume kept, folders that cannot be read and links that lead
-    elsewhere, too: that stays on the host. `outside` lists checkpoints, and links in checkpoints, that lead out of
-    the run's work folder, and so do not come home. A home that identifies itself is
+    also gets their names. What a job put beside work/, what a resume kept, folders that cannot be read and links that
+    lead elsewhere are counted there, too, and stay on the host. `manifests` are those of the newest checkpoints that
+    this home lacks: at most the requested number, and only short ones. `outside` lists checkpoints, and links in
+    checkpoints, that lead out of the run's work folder, and so do not come home. A home that identifies itself is
     registered for these runs; `homes` lists all registered homes.
     """
     asked = parameters.sequence(params, "runs")
@@ -150,8 +150,10 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
     outside = checkpoint_watch.find_outside(paths)
     answer["outside"] = {"count": len(outside), "examples": outside[:_SHOWN]}
     sent = Sent(paths)
-    for path, found in _files(paths, sent, answer, set(outside), is_asked=bool(patterns)):
-        if path.startswith(_LEFT + "/"):
+    beside = beside_work.find(paths)
+    for path, found in _files(paths, sent, answer, set(outside), beside, is_asked=bool(patterns)):
+        top = path.partition("/")[0]
+        if top == _LEFT or top in beside:
             _count(answer["others"], path, found.st_size)
             continue
         inside = path[len("work/") :] if path.startswith("work/") else None
@@ -173,7 +175,8 @@ def _count(others: Dict[str, Any], path: str, size_bytes: int) -> None:
     others["size_bytes"] += size_bytes
     if len(others["examples"]) < _SHOWN:
         others["examples"].append(path)
-    if len(others.get("files", ())) < _MOST_OTHERS and "files" in others:
+    is_readable = path.partition("/")[0] in readable_files.READABLE  # home asks for hashes of these
+    if is_readable and len(others.get("files", ())) < _MOST_OTHERS and "files" in others:
         others["files"].append([path, size_bytes])
 
 
@@ -208,7 +211,9 @@ def _add_manifests(
     return taken
 
 
-def _files(paths: RunPaths, sent: Sent, answer: Dict[str, Any], named: Set[str], *, is_asked: bool) -> Iterator[Found]:
+def _files(
+    paths: RunPaths, sent: Sent, answer: Dict[str, Any], named: Set[str], beside: List[str], *, is_asked: bool
+) -> Iterator[Found]:
     """Yield the regular files of a run; what else holds files, and cannot be looked into, is counted in the answer.
 
     Args:
@@ -216,11 +221,14 @@ def _files(paths: RunPaths, sent: Sent, answer: Dict[str, Any], named: Set[str],
         sent: What armada put into its work folder.
         answer: Gets folders that cannot be read, and links that lead elsewhere.
         named: Links that the answer names already, relative to the work folder.
+        beside: What the job put beside its work folder.
         is_asked: Files of the work folder are asked for.
     """
-    for name in _ALWAYS:
+    single = set()
+    for name in (*_ALWAYS, *beside):
         found = _regular(os.path.join(paths.folder, name))
         if found:
+            single.add(name)
             yield name, found
     budget = _MOST_LOOKED_AT
 
@@ -231,7 +239,7 @@ def _files(paths: RunPaths, sent: Sent, answer: Dict[str, Any], named: Set[str],
                 answer["truncated"] = True  # what lies in it may be wanted
             _count(answer["others"], path, 0)
 
-    for top in (*_FOLDERS, _LEFT, "work"):
+    for top in (*_FOLDERS, _LEFT, "work", *(name for name in beside if name not in single)):
         if os.path.islink(os.path.join(paths.folder, top)):
             _count(answer["others"], top, 0)
             continue  # links are not sent, and what they point to, which may be away now, is not, either
