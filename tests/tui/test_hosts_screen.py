@@ -221,7 +221,25 @@ def test_on_a_low_terminal_the_history_comes_by_a_key(world: World) -> None:
         await lacks(pilot, "utilisation")
         assert "ENVIRONM" not in await shows(pilot, "2×A100", "5%")
 
-    drive(world.board(), use, (80, 24))
+    drive(world.board(), use, (80, 16))
+
+
+def test_on_a_low_terminal_the_history_takes_the_lines_that_few_hosts_leave(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    hosts.record_facts(world.database, "box", {"gpus": [gpu(0), gpu(1)]})
+    load(world, "box", 600, 10)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "2×A100", "5%", "box · utilisation %", "temperature °C")
+        await pilot.press("enter")  # its card takes them
+        await lacks(pilot, "utilisation %")
+        await pilot.press("enter")
+        await shows(pilot, "utilisation %")
+        await pilot.press("v")
+        await lacks(pilot, "utilisation %")
+
+    drive(world.board(), use, (80, 18))
 
 
 def test_points_that_come_later_are_added_to_the_history(world: World) -> None:

@@ -43,6 +43,10 @@ LISTED = 0.6
 """The share of the screen that hosts may take beside the history of one."""
 BESIDES = 3
 """The table's frame and its header."""
+FLAT = 10
+"""So many lines below the hosts are enough for the charts of one."""
+AROUND = 2
+"""The screen's first line and its last."""
 HINT = " only this machine so far; press a to add a GPU box"
 
 
@@ -60,6 +64,10 @@ class HostsScreen(View):
     HostsScreen.-high.history ListTable { height: 1fr; max-height: 100%; }
     HostsScreen.-low GpuHistory.toggled, HostsScreen.-tiny GpuHistory.toggled { display: block; height: 1fr; max-height: 100; }
     HostsScreen.-low.history ListTable, HostsScreen.-tiny.history ListTable { height: 5; }
+    HostsScreen.-roomy ListTable { height: auto; max-height: 100%; }
+    HostsScreen.-roomy GpuHistory { display: block; height: 1fr; }
+    HostsScreen.-roomy GpuHistory.toggled { display: none; }
+    HostsScreen.-roomy.history ListTable { height: 1fr; }
     """
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-low"), (36, "-high")]  # noqa: RUF012  # Textual declares it so
 
@@ -138,7 +146,9 @@ class HostsScreen(View):
 
         shown = items(lists=True) if width >= VAST else []
         fits = bool(shown) and sum(1 + len(item.more) for item in shown) < int(self.size.height * LISTED) - BESIDES
-        self.table.show_items(shown if fits else items(lists=False))
+        self.table.show_items(listed := shown if fits else items(lists=False))
+        below = self.size.height - AROUND - BESIDES - sum(1 + len(item.more) for item in listed) - self.hint.display
+        self.set_class(below >= FLAT and not self.has_class("-high"), "-roomy")
         if self._awaited is not None and any(host.name == self._awaited for host in hosts):
             self.table.place(self._awaited)
             self._awaited = None
