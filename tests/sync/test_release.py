@@ -109,6 +109,15 @@ def test_an_output_at_home_that_was_touched_counts_for_nothing(results: Place) -
     assert unnamed.startswith("1 file it wrote (2.0 kB), that no sync.outputs names: work/copy.csv")
 
 
+def test_an_output_whose_time_of_change_alone_is_another_is_read_and_keeps_no_host(results: Place) -> None:
+    there = results.remote / "work" / "results" / "table.csv"
+    before = there.stat()
+    os.link(there, there.with_name("same"))
+    there.with_name("same").unlink()
+    assert there.stat().st_ctime_ns != before.st_ctime_ns
+    assert lost(results) == []
+
+
 @pytest.mark.parametrize("keeps_its_times", [False, True])
 def test_an_output_that_the_host_has_in_another_version_counts_for_nothing(
     results: Place, keeps_its_times: bool

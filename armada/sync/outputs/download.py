@@ -27,6 +27,7 @@ from armada.sync.outputs.listing import (
     STAGING,
     coming,
     entry_for,
+    only_touched_there,
     read_index,
     stale,
     write_index,
@@ -90,6 +91,24 @@ def ask_ahead(context: SyncContext, entry: RunListing, log_limit_bytes: int | No
         return None
     answer = context.session.begin(_to_hash(run_id, wanted), timeout_s=_HASHING_TIMEOUT_S)
     return Hashes(tuple(wanted), answer)
+
+
+def not_at_home(context: SyncContext, listed: Sequence[Listed]) -> list[Listed]:
+    """Return the files that are not at home as listed. Where times alone say so, the bytes are read, here and on the host.
+
+    Raises:
+        HostUnreachable: Nothing can be said.
+    """
+    home, run_id = context.home, context.run_id
+    same = set[str]()
+    touched = only_touched_there(home, run_id, listed)
+    for start in range(0, len(touched), _BATCH):
+        batch = touched[start : start + _BATCH]
+        answer = context.session.call(_to_hash(run_id, batch), timeout_s=_HASHING_TIMEOUT_S)
+        for item, sha256 in zip(batch, answer.sha256, strict=False):
+            if sha256 is not None and sha256 == _sha256(home.run(run_id) / FOLDER / item.path, item.size_bytes):
+                same.add(item.path)
+    return [item for item in stale(home, run_id, listed) if item.path not in same]
 
 
 def _to_hash(run_id: str, batch: Sequence[Listed]) -> protocol.HashFiles:

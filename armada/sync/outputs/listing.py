@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,6 +70,17 @@ def stale(home: HomePaths, run_id: str, listed: Sequence[Listed]) -> list[Listed
     folder = home.run(run_id) / FOLDER
     index = read_index(folder)
     return [item for item in listed if not _is_as_fetched(item, index.get(item.path, ()), folder)]
+
+
+def only_touched_there(home: HomePaths, run_id: str, listed: Sequence[Listed]) -> list[Listed]:
+    """Return the files of which `stale` knows no more than another time of change on the host, as a disk that was copied gives them."""
+    folder = home.run(run_id) / FOLDER
+    index = read_index(folder)
+    return [
+        item
+        for item in stale(home, run_id, listed)
+        if _is_as_fetched(dataclasses.replace(item, ctime_us=None), index.get(item.path, ()), folder)
+    ]
 
 
 def entry_for(item: Listed, folder: Path) -> list[float]:

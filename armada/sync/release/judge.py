@@ -21,7 +21,8 @@ from armada.protocol.sync import ListOutboxes, RunToList
 from armada.store import checkpoints, run_sync, runs, transitions
 from armada.sync.checkpoints import optimizers
 from armada.sync.checkpoints.proof import Prover
-from armada.sync.outputs.listing import coming, stale
+from armada.sync.outputs.download import not_at_home
+from armada.sync.outputs.listing import coming
 from armada.sync.outputs.long_logs import left_there
 from armada.sync.release.unnamed_files import Unnamed, read_unnamed, without_those_at_home
 from armada.sync.schedule.due import NOT_WANTED
@@ -389,7 +390,7 @@ def _gather(
     """Build the evidence about a run from its part of a `sync.look` answer and from home's own disk."""
     run_id = context.run_id
     listing, skipped = coming(context.home, run_id, entry, settings_of(spec or {}).log_limit_bytes)
-    missing = stale(context.home, run_id, listing) if spec is not None else []
+    missing = not_at_home(context, listing) if spec is not None else []
     return RunThere(
         run_id=run_id,
         host=context.host,

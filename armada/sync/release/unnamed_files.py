@@ -22,7 +22,8 @@ from armada.protocol.sync import HashFiles, ListOutboxes, RunToList
 from armada.store import checkpoints
 from armada.sync.checkpoints import published
 from armada.sync.errors import ManifestRejected
-from armada.sync.outputs.listing import FOLDER, read_index, read_listing, stale, touched, touched_when_fetched
+from armada.sync.outputs.download import not_at_home
+from armada.sync.outputs.listing import FOLDER, read_index, read_listing, touched, touched_when_fetched
 from armada.sync.transfer.interface import File
 from armada.sync.transfer.staging import is_right
 from armada.verdicts.proof import Proof
@@ -147,7 +148,7 @@ def _outputs_at_home(context: SyncContext, entry: RunListing) -> dict[int, list[
     One that differs there may be fetched again and replaced: then its bytes would be nowhere.
     """
     listed, _ = read_listing(entry)
-    different = {item.path for item in stale(context.home, context.run_id, listed)}
+    different = {item.path for item in not_at_home(context, listed)}
     found: dict[int, list[str]] = {}
     for item in listed:
         if item.size_bytes and item.path not in different:
