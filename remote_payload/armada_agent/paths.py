@@ -12,6 +12,8 @@ _RUN_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 ANNOUNCED = ".new-"
+ASIDE = ".aside"
+"""The folder in which a wipe sets the runs aside before it decides whether they are deleted."""
 
 
 def is_run_id(name: str) -> bool:
@@ -31,12 +33,18 @@ def checked_digest(digest: object, what: str = "digest") -> str:
 
 
 class RunPaths:
-    """The paths of one run's files."""
+    """The paths of one run's files.
 
-    def __init__(self, root: str, run_id: object) -> None:
+    Args:
+        root: The root.
+        run_id: The run.
+        runs: The folder of runs, if that is set aside.
+    """
+
+    def __init__(self, root: str, run_id: object, runs: Optional[str] = None) -> None:
         self.root = root
         self.run_id = checked_run_id(run_id)
-        self.folder = os.path.join(runs_folder(root), self.run_id)
+        self.folder = os.path.join(runs or runs_folder(root), self.run_id)
         self.spec = self._file("spec.json")
         self.state = self._file("state.json")
         self.events = self._file("events.jsonl")
@@ -72,17 +80,26 @@ class RunPaths:
         """Return whether the run's folder is there. It is missing only where the folder of runs was read and lacks it.
 
         Raises:
-            OSError: It cannot be seen, for example because a disk is away or refuses.
+            OSError: It cannot be seen, for example because a disk is away or refuses, or because it is set aside.
         """
-        try:
-            return stat.S_ISDIR(os.stat(self.folder).st_mode)
-        except (FileNotFoundError, NotADirectoryError):
-            _refuse_broken_link(self.folder)
+        if self._is_seen():
+            return True
         try:
             with os.scandir(runs_folder(self.root)) as entries:
                 next(entries, None)
         except FileNotFoundError:
             _refuse_broken_link(runs_folder(self.root))
+        for aside in find_aside(self.root):
+            if os.path.lexists(os.path.join(aside, self.run_id)):
+                message = "set aside by `armada hosts release --wipe`, which has not decided yet whether it is deleted"
+                raise OSError(errno.EBUSY, message, aside)
+        return self._is_seen()  # it may have been put back just now
+
+    def _is_seen(self) -> bool:
+        try:
+            return stat.S_ISDIR(os.stat(self.folder).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            _refuse_broken_link(self.folder)
         return False
 
     def submission(self, number: int, name: str = "") -> str:
@@ -166,6 +183,12 @@ def runs_folder(root: str) -> str:
     return os.path.join(root, "runs")
 
 
+def find_aside(root: str) -> List[str]:
+    """List the folders of runs that are set aside: in the root or, if the folder of runs is a mount point, in that."""
+    places = (os.path.join(root, ASIDE), os.path.join(runs_folder(root), ASIDE))
+    return [os.path.join(place, name) for place in places for name in list_folder(place)]
+
+
 def locks_folder(root: str) -> str:
     return os.path.join(root, "locks")
 
@@ -204,13 +227,13 @@ def require_own(folder: str) -> None:
         raise OSError(errno.ELOOP, "it is a link, and armada does not follow links there", folder)
 
 
-def list_runs_folder(root: str) -> List[str]:
-    """List the names in the folder of runs in sorted order. Without such a folder, there is none.
+def list_runs_folder(root: str, runs: Optional[str] = None) -> List[str]:
+    """List the names in the folder of runs, or in `runs` if it is set aside, in sorted order. Without such a folder, there is none.
 
     Raises:
         OSError: The folder cannot be read, or is a link to a folder that is not there.
     """
-    folder = runs_folder(root)
+    folder = runs or runs_folder(root)
     try:
         return sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -218,19 +241,19 @@ def list_runs_folder(root: str) -> List[str]:
         return []
 
 
-def list_run_ids(root: str) -> List[str]:
-    """List the ids of the runs below a root, also of a run whose folder cannot be seen.
+def list_run_ids(root: str, runs: Optional[str] = None) -> List[str]:
+    """List the ids of the runs below a root, or in `runs` if they are set aside, also of a run whose folder cannot be seen.
 
     Raises:
         OSError: As `list_runs_folder`.
     """
     found = []
-    for name in list_runs_folder(root):
+    for name in list_runs_folder(root, runs):
         try:
             found.append(checked_run_id(name))
         except AgentError:
             continue  # hidden leftovers, and folders that users created
-    return [name for name in found if _may_be_folder(os.path.join(runs_folder(root), name))]
+    return [name for name in found if _may_be_folder(os.path.join(runs or runs_folder(root), name))]
 
 
 def _may_be_folder(path: str) -> bool:

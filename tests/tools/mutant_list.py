@@ -45,6 +45,7 @@ MODULES = (
     Module(f"{_AGENT}/verdicts/following.py", _VERDICTS),
     Module(f"{_AGENT}/verdicts/letting_go.py", _VERDICTS),
     Module(f"{_AGENT}/verdicts/liveness.py", _VERDICTS),
+    Module(f"{_AGENT}/verdicts/wiping.py", _VERDICTS),
     Module(
         f"{_AGENT}/verdicts/requeue.py",
         _VERDICTS,
@@ -126,7 +127,7 @@ MODULES = (
         ),
     ),
     Module(f"{_AGENT}/outbox/overwriting.py", ("tests/agent/test_agent_watch_rules.py",)),
-    Module(f"{_AGENT}/runs/wipe.py", ("tests/agent/test_agent_wipe.py",)),
+    Module(f"{_AGENT}/runs/wipe.py", ("tests/agent/test_agent_wipe.py", "tests/agent/test_agent_wipe_meanwhile.py")),
     Module(f"{_AGENT}/outbox/pruning.py", ("tests/agent/test_agent_sync.py",)),
     Module(f"{_AGENT}/outbox/homes.py", ("tests/agent/test_agent_homes.py",)),
     Module(

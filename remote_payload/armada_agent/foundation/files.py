@@ -196,6 +196,25 @@ def make_folders(path: str) -> None:
         fsync_folder(os.path.dirname(folder))
 
 
+def make_within(folder: str, *names: str) -> str:
+    """Create a folder and its missing parents durably within one that exists. If that was deleted or renamed, nothing is created.
+
+    Returns:
+        The path of the innermost one.
+
+    Raises:
+        OSError: Among others FileNotFoundError, where `folder` is not there.
+    """
+    for name in names:
+        parent, folder = folder, os.path.join(folder, name)
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            continue
+        fsync_folder(parent)
+    return folder
+
+
 def fsync_folder(path: str) -> None:
     """Flush a folder, or a file, to disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -58,7 +58,7 @@ def register(paths: RunPaths, home: Optional[Home]) -> None:
         record = os.path.join(folder, _RECORD)
         known = _read(record)
         if known is None or any(known.get(name) != home[name] for name in home):
-            files.make_folders(folder)
+            files.make_within(paths.folder, os.path.basename(paths.homes), home["id"])
             files.write_json(record, dict(home, time=time.time()))
         else:
             os.utime(record, (time.time(), time.time()), follow_symlinks=False)

@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 from armada_agent.errors import AgentError
 from armada_agent.foundation import deletion, files, parameters
 from armada_agent.foundation.session import Call
-from armada_agent.host import job_variables, roots
+from armada_agent.host import job_variables, roots, set_aside
 from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths, list_run_ids, list_runs_folder
 from armada_agent.provision import content
@@ -29,8 +29,11 @@ def create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Create a run's folder and, if the request names a submission, submit the run. Repeating the request changes nothing.
 
     Raises:
-        AgentError: `conflict`: the run exists with another spec; the errors of `run.submit`.
+        AgentError: `conflict`: the run exists with another spec, or everything on the host is being deleted; the errors
+            of `run.submit`.
     """
+    set_aside.refuse_while_wiped(call.root)
+    set_aside.put_back_left(call.root)
     home = homes.read_asker(params)
     answer = _create(call, params)
     homes.register(RunPaths(call.root, params.get("run_id")), home)
@@ -68,6 +71,7 @@ def list_runs(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
 
     Somebody renamed a run's folder, or put files there. What is being made or deleted has a name of armada's own.
     """
+    set_aside.put_back_left(call.root)
     ids = list_run_ids(call.root)
     answer: Dict[str, Any] = {"runs": [_summarise(RunPaths(call.root, name)) for name in ids]}
     there = [name for name in list_runs_folder(call.root) if not (files.is_temporary(name) or name == roots.MARK)]

@@ -10,7 +10,7 @@ from armada_agent.engines import engine as engines
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files, parameters, process_identity
 from armada_agent.foundation.session import Call
-from armada_agent.host import detached, processes, roots
+from armada_agent.host import detached, processes, roots, set_aside
 from armada_agent.outbox import listing
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import ENDED, exit_of
@@ -268,6 +268,7 @@ def observe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     if len(asked) > _MOST_RUNS:
         raise AgentError("bad_request", "at most %d runs per request" % _MOST_RUNS)
     limit = min(_TEXT_LIMIT, parameters.integer(params, "limit_bytes", default=_TEXT_LIMIT, least=1024))
+    set_aside.put_back_left(call.root)
     table, root = processes.scan(), roots.identify(call.root)
     budget, filled = _ANSWER_LIMIT, 0
     answers = []

@@ -12,7 +12,7 @@ from armada_agent.engines.engine import EngineError
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files, parameters, process_identity
 from armada_agent.foundation.session import Call
-from armada_agent.host import detached, job_variables, roots, setup_lines
+from armada_agent.host import detached, job_variables, roots, set_aside, setup_lines
 from armada_agent.paths import RunPaths, SweepPaths, newest
 from armada_agent.records.ending import ENDED
 from armada_agent.records.place import is_gone, require_there
@@ -46,6 +46,7 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     secrets = parameters.texts(params, "secrets") if number > 1 else {}
     job_variables.check_names(secrets)
     require_linux()
+    set_aside.refuse_while_wiped(call.root)
     require_there(paths)
     with files.locked(paths.submit_lock) as lock:
         job = _job(paths, number)
@@ -103,7 +104,7 @@ def claim_first(paths: RunPaths, place: Optional[engines.Place] = None) -> str:
         if stop_request is not None and concerns(stop_request, 1):
             return "cancelled"
         if place is not None:
-            files.make_folders(paths.submission(1))
+            _make_folder(paths, 1)
             files.write_json(paths.submission(1, "array.json"), place.as_json())
         _claim(paths, 1)
         return "claimed"
@@ -422,7 +423,7 @@ def _refuse_second(paths: RunPaths, number: int) -> None:
 
 def _claim(paths: RunPaths, number: int) -> None:
     claim = paths.submission(number, "claim.json")
-    files.make_folders(os.path.dirname(claim))
+    _make_folder(paths, number)
     if os.path.exists(claim):
         return
     try:
@@ -430,6 +431,11 @@ def _claim(paths: RunPaths, number: int) -> None:
     except (KeyError, OSError):
         user = str(os.getuid())  # a container's user may have no name
     files.link_json(claim, {"time": time.time(), "by": "%s@%s" % (user, process_identity.current_host()["hostname"])})
+
+
+def _make_folder(paths: RunPaths, number: int) -> None:
+    """Make a submission's folder in the run's, but not that one: a wipe may have set it aside, and would find it made anew."""
+    files.make_within(paths.folder, "submissions", str(number))
 
 
 def _await_job(paths: RunPaths, number: int) -> Dict[str, Any]:

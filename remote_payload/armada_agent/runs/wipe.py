@@ -2,22 +2,24 @@
 
 import contextlib
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import deletion, files
 from armada_agent.foundation.session import Call
-from armada_agent.host import processes, roots
+from armada_agent.host import processes, roots, set_aside
 from armada_agent.host.processes import Process
 from armada_agent.outbox import homes
-from armada_agent.paths import RunPaths, list_folder
+from armada_agent.paths import ASIDE, RunPaths, list_folder, list_run_ids, list_runs_folder, runs_folder
 from armada_agent.runs import dispatcher, leftover_processes
 from armada_agent.runs.folders import list_runs
 from armada_agent.runs.observation import Evidence
-from armada_agent.verdicts import following
+from armada_agent.verdicts import following, wiping
 
 OURS = ("sweeps", "runs", "envs", "code", "data", "models", "prepared", "schedulers", "tools", "locks", "agent")
 """The names that armada creates below its root, in the order of deletion. Other names belong to the user."""
+_LAST = ("locks", "agent")
+"""What a run that comes at the last moment needs."""
 
 
 def forget_secrets(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -41,48 +43,43 @@ def forget_secrets(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Delete all of armada's files below the root, and the root itself if it is then empty.
 
+    Another home may put something here at any moment, and an older agent of it knows of no lock. So the runs are judged,
+    set aside by one rename, and judged again there: what came since the first look is put back with all the rest, and
+    nothing is deleted. Only then are they renamed to what is deleted (`host/set_aside.py`, `verdicts/wiping.py`).
+
     If another home was registered for one of the runs, root.json stays: it records who wiped the host, and when.
 
     Returns:
         In `removed` what was deleted, in `left` what remains, in `root` the id of the deleted root.
 
     Raises:
-        AgentError: `conflict`: a run lives or may still start, or another home would lose something.
+        AgentError: `conflict`: a run lives or may still start, another home would lose something, or something was put
+            here meanwhile.
     """
     asker = homes.read_asker(params)
-    table = processes.scan()
-    found = {paths.run_id: Evidence(paths, table) for paths in _all_runs(call)}
-    alive = [run_id for run_id, evidence in found.items() if _is_alive(evidence)]
-    # Somebody deleted the folders of these; their jobs go on, below a root that would have another name afterwards.
-    named = leftover_processes.of_root(call.root, table, or_unmarked=False)
-    alive += [paths.run_id for paths in named if paths.run_id not in found]
-    alive += dispatcher.find_alive(call.root)
-    if alive:
-        raise AgentError("conflict", "%s is still alive" % ", ".join(alive[:5]), "stop it first")
-    waiting = [run_id for run_id, evidence in found.items() if evidence.may_still_start]
-    if waiting:
-        raise AgentError("conflict", "%s may still start" % ", ".join(waiting[:5]), "stop it first")
-    lacking = [words for paths in _all_runs(call) for words in homes.find_lacking(paths, asker).values()]
-    if lacking:
-        hint = "sync there first; or, if that home is gone, armada hosts forget-home"
-        raise AgentError("conflict", "; ".join(lacking[:5]), hint)
-    former = roots.identify(call.root)
-    tells = roots.was_wiped(call.root) or any(homes.has_others(paths, asker) for paths in _all_runs(call))
-    removed = []
-    roots.forget_mark(call.root)
-    for name in OURS:
-        place, trash = os.path.join(call.root, name), os.path.join(call.root, ".trash-" + name)
-        if os.path.lexists(trash):  # of a wipe that did not end
-            deletion.delete_folder(trash, trash)
-        if os.path.lexists(place):
-            os.rename(place, trash)  # so that a half-deleted folder never looks complete
-            deletion.delete_folder(trash, place)
-            removed.append(name)
-    roots.forget_mark(call.root)  # whoever looked meanwhile may have noted it again
-    if tells:
-        roots.note_wipe(call.root, former, (asker or {}).get("label") or homes.NOBODY)
-    else:
-        files.remove(os.path.join(call.root, roots.NAME))  # last: whatever is created here afterwards is another root
+    with set_aside.alone(call.root):
+        set_aside.put_back_all(call.root)  # a wipe that was killed had not judged these
+        for name in OURS:
+            deletion.delete_folder(_trash(call.root, name), _trash(call.root, name))  # these it had
+        before = _see(call.root, asker)
+        _refuse(wiping.why_not(before))
+        former = roots.identify(call.root)
+        tells = roots.was_wiped(call.root) or any(homes.has_others(paths, asker) for paths in _all_runs(call))
+        try:
+            aside = set_aside.set_aside(call.root)
+            _refuse(wiping.why_not_since(before, _see(call.root, asker, aside)))
+            roots.forget_mark(call.root)  # before the runs are no more: without them it would say that a disk is away
+            trash = None if aside is None else set_aside.accept(call.root, aside)
+        except (AgentError, OSError):
+            set_aside.put_back_all(call.root)
+            raise
+        removed = _delete(call.root, trash)
+        if tells:
+            roots.note_wipe(call.root, former, (asker or {}).get("label") or homes.NOBODY)
+        else:
+            # Last: whatever is created here afterwards is another root.
+            files.remove(os.path.join(call.root, roots.NAME))
+        set_aside.forget_lock(call.root)
     with contextlib.suppress(OSError):  # it contains files of the user, or is a mount point
         os.rmdir(call.root)
     return {
@@ -90,6 +87,87 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         "root": former,
         "left": [] if not os.path.isdir(call.root) else list_folder(call.root)[:20],
     }
+
+
+def _delete(root: str, runs: Optional[str]) -> List[str]:
+    """Delete all that is armada's, `runs` where it is set aside.
+
+    All but the agent is renamed before anything is deleted, which may take minutes: what is put there meanwhile is new.
+
+    Returns:
+        The names of what was deleted.
+
+    Raises:
+        AgentError: `conflict`: a run came meanwhile; it and the agent stay. `io`: something cannot be deleted.
+    """
+    going = {} if runs is None else {"runs": runs}
+    for name in OURS:
+        if name not in (*_LAST, "runs") and os.path.lexists(os.path.join(root, name)):
+            going[name] = _rename(root, name)
+    for name in filter(going.__contains__, OURS):
+        deletion.delete_folder(going[name], os.path.join(root, name))
+    _refuse(wiping.why_not_the_rest(list_run_ids(root)))
+    with contextlib.suppress(OSError):  # made anew by whoever created no run there, or a mount point
+        os.rmdir(runs_folder(root))
+    for name in _LAST:
+        if os.path.lexists(os.path.join(root, name)):
+            going[name] = _rename(root, name)
+            deletion.delete_folder(going[name], os.path.join(root, name))
+    roots.forget_mark(root)  # whoever looked meanwhile may have noted it again
+    return list(filter(going.__contains__, OURS))
+
+
+def _rename(root: str, name: str) -> str:
+    trash = _trash(root, name)
+    os.rename(os.path.join(root, name), trash)  # so that a half-deleted folder never looks complete
+    return trash
+
+
+def _trash(root: str, name: str) -> str:
+    return os.path.join(root, set_aside.TRASH + name)
+
+
+def _see(root: str, asker: Optional[homes.Home], aside: Optional[str] = None) -> wiping.Seen:
+    """Look at the runs, where they are or where they are set aside, and at what lives."""
+    table = processes.scan()
+    there = [RunPaths(root, run_id, aside) for run_id in list_run_ids(root, aside)]
+    seen = [_see_run(paths, asker, table) for paths in there]
+    # Somebody deleted the folders of these; their jobs go on, below a root that would have another name afterwards.
+    named = leftover_processes.of_root(root, table, or_unmarked=False)
+    known = {paths.run_id for paths in there}
+    came = [] if aside is None else _names(root, None)
+    return wiping.Seen(
+        runs=seen,
+        without_folder=[paths.run_id for paths in named if paths.run_id not in known],
+        dispatchers=dispatcher.find_alive(root),
+        strange=frozenset(_names(root, aside)) - known,
+        came=came,
+    )
+
+
+def _names(root: str, aside: Optional[str]) -> List[str]:
+    """List what is among the runs but for armada's own files."""
+    return [
+        name for name in list_runs_folder(root, aside) if not (files.is_temporary(name) or name in (roots.MARK, ASIDE))
+    ]
+
+
+def _see_run(paths: RunPaths, asker: Optional[homes.Home], table: List[Process]) -> wiping.RunSeen:
+    evidence = Evidence(paths, table)
+    announced = map(os.path.basename, paths.announced())
+    return wiping.RunSeen(
+        run_id=paths.run_id,
+        alive=_is_alive(evidence),
+        may_start=evidence.may_still_start,
+        lacking=list(homes.find_lacking(paths, asker).values()),
+        submission=evidence.submission_number,
+        checkpoints=frozenset(paths.checkpoints()).union(announced),
+    )
+
+
+def _refuse(refusal: Optional[wiping.Refusal]) -> None:
+    if refusal is not None:
+        raise AgentError("conflict", refusal.what, refusal.hint)
 
 
 def _all_runs(call: Call) -> List[RunPaths]:
