@@ -21,7 +21,11 @@ LATEST_S = 0.4
 
 
 def together(
-    armada: Armada, *commands: Sequence[str], lags: Sequence[float] = (), timeout_s: float = 240.0
+    armada: Armada,
+    *commands: Sequence[str],
+    lags: Sequence[float] = (),
+    envs: Sequence[dict[str, str]] = (),
+    timeout_s: float = 240.0,
 ) -> list[Done]:
     """Run commands that begin together, to their ends.
 
@@ -29,6 +33,7 @@ def together(
         armada: Whose home.
         commands: The words of each.
         lags: Seconds by which each begins after the one before it; none by default.
+        envs: The environment of each, if not all are of this home.
         timeout_s: When to give up; there to end a hopeless test, never to measure.
     """
     server = fork_server.running()
@@ -41,8 +46,8 @@ def together(
         opened = [os.open(go, os.O_RDWR) for go in goes]
         try:
             running = [
-                pool.submit(server.run, words, cwd=armada.folder, env=armada.env, timeout_s=timeout_s, gate=(here, go))
-                for words, go in zip(commands, goes, strict=True)
+                pool.submit(server.run, words, cwd=armada.folder, env=env, timeout_s=timeout_s, gate=(here, go))
+                for words, go, env in zip(commands, goes, envs or [armada.env] * len(commands), strict=True)
             ]
             arrived = 0
             while arrived < len(commands):

@@ -94,7 +94,14 @@ def _release(options: argparse.Namespace) -> int:
             )
         reporter.clear()
         lost = losses(items)
-        wiped = _wipe(context, session, options) if options.wipe and not (lost or options.dry_run) else None
+        wipes_now = options.wipe and not (lost or options.dry_run)
+        if wipes_now and not options.yes:
+            _ask(session)
+            # While the person thought, a job may have saved, and another home may have launched.
+            items = judge_host(there_now, ignore_work=options.ignore_work, progress=progress)
+            reporter.clear()
+            lost = losses(items)
+        wiped = _wipe(context, session) if wipes_now and not lost else None
         if wiped is not None and recorded is not None:
             recorded.step(WIPED)
     if options.json:
@@ -199,7 +206,18 @@ def _drain(context: Context, session: HostSession, progress: Progress) -> None:
             sys.stderr.write(f"armada: {run.run_id}: {sanitize_line(error)}\n")
 
 
-def _wipe(context: Context, session: HostSession, options: argparse.Namespace) -> list[str]:
+def _ask(session: HostSession) -> None:
+    """Ask the person whether all is deleted.
+
+    Raises:
+        Conflict: It is not.
+    """
+    answer = input(f"Delete everything of armada's below {session.paths.root} on {session.host.name}? [y/N] ")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise Conflict("not wiped; only secrets were deleted there", host=session.host.name)
+
+
+def _wipe(context: Context, session: HostSession) -> list[str]:
     from armada.home import own
     from armada.protocol.homes import AskingHome
     from armada.protocol.host import WipeRoot
@@ -207,14 +225,13 @@ def _wipe(context: Context, session: HostSession, options: argparse.Namespace) -
     from armada.store import hosts as host_records
     from armada.sync.release.judge import runs_there
 
-    root = session.paths.root
-    if not options.yes:
-        answer = input(f"Delete everything of armada's below {root} on {session.host.name}? [y/N] ")
-        if answer.strip().lower() not in ("y", "yes"):
-            raise Conflict("not wiped; only secrets were deleted there", host=session.host.name)
     there = set(runs_there(session))
     host_records.mark_released(context.database, session.host.name, time.time())  # or the daemon's next look undoes it
-    answered = session.call(WipeRoot(home=AskingHome(**own(context.home).as_json())), timeout_s=900.0)
+    try:
+        answered = session.call(WipeRoot(home=AskingHome(**own(context.home).as_json())), timeout_s=900.0)
+    except Conflict:  # somebody uses it, so it is watched as before
+        host_records.mark_released(context.database, session.host.name, None)
+        raise
     if answered.root is not None:
         runs.mark_wiped(context.database, session.host.name, answered.root)
     for run in runs.every(context.database, host=session.host.name):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,10 +10,10 @@ from typing import Any
 import pytest
 
 from armada.cli.release import _wipe
-from armada.errors import ArmadaError
+from armada.errors import ArmadaError, Conflict
 from armada.protocol.records import Checkpoint
 from armada.protocol.sync import HashFiles
-from armada.store import checkpoints, run_sync, runs
+from armada.store import checkpoints, hosts, run_sync, runs
 from armada.sync.release.judge import judge_host, losses
 from armada.verdicts.presence import AWAY_WORDS
 from tests.sync.conftest import Place
@@ -178,6 +177,17 @@ class TestFolderOfRuns:
         assert script.sync().missing is None
         assert sorted(each.name for each in script.published.glob("checkpoint-*")) == ["checkpoint-3", "checkpoint-4"]
 
+    def test_a_host_whose_wipe_was_refused_is_still_watched(self, script: Place) -> None:
+        claim = script.remote / "submissions" / "7" / "claim.json"
+        claim.parent.mkdir(parents=True)
+        claim.write_text("{}")
+        context: Any = SimpleNamespace(database=script.database, home=script.home)
+        with pytest.raises(Conflict, match="may still start"):
+            _wipe(context, script.session)
+        record = hosts.find(script.database, "local")
+        assert record is not None
+        assert record.released_at is None
+
     def test_a_wipe_says_nothing_of_what_is_on_a_disk_that_is_away(self, script: Place) -> None:
         spec = runs.spec(script.database, script.run_id)
         runs.insert(
@@ -193,7 +203,7 @@ class TestFolderOfRuns:
         listed = Checkpoint(digest="a" * 64, step=3, size_bytes=7, file_count=1, created_at=1.0)
         checkpoints.record_outbox(script.database, "away-1", [listed])
         context: Any = SimpleNamespace(database=script.database, home=script.home)
-        assert "runs" in _wipe(context, script.session, argparse.Namespace(yes=True))
+        assert "runs" in _wipe(context, script.session)
         there = {run.run_id: run.wiped_root is not None for run in runs.every(script.database, host="local")}
         assert there == {script.run_id: True, "away-1": False}
         (wiped,) = checkpoints.of_run(script.database, script.run_id)
