@@ -26,7 +26,7 @@ from armada.store import operations, runs
 from armada.store.database import Database
 from armada.store.running_operations import is_alive, operation
 from armada.sync.context import HostContext
-from armada.sync.release.judge import judge_host, losses
+from armada.sync.release.judge import came_since, judge_host, losses, submissions_there
 from armada.units import counted, duration_s, span
 from armada.verdicts.idle import BELIEVED_S, Idleness, Stopping, stopping_of, why_wait
 
@@ -134,8 +134,9 @@ class IdleStop:
                         f"stop command: {without_secrets_in_command(self._host.stop_command or '')}", 300
                     ),
                 )
-                there = putting(database, name)
-                items = losses(judge_host(HostContext(database, session, self._home)))
+                there, listed = putting(database, name), submissions_there(session)
+                context = HostContext(database, session, self._home)
+                items = losses(judge_host(context))
                 if items:
                     what = f"{items[0].run_id}: {items[0].what}"
                     more = f", and {counted(len(items) - 1, 'more reason')}" if len(items) > 1 else ""
@@ -145,6 +146,9 @@ class IdleStop:
                 if active := runs.every(database, host=name, active=True):
                     raise Conflict(f"not stopped: {active[0].run_id} began meanwhile")
                 begin_clearing(database, recorded.id, name, there)
+                # Another home asks no store of this one. What it launches from now on is stopped with the host.
+                if came := came_since(context, listed):
+                    raise Conflict(f"not stopped: {came[0].run_id} was launched or resumed there meanwhile")
                 state = "failed"
                 code, said = run_command(words, _environment(self._host, since, self._now()))
                 if code != 0:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -203,6 +204,23 @@ def test_nothing_is_stopped_that_release_would_lose(
     assert runs.record(database, run.run_id, Verdict("succeeded", None, None, 99, 99), observed_at=box.clock.now)
     events = [event for event in find_events(database, box.clock.now, sync_failing_s=1) if event.kind == "host_stop"]
     assert [event.title for event in events] == ["local: not stopped"]
+
+
+@pytest.mark.fault("another home launches while a host is about to be stopped", "the host is not stopped")
+def test_what_another_home_launches_at_the_last_moment_keeps_the_host(
+    armada: Armada, stop: Callable[[str], Stop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, ask = stop(noting(armada)), HostSession.call
+
+    def launch_first(session: HostSession, request: Any, *words: Any, **more: Any) -> Any:
+        if isinstance(request, AskFacts):
+            (armada.local_runs / "theirs-1").mkdir(parents=True, exist_ok=True)
+        return ask(session, request, *words, **more)
+
+    monkeypatch.setattr(HostSession, "call", launch_first)
+    found = box.idle(30)
+    assert (found.state, found.said) == ("refused", "not stopped: theirs-1 was launched or resumed there meanwhile")
+    assert ran(armada) == []
 
 
 def test_a_command_is_no_shells_and_one_that_hangs_is_ended(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def judge_host(context: HostContext, *, ignore_work: bool = False, progress: Pro
     """
     listed = submissions_there(context.session)
     items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress)
-    return items + _came_since(context, listed) + _no_runs(context)
+    return items + came_since(context, listed) + _no_runs(context)
 
 
 def judge_and_forget_secrets(
@@ -113,7 +113,7 @@ def judge_and_forget_secrets(
     items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress) + _no_runs(context)
     judged()
     secrets = context.session.call(ForgetSecrets(leaves=not losses(items)))
-    items += _came_since(context, listed)
+    items += came_since(context, listed)
     if not losses(items):
         run_sync.nothing_is_left(context.database, context.host)
     return items, secrets
@@ -204,8 +204,8 @@ def _judge_listed(
     return items
 
 
-def _came_since(context: HostContext, listed: Mapping[str, int | None]) -> list[Item]:
-    """List what was launched or resumed since a listing: reading every byte at home took time."""
+def came_since(context: HostContext, listed: Mapping[str, int | None]) -> list[Item]:
+    """List what was launched or resumed since `submissions_there` gave a listing: reading every byte at home took time."""
     later = submissions_there(context.session)
     came = [run_id for run_id in later if run_id not in listed or later[run_id] != listed[run_id]]
     return [put_there_meanwhile(run_id, context.host) for run_id in came]
