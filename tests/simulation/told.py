@@ -69,6 +69,13 @@ TOLD = {
         "launch save tick join sync:1=open end tick sync=final sync:1=final wipe:1=done look=succeeded "
         "look:1=succeeded release=yes release:1=yes"
     ),
+    "a wipe is killed before it judged what it set aside": (
+        "launch save end tick sync=final break_at:3 wipe=HostUnreachable host=none look=succeeded host=2 release=yes "
+        "wipe=done host=none look=succeeded release=yes"
+    ),
+    "another home launches when its host is about to be wiped": (
+        "launch save end tick sync=final release=yes join meanwhile_launch:1:0 wipe=Conflict look:1:1=running host=2"
+    ),
     "an older agent names no root": (
         "old_agent:7 launch save tick look=running sync=open lose_run look=running stop=cancelled/killed_by_user "
         "end tick lose_run look=cancelled/killed_by_user stop=NotFound release=yes"

@@ -8,10 +8,11 @@ import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from armada.errors import ArmadaError
+from armada.errors import ArmadaError, Conflict
 from armada.verdicts.release import may_go, must_stay
 from tests.simulation import folders
 from tests.simulation.answers import of_release
+from tests.simulation.breaking import Killed
 from tests.simulation.host import RENAMED
 from tests.simulation.work_files import Writing
 
@@ -79,11 +80,14 @@ class Unusual(Writing):
         """A person has a home delete everything of armada's on a host, whatever would be lost."""
         home, host = self._home(one), self._host(two)
         try:
-            home.wipe(host)
-        except ArmadaError as error:
-            self.said = type(error).__name__
+            with self.world.person_acts():
+                home.wipe(host)
+            self.said = "done"
+        except Conflict:
+            self.said = "Conflict"
             return
-        self.said = "done"
+        except (ArmadaError, Killed) as error:  # how far it came, it did not say
+            self.said = type(error).__name__
         self.world.root_was_lost = True
 
     def do_second_host(self, _one: int, _two: int) -> None:

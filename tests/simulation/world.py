@@ -317,6 +317,15 @@ class World:
             raise Broken(words)
 
     @contextlib.contextmanager
+    def person_acts(self) -> Iterator[None]:
+        """Around what a person has armada do whatever is lost: it may be broken off, too, and others may act meanwhile."""
+        self._breaking.depth += 1
+        try:
+            yield
+        finally:
+            self._breaking.depth -= 1
+
+    @contextlib.contextmanager
     def armada_acts(self, home: SimHome) -> Iterator[None]:
         """Around whatever armada does of its own: no last good copy goes, nothing outside the home, nothing that another home waits for."""
         # What it deletes of its own concerns those alone beside whose act it acts.
