@@ -70,7 +70,7 @@ TOLD = {
         "look:1=succeeded release=yes release:1=yes"
     ),
     "a wipe is killed before it judged what it set aside": (
-        "launch save end tick sync=final break_at:3 wipe=HostUnreachable host=none look=succeeded host=2 release=yes "
+        "launch save end tick sync=final break_at:6 wipe=HostUnreachable host=none look=succeeded host=2 release=yes "
         "wipe=done host=none look=succeeded release=yes"
     ),
     "another home launches when its host is about to be wiped": (
