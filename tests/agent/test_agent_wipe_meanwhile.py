@@ -13,7 +13,7 @@ import pytest
 from armada_agent.errors import AgentError
 from armada_agent.foundation import deletion, files
 from armada_agent.foundation.session import Call
-from armada_agent.host import roots, set_aside
+from armada_agent.host import roots
 from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths
 from armada_agent.runs import folders, observation, submissions
