@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from unittest import mock
 
 import pytest
+from armada_agent.foundation import files
+from armada_agent.outbox import listing
 from armada_agent.paths import RunPaths
 from armada_agent.runs import observation, supervisor_liveness
 
@@ -301,6 +305,90 @@ def test_a_job_of_which_no_final_checkpoint_can_be_asked_for_may_have_succeeded(
     evidence = observation.Evidence(run)
     with mock.patch.object(supervisor_liveness, "judge_supervisor", return_value=("dead", False)):
         assert evidence.as_json()["may_have_succeeded"] is True
+
+
+OF_A_TRAINING = '{"step": 3, "kind": "%s", "created_at": 1.0, "files": []}'
+PERIODIC, FINAL = OF_A_TRAINING % "periodic", OF_A_TRAINING % "final"
+
+
+@pytest.mark.parametrize(
+    ("there", "may"),
+    [
+        ({}, False),
+        ({"a" * 64: PERIODIC, ".new-3/announce": PERIODIC}, False),
+        ({"a" * 64: FINAL}, True),
+        ({".new-3/announce": FINAL}, True),
+        ({".new-3": FINAL}, True),
+        ({"a" * 64: PERIODIC, "b" * 64: FINAL[:30]}, True),
+        ({"a" * 64: None}, True),
+        ({".new-3/announce": FINAL[:30]}, True),
+        ({".new-3": None}, True),
+    ],
+    ids=[
+        "none",
+        "periodic",
+        "final",
+        "announced",
+        "hashed",
+        "half a manifest",
+        "no manifest",
+        "half announced",
+        "lost",
+    ],
+)
+def test_a_training_without_its_final_checkpoint_may_have_succeeded_if_a_checkpoint_there_cannot_be_read(
+    tmp_path: Path, there: dict[str, str | None], may: bool
+) -> None:
+    """After a power cut, or an I/O error, what cannot be read may be its final one."""
+    run = _lost_training(tmp_path, there)
+    with mock.patch.object(supervisor_liveness, "judge_supervisor", return_value=("dead", True)):
+        assert observation.Evidence(run).as_json()["may_have_succeeded"] is may
+
+
+def test_a_training_whose_disk_gives_no_manifest_may_have_succeeded(tmp_path: Path) -> None:
+    run = _lost_training(tmp_path, {"a" * 64: FINAL})
+    opened = files.open_regular
+
+    def broken(path: str) -> BinaryIO:
+        if path.endswith("MANIFEST.json"):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return opened(path)
+
+    with (
+        mock.patch.object(supervisor_liveness, "judge_supervisor", return_value=("dead", True)),
+        mock.patch.object(files, "open_regular", broken),
+    ):
+        assert observation.Evidence(run).as_json()["may_have_succeeded"] is True
+
+
+def test_a_checkpoint_that_is_deleted_while_it_is_asked_for_is_not_there(tmp_path: Path) -> None:
+    run = _lost_training(tmp_path, {"a" * 64: PERIODIC})
+    listed = run.checkpoints()
+    shutil.rmtree(run.checkpoint("a" * 64))
+    with mock.patch.object(run, "checkpoints", return_value=listed):
+        assert listing.has_final(run) is False
+
+
+def _lost_training(root: Path, there: dict[str, str | None]) -> RunPaths:
+    """A training whose supervisor is dead, with these folders of its outbox: their manifests, or announcements."""
+    run = RunPaths(str(root), "a-1")
+    said = {
+        "spec.json": spec_of("a-1", "true"),
+        "submissions/1/job.json": {"submission": 1, "scheduler": "direct", "supervisor": {"boot_id": "former"}},
+        "state.json": {"state": "running", "submission": 1, "attempt": 1, "started_at": time.time()},
+        "attempts/1/run.json": {"attempt": 1, "submission": 1},
+    }
+    for name, value in said.items():
+        path = Path(run.folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value))
+    for name, content in there.items():
+        folder, _, is_announced = name.partition("/")
+        place = Path(run.outbox) / folder
+        place.mkdir(parents=True)
+        if content is not None:
+            (place / (listing.ANNOUNCEMENT if is_announced else listing.MANIFEST)).write_text(content)
+    return run
 
 
 @pytest.mark.parametrize(("attempt", "may"), [(0, False), (1, True)], ids=["it waited", "somebody deleted it"])

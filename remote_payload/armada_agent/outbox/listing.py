@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from typing import Any, Dict, FrozenSet, List, Optional
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files
@@ -14,6 +14,8 @@ from armada_agent.paths import RunPaths, checked_digest, require_own
 MANIFEST = "MANIFEST.json"
 ANNOUNCEMENT = ".announce.json"
 MANIFEST_LIMIT = 4 * 1024 * 1024
+_UNREAD = object()
+"""The kind of a checkpoint that is here, and of which no file says what it is."""
 _MOST_ATTEMPTS = 1 << 31
 _LINE_LIMIT = 7 * 1024 * 1024  # home closes the connection at 8 MiB
 _TAIL = 256 * 1024  # of events.jsonl
@@ -51,11 +53,24 @@ def last_recorded(paths: RunPaths) -> FrozenSet[str]:
     return frozenset()
 
 
-def has_final(paths: RunPaths) -> bool:
-    """Return whether a job announced its final checkpoint, finished or not."""
-    files_of = [paths.checkpoint(digest, MANIFEST) for digest in paths.checkpoints()]
-    files_of += [os.path.join(folder, name) for folder in paths.announced() for name in (ANNOUNCEMENT, MANIFEST)]
-    return any(kind_of(path) == "final" for path in files_of)
+def has_final(paths: RunPaths) -> Optional[bool]:
+    """Return whether a job announced its final checkpoint, finished or not; None if one that is here may be it, and cannot be read."""
+    # Those that are announced first: one that is finished meanwhile is then among the finished ones.
+    kinds = [_kind_among(folder, (ANNOUNCEMENT, MANIFEST)) for folder in paths.announced()]
+    kinds += [_kind_among(paths.checkpoint(digest).rstrip("/"), (MANIFEST,)) for digest in paths.checkpoints()]
+    return True if "final" in kinds else None if _UNREAD in kinds else False
+
+
+def _kind_among(folder: str, names: Sequence[str]) -> Any:
+    """Return what the first of these files that can be read says of a checkpoint's kind; `_UNREAD` if none can be."""
+    for name in names:
+        try:
+            said = files.read_json(os.path.join(folder, name), limit=MANIFEST_LIMIT)
+        except files.UnreadableError:
+            continue
+        if said is not None:
+            return said.get("kind")
+    return _UNREAD if os.path.lexists(folder) else None  # one that was deleted meanwhile is not there
 
 
 def kind_of(path: str) -> Any:

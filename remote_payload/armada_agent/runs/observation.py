@@ -161,7 +161,7 @@ class Evidence:
         if plan is None:
             return True  # whether it announces its final checkpoint is unknown
         announces = doubt.announces(plan)
-        has_final = announces and listing.has_final(self._paths)
+        has_final = listing.has_final(self._paths) if announces else False
         # A living supervisor dates its telemetry again and again, and so by the same clock as the job its log.
         supervisor_s = _changed_at(self._paths.telemetry) or max(
             map(_changed_at, (self._paths.state, self._paths.events))

@@ -3,12 +3,13 @@
 | what is known of a job without an exit code                                | it may have succeeded |
 |----------------------------------------------------------------------------|-----------------------|
 | it announces its checkpoints, and announced its final one                  | yes                   |
+| it announces its checkpoints, and one that is there cannot be read         | yes                   |
 | it announces its checkpoints, and its final one is missing                 | no                    |
 | another, and its host was rebooted under its living supervisor             | no                    |
 | another, and its supervisor died before it                                 | yes                   |
 """
 
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 SILENT = ("prepare", "bench")
 """Tasks of armada's own that announce no checkpoint: nothing tells that they succeeded but their exit."""
@@ -22,17 +23,17 @@ def announces(spec: Dict[str, Any]) -> bool:
     return not spec.get("watch") and spec.get("task") not in SILENT
 
 
-def may_have_succeeded(is_announcing: bool, has_final: bool, rebooted: bool, outlived: bool) -> bool:
+def may_have_succeeded(is_announcing: bool, has_final: Optional[bool], rebooted: bool, outlived: bool) -> bool:
     """Judge a job whose supervisor and processes are gone and whose exit was not recorded.
 
     Args:
         is_announcing: The job announces its final checkpoint before it succeeds.
-        has_final: Its final checkpoint exists.
+        has_final: Its final checkpoint exists; None if one that exists may be it, and cannot be read.
         rebooted: Its host was rebooted since.
         outlived: It was seen alive after its supervisor's last sign of life.
     """
     if is_announcing:
-        return has_final
+        return has_final is not False
     return outlived or not rebooted
 
 

@@ -8,11 +8,11 @@ from armada_agent.verdicts.doubt import OUTLIVED_S, may_have_succeeded, outlived
 
 @pytest.mark.parametrize("rebooted", [False, True])
 @pytest.mark.parametrize("alone", [False, True])
-@pytest.mark.parametrize("has_final", [False, True])
-def test_a_training_has_succeeded_once_it_announced_its_final_checkpoint(
-    has_final: bool, rebooted: bool, alone: bool
+@pytest.mark.parametrize(("has_final", "judged"), [(False, False), (True, True), (None, True)])
+def test_a_training_may_have_succeeded_if_it_announced_its_final_checkpoint_or_one_cannot_be_read(
+    has_final: bool | None, judged: bool, rebooted: bool, alone: bool
 ) -> None:
-    assert may_have_succeeded(True, has_final, rebooted, alone) is has_final
+    assert may_have_succeeded(True, has_final, rebooted, alone) is judged
 
 
 @pytest.mark.parametrize(
