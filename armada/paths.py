@@ -118,8 +118,9 @@ class HomePaths(NamedTuple):
         return self.checkpoints(run_id) / ".staging" / digest
 
     def make(self) -> None:
-        """Create the folders that only their owner may read."""
-        for folder in (self.config, self.state, self.ssh, self.state / "runs"):
+        """Create the folders that only their owner may read; the one of runs with a new home alone: its disk may be away."""
+        of_runs = () if self.store.exists() else (self.state / "runs",)
+        for folder in (self.config, self.state, self.ssh, *of_runs):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 

@@ -95,10 +95,14 @@ def remove_one(
     Raises:
         ArmadaError: Why it was not removed.
     """
+    from armada.sync.checkpoints.folders import prepare
     from armada.sync.checkpoints.lock import only_one
 
     _refuse_alive(context, run)
     folder = context.home.checkpoints(run.run_id)
+    if not options.dry_run:
+        with _despite_unseen(options):
+            prepare(context.database, context.home, run.run_id)
     wait = functools.partial(reporter.stage, "waiting", f"a sync of {run.run_id} to finish")
     # To the end under the lock of its syncs: what one of them brings later would belong to no run.
     with contextlib.nullcontext() if options.dry_run else only_one(folder, wait):
@@ -115,6 +119,13 @@ def remove_one(
             if run.host in context.hosts():
                 raise
             return _without_host(context, run, options, error)
+
+
+def _despite_unseen(options: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
+    """Go on with `--force` where the run's folder at home is not seen: its disk keeps what is on it."""
+    from armada.sync.errors import FolderAway
+
+    return contextlib.suppress(FolderAway) if options.force else contextlib.nullcontext()
 
 
 def _refuse_alive(context: Context, run: Run) -> None:
@@ -169,7 +180,8 @@ def _with_host(
     if not run.ended and run.state != "unknown":
         raise Conflict(f"{run.run_id} is {run.state}", hint=f"armada stop {run.run_id}")
     if not options.dry_run:
-        tidy(context.database, context.home, run.run_id)  # what a person deleted at home is not home
+        with _despite_unseen(options):
+            tidy(context.database, context.home, run.run_id)  # what a person deleted at home is not home
     there = SyncContext(context.database, session, context.home, run.run_id)
     entry = list_run(there) if options.dry_run or not options.force else None
     if not options.force:
@@ -301,7 +313,8 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
     runs.require(context.database, run.run_id)
     run = runs.find(context.database, run.run_id)
     if not options.dry_run:
-        tidy(context.database, context.home, run.run_id)
+        with _despite_unseen(options):
+            tidy(context.database, context.home, run.run_id)
     found = _find_lost(context, run)
     lost = found.sentences(run.host)
     told: dict[str, object] = {**_told(context, run, found), "host_error": str(why)}

@@ -97,15 +97,18 @@ def _chosen(context: Context, prefixes: Sequence[str]) -> list[Run]:
     return [context.run(prefix) for prefix in prefixes] or runs.every(context.database)
 
 
-def _deleted(known: Sequence[Checkpoint]) -> list[Checkpoint]:
-    """Those that were home, and whose folder a person deleted since."""
-    return [each for each in known if each.home_path is not None and not each.home_path.is_dir()]
+def _missing(known: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """Those that were home, and whose folder a person deleted since, or is not seen."""
+    from armada.sync.checkpoints.folders import is_seen
+
+    return [each for each in known if each.home_path is not None and not is_seen(each.home_path)]
 
 
 def _now(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.store import checkpoints, run_sync
+    from armada.sync.checkpoints.recognition import find_unrecorded
     from armada.sync.runs.sync_hosts import sync_hosts
 
     context = Context()
@@ -115,7 +118,8 @@ def _now(options: argparse.Namespace) -> int:
         for run in _chosen(context, options.runs)
         if options.runs
         or (run.state != "preparing" and not (run.run_id in done and done[run.run_id].final_done))
-        or any(each.on_host for each in _deleted(checkpoints.of_run(context.database, run.run_id)))
+        or any(each.on_host for each in _missing(checkpoints.of_run(context.database, run.run_id)))
+        or any(find_unrecorded(context.database, context.home, run.run_id))
     ]
     if options.dry_run:
         return _preview(context, chosen, as_json=options.json)
@@ -236,6 +240,7 @@ def _ls(options: argparse.Namespace) -> int:
     from armada.cli.context import Context
     from armada.cli.table import table
     from armada.store import checkpoints, run_sync, runs, transfers
+    from armada.sync.checkpoints.folders import find_deleted
     from armada.sync.schedule.due import NOT_WANTED
 
     context = Context(reads=True)
@@ -245,9 +250,10 @@ def _ls(options: argparse.Namespace) -> int:
     for run in runs.every(context.database):
         record = records.get(run.run_id, run_sync.RunSync(run.run_id))
         known = checkpoints.of_run(context.database, run.run_id)
-        deleted = _deleted(known)
-        home = [c for c in known if c.is_good_home and c not in deleted]
-        others = [c for c in known if c.home_path is not None and not c.is_good_home and c not in deleted]
+        missing = _missing(known)
+        deleted = find_deleted(context.database, known)
+        home = [c for c in known if c.is_good_home and c not in missing]
+        others = [c for c in known if c.home_path is not None and not c.is_good_home and c not in missing]
         unread = [c for c in others if c.is_unread]
         damaged = [c for c in others if not c.is_unread]
         waiting = [c for c in known if c.on_host and c not in home]
@@ -259,6 +265,9 @@ def _ls(options: argparse.Namespace) -> int:
             condition = f"failing for {span(now - record.failing_since)}: {sanitize_line(record.reason or '', 60)}"
         elif moving:
             condition = "; ".join(_moving(t) for t in moving[:2])
+        elif len(missing) > len(deleted):
+            unseen = counted(len(missing) - len(deleted), "checkpoint")
+            condition = f"{unseen} not seen here: a disk may not be mounted"
         elif deleted:
             there = sum(1 for c in deleted if c.on_host)
             parts = [f"{there} deleted here: armada sync now fetches again"] if there else []
@@ -336,7 +345,7 @@ def _retention(options: argparse.Namespace) -> int:
     from armada.config.sync import settings_of
     from armada.store import runs
     from armada.sync.checkpoints import apply_retention
-    from armada.sync.checkpoints.lock import only_one
+    from armada.sync.checkpoints.folders import only_one_there
 
     context = Context()
     rows: list[tuple[str, ...]] = []
@@ -346,7 +355,7 @@ def _retention(options: argparse.Namespace) -> int:
         settings = settings_of(runs.spec(context.database, run.run_id))
         plans = _retention_plans(context, run, settings)
         if not options.dry_run and not all(decision.keep for decisions in plans.values() for decision in decisions):
-            with only_one(context.home.checkpoints(run.run_id)):
+            with only_one_there(context.database, context.home, run.run_id):
                 plans = _retention_plans(context, run, settings)  # another may have done it meanwhile
                 deleted = apply_retention.retain_home(context.database, context.home, run.run_id, settings)
                 if said := _left(deleted):

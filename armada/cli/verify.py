@@ -29,20 +29,26 @@ def verify(context: Context, chosen: Sequence[Run], options: argparse.Namespace)
         options: `read_data`, `no_repair`, `json`.
 
     Returns:
-        Whether anything stays damaged.
+        Whether anything stays damaged, or is not seen.
     """
     from armada.cli.progress import Reporter
     from armada.sync.checkpoints.verify import look_over
+    from armada.sync.errors import FolderAway
 
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
-    looked_at = 0
+    looked_at = away = 0
     damaged: list[tuple[Run, Finding]] = []
     for run in chosen:
 
         def told(name: str, run_id: str = run.run_id) -> None:
             reporter.now("verify", f"{run_id} {name}")
 
-        findings = look_over(context.database, run.run_id, read_data=options.read_data, told=told)
+        try:
+            findings = look_over(context.database, run.run_id, read_data=options.read_data, told=told)
+        except FolderAway as error:
+            away += 1
+            sys.stderr.write(f"armada: {sanitize_line(error)}\n")
+            continue
         looked_at += len(findings)
         damaged += [(run, finding) for finding in findings if not finding.good]
     for _, finding in damaged:
@@ -61,7 +67,7 @@ def verify(context: Context, chosen: Sequence[Run], options: argparse.Namespace)
         how = "every byte read" if options.read_data else "names and sizes; --read-data reads every byte"
         seen = counted(looked_at, "checkpoint")
         reporter.line(f"{seen} checked ({how}): {len(damaged)} damaged, {repaired} repaired")
-    return len(damaged) > repaired
+    return away > 0 or len(damaged) > repaired
 
 
 def _mend(context: Context, damaged: Sequence[tuple[Run, Finding]], reporter: Reporter) -> list[str | None]:

@@ -11,6 +11,7 @@ from armada.recovery.recover import WORKSHOP
 from armada.store import checkpoints, file, runs
 from armada.store.database import Database
 from armada.store.integrity import StoreFile, examine
+from armada.sync.checkpoints.folders import find_away, is_seen
 from armada.sync.checkpoints.lock import FORGOTTEN
 from armada.sync.checkpoints.published import TRASH, read_published
 from armada.sync.errors import ManifestRejected
@@ -79,7 +80,12 @@ def _hold_against(database: Database, home: HomePaths, run_id: str, *, known: bo
         if place is None:
             continue
         name, mend = f"{run_id} checkpoint-{checkpoint.step}", f"armada sync verify {run_id}"
-        if not place.is_dir():
+        if not is_seen(place):
+            if (away := find_away(database, run_id)) is not None:
+                found.append(
+                    Finding("missing", f"{name} is not seen: {away.message}", f"armada sync now {run_id}", place)
+                )
+                continue
             again = f"armada sync now {run_id}" if checkpoint.on_host else "armada recover"
             found.append(Finding("missing", f"{name} is recorded as home, but is not there", again, place))
             continue

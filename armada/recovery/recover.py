@@ -29,6 +29,7 @@ from armada.store import operations as records
 from armada.store.database import Database, newer
 from armada.store.integrity import StoreFile, examine
 from armada.store.salvage import forget_orphans, salvage
+from armada.sync.checkpoints import folders
 from armada.sync.checkpoints.lock import only_one
 from armada.units import counted
 
@@ -216,8 +217,9 @@ def _read_home(
             if published.adopt_run(database, home, run_id):
                 recovery.runs_from_home.append(run_id)
             known_runs.add(run_id)
-        for checkpoint in checkpoints.of_run(database, run_id):
-            if checkpoint.home_path is not None and not checkpoint.home_path.is_dir():
+        deleted = folders.find_deleted(database, checkpoints.of_run(database, run_id))
+        for checkpoint in deleted:
+            if checkpoint.home_path is not None:
                 files_home.forget(database, checkpoint.home_path)
                 checkpoints.mark_not_home(database, run_id, checkpoint.digest, None)
                 recovery.gone.append(checkpoint.home_path)

@@ -207,6 +207,15 @@ MIGRATIONS: tuple[str, ...] = (
     "ALTER TABLE run_sync ADD COLUMN left_there INTEGER",
     # The attempt that wrote a checkpoint, by its manifest: clocks of hosts are set, and resumed runs save lower steps.
     "ALTER TABLE checkpoints ADD COLUMN attempt INTEGER",
+    # Marks of folders at home (verdicts/folders.py), and how a checkpoint looked that was read at home and was wrong.
+    """
+    CREATE TABLE home_folders (
+        path TEXT PRIMARY KEY, mark TEXT NOT NULL, run_id TEXT REFERENCES runs ON DELETE CASCADE
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE wrong_home (
+        path TEXT PRIMARY KEY, look TEXT NOT NULL, run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE
+    ) STRICT, WITHOUT ROWID
+    """,
 )
 
 

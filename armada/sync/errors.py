@@ -2,6 +2,7 @@
 
 ArmadaError
 ├── DiskFull
+├── FolderAway
 ├── ManifestRejected
 └── SourceChanged
 """
@@ -13,6 +14,10 @@ from armada.errors import ArmadaError
 
 class DiskFull(ArmadaError):
     """Home has no space for a checkpoint; it stays on the host."""
+
+
+class FolderAway(ArmadaError):
+    """A folder at home is not seen; its disk may not be mounted. Nothing is fetched into it, and nothing is concluded from it."""
 
 
 class ManifestRejected(ArmadaError):

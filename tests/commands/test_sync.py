@@ -320,6 +320,33 @@ def test_a_checkpoint_folder_that_was_deleted_here_and_is_nowhere_else_is_lost(a
     assert listed["home"] == 2
 
 
+def test_checkpoints_on_a_disk_that_is_not_mounted_are_said_to_be_and_given_up_by_a_person_alone(
+    armada: Armada, run_id: str
+) -> None:
+    armada.json("sync", "now")
+    folder = armada.folder / "home" / "state" / "runs" / run_id / "checkpoints"
+    away = folder.rename(armada.folder / "another-disk")
+    folder.mkdir()
+    assert "3 checkpoints not seen here: a disk may not be mounted" in armada.run("sync", "ls").stdout
+    for words in (["sync", "now"], ["sync", "now", run_id], ["sync", "verify"], ["rm", run_id, "--yes"]):
+        refused = armada.run(*words)
+        assert refused.returncode != 0, words
+        assert f"{folder} is not the folder that armada put its checkpoints into" in refused.stderr, words
+    assert not list(folder.iterdir())
+    folder.rmdir()
+    away.rename(folder)
+    assert armada.run("sync", "now", run_id).returncode == 0
+    assert "all home" in armada.run("sync", "ls").stdout
+    folder.rename(away)
+    folder.mkdir()
+    assert armada.run("rm", run_id, "--force", "--yes").returncode == 0
+    assert sorted(path.name for path in away.glob("checkpoint-*")) == [
+        "checkpoint-10",
+        "checkpoint-20",
+        "checkpoint-30",
+    ]
+
+
 def test_a_log_that_was_begun_anew_on_its_host_is_kept_at_home_and_said(armada: Armada) -> None:
     run_id = armada.json("launch", "--host", "local", armada.command("echo", "first"), "--follow")["run_id"]
     armada.json("sync", "now", run_id)

@@ -78,3 +78,27 @@ def listing(folder: str) -> set[str]:
         except FileNotFoundError:
             continue
     return found
+
+
+def unmount(folder: Path, *, linked: bool) -> None:
+    """A folder, a mount point or a link to another disk, has that disk no longer; nothing happens if it had none before."""
+    away = folder.with_name("away")
+    if away.exists():
+        return
+    folder.rename(away)
+    if linked:
+        folder.symlink_to("nowhere")
+    else:
+        folder.mkdir()
+
+
+def mount(folder: Path) -> None:
+    """It has its disk again; what was written beside is gone."""
+    away = folder.with_name("away")
+    if not away.exists():
+        return
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder)
+    away.rename(folder)

@@ -42,6 +42,14 @@ TOLD_RARELY = {
     "a home demands the deletion of all, and the clock was set back: the newest stays": (
         "launch+remote_9 save tick save tick set_clock:1 save tick sync=open demand_deletion host=2,3"
     ),
+    "the disk of a home is not mounted: nothing is forgotten or fetched": (
+        "launch save tick save tick sync=open host=2 unmount_home sync=FolderAway save tick sync=FolderAway release=lives+logs+only_there "
+        "rm=Conflict end tick sync=FolderAway mount_home home=1,2 sync=final home=1,2,3,4 release=yes"
+    ),
+    "a link of a home leads to a disk that is not mounted: it is not taken for deleted": (
+        "launch+remote_9 save end tick sync=final unmount_home:0:1 sync=FolderAway release=logs+only_there rm=FolderAway mount_home "
+        "sync=final release=yes rm=removed"
+    ),
     "half is left of the manifest of a checkpoint that home has never heard of": (
         "launch save tick tear_manifest look=running sync=open release=lives+unread end tick sync=open rm=Conflict "
         "release=unread mend_manifests sync=final home=1,2 release=yes rm=removed"

@@ -76,6 +76,13 @@ class Unusual(Writing):
         if (host := self._host(two)).mounted and (host.root / "runs").exists():
             host.unmount_runs(linked=bool(one))
 
+    def do_unmount_home(self, one: int, two: int) -> None:
+        """The folder of runs at home, a mount point (0) or a link to another disk (1), has that disk no longer."""
+        folders.unmount(self._home(one).paths.state / "runs", linked=bool(two))
+
+    def do_mount_home(self, one: int, _two: int) -> None:
+        folders.mount(self._home(one).paths.state / "runs")
+
     def do_wipe(self, one: int, two: int) -> None:
         """A person has a home delete everything of armada's on a host, whatever would be lost."""
         home, host = self._home(one), self._host(two)

@@ -10,7 +10,7 @@ from armada.foundation.metric_goals import BestBy
 from armada.foundation.sanitize import sanitize_line
 from armada.store import checkpoints, files_home, metrics, transfers
 from armada.store.best_metric import best_by
-from armada.sync.checkpoints import optimizers, published
+from armada.sync.checkpoints import folders, optimizers, published
 from armada.sync.checkpoints.proof import Prover
 from armada.sync.errors import ManifestRejected
 from armada.sync.schedule import due
@@ -64,12 +64,17 @@ def wanted(database: Database, run_id: str, known: Sequence[Checkpoint], setting
 
 
 def tidy(database: Database, home: HomePaths, run_id: str) -> None:
-    """Clean up after a killed sync, and record checkpoints that the user deleted. Call it with the run's lock held."""
+    """Clean up after a killed sync, and record checkpoints that the user deleted. Call it with the run's lock held.
+
+    Raises:
+        FolderAway: Their folder is not seen: then nothing is known to be deleted.
+    """
+    folders.require_there(database, run_id)
     folder = home.checkpoints(run_id)
     published.empty_trash(folder)
     known = checkpoints.of_run(database, run_id)
     for checkpoint in known:
-        if checkpoint.home_path is not None and not checkpoint.home_path.is_dir():
+        if checkpoint.home_path is not None and folders.is_deleted(checkpoint.home_path):
             files_home.forget(database, checkpoint.home_path)
             trouble = None if checkpoint.on_host else checkpoints.WAS_HOME
             checkpoints.mark_not_home(database, run_id, checkpoint.digest, trouble)

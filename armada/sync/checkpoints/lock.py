@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+LOCK = ".lock"
+MARK = ".mark"
+"""A file in the folder of runs, each run's folder and its `checkpoints`: its id tells them from an empty mount point."""
 FORGOTTEN = "forgotten"
 """A file beside the results of a run that the user removed from the store."""
 
@@ -27,7 +30,7 @@ def only_one(folder: Path, wait: Callable[[], None] = lambda: None) -> Iterator[
     Yields:
         Whether there was a wait, so that what was read before may be outdated.
     """
-    with FileLock(folder / ".lock") as lock:
+    with FileLock(folder / LOCK) as lock:
         waits = not lock.try_acquire()
         if waits:
             wait()
@@ -38,8 +41,10 @@ def only_one(folder: Path, wait: Callable[[], None] = lambda: None) -> Iterator[
 def leave(folder: Path) -> None:
     """Remove what `only_one` created for a forgotten run, if nothing else is there; call it with the lock held."""
     with contextlib.suppress(OSError):  # checkpoints or outputs stay
-        (folder / ".lock").unlink()
+        (folder / LOCK).unlink()
+        (folder / MARK).unlink(missing_ok=True)
         folder.rmdir()
+        (folder.parent / MARK).unlink(missing_ok=True)
         if [path.name for path in folder.parent.iterdir()] == [LABELS_FILE]:
             (folder.parent / LABELS_FILE).unlink()
         folder.parent.rmdir()

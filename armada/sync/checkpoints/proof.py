@@ -5,7 +5,7 @@
 | all were read and correct, and none was touched since (size, times, inode) | proven  |
 | some were touched since, or never read; read now, and correct              | proven  |
 | some do not match the manifest, or the manifest does not match its digest  | damaged |
-| there is no folder                                                         | missing |
+| there is no folder, or it is not seen                                      | missing |
 
 Damage that was found before is a doubt. It ends only when every byte has been read and is correct.
 """
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from armada.foundation.progress import NullProgress
 from armada.store import checkpoints, files_home
 from armada.sync.checkpoints import published
+from armada.sync.checkpoints.folders import is_seen
 from armada.sync.errors import ManifestRejected
 from armada.sync.transfer.staging import has_size, is_right
 from armada.verdicts.proof import Proof
@@ -41,7 +42,7 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
         told: Called with the name of each file that has to be read.
     """
     place = checkpoint.home_path
-    if place is None or not place.is_dir():
+    if place is None or not is_seen(place):
         return Proof.MISSING
     try:
         _, files = published.read_published(place, checkpoint.digest)

@@ -13,7 +13,7 @@ from armada.foundation.atomic_write import write_atomically
 from armada.store import checkpoints, files_home, runs
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.download import prepare_staging
-from armada.sync.checkpoints.lock import only_one
+from armada.sync.checkpoints.folders import only_one_there
 from armada.sync.checkpoints.manifest import NAME, fetch_manifest
 from armada.sync.transfer.chosen_transfer import ChosenTransfer
 from armada.sync.transfer.staging import clear_staging, is_right
@@ -46,7 +46,7 @@ def repair_from_home(database: Database, home: HomePaths, finding: Finding) -> F
     checkpoint, place = finding.checkpoint, finding.place
     if finding.manifest_damaged:
         return finding
-    with only_one(home.checkpoints(checkpoint.run_id)):
+    with only_one_there(database, home, checkpoint.run_id):
         staging = home.staging(checkpoint.run_id, checkpoint.digest)
         staging.mkdir(mode=0o700, parents=True, exist_ok=True)
         missing = published.link_known(database, staging, finding.damaged)
@@ -74,7 +74,7 @@ def repair(
     """
     checkpoint, place = finding.checkpoint, finding.place
     run_id, digest = checkpoint.run_id, checkpoint.digest
-    with contextlib.nullcontext() if locked else only_one(context.home.checkpoints(run_id)):
+    with contextlib.nullcontext() if locked else only_one_there(context.database, context.home, run_id):
         if finding.manifest_damaged:
             manifest = fetch_manifest(context.session, checkpoint)
             _replace_manifest(place, manifest.text)
@@ -104,7 +104,7 @@ def complete(
     place = checkpoint.home_path
     if place is None:
         raise NotFound(f"checkpoint-{checkpoint.step} is not home")
-    with contextlib.nullcontext() if locked else only_one(context.home.checkpoints(checkpoint.run_id)):
+    with contextlib.nullcontext() if locked else only_one_there(context.database, context.home, checkpoint.run_id):
         missing = published.left_out(place)
         if not missing:
             return 0

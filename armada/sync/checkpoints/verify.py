@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from armada.store import checkpoints, files_home
-from armada.sync.checkpoints import published
+from armada.sync.checkpoints import folders, published
 from armada.sync.errors import ManifestRejected
 from armada.sync.transfer.interface import File
 from armada.sync.transfer.staging import has_size, is_right
@@ -48,7 +48,11 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
         run_id: The run.
         read_data: Read every byte; otherwise check sizes and the manifest's own hash.
         told: Called with the name of what is being checked.
+
+    Raises:
+        FolderAway: Their folder is not seen.
     """
+    folders.require_there(database, run_id)
     found = []
     right = is_right if read_data else has_size
     for checkpoint in checkpoints.of_run(database, run_id):
@@ -72,9 +76,14 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
 
 
 def note_damage(database: Database, finding: Finding, why: str) -> None:
-    """Record that a checkpoint is damaged and could not be repaired."""
+    """Record that a checkpoint is damaged and could not be repaired.
+
+    Raises:
+        FolderAway: It is not seen, and so are the others: its disk may not be mounted.
+    """
     checkpoint = finding.checkpoint
-    if not finding.place.is_dir():
+    if folders.is_deleted(finding.place):
+        folders.require_there(database, checkpoint.run_id)
         files_home.forget(database, finding.place)
         trouble = None if checkpoint.on_host else checkpoints.WAS_HOME
         checkpoints.mark_not_home(database, checkpoint.run_id, checkpoint.digest, trouble)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from armada.errors import ArmadaError, HostUnreachable, NotFound
 from armada.foundation.progress import TransfersAs
 from armada.store import checkpoints, run_sync
+from armada.sync.checkpoints.folders import is_seen, require_deleted
 from armada.sync.checkpoints.published import left_out
 from armada.sync.checkpoints.repair import complete
 from armada.sync.checkpoints.selection import choose_checkpoint
@@ -63,10 +64,12 @@ def pull(
         SourceChanged: A file stays wrong after three fetches.
         ManifestRejected: A manifest breaks a rule.
         HostUnreachable: The link stayed down; the received bytes stay in staging.
+        FolderAway: The run's folder at home is not seen.
     """
     if only is not None:
-        is_home = only.home_path is not None and only.home_path.is_dir()
+        is_home = only.home_path is not None and is_seen(only.home_path)
         if only.home_path is not None and not is_home:
+            require_deleted(context.database, only)
             checkpoints.mark_not_home(
                 context.database, context.run_id, only.digest, None
             )  # the user deleted it, and wants it back

@@ -16,14 +16,14 @@ from armada.config.sync import SyncSettings, settings_of
 from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.sanitize import sanitize_line
 from armada.monitor.look import where, wiped_by
-from armada.store import checkpoints, files_home, run_sync, runs, transfers
+from armada.store import checkpoints, run_sync, runs, transfers
 from armada.sync.causes import as_error, cause_of
-from armada.sync.checkpoints import apply_retention, optimizers, published
+from armada.sync.checkpoints import apply_retention, optimizers
 from armada.sync.checkpoints.download import CheckpointDownloader
 from armada.sync.checkpoints.proof import Prover
+from armada.sync.checkpoints.recognition import recognise
 from armada.sync.checkpoints.repair import complete, repair
 from armada.sync.checkpoints.verify import look_over
-from armada.sync.errors import ManifestRejected
 from armada.sync.outputs.download import Hashes, Outputs, ask_ahead, download_outputs
 from armada.sync.outputs.listing import coming, count_left, stale
 from armada.sync.runs.acknowledgements import Acknowledger
@@ -31,7 +31,6 @@ from armada.sync.runs.outbox_listing import OutboxListing, expects, observe_and_
 from armada.sync.runs.report import SyncOutcome, Trouble
 from armada.sync.schedule import due as schedule
 from armada.sync.transfer.chosen_transfer import ChosenTransfer
-from armada.sync.transfer.staging import is_right
 from armada.sync.transfer.stream_transfer import Fetcher
 from armada.verdicts import settling
 from armada.verdicts.presence import AWAY_WORDS, UNKNOWN_WORDS, There
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from armada.protocol.sync import RunListing
     from armada.store.checkpoints import Checkpoint
     from armada.sync.context import SyncContext
-    from armada.sync.transfer.interface import File
     from armada.sync.transfer.streams import Streams
 
 
@@ -146,31 +144,11 @@ class RunSyncer:
             )
         if there in (There.HERE, There.REMOVED):  # otherwise the folder is invisible, not gone
             checkpoints.record_outbox(database, run_id, entry.outbox, unreadable=entry.unreadable)
-            self._recognise_what_came()
+            recognise(database, self.context.home, run_id, self._tell_reading)
         if there is There.REMOVED and (wiped := wiped_by(run, looked.folder)) and run.message != wiped:
             runs.set_state(database, run_id, run.state, reason=run.reason, message=wiped)
         apply_retention.tidy(database, self.context.home, run_id)
         return self._choose(checkpoints.of_run(database, run_id), settings, only)
-
-    def _recognise_what_came(self) -> None:
-        """Record what is at home although the sync that brought it died before it could, and the host has it no longer."""
-        database, run_id = self.context.database, self.context.run_id
-        folder = self.context.home.checkpoints(run_id)
-        for checkpoint in checkpoints.of_run(database, run_id):
-            if checkpoint.on_host or checkpoint.home_path is not None or checkpoint.trouble == checkpoints.WAS_HOME:
-                continue
-            place = published.find_published(folder, checkpoint)
-            if place is None:
-                continue
-            self._tell_reading(place.name)
-            files = _intact(place, checkpoint)
-            if files is not None:
-                files_home.record(
-                    database, [(each.sha256, place / each.path, each.size) for each in files if each.size]
-                )
-                checkpoints.mark_home(database, run_id, checkpoint.digest, place)
-            else:
-                checkpoints.mark_trouble(database, run_id, checkpoint.digest, checkpoints.WAS_HOME)
 
     def _conclude(self, looked: OutboxListing, settings: SyncSettings, came: _Came, *, is_partial: bool) -> SyncOutcome:
         """Apply retention at home and on the host, and return the outcome."""
@@ -370,15 +348,6 @@ class RunSyncer:
             self._troubles.append(Trouble(cause_of(problem), problem))
             return Outputs(skipped=tuple(skipped))
         return dataclasses.replace(brought, skipped=tuple(skipped))
-
-
-def _intact(place: Path, checkpoint: Checkpoint) -> Sequence[File] | None:
-    """Read a published checkpoint of which the store has no record; return its files, or None if one has changed."""
-    try:
-        _, files = published.read_published(place, checkpoint.digest)
-    except ManifestRejected:
-        return None
-    return files if all(is_right(place, file) for file in files) else None
 
 
 def _is_quarantined(tried: dict[str, transfers.Transfer], checkpoint: Checkpoint) -> bool:

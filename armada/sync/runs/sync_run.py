@@ -12,7 +12,8 @@ from armada.foundation.backoff import jitter_roll
 from armada.foundation.progress import NullProgress
 from armada.store import run_sync, runs
 from armada.sync.causes import as_error, cause_of
-from armada.sync.checkpoints.lock import leave, only_one
+from armada.sync.checkpoints.folders import only_one_there
+from armada.sync.checkpoints.lock import leave
 from armada.sync.runs.run_syncer import RunSyncer
 from armada.sync.schedule import due as schedule
 from armada.units import counted
@@ -88,7 +89,7 @@ def try_sync(syncer: RunSyncer, only: str | None, looked: OutboxListing | None, 
     context = syncer.context
     checkpoints = context.home.checkpoints(context.run_id)
     try:
-        with only_one(checkpoints) as waited:
+        with only_one_there(context.database, context.home, context.run_id) as waited:
             if not runs.is_known(context.database, context.run_id):
                 leave(checkpoints)
             runs.require(context.database, context.run_id)

@@ -1,0 +1,64 @@
+"""Recognise a checkpoint that is in its place at home and is not recorded there: every byte of it is read.
+
+The sync that brought it died before it could record it; or its folder was deleted by a person, or not seen, and is back.
+One that is not as it came is read again only once somebody has touched it: it may be gigabytes, and syncs are frequent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armada.store import checkpoints, files_home, home_folders
+from armada.sync.checkpoints import published
+from armada.sync.checkpoints.folders import look_of
+from armada.sync.errors import ManifestRejected
+from armada.sync.transfer.staging import is_right
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from armada.paths import HomePaths
+    from armada.store.checkpoints import Checkpoint
+    from armada.store.database import Database
+    from armada.sync.transfer.interface import File
+
+
+def find_unrecorded(database: Database, home: HomePaths, run_id: str) -> Iterator[tuple[Checkpoint, Path]]:
+    """Yield the checkpoints that are on no host and not recorded as home, and that are in their place at home, with it."""
+    for checkpoint in checkpoints.of_run(database, run_id):
+        if checkpoint.on_host or checkpoint.home_path is not None:
+            continue
+        place = published.find_published(home.checkpoints(run_id), checkpoint)
+        if place is not None and not home_folders.is_known_wrong(database, place, look_of(place)):
+            yield checkpoint, place
+
+
+def recognise(database: Database, home: HomePaths, run_id: str, told: Callable[[str], None]) -> None:
+    """Record the checkpoints that are at home, every byte of them, and that their host has no longer.
+
+    Args:
+        database: The store.
+        home: Where the checkpoints are.
+        run_id: The run.
+        told: Called with the name of each that is read.
+    """
+    for checkpoint, place in list(find_unrecorded(database, home, run_id)):
+        told(place.name)
+        look = look_of(place)
+        files = _intact(place, checkpoint)
+        if files is not None:
+            files_home.record(database, [(each.sha256, place / each.path, each.size) for each in files if each.size])
+            checkpoints.mark_home(database, run_id, checkpoint.digest, place)
+        else:
+            home_folders.record_wrong(database, run_id, place, look)
+            checkpoints.mark_trouble(database, run_id, checkpoint.digest, checkpoints.WAS_HOME)
+
+
+def _intact(place: Path, checkpoint: Checkpoint) -> Sequence[File] | None:
+    """Read a published checkpoint of which the store has no record; return its files, or None if one has changed."""
+    try:
+        _, files = published.read_published(place, checkpoint.digest)
+    except ManifestRejected:
+        return None
+    return files if all(is_right(place, file) for file in files) else None
