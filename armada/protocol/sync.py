@@ -66,6 +66,7 @@ class RunListing(Message):
 
     `problem`: why the listing is incomplete; `truncated` is then true. `manifests` contains files byte for byte.
     `unreadable`: finished checkpoints whose manifest cannot be read; older agents do not name them.
+    `unregistered`: why the host did not register the home that asks, and so keeps nothing for it; older agents do not say.
     `submission` is the newest one, 0 before the first: a home that knows an older number has not seen everything.
     """
 
@@ -81,6 +82,7 @@ class RunListing(Message):
     others: Unsaid[OtherFiles] = None
     outside: Annotated[Unsaid[Outside], MAY_MISS] = None
     problem: OrMissing[Line] = None
+    unregistered: OrMissing[Line] = None
     homes: Fitting[EnrolledHome] = ()
     manifests: Annotated[dict[Digest, Annotated[str, text_of(1 << 16)]], MAY_MISS] = Field(default_factory=dict)
 

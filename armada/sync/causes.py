@@ -6,7 +6,7 @@
 | auth           | the host refuses every key                                 | with back-off                                 |
 | hostkey        | its key is not the pinned one                              | with back-off; only `hosts trust` helps       |
 | disk_home      | home's disk is full                                        | every minute                                  |
-| disk_host      | the host's disk is full: it cannot record acknowledgements | with back-off                                 |
+| disk_host      | the host's disk takes no records: acknowledgements, homes  | with back-off                                 |
 | source_changed | the files there do not match their manifest                | after 10 minutes, then with growing intervals |
 | rejected       | the manifest breaks a rule: quarantined                    | on request by name, or when it is replaced    |
 | other          | anything else, as the message says                         | with back-off                                 |

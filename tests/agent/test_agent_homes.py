@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from armada_agent.errors import AgentError
+from armada_agent.foundation import files
 from armada_agent.foundation.session import Call, Session
 from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths
+from armada_agent.runs import outputs
 
 LAPTOP = {"id": "a" * 32, "label": "ann@laptop", "path": "/home/ann"}
 DESKTOP = {"id": "b" * 32, "label": "ann@desktop", "path": "/home/ann"}
@@ -69,6 +73,24 @@ def test_a_home_is_registered_once_under_its_newest_name_and_only_where_the_run_
 def test_a_host_says_for_which_runs_it_could_not_register_a_home(call: Call, run: RunPaths) -> None:
     Path(run.homes).write_text("in the way")
     assert homes.enroll(call, {"home": LAPTOP, "run_ids": ["r-1"]}) == {"runs": []}
+
+
+def test_a_host_says_why_it_could_not_register_the_home_that_syncs(call: Call, run: RunPaths) -> None:
+    asked = {"runs": [{"run_id": "r-1"}], "home": LAPTOP}
+    Path(run.homes).write_text("in the way")
+    (refused,) = outputs.look(call, asked)["runs"]
+    assert refused["unregistered"] == "File exists"
+    assert "unregistered" not in outputs.look(call, {"runs": asked["runs"]})["runs"][0]  # nobody asked to be
+    Path(run.homes).unlink()
+    (entry,) = outputs.look(call, asked)["runs"]
+    assert "unregistered" not in entry
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with mock.patch.object(files, "write_json", side_effect=full):
+        assert homes.register(run, {**LAPTOP, "label": "renamed"}) is None  # it is, under its former name
+        with mock.patch.object(files, "make_folders", side_effect=full):
+            assert homes.register(run, DESKTOP) == "No space left on device"
+        assert homes.register(run, DESKTOP) is None  # a folder without a record counts
+        assert homes.registered_ids(run) == {LAPTOP["id"], DESKTOP["id"]}
 
 
 def test_a_home_has_others_beside_it_whether_they_were_forgotten_or_not(call: Call, run: RunPaths) -> None:

@@ -68,6 +68,22 @@ def test_one_home_prunes_only_what_the_other_has_fetched(place: Place, other: Pl
     assert place.home_steps() == [1, 2, 3]
 
 
+def test_a_home_that_the_host_could_not_register_is_told_so_with_each_sync(place: Place) -> None:
+    place.create()
+    (place.remote / "homes").write_text("in the way")
+    place.save(1, {"model": b"1"})
+    troubles = {trouble.cause: trouble.error for trouble in place.sync().troubles}
+    told = troubles["disk_host"]
+    assert "did not record that this home wants tune-1 (File exists)" in told.message
+    assert "another home may delete there what is not here yet" in told.message
+    assert told.hint == (
+        "free some space on local, or make its root folder writable; then run `armada sync now tune-1`"
+    )
+    assert place.home_steps() == [1]  # it came all the same
+    (place.remote / "homes").unlink()
+    assert place.sync().troubles == ()
+
+
 def test_a_home_that_was_forgotten_by_name_keeps_nothing_until_it_speaks_again(place: Place, other: Place) -> None:
     first, second, third = three(place, keep_remote=1)
     recover(other)

@@ -10,6 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, HostUnreachable, NotFound
+from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.protocol.homes import Settle, asking
 from armada.protocol.outbox import Acknowledge, Prune
@@ -50,7 +51,9 @@ class Acknowledger:
         self._unanswered: list[tuple[Checkpoint, bool, Callable[[], Acknowledged]]] = []
 
     def note_known(self, entry: RunListing) -> None:
-        """Record what the host already knows."""
+        """Record what the host already knows; if it did not register this home, that is a trouble."""
+        if entry.unregistered is not None:
+            self._troubles.append(_unregistered(self._session.host.name, self._run_id, entry.unregistered))
         self._before = next((each for each in entry.homes if each.id == self.own.id), None)
         self._has_others = any(each.id != self.own.id for each in entry.homes)
 
@@ -138,3 +141,13 @@ class Acknowledger:
         if not wanted:
             word = Acknowledge(run_id=self._run_id, digest=checkpoint.digest, home=home, wanted=False)
         self._unanswered.append((checkpoint, wanted, self._session.begin(word)))
+
+
+def _unregistered(host: str, run_id: str, why: str) -> Trouble:
+    why = sanitize_line(why, 200)
+    error = ArmadaError(
+        f"did not record that this home wants {run_id} ({why}): another home may delete there what is not here yet",
+        hint=f"free some space on {host}, or make its root folder writable; then run `armada sync now {run_id}`",
+        host=host,
+    )
+    return Trouble("disk_host", error)

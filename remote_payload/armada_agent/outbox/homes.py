@@ -46,13 +46,16 @@ def read_asker(params: Dict[str, Any]) -> Optional[Home]:
     return home
 
 
-def register(paths: RunPaths, home: Optional[Home]) -> None:
+def register(paths: RunPaths, home: Optional[Home]) -> Optional[str]:
     """Register a home for a run, and record that it was connected just now.
 
     A full disk does not delay a sync: the next sync registers the home.
+
+    Returns:
+        Why it is not registered, so that nothing is kept for it here; None if it is, or if there is nothing to register.
     """
     if home is None or not os.path.isdir(paths.folder):
-        return
+        return None
     try:
         folder = _own_folder(paths, home["id"])
         record = os.path.join(folder, _RECORD)
@@ -63,8 +66,9 @@ def register(paths: RunPaths, home: Optional[Home]) -> None:
         else:
             os.utime(record, (time.time(), time.time()), follow_symlinks=False)
         files.remove(os.path.join(folder, _FORGOTTEN))  # the home is active again, so it is no longer forgotten
-    except OSError:
-        return
+    except OSError as error:
+        return None if _is_registered(paths, home) else error.strerror or str(error)
+    return None
 
 
 def note(paths: RunPaths, home: Home, digest: str, is_wanted: bool) -> None:

@@ -62,7 +62,9 @@ def look(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         paths, patterns = RunPaths(call.root, question.get("run_id")), _patterns(question)
         answer = _empty(paths)
         try:
-            homes.register(paths, home)
+            unregistered = homes.register(paths, home)
+            if unregistered is not None:
+                answer["unregistered"] = unregistered[:300]
             if question.get("list_others") is True:
                 answer["others"]["files"] = []
             answer["exists"] = paths.is_there()
