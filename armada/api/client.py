@@ -113,7 +113,8 @@ class Armada:
 
         with self._open() as opened:
             found = opened.run(run)
-            if refresh and not opened.is_read_only and (not found.ended or found.is_guess):
+            may_change = not found.ended or found.is_guess or found.is_only_told
+            if refresh and not opened.is_read_only and may_change:
                 with contextlib.suppress(HostUnreachable, NotFound), opened.session_about(found, 0.0) as session:
                     observe(opened.database, session, [found])
                 found = runs.find(opened.database, found.run_id)

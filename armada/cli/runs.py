@@ -64,6 +64,8 @@ def summary(run: Run) -> dict[str, object]:
         "alive_at",
         "less_boot",
         "less_since_s",
+        "told_at",
+        "revised_at",
     }
     fields = {name: value for name, value in zip(run._fields, run, strict=True) if name not in internal}
     return {"format": FORMAT, **fields, "eta_s": run.eta_s}
@@ -147,7 +149,7 @@ def _observe(context: Context, wanted: RunFilter) -> None:
     from armada.store.running_operations import being_launched
 
     launching = being_launched(context.database)
-    unsure = [run for run in runs.every(context.database, active=True) if wanted.may_match(run)]
+    unsure = [run for run in runs.every(context.database, watched=True) if wanted.may_match(run)]
     unsure = [run for run in unsure if run.state != "preparing" or run.run_id not in launching]
     configured = context.home.hosts_file.exists() or (Path.cwd() / "armada.yaml").exists()
     hosts_known = context.hosts() if unsure or configured else {}  # reading them costs 0.2 s

@@ -64,7 +64,7 @@ def _show(options: argparse.Namespace) -> int:
         raise UsageError("--last belongs to --time", hint=f"armada show {options.run} --time --last {options.last}")
     context = Context(reads=True)
     run = context.run(options.run)
-    if not run.ended or run.is_guess:
+    if not run.ended or run.is_guess or run.is_only_told:
         run = _look(context, run)
     last = options.last or WINDOW
     if options.time and not options.json:

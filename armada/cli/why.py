@@ -48,7 +48,7 @@ def _why(options: argparse.Namespace) -> int:
     engine = str((runs.spec(context.database, run.run_id).get("scheduler") or {}).get("kind") or "")
     told = Told()
     problem: ArmadaError | None = None
-    if (not run.ended or run.is_guess) and not context.is_read_only:
+    if (not run.ended or run.is_guess or run.is_only_told) and not context.is_read_only:
         try:
             told = _ask(context, run, engine)
         except ArmadaError as error:

@@ -142,7 +142,7 @@ class Watcher:
         self._board.looks(name, time.monotonic())
         try:
             active = watchable(database, name)
-            self._ask(database, active)
+            self._ask(database, [*active, *self._told(database)])
             if self._retries.look(database, self._now()):
                 active = watchable(database, name)
             self._tending.look(database, self._now())
@@ -164,6 +164,14 @@ class Watcher:
             if former is not None and former.state != "ok":
                 log.info("%s: answers", name)
         return wait_s
+
+    def _told(self, database: Database) -> list[Run]:
+        """Return the ended runs that may run again; their batch system is not asked more often for them than on an idle host."""
+        if not self._due("told", IDLE_S):
+            return []
+        now = self._asked_at["told"] = self._now()
+        watched = runs.every(database, host=self.host.name, watched=True, now=now)
+        return [run for run in watched if run.is_only_told]
 
     def _note_idle(self, database: Database) -> None:
         try:

@@ -12,7 +12,7 @@ from armada import __version__
 from armada.foundation.sanitize import sanitize_line
 from armada.records.code_archive import keep_code
 from armada.records.launch_record import KeptEnvironment, LaunchRecord, keep_content, read_record, write_record
-from armada.store import runs
+from armada.store.queries.former_runs import sent_code
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def keep_launch(database: Database, home: HomePaths, plan: Plan, progress: Progr
     record = record_of(plan)
     try:
         if record.code is not None:
-            former = [run_id for run_id in runs.sent_code(database, record.code.sha) if run_id != plan.run_id]
+            former = [run_id for run_id in sent_code(database, record.code.sha) if run_id != plan.run_id]
             keep_code(home, plan.run_id, record.code, former[:_MOST_FORMER])
         write_record(home, plan.run_id, record)
     except OSError as error:

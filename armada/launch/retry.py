@@ -15,6 +15,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.launch.service import retry
 from armada.monitor.observe import ask_about
 from armada.store import runs
+from armada.store.queries.former_runs import failed_with
 from armada.store.queries.stopped_cells import is_of_stopped_sweep
 from armada.verdicts.again import announces, may_have_succeeded
 
@@ -61,7 +62,7 @@ class Retries:
             return []  # a batch system requeues the jobs that its nodes lose
         now = time.time() if now is None else now
         gone_on = []
-        for run in runs.failed_with(database, self._session.host.name, LOST, since=now - RECENT_S):
+        for run in failed_with(database, self._session.host.name, LOST, since=now - RECENT_S):
             if only not in (None, run.run_id):
                 continue
             if is_of_stopped_sweep(database, run):

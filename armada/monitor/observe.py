@@ -229,11 +229,8 @@ def record_look(database: Database, run: Run, look: Look, *, observed_at: float 
         if run.ended:
             return False
         verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
-    scheduler_status = seen.evidence.scheduler if seen.evidence is not None else None
-    places = {"known": (run.attempt, run.seq), "seen": (verdict.attempt, verdict.seq)}
-    word = scheduler_status.state if scheduler_status is not None else None
-    if guesses.stays(run.state, run.reason, **places, scheduler_status=word):
-        verdict = dataclasses.replace(verdict, state=run.state, reason=run.reason, message=run.message)
+    if _stays(run, seen.evidence, verdict):
+        verdict = _with_known_end(run, verdict, run.message)
     facts = _facts(run, look, newest, verdict)
     facts.observed_at = observed_at or time.time()
     facts.alive_at = _alive_at(run, seen, verdict, facts.observed_at)
@@ -241,14 +238,51 @@ def record_look(database: Database, run: Run, look: Look, *, observed_at: float 
     order = _order(database, run, look, verdict, facts)
     if order is Order.WENT_BACK:
         verdict, facts = _after_going_back(run, seen.evidence, verdict, facts)
+    _note_who_told(run, verdict, facts)
     if not runs.record(database, run.run_id, verdict, went_back=order is Order.WENT_BACK, **facts.columns()):
         return False
-    if run.ended and (verdict.state not in ENDED or (facts.submission or run.submission) != run.submission):
-        run_sync.reopen(database, run.run_id)  # another home resumed it, or its end was only a guess
+    known, now = _places(run, facts.submission, verdict)
+    if run.ended and guesses.begins_anew(verdict.state, was_told=run.is_only_told, known=known, seen=now):
+        run_sync.reopen(database, run.run_id)  # another home resumed it, or nobody had recorded its end
     more = _take_lines(database, run, seen)
     if seen.exists and seen.evidence is not None:  # else nobody read the outbox: what it had is not gone
         checkpoints.record_outbox(database, run.run_id, seen.outbox, unreadable=seen.unreadable)
     return more
+
+
+def _places(run: Run, submission: int | None, verdict: Verdict) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Return (submission, attempt, number) of the last record that was known of a run, and of the last one that was seen."""
+    seen = (submission or run.submission, verdict.attempt, verdict.seq)
+    return (run.submission, run.attempt, run.seq), seen
+
+
+def _stays(run: Run, evidence: Evidence | None, verdict: Verdict) -> bool:
+    """Whether the known end of a run stays, which no process recorded."""
+    if evidence is None:
+        return False
+    known, seen = _places(run, submission_shown(evidence, run.submission), verdict)
+    return guesses.stays(
+        run.state,
+        run.reason,
+        is_told=run.is_only_told,
+        known=known,
+        seen=seen,
+        scheduler_status=evidence.scheduler.state if evidence.scheduler is not None else None,
+        processes=evidence.processes or 0,
+    )
+
+
+def _with_known_end(run: Run, verdict: Verdict, message: str | None) -> Verdict:
+    """Keep the known end of a run, with a message."""
+    return dataclasses.replace(verdict, state=run.state, reason=run.reason, message=message, only_told=run.is_only_told)
+
+
+def _note_who_told(run: Run, verdict: Verdict, facts: _Facts) -> None:
+    """Record since when only its batch system has told a run's end, and when such an end was revised."""
+    if verdict.only_told:
+        facts.told_at = facts.observed_at if run.told_at is None else run.told_at
+    elif run.is_only_told and verdict.state not in ENDED and (facts.submission or run.submission) == run.submission:
+        facts.revised_at = facts.observed_at
 
 
 @dataclasses.dataclass(slots=True)
@@ -271,6 +305,8 @@ class _Facts:
     seen_at_s: float | None = None
     metrics_offset: int | None = None
     events_offset: int | None = None
+    told_at: float | None = None
+    revised_at: float | None = None
     cleared: tuple[str, ...] = ("unreachable_since", "unreachable_why")
     """Columns that are set to NULL."""
 
@@ -325,8 +361,7 @@ def _add_step_saved(database: Database, run: Run, seen: Observation, facts: _Fac
 
 def _order(database: Database, run: Run, look: Look, verdict: Verdict, facts: _Facts) -> Order:
     """Decide whether an observation is newer than what is known; add its time to `facts`."""
-    seen = (facts.submission or run.submission, verdict.attempt, verdict.seq)
-    known = (run.submission, run.attempt, run.seq)
+    known, seen = _places(run, facts.submission, verdict)
     if look.moment is None:
         if seen > known:
             facts.cleared += ("seen_boot", "seen_at_s")  # the time noted before is that of a lower place
@@ -440,7 +475,7 @@ def _after_going_back(run: Run, evidence: Evidence | None, verdict: Verdict, fac
             )
     facts.metrics_offset = facts.events_offset = 0
     if run.ended and not run.is_guess:
-        return dataclasses.replace(verdict, state=run.state, reason=run.reason, message=words), facts
+        return _with_known_end(run, verdict, words), facts
     message = verdict.message or words
     return dataclasses.replace(verdict, message=message, because=f"{verdict.because}; {words}"), facts
 

@@ -111,12 +111,18 @@ def _ends(recent: list[Run]) -> Iterator[Event]:
 
 
 def _revisions(database: Database, recent: list[Run]) -> Iterator[Event]:
-    """Yield runs that were reported as gone from their scheduler's list and have appeared again. Their ends are separate events."""
+    """Yield runs whose end nobody had recorded and that have appeared again. Their later ends are separate events."""
     for run in recent:
-        at = None if run.ended else transitions.revised_at(database, run.run_id)
-        if at is None:
+        guessed_at = transitions.revised_at(database, run.run_id) or 0.0
+        at = max(guessed_at, run.revised_at or 0.0)
+        if run.ended or not at:
             continue
-        body = f"{run.run_id} on {run.host}: it is {run.state}; its scheduler had wrongly stopped listing it"
+        why = (
+            "its scheduler had wrongly stopped listing it"
+            if at == guessed_at
+            else "its scheduler had reported its end, and has the job again"
+        )
+        body = f"{run.run_id} on {run.host}: it is {run.state}; {why}"
         title = f"{sanitize_line(run.name, 80)} is {run.state} after all"
         # The same kind as the message that it corrects, so that it reaches the same people.
         yield Event(f"{run.run_id}:revised:{int(at)}", "run_failed", title, body, at)

@@ -216,6 +216,13 @@ MIGRATIONS: tuple[str, ...] = (
         path TEXT PRIMARY KEY, look TEXT NOT NULL, run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE
     ) STRICT, WITHOUT ROWID
     """,
+    # Since when only its batch system has told a run's end, and when such an end was last revised (verdicts/guesses.py).
+    """
+    ALTER TABLE runs ADD COLUMN told_at REAL;
+    ALTER TABLE runs ADD COLUMN revised_at REAL;
+    UPDATE runs SET told_at = observed_at
+        WHERE state IN ('failed', 'cancelled') AND because LIKE '%; its supervisor wrote no end'
+    """,
 )
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from armada.errors import NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.store.chains import relations
-from armada.verdicts.guesses import GUESSES, is_guess, is_waited_for
+from armada.verdicts.guesses import GUESSES, is_guess, is_waited_for, may_return
 from armada.verdicts.states import ENDED, STATES, Verdict
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
     from armada.store.database import Database
 
@@ -73,6 +73,8 @@ class Run(NamedTuple):
     cell: int | None = None
     alive_at: float | None = None
     follows: str | None = None
+    told_at: float | None = None
+    revised_at: float | None = None
     guessed_at: float | None = None
     checkpoints_home: int = 0
     checkpoints_host: int = 0
@@ -96,6 +98,15 @@ class Run(NamedTuple):
     def is_settled(self, now: float) -> bool:
         """Whether the run ended and no news is expected. A guessed end is polled for some time."""
         return self.ended and not is_waited_for(self.state, self.reason, self.guessed_at, now)
+
+    @property
+    def is_only_told(self) -> bool:
+        """Whether nobody but its batch system told its end."""
+        return self.ended and self.told_at is not None
+
+    def is_watched(self, now: float) -> bool:
+        """Whether it is still polled: it is not settled, or it may run again because only its batch system told its end."""
+        return not self.is_settled(now) or (self.ended and may_return(self.told_at, now))
 
     @property
     def loss_text(self) -> str | None:
@@ -294,15 +305,6 @@ def of_sweep(database: Database, sweep: str) -> list[Run]:
     return [_run(row) for row in database.connection.execute(query, (sweep,))]
 
 
-def failed_with(database: Database, host: str, reasons: Sequence[str], *, since: float) -> list[Run]:
-    """Return a host's runs that failed for one of these reasons after `since`, oldest first."""
-    marks = ", ".join("?" * len(reasons))
-    query = f"""SELECT run_id FROM runs WHERE host = ? AND state = 'failed' AND reason IN ({marks})
-                AND coalesce(ended_at, observed_at, created_at) > ? ORDER BY created_at, run_id"""  # noqa: S608  # only ?s
-    rows = database.connection.execute(query, (host, *reasons, since)).fetchall()
-    return [find(database, row["run_id"]) for row in rows]
-
-
 def hosts(database: Database) -> set[str]:
     """The hosts of all runs."""
     return {row["host"] for row in database.connection.execute("SELECT DISTINCT host FROM runs")}
@@ -315,6 +317,7 @@ def every(
     hosts: Collection[str] = (),
     states: Collection[str] = (),
     active: bool = False,
+    watched: bool = False,
     now: float | None = None,
 ) -> list[Run]:
     """Return all runs, newest first.
@@ -325,6 +328,7 @@ def every(
         hosts: Only runs of these; empty for all.
         states: Only runs in these; empty for all.
         active: Return only runs that have not ended, or whose end is a guess that may still be revised.
+        watched: Return only these, and those whose end only their batch system told a short time ago.
         now: Unix time, by default the clock's.
     """
     conditions, values = ["1"], list[Any]()
@@ -335,12 +339,15 @@ def every(
         if wanted:
             conditions.append(f"r.{column} IN ({', '.join('?' * len(wanted))})")
             values.extend(sorted(wanted))
-    if active:
-        conditions.append(f"(r.state NOT IN ({', '.join('?' * len(ENDED))}) OR {_GUESSES})")
+    if active or watched:
+        told = " OR r.told_at IS NOT NULL" if watched else ""
+        conditions.append(f"(r.state NOT IN ({', '.join('?' * len(ENDED))}) OR {_GUESSES}{told})")
         values.extend(sorted(ENDED))
     query = f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY r.created_at DESC, r.run_id"
     found = [_run(row) for row in database.connection.execute(query, values)]
     moment = time.time() if now is None else now
+    if watched:
+        return [run for run in found if run.is_watched(moment)]
     return [run for run in found if not active or not run.is_settled(moment)]
 
 
@@ -375,13 +382,6 @@ def launched_as(database: Database, key: str, *, host: str, since: float) -> lis
     return [_run(row) for row in database.connection.execute(query, (key, host, since))]
 
 
-def sent_code(database: Database, sha: str, *, most: int = 200) -> list[str]:
-    """Return the ids of runs that were sent the code of this hash, newest first; only the last `most` runs count."""
-    query = """SELECT run_id FROM (SELECT run_id, spec, created_at FROM runs ORDER BY created_at DESC LIMIT ?)
-               WHERE json_extract(spec, '$.job.code') LIKE '%/' || ? ORDER BY created_at DESC"""
-    return [row["run_id"] for row in database.connection.execute(query, (most, sha))]
-
-
 def record(database: Database, run_id: str, verdict: Verdict, *, went_back: bool = False, **facts: Any) -> bool:
     """Record an observation, unless a newer one is already recorded; a changed state becomes a transition.
 
@@ -405,7 +405,13 @@ def record(database: Database, run_id: str, verdict: Verdict, *, went_back: bool
         if seen < (old["submission"], old["attempt"], old["seq"]) and not went_back:
             return False
         columns: dict[str, Any] = {"state": verdict.state, "reason": verdict.reason, "message": verdict.message}
-        columns |= {"attempt": verdict.attempt, "seq": verdict.seq, "because": verdict.because, **facts}
+        columns |= {
+            "attempt": verdict.attempt,
+            "seq": verdict.seq,
+            "because": verdict.because,
+            "told_at": None,
+            **facts,
+        }
         if verdict.state not in ENDED and verdict.state != "unknown":
             columns["archived_at"] = None  # it was resumed, so it belongs on every list again, also after its next end
         names = ", ".join(f"{name} = ?" for name in columns)
@@ -420,10 +426,12 @@ def set_state(
     database: Database, run_id: str, state: str, *, reason: str | None = None, message: str | None = None
 ) -> None:
     """Record what home itself did to a run (submitted it, gave it up); the order of observations is unchanged."""
-    row = database.connection.execute("SELECT attempt, seq FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+    query = "SELECT state, attempt, seq, told_at FROM runs WHERE run_id = ?"
+    row = database.connection.execute(query, (run_id,)).fetchone()
     if row is not None:
         because = "recorded by armada itself, before the host was asked"
-        record(database, run_id, Verdict(state, reason, message, row["attempt"], row["seq"], because))
+        told_at = row["told_at"] if row["state"] == state else None
+        record(database, run_id, Verdict(state, reason, message, row["attempt"], row["seq"], because), told_at=told_at)
 
 
 def note_less(database: Database, run_id: str, boot: str, since_s: float) -> None:

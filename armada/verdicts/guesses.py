@@ -1,22 +1,39 @@
-"""Handle ends that no process recorded: what a scheduler's silence means, and how long to wait for better evidence.
+"""Handle ends that no process recorded: what a scheduler's word or silence means, and how long to wait for better evidence.
 
-| what is known                   | shown as     | consequence                                                               |
-|---------------------------------|--------------|---------------------------------------------------------------------------|
-| an end was recorded or observed | as recorded  | the run is over                                                           |
-| `gone`: only guessed            | failed: gone | it may be resumed; polls and syncs continue for `WATCHED_S`, nothing else |
+| what is known                            | shown as     | consequence                                                   |
+|------------------------------------------|--------------|---------------------------------------------------------------|
+| an end was recorded or observed          | as recorded  | the run is over                                               |
+| only its batch system told that it ended | as told      | the run is over; polls continue for `WATCHED_S`, nothing else |
+| `gone`: only guessed                     | failed: gone | it may be resumed; polls and syncs continue for `WATCHED_S`   |
 
-Only positive evidence revises a guess. Silence of a host or a scheduler leaves it unchanged.
+Only positive evidence revises either. Silence of a host or a scheduler leaves both unchanged.
+
+| evidence                                                         | of a guess | of an end that was only told |
+|------------------------------------------------------------------|------------|------------------------------|
+| a newer record of its supervisor                                 | revises    | revises                      |
+| its scheduler shows it as waiting or running, or its files change | revises    | revises                      |
+| processes of it live on the machine that was asked               | revises    | revises                      |
+| its scheduler reports the end, or another one                    | revises    | that is the end              |
+| its scheduler reports an end that is not believed yet            | revises    | no                           |
+| its scheduler no longer lists it                                 |            | no                           |
+| its scheduler does not answer                                    | no         | no                           |
 """
 
 from __future__ import annotations
+
+from armada.verdicts.states import ENDED
 
 GUESSES = frozenset({("failed", "gone")})
 """All guesses, as (state, reason)."""
 
 WATCHED_S = 7 * 86_400.0
-"""How long a guess is watched, in seconds: a long weekend plus a site's maintenance. After that no better evidence will come, since
-accounting records, notifications and the daemon also give up by then. A poll costs one row of an answer, or one
-file."""
+"""How long a guess, or an end that was only told, is watched, in seconds: a long weekend plus a site's maintenance.
+
+After that no better evidence will come, since accounting records, notifications and the daemon also give up by then. A
+poll costs one row of an answer, or one file."""
+
+_PROVES_NOTHING = ("unknown", "ending", "gone")
+"""What a scheduler may say of a job that ended: it does not answer, its answers are too few to be believed, or it has forgotten it."""
 
 
 def is_guess(state: str, reason: str | None) -> bool:
@@ -36,16 +53,51 @@ def is_waited_for(state: str, reason: str | None, since: float | None, now: floa
     return is_guess(state, reason) and since is not None and now - since < WATCHED_S
 
 
+def may_return(told_at: float | None, now: float) -> bool:
+    """Whether a run may run again whose end only its batch system told: an administrator requeues its job, or the word was wrong.
+
+    Args:
+        told_at: When that was first told, unix time; None if its end was recorded or guessed, or if it has not ended.
+        now: Unix time. A date in the future was noted under a wrong clock and counts as new.
+    """
+    return told_at is not None and now - told_at < WATCHED_S
+
+
 def stays(
-    state: str, reason: str | None, *, known: tuple[int, int], seen: tuple[int, int], scheduler_status: object
+    state: str,
+    reason: str | None,
+    *,
+    is_told: bool,
+    known: tuple[int, int, int],
+    seen: tuple[int, int, int],
+    scheduler_status: object,
+    processes: int,
 ) -> bool:
-    """Whether an observation leaves a guess unchanged: the scheduler does not report the job, and the run has written nothing since.
+    """Whether an observation leaves a guess, or an end that was only told, unchanged: it has no positive evidence.
 
     Args:
         state: The run's known state.
         reason: The reason of that state.
-        known: (attempt, number) of the last known record.
-        seen: (attempt, number) of the last record in this observation.
+        is_told: Only its batch system told its end.
+        known: (submission, attempt, number) of the last known record.
+        seen: The same of the last record in this observation.
         scheduler_status: The scheduler's status in this observation; None without a scheduler.
+        processes: Number of the run's processes that live on the machine that was asked.
     """
-    return is_guess(state, reason) and scheduler_status == "unknown" and seen == known
+    if seen[0] > known[0] or seen[1:] != known[1:]:
+        return False
+    if is_told:
+        return scheduler_status in _PROVES_NOTHING and not processes
+    return is_guess(state, reason) and scheduler_status == "unknown"
+
+
+def begins_anew(state: str, *, was_told: bool, known: tuple[int, int, int], seen: tuple[int, int, int]) -> bool:
+    """Whether a run that had ended has to be synced to its end once more.
+
+    Args:
+        state: Its state now.
+        was_told: Only its batch system had told its end: it may have run, and ended, since the last observation.
+        known: (submission, attempt, number) of the last record that was known.
+        seen: The same of the last record in this observation.
+    """
+    return state not in ENDED or seen[0] != known[0] or (was_told and seen > known)

@@ -24,7 +24,8 @@ row decides (`because` of the verdict names the row, and `armada ps --why` shows
 | its batch system: it runs, or is about to end                   | running    |                 |
 | its batch system: it ended, or there is no such job, and        | running    | supervisor_lost |
 | … processes of the run live on the machine that answers         |            |                 |
-| its batch system: it ended, and no end was written              | see below  | the engine's    |
+| its batch system: it ended, and no end was written              | see below  | the engine's:   |
+| … and no stop was requested                                     |            | only told       |
 | its batch system, several times: there is no such job           | failed     | gone: a guess   |
 | … and a stop was requested                                      | cancelled  | killed_by_user  |
 | its batch system does not answer                                | as before  |                 |
@@ -36,9 +37,10 @@ row decides (`because` of the verdict names the row, and `armada ps --why` shows
 | supervisor dead, none alive                                     | failed     | supervisor_lost |
 
 A job that its batch system ended before its supervisor could write anything was removed (cancelled), ran out of time or
-memory, or lost its node (failed). While a batch system does not answer, the last known state stays and its age is
-shown. The host corrects a batch system's status by the job's signs of life before home sees it
-(`armada_agent/verdicts/liveness.py`).
+memory, or lost its node (failed). Nobody but the batch system told that: it may put the job back into its queue, and the
+run is still polled for a while (`guesses`). A run that was told to stop does not start again. While a batch system does
+not answer, the last known state stays and its age is shown. The host corrects a batch system's status by the job's signs
+of life before home sees it (`armada_agent/verdicts/liveness.py`).
 """
 
 from __future__ import annotations
@@ -251,7 +253,9 @@ def _decide(observed: Observation, newest: Newest) -> Verdict:
         because = f"submission {submission.number or 0} is claimed; no supervisor has started it"
         return verdict(because, "submitted", None, "claimed on the host, not started yet")
     if evidence.scheduler is not None:
-        return verdict(*_by_scheduler(evidence.scheduler, state, evidence))
+        found = verdict(*_by_scheduler(evidence.scheduler, state, evidence))
+        is_told = found.state in ENDED and evidence.scheduler.state == "ended" and not evidence.stop_wished
+        return dataclasses.replace(found, only_told=is_told)
     began = attempt is not None and attempt.run is not None
     written = (state.state if state is not None else None) or ("running" if began else "submitted")
     if evidence.supervisor not in ("dead", "none"):

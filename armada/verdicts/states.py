@@ -24,7 +24,10 @@ STATES = ("preparing", "submitted", "queued", "running", "unknown", *sorted(ENDE
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A run's state according to an observation; `(attempt, seq)` orders observations, `because` names the evidence."""
+    """A run's state according to an observation; `(attempt, seq)` orders observations, `because` names the evidence.
+
+    `only_told`: its batch system reported the end, and no process recorded it (see `guesses`).
+    """
 
     state: str
     reason: str | None = None
@@ -32,6 +35,7 @@ class Verdict:
     attempt: int = 0
     seq: int = 0
     because: str | None = None
+    only_told: bool = False
 
 
 STATE_GLYPHS = {"running": "●", "queued": "◐", "submitted": "◐", "preparing": "·", "succeeded": "✓", "failed": "✗"}

@@ -194,14 +194,47 @@ def test_a_job_that_is_only_gone_keeps_its_secrets_until_a_person_ends_it(
     assert not secrets.exists()
 
 
-def test_a_job_that_its_scheduler_says_has_ended_leaves_no_secrets(
-    slurm_host: Callable[[], Conversation], programs: Programs
+GONE = "slurm_load_jobs error: Invalid job id specified\n"
+DOWN = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+ENDED = "JobId=11 JobName=armada.a-1.1 JobState=NODE_FAIL Reason=None NodeList=n1\n"
+
+
+@pytest.mark.parametrize(
+    ("queue", "by_id", "code", "stay"),
+    [
+        ("11|NODE_FAIL|None|n1|armada.a-1.1\n", GONE, 1, True),
+        ("", ENDED, 0, True),
+        ("", DOWN, 1, True),
+        ("", GONE, 1, False),
+    ],
+    ids=["listed", "known by its id", "not to be asked", "forgotten"],
+)
+def test_a_job_that_its_scheduler_says_has_ended_leaves_no_secrets_once_it_cannot_be_requeued(
+    slurm_host: Callable[[], Conversation], programs: Programs, queue: str, by_id: str, code: int, stay: bool
+) -> None:
+    host = slurm_host()
+    hand_over(host, programs, TOKEN="x")
+    secrets = host.root / "runs" / "a-1" / "secrets.env"
+    programs.say("squeue", "11|NODE_FAIL|None|n1|armada.a-1.1\n")
+    becomes(host, "ended")
+    assert secrets.exists()
+    programs.say("scontrol", by_id, code=code)
+    programs.say("squeue", queue)
+    been_away(host, 7200, looks=2)
+    asked = programs.calls("squeue")
+    eventually(lambda: [look(host), programs.calls("squeue") > asked + 1][1])
+    assert eventually(lambda: look(host)["state"] == "ended" and secrets.exists() is stay)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_who_leaves_takes_the_secrets_of_a_job_that_is_still_listed(
+    slurm_host: Callable[[], Conversation], programs: Programs, *, leaves: bool
 ) -> None:
     host = slurm_host()
     hand_over(host, programs, TOKEN="x")
     programs.say("squeue", "11|NODE_FAIL|None|n1|armada.a-1.1\n")
     becomes(host, "ended")
-    assert not (host.root / "runs" / "a-1" / "secrets.env").exists()
+    assert host.call("host.forget_secrets", leaves=leaves)["removed"] == (["a-1"] if leaves else [])
 
 
 def test_a_gone_job_can_be_handed_over_again(slurm_host: Callable[[], Conversation], programs: Programs) -> None:

@@ -224,6 +224,18 @@ def test_a_guessed_end_is_told_as_one_and_its_revision_too(database: Database) -
     assert becomes("failed", "exit_1") == ["q failed"]
 
 
+def test_a_run_that_its_scheduler_has_again_after_its_end_is_told(database: Database) -> None:
+    runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})
+    now = time.time()
+    told = Verdict("failed", "node_failure", None, 1, 4, only_told=True)
+    runs.record(database, "q-aaaaaa", told, observed_at=now, told_at=now)
+    assert [each.title for each in find_events(database, now, sync_failing_s=9999)] == ["q failed"]
+    runs.record(database, "q-aaaaaa", Verdict("queued", None, None, 1, 4), observed_at=now, revised_at=now)
+    (event,) = find_events(database, now, sync_failing_s=9999)
+    assert event.title == "q is queued after all"
+    assert event.body == "q-aaaaaa on box: it is queued; its scheduler had reported its end, and has the job again"
+
+
 def test_a_failing_sync_is_told_after_its_hours(home: HomePaths, database: Database) -> None:
     now = time.time()
     runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})

@@ -354,6 +354,29 @@ def test_a_run_that_is_just_being_launched_is_left_to_its_launch(database: Datab
     assert [run.run_id for run in watcher.watchable(database, "box")] == ["x-aaaaaa"]
 
 
+def test_a_run_whose_end_only_its_batch_system_told_is_looked_at_once_a_minute(
+    home: HomePaths, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for run_id, state in (("lives-1", "running"), ("told-1", "failed"), ("over-1", "failed")):
+        runs.insert(database, run_id=run_id, name=run_id, host="box", task="command", experiment=None, spec={})
+        told_at = 1_800_000_000.0 if run_id == "told-1" else None
+        runs.record(database, run_id, Verdict(state, None, None, 1, 4), told_at=told_at)
+    asked: list[set[str]] = []
+
+    def observe(_database: object, _session: object, wanted: list[runs.Run], _also: object) -> list[object]:
+        asked.append({run.run_id for run in wanted})
+        raise ArmadaError("no answer")
+
+    monkeypatch.setattr(watcher, "observe", observe)
+    hand = Hand()
+    watching = watcher.Watcher(Host(name="box", ssh="me@box"), home, HostStatusRegistry(), now=lambda: hand.now)
+    for seconds in (0.0, 2.0, 50.0, 10.0, 7 * 86_400.0):
+        hand.go(seconds)
+        watching.look(database)
+    both = {"lives-1", "told-1"}
+    assert asked == [both, {"lives-1"}, {"lives-1"}, both, {"lives-1"}]
+
+
 def test_numbers_from_a_host_are_numbers_or_nothing() -> None:
     load = {
         "gpus": [

@@ -156,12 +156,37 @@ def test_a_supervisor_killed_on_a_worker_ends_the_run_with_the_word_of_the_batch
         )  # three minutes of silence are part of it
         assert (run["state"], run["reason"]) == ("failed", "ended_silently")
         assert len(cluster.job_ids(run_id)) == 1
-        assert cluster.shell(f"grep -rl canary-77aa {ROOT}/runs/{run_id} || true") == ""
+        there = cluster.shell(f"grep -rl canary-77aa {ROOT}/runs/{run_id} || true").strip()
+        # Slurm still has the ended job, which an administrator may requeue.
+        assert there == (f"{ROOT}/runs/{run_id}/secrets.env" if cluster.engine == "slurm" else "")
         if cluster.engine == "htcondor":
             eventually(lambda: cluster.fleet.run(cluster.host, f"{left} | wc -l").strip() == "0")
     finally:
         for worker in workers:
             cluster.fleet.run(worker, f"{left} | xargs -r kill -9")
+
+
+@pytest.mark.fault(
+    "an administrator cancels a job that waits, and requeues it after its end was seen",
+    "cancelled, then queued, then the job runs with its secret; its end is recorded, and the secret deleted",
+)
+@pytest.mark.xdist_group("slurm")
+@pytest.mark.takes_long("a job is cancelled, requeued and run, and Slurm is asked between")
+def test_a_requeued_job_is_seen_again_after_its_end(armada: Armada, fleet: Fleet) -> None:
+    cluster = add_cluster(armada, fleet, "slurm", lines=["#SBATCH --begin=now+1hour"])
+    armada.env["MY_SECRET"] = "canary-77ab"
+    shell_job(armada, "echo has ${#MY_SECRET}", secrets=["MY_SECRET"])
+    run_id = cluster.launch()
+    cluster.becomes(run_id, "queued")
+    job = cluster.job_id(run_id)
+    cluster.root_shell(f"scancel {job}")
+    assert cluster.becomes(run_id, "cancelled")["reason"] == "killed_by_user"
+    cluster.root_shell(f"scontrol requeue {job}")
+    cluster.becomes(run_id, "queued")
+    cluster.root_shell(f"scontrol update JobId={job} StartTime=now+2seconds")
+    cluster.becomes(run_id, "succeeded")
+    cluster.says(run_id, "has 11")
+    assert cluster.shell(f"grep -rl canary-77ab {ROOT}/runs/{run_id} || true") == ""
 
 
 @pytest.mark.fault(

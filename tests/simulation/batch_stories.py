@@ -35,7 +35,7 @@ WEIGHTS = {
     "look": 5, "watch": 3, "sync": 8, "stop": 2, "resume": 2, "release": 4, "join": 1, "forget": 1,
     "tick": 10, "save": 8, "log": 2, "end": 2, "kill_supervisor": 1,
     "start_job": 9, "freeze": 2, "preempt": 2, "take": 1, "early_signal": 1, "time_limit": 3,
-    "node_dies": 1, "notice": 2, "give_up": 1, "forget_job": 1,
+    "node_dies": 1, "notice": 2, "give_up": 1, "forget_job": 1, "requeue_job": 1,
     "lie": 3, "truth": 3, "remember": 2, "lose_answer": 1, "accounting": 1,
     "power_cut": 1, "cut_link": 1, "mend_link": 1, "unmount": 1, "mount": 1, "lose_run": 1,
     "damage": 1, "delete": 1, "delete_log": 1, "snapshot_home": 1, "restore_home": 1, "copy_home": 1,
@@ -262,6 +262,22 @@ class BatchTeller(Teller):
         """An administrator removes a job that waits."""
         if job := any_of([job for job in self._jobs if job.waits], one):
             self.cluster.batch_system.remove(job)
+
+    def do_requeue_job(self, one: int, _two: int) -> None:
+        """An administrator puts a job that ended back into the queue."""
+        if job := any_of([job for job in self._jobs if not job.lives], one):
+            self.cluster.batch_system.requeue_ended(job)
+
+    def do_poll(self, one: int, two: int) -> None:
+        """The daemon looks at a run, if it still watches it."""
+
+        def poll(home: SimHome, run_id: str) -> None:
+            if home.watches(run_id):
+                self._saw(home, run_id, home.look(run_id))
+            else:
+                self.said = "unwatched"
+
+        self._on_run(one, two, poll)
 
     def do_lie(self, one: int, two: int) -> None:
         lies = self.cluster.batch_system.LIES

@@ -97,6 +97,9 @@ class BatchSystem(abc.ABC):
     def remove(self, job: BatchJob) -> None:
         """Take a job that waits out of the queue, as an administrator."""
 
+    def requeue_ended(self, job: BatchJob) -> None:  # noqa: B027  # HTCondor never has a job again that left its queue
+        """Put a job that ended back into the queue, as an administrator."""
+
     @abc.abstractmethod
     def lose_node(self, job: BatchJob, *, for_good: bool) -> None:
         """It notices that a job's node is no more: the job goes back, or not, where the site wants that."""

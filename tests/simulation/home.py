@@ -261,6 +261,12 @@ class SimHome:
         with self.store() as database:
             return runs.find(database, run_id).is_settled(self.world.now())
 
+    def watches(self, run_id: str) -> bool:
+        """Whether the daemon still looks at a run."""
+        with self.store() as database:
+            watched = runs.every(database, watched=True, now=self.world.now())
+        return any(run.run_id == run_id for run in watched)
+
     def root_of(self, run_id: str) -> str | None:
         with self.store() as database:
             return runs.find(database, run_id).root_id if runs.is_known(database, run_id) else None

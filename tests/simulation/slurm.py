@@ -43,6 +43,12 @@ class SimSlurm(BatchSystem):
     def remove(self, job: BatchJob) -> None:
         self.end(job, "CANCELLED")
 
+    def requeue_ended(self, job: BatchJob) -> None:
+        if not job.forgotten and job.ended_at is not None and not self._is_purged(job):
+            job.state, job.reason, job.ended_at = "PENDING", "BeginTime", None
+            job.cancelled = job.goes_back = job.taken_for_good = False
+            job.put_back_at = self.cluster.world.clock
+
     def lose_node(self, job: BatchJob, *, for_good: bool) -> None:
         if for_good:
             self.end(job, "NODE_FAIL")
@@ -60,13 +66,11 @@ class SimSlurm(BatchSystem):
         return ALIVE_S if self.lie == "over" else SILENT_S
 
     def _listed(self, *, is_clearing: bool = True) -> str:
-        now = self.cluster.world.clock
-        shown = [
-            job
-            for job in self.jobs
-            if not job.forgotten and (job.ended_at is None or now - job.ended_at < _REMEMBERS_S)
-        ]
+        shown = [job for job in self.jobs if not job.forgotten and not self._is_purged(job)]
         return "".join(_row(job, self._shown(job) if is_clearing else job.state) for job in shown)
+
+    def _is_purged(self, job: BatchJob) -> bool:
+        return job.ended_at is not None and self.cluster.world.clock - job.ended_at >= _REMEMBERS_S
 
     def _shown(self, job: BatchJob) -> str:
         clears = job.state == "PENDING" and self.cluster.world.clock < job.cleared_at
@@ -119,8 +123,7 @@ class SimSlurm(BatchSystem):
         if words[:2] == ["show", "config"]:
             return f"MinJobAge               = {_REMEMBERS_S:.0f} sec\n"
         job = self.find(words[-1])
-        now = self.cluster.world.clock
-        if job is None or job.forgotten or (job.ended_at is not None and now - job.ended_at >= _REMEMBERS_S):
+        if job is None or job.forgotten or self._is_purged(job):
             raise EngineError("slurm_load_jobs error: Invalid job id specified", refused=True)
         if words[0] == "requeue":
             job.goes_back = True

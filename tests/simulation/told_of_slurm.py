@@ -80,6 +80,36 @@ TOLD_OF_SLURM = {
         "launch start_job tick look=running node_dies look=running notice look=running waits=yes watch look=queued "
         "start_job tick look=running begun=2"
     ),
+    "an administrator requeues a job whose end only Slurm told": (
+        "launch start_job save tick look=running node_dies notice:0:1 pause:1 look=running pause:6 look=running pause:6 "
+        "look=failed/node_failure sync=final over=yes requeue_job pause:1 poll=queued"
+    ),
+    "… it holds no host, and a release takes its secrets": (
+        "launch start_job save tick look=running node_dies notice:0:1 pause:1 look=running pause:6 look=running pause:6 "
+        "look=failed/node_failure sync=final secrets=there release=yes secrets=gone"
+    ),
+    "… which gets its secrets, and is synced to its end": (
+        "launch start_job save tick look=running node_dies notice:0:1 pause:1 look=running pause:6 look=running pause:6 "
+        "look=failed/node_failure sync=final secrets=there requeue_job pause:1 poll=queued "
+        "sync=open start_job tick poll=running begun=2 save tick end tick poll=succeeded sync=final poll=unwatched secrets=gone release=yes"
+    ),
+    "… one that was removed while it waited": (
+        "launch look=queued remove_job pause:1 look=running pause:3 look=cancelled/killed_by_user sync=final requeue_job "
+        "pause:1 poll=queued start_job tick poll=running begun=1"
+    ),
+    "… and the job ends again before anybody looks": (
+        "launch start_job save tick node_dies notice:0:1 watch look=failed/node_failure sync=final home=1 requeue_job "
+        "start_job tick log node_dies notice:0:1 watch poll=failed/node_failure sync=final"
+    ),
+    "… which Slurm forgets: it is watched for a week, and needs no secrets": (
+        "launch start_job save tick node_dies notice:0:1 pause:1 look=running pause:6 look=running pause:6 "
+        "look=failed/node_failure secrets=there pause:20 poll=failed/node_failure secrets=gone pause:0:6 "
+        "poll=failed/node_failure pause:0:1 poll=unwatched"
+    ),
+    "… of a run that was stopped: it does not start again, and is not watched": (
+        "launch start_job save tick node_dies stop=OutcomeUnknown notice:0:1 watch look=cancelled/killed_by_user "
+        "poll=unwatched secrets=gone"
+    ),
     "Slurm is down": (
         "launch start_job tick look=running lie look=running watch look=running release=lives+logs "
         "stop=cancelled/killed_by_user truth stop=cancelled/killed_by_user look=cancelled/killed_by_user"

@@ -32,6 +32,14 @@ def test_no_sync_is_the_last_one_of_a_run_whose_end_is_guessed(place: Place) -> 
         assert look_at(place.database, place.session, [run], since + later_s)[run.run_id].ended is is_last
 
 
+def test_no_sync_is_the_last_one_of_a_run_that_returned_after_its_batch_system_had_told_its_end(place: Place) -> None:
+    place.create()
+    told = Verdict("failed", "node_failure", None, 0, 0, only_told=True)
+    runs.record(place.database, place.run_id, told, observed_at=1.0, told_at=time.time())
+    assert not place.sync().final
+    assert not runs.find(place.database, place.run_id).ended
+
+
 def test_the_last_sync_is_done_once_all_is_home(place: Place) -> None:
     place.create()
     bad = place.save(1, {"model": b"1"})

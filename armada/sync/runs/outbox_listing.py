@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from armada.config.sync import settings_of
@@ -89,7 +89,7 @@ def look_first(context: HostContext, pool: Streams, chosen: Sequence[Run], now: 
         if expects(database, run.run_id):
             settings = settings_of(runs.spec(database, run.run_id))
             Fetcher(session, pool=pool, streams=settings.streams, bytes_per_s=settings.bytes_per_s).prepare()
-    unseen = [run for run in chosen if not run.is_settled(now) and not 0 <= now - (run.observed_at or 0) < FRESH_S]
+    unseen = [run for run in chosen if run.is_watched(now) and not 0 <= now - (run.observed_at or 0) < FRESH_S]
     return observe_and_look(database, session, chosen, unseen, now, asker=own(context.home))
 
 
@@ -131,6 +131,9 @@ def observe_and_look(
         raise answer
     looks = _read(session, chosen, answer, now)
     seen_now = [runs.find(database, run.run_id) for run in chosen]
+    # Of a run that runs again although its batch system had told its end, more is to come.
+    back = {run.run_id for run in seen_now if not run.ended}
+    looks = {run_id: replace(look, ended=look.ended and run_id not in back) for run_id, look in looks.items()}
     # Both requests ran at once. If a run has ended since, the listing may be older than its last output.
     ended = [run for run in seen_now if run.is_settled(now) and not looks[run.run_id].ended]
     return {**looks, **look_at(database, session, ended, now, asker=asker)} if ended else looks

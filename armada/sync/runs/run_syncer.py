@@ -101,7 +101,7 @@ class RunSyncer:
                 if self._insist or only or expects(database, run_id):
                     fetcher.prepare()
                 run = runs.find(database, run_id)
-                unseen = [] if run.is_settled(self.now()) else [run]
+                unseen = [run] if run.is_watched(self.now()) else []
                 asker = self._acknowledger.own
                 looked = observe_and_look(database, self.context.session, [run], unseen, self.now(), asker=asker)[
                     run_id

@@ -86,18 +86,28 @@ class Memory:
                 self.second = None  # it belonged to an earlier question
             self._keep()
 
-    def ask_second(self, root: str, ask: Callable[[], Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+    @property
+    def silent_s(self) -> float:
+        """Seconds since this machine has seen the job's files change."""
+        return self.now_s - float(self.watch["still"])
+
+    def ask_second(
+        self, root: str, ask: Callable[[], Dict[str, Any]], lasted_s: Optional[float] = None
+    ) -> Optional[Dict[str, Any]]:
         """Ask the second question, which costs a controller more than a row of its queue. It is repeated only when its answer is old.
 
         Args:
             root: The host's root. Each poll asks about only one of the jobs that are missing below it.
             ask: Asks the question.
+            lasted_s: How long the job has been missing, in seconds; by default, for how long the scheduler has said so.
 
         Returns:
             The new or the earlier answer of `ask`; None if the question is still to be asked.
         """
         last = _asked_at.get(root)
-        if not self._has_fresh_second() and (last is None or not 0 <= self.now_s - last < _APART_S):
+        if not self._has_fresh_second(self.lasted_s if lasted_s is None else lasted_s) and (
+            last is None or not 0 <= self.now_s - last < _APART_S
+        ):
             self.second = dict(ask(), at=self.now_s)
             self._keep()
             _asked_at[root] = self.now_s
@@ -130,10 +140,10 @@ class Memory:
                 return scheduler_status(liveness.ENDED, seen_at, **words)
         return None
 
-    def _has_fresh_second(self) -> bool:
+    def _has_fresh_second(self, lasted_s: float) -> bool:
         if self.second is None or not isinstance(self.second.get("at"), (int, float)):
             return False
-        return 0 <= self.now_s - float(self.second["at"]) < liveness.ask_again_after_s(self.lasted_s)
+        return 0 <= self.now_s - float(self.second["at"]) < liveness.ask_again_after_s(lasted_s)
 
     def _keep(self) -> None:
         own: Dict[str, Any] = {"boot": self._boot, "watch": self.watch, "second": self.second, "end": self._end}

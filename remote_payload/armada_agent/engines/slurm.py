@@ -127,6 +127,9 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
         handed: The submission.
         poll_s: The shortest interval between two squeue calls.
         clock: This machine's clock, in seconds since its boot.
+
+    Returns:
+        A status; with `listed` if the job ended, and the controller may still have it: then it can be requeued.
     """
     queue = slurm_queue.Queue(handed.paths.root, poll_s, clock or process_identity.moment)
     if queue.looked_at is None:
@@ -140,7 +143,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     said = (
         scheduler_status(liveness.MISSING, queue.looked_at, detail="no such job")
         if row is None
-        else slurm_answers.status_of(row, queue.looked_at)
+        else _listed(row, queue.looked_at)
     )
     said["error"] = queue.error or said["error"]
     doubted = (liveness.MISSING, engine.ENDED) + ((engine.PENDING, engine.HELD) if wrote == liveness.BEGUN else ())
@@ -151,7 +154,7 @@ def look(handed: Handed, poll_s: float, clock: Optional[job_activity.Clock] = No
     if row is None:
         end = memory.recall_end(handed.paths)
         if end is not None:
-            return _shown_since(handed, queue, memory) or dict(end, error=queue.error)
+            return _since_its_end(handed, queue, memory, dict(end, error=queue.error))
     memory.follow(said["state"], queue.looked_at, handed.paths, _given_s(queue, memory))
     believed = liveness.judge(memory.watch, memory.now_s, wrote, poll_s)
     if row is not None and said["state"] != engine.ENDED:
@@ -269,15 +272,24 @@ def describe_queue() -> Dict[str, Any]:
     return {"partitions": sorted(partitions.values(), key=lambda p: str(p["name"])), "mine": mine, "others": others}
 
 
-def _shown_since(handed: Handed, queue: slurm_queue.Queue, memory: job_activity.Memory) -> Optional[Dict[str, Any]]:
-    """Ask by its id whether a job that the queue no longer lists is back, although its end was believed; None: it is not shown."""
+def _listed(row: slurm_answers.Row, looked_at: Optional[float]) -> Dict[str, Any]:
+    """Convert a row of the controller's to a status."""
+    status = slurm_answers.status_of(row, looked_at)
+    return dict(status, listed=True) if status["state"] == engine.ENDED else status
+
+
+def _since_its_end(
+    handed: Handed, queue: slurm_queue.Queue, memory: job_activity.Memory, end: Dict[str, Any]
+) -> Dict[str, Any]:
+    """Ask by its id whether a job whose end was believed, and which the queue no longer lists, is back."""
     if not memory.watch:  # it was another machine that believed the end
         memory.follow(liveness.MISSING, queue.looked_at, handed.paths, _given_s(queue, memory))
-    second = memory.ask_second(handed.paths.root, lambda: _ask_second(handed)) or {}
+    second = memory.ask_second(handed.paths.root, lambda: _ask_second(handed), memory.silent_s) or {}
     row: Any = second.get("row")
     shown = slurm_answers.status_of(row, queue.looked_at) if slurm_answers.is_row(row) else None
     if shown is None or shown["state"] == engine.ENDED:
-        return None
+        # The answer to the first question names no record: then the controller has no such job.
+        return end if "recorded" in second else dict(end, listed=True)
     memory.forget_end()
     return shown
 
@@ -294,7 +306,7 @@ def _find_missing(handed: Handed, queue: slurm_queue.Queue, memory: job_activity
         return scheduler_status(engine.UNKNOWN, queue.looked_at, error=words)
     row: Any = second.get("row")
     if slurm_answers.is_row(row):
-        return slurm_answers.status_of(row, queue.looked_at)
+        return _listed(row, queue.looked_at)
     recorded: Any = second.get("recorded")
     kind = slurm_answers.status_of(recorded, queue.looked_at) if slurm_answers.is_row(recorded) else None
     believed = liveness.confirm(memory.lasted_s, queue.doubt is None, kind["state"] if kind else None)

@@ -51,6 +51,7 @@ class Evidence:
         self.attempt = self._attempt()
         self.settings = self._scheduler()
         self._scheduler_status: Optional[Dict[str, Any]] = None
+        self._is_listed = False
 
     @property
     def supervisor(self) -> str:
@@ -73,7 +74,9 @@ class Evidence:
             poll_s = self.settings.get("poll_s")
             engine = engines.find(self.settings.get("kind"))
             every = float(poll_s) if isinstance(poll_s, (int, float)) else engine.POLL_S
-            self._scheduler_status = self._with_last_words(engine.look(self.handed, every))
+            status = dict(engine.look(self.handed, every))
+            self._is_listed = bool(status.pop("listed", False))
+            self._scheduler_status = self._with_last_words(status)
         return self._scheduler_status
 
     @property
@@ -120,6 +123,16 @@ class Evidence:
     def is_gone(self) -> bool:
         """Whether a batch system repeatedly reports that it has no such submission. That only suggests its end."""
         return (self.scheduler_status or {}).get("state") == engines.GONE
+
+    @property
+    def may_forget_secrets(self) -> bool:
+        """Whether the newest submission, of which only a batch system told the end, needs its secrets no more."""
+        status = self.scheduler_status
+        if status is None or status["state"] != engines.ENDED:
+            return False
+        return following.may_forget_secrets(
+            status["state"], len(self.processes()), self._is_listed, self._stop_wished()
+        )
 
     def processes(self) -> List[processes.Process]:
         run = (self.attempt or {}).get("run") or {}
@@ -301,8 +314,7 @@ def _observe_run(
     metrics = _lines(
         paths.metrics, offsets["metrics"], limit
     )  # after the evidence: an ended run has then written everything
-    status = evidence.scheduler_status
-    if status is not None and following.may_forget_secrets(status["state"], len(evidence.processes())):
+    if evidence.may_forget_secrets:
         files.remove(paths.secrets)  # the supervisor died before it deleted them
     if evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):
         detached.start("quota", call.session.agent_path, paths, evidence.submission_number or 0)

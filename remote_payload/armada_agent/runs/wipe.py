@@ -179,7 +179,7 @@ def _may_release_secrets(paths: RunPaths, table: List[Process], leaves: bool) ->
     try:
         evidence = Evidence(paths, table)
         may_live = evidence.may_still_start or _is_alive(evidence)
-        return following.may_release_secrets(evidence.has_ended or evidence.is_over, may_live, leaves)
+        return following.may_release_secrets(evidence.has_ended or evidence.may_forget_secrets, may_live, leaves)
     except (OSError, AgentError):
         return False
 

@@ -219,6 +219,68 @@ def test_a_run_whose_end_is_guessed_is_looked_at_for_a_week(database: Database) 
         assert [run.run_id for run in listed] == expected
 
 
+def ended_by_slurm(**more: Any) -> dict[str, Any]:
+    seen = of_slurm("ended")
+    seen["evidence"]["scheduler"] |= {"detail": "NODE_FAIL", "reason": "node_failure"}
+    seen["evidence"] |= {"supervisor": "dead", **more}
+    return seen
+
+
+def test_an_end_that_only_slurm_told_is_an_end_that_evidence_revises(database: Database) -> None:
+    see(database, of_slurm("running"))
+    told = see(database, ended_by_slurm())
+    assert (told.state, told.reason, told.is_settled(time.time())) == ("failed", "node_failure", True)
+    assert run_sync.succeeded(database, told.run_id, began=1.0, next_due_at=None, final_of=1)
+    for word in ("unknown", "gone", "ending", "ended"):
+        later = see(database, of_slurm(word) if word != "ended" else ended_by_slurm())
+        assert (later.state, later.reason, later.told_at) == ("failed", "node_failure", told.told_at), word
+    assert run_sync.find(database, told.run_id).final_done
+    back = see(database, of_slurm("pending", state="queued"))
+    assert (back.state, back.told_at, back.is_only_told) == ("queued", None, False)
+    assert back.revised_at is not None
+    assert not run_sync.find(database, told.run_id).final_done
+
+
+def test_a_run_whose_end_only_slurm_told_is_looked_at_for_a_week(database: Database) -> None:
+    see(database, of_slurm("running"))
+    told = see(database, ended_by_slurm())
+    assert told.told_at is not None
+    for later_s, expected in ((6.9 * 86_400, [told.run_id]), (7.1 * 86_400, [])):
+        listed = runs.every(database, host="box", watched=True, now=told.told_at + later_s)
+        assert [run.run_id for run in listed] == expected
+    assert runs.every(database, active=True, now=told.told_at) == []  # for nobody else it is one that goes on
+
+
+@pytest.mark.parametrize("later", ["recorded", "stopped"])
+def test_an_end_that_is_recorded_or_was_asked_for_is_not_looked_at_again(database: Database, later: str) -> None:
+    see(database, of_slurm("running"))
+    told = see(database, ended_by_slurm(stop_wished=later == "stopped"))
+    if later == "recorded":
+        assert told.is_only_told
+        told = see(database, of_slurm("ended", state="failed", seq=5))
+    assert (told.ended, told.is_only_told) == (True, False)
+    assert runs.every(database, watched=True) == []
+
+
+def test_what_ran_and_ended_between_two_looks_is_synced_once_more(database: Database) -> None:
+    see(database, of_slurm("running"))
+    told = see(database, ended_by_slurm())
+    run_sync.succeeded(database, told.run_id, began=1.0, next_due_at=None, final_of=1)
+    again = of_slurm("ended", state="succeeded", attempt=2, seq=9)
+    again["evidence"]["attempt"] = {"number": 2, "run": {"submission": 1}, "exit": None}
+    assert see(database, again).state == "succeeded"
+    assert not run_sync.find(database, told.run_id).final_done
+
+
+def test_an_older_copy_of_a_disk_revises_no_end_that_slurm_told(database: Database) -> None:
+    moments = [{"boot": "b", "seconds": at} for at in (1.0, 2.0, 3.0)]
+    for moment, seen in zip(moments, (of_slurm("running"), ended_by_slurm(), of_slurm("pending", seq=3)), strict=True):
+        look = Look(Observation.model_validate(seen), Folder(True, None, ()), Moment.model_validate(moment))
+        record_look(database, runs.find(database, "q-aaaaaa"), look)
+    run = runs.find(database, "q-aaaaaa")
+    assert (run.state, run.reason, run.is_only_told) == ("failed", "node_failure", True)
+
+
 def test_a_run_that_is_handed_over_again_is_not_said_to_have_come_back(database: Database) -> None:
     see(database, of_slurm("running"))
     see(database, of_slurm("gone"))

@@ -12,7 +12,7 @@ import pytest
 
 from armada.errors import ConfigError, NotFound, StoreDamaged, UsageError
 from armada.store import checkpoints, hosts, metrics, runs, sweeps, telemetry, transitions
-from armada.store.database import Database
+from armada.store.database import MIGRATIONS, Database
 from armada.store.queries.uses import read_use
 from armada.verdicts.idle import Stopping, stopping_of
 from armada.verdicts.states import Verdict
@@ -266,3 +266,27 @@ def test_a_store_that_cannot_be_used_is_not_left_open(tmp_path: Path, monkeypatc
         Database(tmp_path / "armada.db")
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         opened[0].execute("SELECT 1")
+
+
+def test_an_earlier_store_knows_whose_end_only_a_batch_system_told(tmp_path: Path) -> None:
+    came = next(number for number, each in enumerate(MIGRATIONS) if "told_at" in each)
+    with contextlib.closing(sqlite3.connect(tmp_path / "armada.db")) as connection, connection:
+        for migration in MIGRATIONS[:came]:
+            connection.executescript(migration)
+        connection.execute(f"PRAGMA user_version = {came}")
+        rows = [
+            ("told", "failed", "Slurm says NODE_FAIL; its supervisor wrote no end"),
+            ("recorded", "failed", "its supervisor wrote the end"),
+            ("back", "running", "Slurm says NODE_FAIL; its supervisor wrote no end"),
+        ]
+        connection.executemany(
+            """INSERT INTO runs (run_id, name, host, task, spec, created_at, observed_at, state, because)
+               VALUES (?1, ?1, 'box', 'sft', '{}', 1, 7, ?2, ?3)""",
+            rows,
+        )
+    with Database(tmp_path / "armada.db") as database:
+        assert {run.run_id: run.told_at for run in runs.every(database)} == {
+            "told": 7.0,
+            "recorded": None,
+            "back": None,
+        }

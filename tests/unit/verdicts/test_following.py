@@ -33,11 +33,17 @@ def test_a_second_submission_begins_only_after_the_first(change: dict[str, Any],
 
 @pytest.mark.parametrize("word", liveness.WORDS)
 def test_secrets_go_with_an_end_and_with_nothing_less(word: str) -> None:
-    assert may_forget_secrets(word, 0) is (word == "ended")
+    assert may_forget_secrets(word, 0, is_listed=False, is_stopped=False) is (word == "ended")
 
 
-def test_secrets_stay_while_a_process_of_the_job_lives() -> None:
-    assert not may_forget_secrets("ended", 1)
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_secrets_stay_while_a_process_of_the_job_lives(*, is_stopped: bool) -> None:
+    assert not may_forget_secrets("ended", 1, is_listed=False, is_stopped=is_stopped)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_secrets_stay_while_the_ended_job_may_be_requeued(*, is_stopped: bool) -> None:
+    assert may_forget_secrets("ended", 0, is_listed=True, is_stopped=is_stopped) is is_stopped
 
 
 @pytest.mark.parametrize("has_ended", [False, True])

@@ -1,4 +1,4 @@
-"""What follows from an end that is only guessed."""
+"""What follows from an end that is only guessed, or that only a batch system told."""
 
 from __future__ import annotations
 
@@ -42,4 +42,66 @@ def test_better_evidence_is_waited_for_a_week(
 def test_silence_leaves_a_guess_as_it_is(
     state: str, reason: str | None, seen: tuple[int, int], scheduler_status: str | None, stays: bool
 ) -> None:
-    assert guesses.stays(state, reason, known=(1, 4), seen=seen, scheduler_status=scheduler_status) is stays
+    places = {"known": (1, 1, 4), "seen": (1, *seen)}
+    kept = guesses.stays(state, reason, is_told=False, **places, scheduler_status=scheduler_status, processes=0)
+    assert kept is stays
+
+
+@pytest.mark.parametrize(
+    ("seen", "scheduler_status", "processes", "stays"),
+    [
+        ((1, 1, 4), "unknown", 0, True),
+        ((1, 1, 4), "gone", 0, True),  # forgotten: that is no news of an end that was told
+        ((1, 1, 4), "ending", 0, True),  # another login node has asked once only
+        ((1, 1, 4), "ended", 0, False),  # the same verdict again, or a better reason
+        ((1, 1, 4), "pending", 0, False),
+        ((1, 1, 4), "held", 0, False),
+        ((1, 1, 4), "running", 0, False),
+        ((1, 1, 4), None, 0, False),  # its end is recorded now
+        ((1, 1, 5), "unknown", 0, False),  # its supervisor has written since
+        ((1, 2, 4), "gone", 0, False),
+        ((2, 1, 4), "unknown", 0, False),  # another home resumed it
+        ((0, 1, 4), "unknown", 0, True),
+        ((1, 1, 4), "unknown", 1, False),
+        ((1, 1, 4), "gone", 1, False),
+    ],
+)
+def test_only_positive_evidence_revises_an_end_that_a_batch_system_told(
+    seen: tuple[int, int, int], scheduler_status: str | None, processes: int, stays: bool
+) -> None:
+    kept = guesses.stays(
+        "failed",
+        "node_failure",
+        is_told=True,
+        known=(1, 1, 4),
+        seen=seen,
+        scheduler_status=scheduler_status,
+        processes=processes,
+    )
+    assert kept is stays
+
+
+@pytest.mark.parametrize(
+    ("told_at", "may_return"),
+    [(-6.9 * DAY_S, True), (-7.0 * DAY_S, False), (DAY_S, True), (None, False)],
+)
+def test_a_run_may_return_for_a_week(told_at: float | None, may_return: bool) -> None:
+    assert guesses.may_return(told_at, 0.0) is may_return
+
+
+@pytest.mark.parametrize(
+    ("state", "was_told", "seen", "anew"),
+    [
+        ("running", False, (1, 1, 4), True),
+        ("failed", False, (1, 1, 4), False),
+        ("failed", False, (1, 1, 5), False),  # the supervisor writes its end twice
+        ("failed", False, (2, 1, 4), True),
+        ("failed", True, (1, 1, 4), False),
+        ("failed", True, (1, 2, 5), True),  # it ran again between two looks
+        ("failed", True, (1, 1, 3), False),
+    ],
+)
+def test_what_ran_again_is_synced_to_its_end_once_more(
+    state: str, was_told: bool, seen: tuple[int, int, int], anew: bool
+) -> None:
+    assert guesses.begins_anew(state, was_told=was_told, known=(1, 1, 4), seen=seen) is anew
