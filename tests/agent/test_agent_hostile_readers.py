@@ -16,7 +16,7 @@ from armada_agent.engines.engine import Handed
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files
 from armada_agent.host import roots
-from armada_agent.outbox import checkpoint_watch, homes, listing, thinning
+from armada_agent.outbox import checkpoint_watch, homes, listing, resumable, thinning
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.outbox.watch_record import is_damaged, read_record
 from armada_agent.paths import RunPaths, SweepPaths
@@ -87,7 +87,7 @@ def _finish(paths: RunPaths) -> Any:
 
 def _taken(paths: RunPaths) -> Any:
     damaged, record = is_damaged(paths), read_record(paths)
-    return [damaged, record, checkpoint_watch.last_whole(paths), checkpoint_watch.find_resumable(paths)]
+    return [damaged, record, checkpoint_watch.last_whole(paths), resumable.find_resumable(paths)]
 
 
 def _homes(paths: RunPaths) -> Any:

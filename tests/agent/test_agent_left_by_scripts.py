@@ -16,8 +16,9 @@ import pytest
 from armada_agent.foundation import files
 from armada_agent.host import processes
 from armada_agent.outbox import orphans
-from armada_agent.outbox.checkpoint_watch import CheckpointWatch, find_resumable
+from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
+from armada_agent.outbox.resumable import find_resumable
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
 

@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from armada_agent.outbox.checkpoint_watch import CheckpointWatch, find_resumable, last_whole
+from armada_agent.outbox.checkpoint_watch import CheckpointWatch, last_whole
+from armada_agent.outbox.resumable import find_resumable
 from armada_agent.records.journal import Journal
 
 from tests.agent.conversation import spec_of

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from armada_train.checkpoints import announce, complete, whole
+from armada_train.checkpoints.choice import Choice, choose
 from armada_train.checkpoints.full_disk import give_up, is_disk_full
 from armada_train.checkpoints.manifest import write_manifest
 from armada_train.data.hashes import hash_data
@@ -178,8 +179,8 @@ def test_the_last_complete_checkpoint_is_found_by_number(tmp_path: Path) -> None
     for step in (9, 10, 100):
         make_checkpoint(tmp_path, step)
     (tmp_path / "checkpoint-x").mkdir()
-    assert complete.last_complete(tmp_path, 1) == (tmp_path / "checkpoint-100", [])
-    assert complete.last_complete(tmp_path / "nowhere", 1) == (None, [])
+    assert choose(complete.find_all(tmp_path, 1)) == Choice(tmp_path / "checkpoint-100", (), [])
+    assert choose(complete.find_all(tmp_path / "nowhere", 1)) == Choice(None, (), [])
 
 
 @pytest.mark.parametrize(
@@ -190,9 +191,9 @@ def test_a_checkpoint_with_a_file_missing_or_cut_is_skipped_aloud(tmp_path: Path
     cut, without = make_checkpoint(tmp_path, 20) / name, make_checkpoint(tmp_path, 30) / name
     cut.write_bytes(cut.read_bytes()[:-1])
     without.unlink()
-    found, skipped = complete.last_complete(tmp_path, 1)
-    assert found == whole
-    assert [sentence.split(" is skipped")[0] for sentence in skipped] == ["checkpoint-30", "checkpoint-20"]
+    found = choose(complete.find_all(tmp_path, 1))
+    assert found.checkpoint == whole
+    assert [sentence.split(" is skipped")[0] for sentence in found.skipped] == ["checkpoint-30", "checkpoint-20"]
 
 
 def test_a_checkpoint_of_fewer_ranks_lacks_random_states(tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ MODULES = (
     ),
     Module(
         f"{_AGENT}/outbox/checkpoint_watch.py",
+        f"{_AGENT}/outbox/resumable.py",
         (
             "tests/agent/test_agent_watch_rules.py",
             "tests/agent/test_agent_resumable.py",
@@ -270,8 +271,8 @@ EQUIVALENT = {
     "job_activity.py follow: self.watch is not before → True": "what did not change is written once more",
     "job_activity.py _keep: self._dates is not None → True": "no dates are the dates of no file",
     "homes.py enroll: os.path.isdir(paths.folder) → True": "for a run that is not here, nobody is registered",
-    "checkpoint_watch.py _find_noted: os.path.exists(place) → True": "what is not there has no signature of what was taken",
-    "checkpoint_watch.py _find_noted: folder → True": "an empty name is no folder",
+    "resumable.py _find_noted: os.path.exists(place) → True": "what is not there has no signature of what was taken",
+    "resumable.py _find_noted: folder → True": "an empty name is no folder",
     "checkpoint_watch.py find_outside: not os.path.exists(paths.checkpoint_watch) → False": (
         "without a record, nothing is recorded"
     ),

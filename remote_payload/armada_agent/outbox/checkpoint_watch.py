@@ -7,7 +7,6 @@ on copies instead of linking.
 """
 
 import errno
-import fnmatch
 import glob
 import os
 import shutil
@@ -25,7 +24,7 @@ from armada_agent.outbox.inventory import (
     last_change,
     leads_outside,
 )
-from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST, list_finished
+from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
 from armada_agent.outbox.overwriting import find_changed, was_only_touched
 from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.outbox.watch_record import read_record
@@ -424,56 +423,6 @@ def open_watch(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optio
     """Open the watch over a run's checkpoints; None if its job announces them, or has none."""
     settings = (spec.get("watch") or {}).get("checkpoints")
     return CheckpointWatch(paths, settings, journal) if settings else None
-
-
-def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
-    """Find the newest whole checkpoint from which an attempt can resume.
-
-    The job's own files are preferred to the outbox, whose files must not be written to.
-
-    Returns:
-        Its path and its step, or None.
-    """
-    taken = read_record(paths)["taken"]
-    noted, unnoted = _find_noted(paths, taken), _find_unnoted(paths, taken)
-    if unnoted is not None and (noted is None or noted[1] < unnoted[1]):
-        return unnoted
-    return noted
-
-
-def _find_noted(paths: RunPaths, taken: List[Dict[str, Any]]) -> Optional[Tuple[str, int]]:
-    for entry in reversed(taken):
-        place = os.path.join(paths.work, entry["path"])
-        if os.path.exists(place) and Survey(place, paths.work).signature == entry["signature"]:
-            return place, entry["step"]
-        for name in (entry["digest"], entry["folder"]):
-            folder = paths.checkpoint(name).rstrip("/") if name else ""
-            if folder and os.path.isdir(folder):
-                return (_only_file(folder) if entry["is_file"] else None) or folder, entry["step"]
-    return None
-
-
-def _find_unnoted(paths: RunPaths, taken: List[Dict[str, Any]]) -> Optional[Tuple[str, int]]:
-    """Find the finished checkpoint of the highest step that is not in the record: who took it was killed before it wrote that."""
-    noted = {entry["digest"] for entry in taken}
-    found = [(entry["step"], entry["digest"]) for entry in list_finished(paths) if entry["digest"] not in noted]
-    if not found:
-        return None
-    step, digest = max(found)
-    folder = paths.checkpoint(digest).rstrip("/")
-    try:
-        watch = (files.read_json(paths.spec) or {}).get("watch") or {}
-        pattern = os.path.basename(str(watch["checkpoints"]["pattern"]).rstrip("/"))
-    except (files.UnreadableError, AttributeError, KeyError, TypeError):
-        return folder, step
-    only = _only_file(folder)
-    is_file = only is not None and fnmatch.fnmatch(os.path.basename(only), pattern)
-    return (only if is_file else None) or folder, step
-
-
-def _only_file(folder: str) -> Optional[str]:
-    kept = [item for item in list_folder(folder) if item not in (MANIFEST, ANNOUNCEMENT)]
-    return os.path.join(folder, kept[0]) if len(kept) == 1 else None
 
 
 def last_whole(paths: RunPaths) -> Optional[int]:

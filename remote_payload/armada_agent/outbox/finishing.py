@@ -274,14 +274,14 @@ def _move(folder: str, target: str, digest: str, listed: Optional[List[Dict[str,
         if not _is_manifest(os.path.join(target, MANIFEST), digest):
             raise ValueError("its place in the outbox is taken by something else: %s" % target)
         told = (files.read_json(os.path.join(target, MANIFEST), MANIFEST_LIMIT) or {}).get("files")
-        if (_hash_all(folder) if listed is None else listed) != told or _is_whole(target, told):
+        if (_hash_all(folder) if listed is None else listed) != told or is_whole(target, told):
             shutil.rmtree(folder)
         else:
             say("%s was damaged: the same checkpoint, which was saved again, replaces it" % target)
             _replace(folder, target)
 
 
-def _is_whole(folder: str, told: object) -> bool:
+def is_whole(folder: str, told: object) -> bool:
     """Read a checkpoint of the outbox: return whether its files are those of its manifest. They may have changed since they were hashed."""
     try:
         return _hash_all(folder) == told

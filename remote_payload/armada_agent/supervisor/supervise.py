@@ -13,7 +13,7 @@ from armada_agent.host import gpu_tickets, gpus, job_setup, processes
 from armada_agent.host.telemetry import Telemetry
 from armada_agent.metrics import library
 from armada_agent.metrics.watch import MetricsWatch
-from armada_agent.outbox import checkpoint_watch
+from armada_agent.outbox import resumable
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths, newest
@@ -264,7 +264,7 @@ class Supervisor:
         job.require_environment(self._spec)
         environment = self._set_up(self._compose(secrets), secrets)
         self._prepare_watch()
-        self._settle_earlier()
+        self._settle_earlier(environment)
         argv = self._spec["job"]["argv"] + self._resume_arguments()
         if self._tells_nothing:
             library.provide(self._paths)
@@ -308,15 +308,16 @@ class Supervisor:
     def _resume_arguments(self) -> List[str]:
         """Return the job's arguments for resuming, if there is a checkpoint to resume from."""
         template = self._watching.get("resume") or []
-        found = checkpoint_watch.find_resumable(self._paths) if template else None
+        found = resumable.find_resumable(self._paths) if template else None
         if found is None:
             return []
         checkpoint, step = found
         self._journal.record("finding", message="resuming from %s, step %d" % (checkpoint, step))
         return [word.replace("{checkpoint}", checkpoint).replace("{step}", str(step)) for word in template]
 
-    def _settle_earlier(self) -> None:
+    def _settle_earlier(self, environment: Dict[str, str]) -> None:
         """Take checkpoints that earlier attempts left, before the job chooses where to resume or deletes them."""
+        resumable.put_back(self._paths, self._spec, environment, self._journal)
         if self._checkpoint_watch is not None:
             self._checkpoint_watch.begin(self._refuse_if_stopped)
             self._progress = Progress(self._paths)  # checkpoints taken just now are not this attempt's progress

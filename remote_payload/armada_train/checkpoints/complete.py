@@ -11,10 +11,11 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from armada_train.checkpoints.choice import Found
 from armada_train.checkpoints.manifest import read_manifest, saved_processes
 from armada_train.checkpoints.shards import find_wrong_shard, find_wrong_weights, is_sharded
 from armada_train.checkpoints.trainer_state import find_wrong_state
@@ -32,24 +33,16 @@ _LONGEST_HEADER = 100_000_000
 _WEIGHTS_OF_ANY = (*_WEIGHTS, "pytorch_model")
 
 
-def last_complete(folder: Path, processes: int) -> tuple[Path | None, list[str]]:
-    """Find the checkpoint to resume from.
+def find_all(folder: Path, processes: int) -> Iterator[Found]:
+    """Look at the checkpoints of a training, the newest first. Each is read when it is asked for.
 
     Args:
         folder: Where the trainer writes `checkpoint-<step>` folders.
         processes: Number of ranks, for a checkpoint that does not record it; each rank has a random state.
-
-    Returns:
-        The newest complete checkpoint, and a sentence for each newer one that was skipped.
     """
-    skipped: list[str] = []
     for checkpoint in newest_first(folder):
         defect = find_defect(checkpoint)
-        missing = [] if defect else missing_states(checkpoint, processes)
-        if defect is None and not missing:
-            return checkpoint, skipped
-        skipped.append(f"{checkpoint.name} is skipped: {defect or f'{missing[0]} is missing or damaged'}")
-    return None, skipped
+        yield Found(checkpoint, defect, () if defect else missing_states(checkpoint, processes))
 
 
 def newest_first(folder: Path) -> list[Path]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from armada_train.checkpoints import complete, whole
+from armada_train.checkpoints.choice import choose
 from armada_train.checkpoints.manifest import Settings, compare, read_manifest
 from armada_train.failure import PayloadFailure
 from armada_train.records import show
@@ -41,10 +43,8 @@ def find_resume(training: Training, run: RunFolder, settings: Settings) -> Resum
         PayloadFailure: `resume_mismatch`, naming each changed setting and each missing state, or what is damaged of each
             checkpoint where none is left.
     """
-    checkpoint, findings = complete.last_complete(run.checkpoints, training.batch.processes)
-    differences: list[str] = []
-    if checkpoint is None:
-        checkpoint, differences = _last_with_weights(run.checkpoints, training.batch.processes)
+    choice = choose(complete.find_all(run.checkpoints, training.batch.processes))
+    checkpoint, findings, differences = choice.checkpoint, choice.skipped, _lost_states(choice.missing)
     if checkpoint is None:
         return Resume(None, (*findings, *_begin_again(run, findings)))
     before = read_manifest(checkpoint)
@@ -103,15 +103,11 @@ def _refuse_other_states(checkpoint: Path, training: Training, before: Settings)
     )
 
 
-def _last_with_weights(folder: Path, processes: int) -> tuple[Path | None, list[str]]:
-    """Find a checkpoint that was complete once, but was copied without its optimizer or random states."""
-    for checkpoint in complete.newest_first(folder):
-        if complete.find_defect(checkpoint) is None:
-            missing = complete.missing_states(checkpoint, processes)
-            lost = [f"{name} is missing or damaged, so that state starts fresh" for name in missing[:_MOST_NAMED]]
-            more = len(missing) - len(lost)
-            return checkpoint, [*lost, f"{more} more states start fresh"] if more else lost
-    return None, []
+def _lost_states(missing: Sequence[str]) -> list[str]:
+    """Name what a checkpoint lacks that was complete once, but was copied without its optimizer or random states."""
+    lost = [f"{name} is missing or damaged, so that state starts fresh" for name in missing[:_MOST_NAMED]]
+    more = len(missing) - len(lost)
+    return [*lost, f"{more} more states start fresh"] if more else lost
 
 
 def _lost_random_states(checkpoint: Path, processes: int) -> list[str]:

@@ -1,0 +1,138 @@
+"""Collect the checkpoints from which an attempt can resume, and put back what a training lost of its own."""
+
+import fnmatch
+import glob
+import os
+import re
+import shutil
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from armada_agent.foundation import files
+from armada_agent.foundation.log import say
+from armada_agent.outbox.checkpoint_step import find_step
+from armada_agent.outbox.finishing import is_whole
+from armada_agent.outbox.inventory import Survey
+from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT, list_finished
+from armada_agent.outbox.watch_record import read_record
+from armada_agent.paths import RunPaths, list_folder
+from armada_agent.records.journal import Journal
+from armada_agent.verdicts import resuming
+from armada_agent.verdicts.resuming import LEFT, OUTBOX, WORK, Candidate
+
+_OWN = re.compile(r"checkpoint-(\d{1,18})")
+_FOLDER = "checkpoints"
+_BASE_MODEL = "base_model/"
+_MOST_SAID = 5
+
+
+def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
+    """Find the newest whole checkpoint from which an attempt can resume.
+
+    The job's own files are preferred to the outbox, whose files must not be written to.
+
+    Returns:
+        Its path and its step, or None.
+    """
+    taken, pattern = read_record(paths)["taken"], _pattern(paths)
+    found = list(_find_noted(paths, taken)) + list(_find_unnoted(paths, taken, pattern))
+    choice = resuming.choose(found + list(_find_left(paths, pattern)))
+    for reason in choice.reasons[:_MOST_SAID]:
+        say("not resumed from %s" % reason)
+    return None if choice.chosen is None else (choice.chosen.path, choice.chosen.step)
+
+
+def _find_noted(paths: RunPaths, taken: List[Dict[str, Any]]) -> Iterator[Candidate]:
+    for number in range(len(taken) - 1, -1, -1):
+        entry = taken[number]
+        place = os.path.join(paths.work, entry["path"])
+        if os.path.exists(place):
+            is_same = Survey(place, paths.work).signature == entry["signature"]
+            yield Candidate(place, WORK, entry["step"], number, None if is_same else "it changed since it was taken")
+        for name in (entry["digest"], entry["folder"]):
+            folder = paths.checkpoint(name).rstrip("/") if name else ""
+            if folder and os.path.isdir(folder):
+                path = (_only_file(folder) if entry["is_file"] else None) or folder
+                yield Candidate(path, OUTBOX, entry["step"], number, None)
+                break
+
+
+def _find_unnoted(paths: RunPaths, taken: List[Dict[str, Any]], pattern: Optional[str]) -> Iterator[Candidate]:
+    """Find the finished checkpoints that are not in the record: who took one was killed before it wrote that."""
+    noted = {entry["digest"] for entry in taken}
+    for entry in list_finished(paths):
+        if entry["digest"] in noted:
+            continue
+        folder = paths.checkpoint(entry["digest"]).rstrip("/")
+        only = _only_file(folder) if pattern is not None else None
+        is_file = only is not None and fnmatch.fnmatch(os.path.basename(only), os.path.basename(pattern or ""))
+        yield Candidate((only if is_file else None) or folder, OUTBOX, entry["step"], None, None)
+
+
+def _find_left(paths: RunPaths, pattern: Optional[str]) -> Iterator[Candidate]:
+    for name in list_folder(paths.left) if pattern is not None else []:
+        folder = os.path.join(paths.left, name)
+        for match in glob.glob(os.path.join(glob.escape(folder), pattern or "")):
+            step = find_step(folder, os.path.relpath(match, folder))
+            if step is not None:
+                yield Candidate(match, LEFT, step, None, "it may be incomplete")
+
+
+def _pattern(paths: RunPaths) -> Optional[str]:
+    """Return the pattern of a script's checkpoints; None if its plan cannot be read."""
+    try:
+        watch = (files.read_json(paths.spec) or {}).get("watch") or {}
+        return str(watch["checkpoints"]["pattern"]).rstrip("/")
+    except (files.UnreadableError, AttributeError, KeyError, TypeError):
+        return None
+
+
+def _only_file(folder: str) -> Optional[str]:
+    kept = [item for item in list_folder(folder) if item not in (MANIFEST, ANNOUNCEMENT)]
+    return os.path.join(folder, kept[0]) if len(kept) == 1 else None
+
+
+def put_back(paths: RunPaths, spec: Dict[str, Any], environment: Dict[str, str], journal: Journal) -> None:
+    """Put back the newest checkpoint of a training, if its own folder lost it and the outbox has it, whole.
+
+    Its files are linked, as those that the training announces: it never writes into a file of a checkpoint. Whoever
+    permitted the training to start from the beginning gets that.
+    """
+    if not spec.get("training") or environment.get("ARMADA_RESTART_IF_DAMAGED"):
+        return
+    message = _put_back(paths)
+    if message is not None:
+        journal.record("finding", message=message)
+
+
+def _put_back(paths: RunPaths) -> Optional[str]:
+    folder = os.path.join(paths.folder, _FOLDER)
+    if os.path.islink(folder):
+        return None
+    kept = [resuming.Kept(entry["digest"], entry["step"], entry["attempt"]) for entry in list_finished(paths)]
+    own = [int(match.group(1)) for match in map(_OWN.fullmatch, list_folder(folder)) if match]
+    lost = resuming.find_lost(kept, own)
+    if lost is None:
+        return None
+    source, name = paths.checkpoint(lost.digest).rstrip("/"), "checkpoint-%d" % lost.step
+    try:
+        told = (files.read_json(os.path.join(source, MANIFEST), MANIFEST_LIMIT) or {}).get("files")
+        if not isinstance(told, list) or not is_whole(source, told):
+            return "%s is missing in %s/, and its copy in the outbox is damaged" % (name, _FOLDER)
+        part = os.path.join(folder, ".part-%s" % name)
+        shutil.rmtree(part, ignore_errors=True)  # of a supervisor that was killed here
+        for entry in told:
+            if not entry["path"].startswith(_BASE_MODEL):  # it was put beside the checkpoint for home
+                _link(os.path.join(source, entry["path"]), os.path.join(part, entry["path"]))
+        os.rename(part, os.path.join(folder, name))
+        files.fsync_folder(folder)
+    except (OSError, files.UnreadableError) as error:
+        return "%s is missing in %s/, and cannot be put back from the outbox: %s" % (name, _FOLDER, error)
+    return "%s was missing in %s/: its copy in the outbox, whose bytes are right, was put back" % (name, _FOLDER)
+
+
+def _link(source: str, target: str) -> None:
+    os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # some file systems have no hard links
+        shutil.copyfile(source, target)
