@@ -118,7 +118,6 @@ MODULES = (
     ),
     Module(
         f"{_AGENT}/outbox/checkpoint_watch.py",
-        f"{_AGENT}/outbox/resumable.py",
         (
             "tests/agent/test_agent_watch_rules.py",
             "tests/agent/test_agent_resumable.py",
@@ -127,6 +126,7 @@ MODULES = (
             "tests/agent/test_agent_left_by_scripts.py",
         ),
     ),
+    Module(f"{_AGENT}/outbox/resumable.py", ("tests/agent/test_agent_resumable.py",)),
     Module(f"{_AGENT}/outbox/overwriting.py", ("tests/agent/test_agent_watch_rules.py",)),
     Module(f"{_AGENT}/runs/wipe.py", ("tests/agent/test_agent_wipe.py", "tests/agent/test_agent_wipe_meanwhile.py")),
     Module(f"{_AGENT}/outbox/pruning.py", ("tests/agent/test_agent_sync.py",)),
