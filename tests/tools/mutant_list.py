@@ -141,7 +141,7 @@ MODULES = (
                 "look_up_many",
                 "_look_further",
                 "_find_row",
-                "_shown_since",
+                "_since_its_end",
                 "_find_missing",
                 "_ask_second",
                 "cancel",
