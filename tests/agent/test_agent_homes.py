@@ -79,7 +79,7 @@ def test_a_host_says_why_it_could_not_register_the_home_that_syncs(call: Call, r
     asked = {"runs": [{"run_id": "r-1"}], "home": LAPTOP}
     Path(run.homes).write_text("in the way")
     (refused,) = outputs.look(call, asked)["runs"]
-    assert refused["unregistered"] == "File exists"
+    assert refused["unregistered"] == "Not a directory"
     assert "unregistered" not in outputs.look(call, {"runs": asked["runs"]})["runs"][0]  # nobody asked to be
     Path(run.homes).unlink()
     (entry,) = outputs.look(call, asked)["runs"]
@@ -87,7 +87,7 @@ def test_a_host_says_why_it_could_not_register_the_home_that_syncs(call: Call, r
     full = OSError(errno.ENOSPC, "No space left on device")
     with mock.patch.object(files, "write_json", side_effect=full):
         assert homes.register(run, {**LAPTOP, "label": "renamed"}) is None  # it is, under its former name
-        with mock.patch.object(files, "make_folders", side_effect=full):
+        with mock.patch.object(files, "make_within", side_effect=full):
             assert homes.register(run, DESKTOP) == "No space left on device"
         assert homes.register(run, DESKTOP) is None  # a folder without a record counts
         assert homes.registered_ids(run) == {LAPTOP["id"], DESKTOP["id"]}

@@ -74,7 +74,7 @@ def test_a_home_that_the_host_could_not_register_is_told_so_with_each_sync(place
     place.save(1, {"model": b"1"})
     troubles = {trouble.cause: trouble.error for trouble in place.sync().troubles}
     told = troubles["disk_host"]
-    assert "did not record that this home wants tune-1 (File exists)" in told.message
+    assert "did not record that this home wants tune-1 (Not a directory)" in told.message
     assert "another home may delete there what is not here yet" in told.message
     assert told.hint == (
         "free some space on local, or make its root folder writable; then run `armada sync now tune-1`"
