@@ -396,7 +396,9 @@ def _take_lines(database: Database, run: Run, seen: Observation) -> bool:
     known = {"metrics": run.metrics_offset, "events": run.events_offset}
     take = {"metrics": metrics.record_metrics, "events": metrics.record_events}
     for part, piece in _parts(seen):
-        if piece.next_offset > known[part]:
+        # A file that its job began anew is shorter. Its first lines, too, are new, or replace those of the same steps.
+        began_anew = piece.offset is not None and piece.offset < known[part]
+        if piece.next_offset > known[part] or began_anew:
             lines = read_lines(piece.text, part)
             take[part](database, run.run_id, lines.records, offset=known[part], next_offset=piece.next_offset)
             if lines.unreadable:

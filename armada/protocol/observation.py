@@ -32,10 +32,11 @@ from armada.protocol.records import Checkpoint, Evidence
 
 
 class Lines(Message):
-    """Whole lines of a file; `next_offset` counts bytes."""
+    """Whole lines of a file; offsets count bytes. `offset`: where they begin, if not where home asked: the file was begun anew."""
 
     text: Text = ""
     next_offset: Size = 0
+    offset: Annotated[Unsaid[Size], MAY_MISS] = None
 
 
 class Moment(Message):

@@ -172,7 +172,7 @@ def test_lines_for_home_are_read_once(tmp_path: Path, name: str) -> None:
             offset, before = 0, -1
             while offset != before:
                 before = offset
-                _, offset = files.read_lines(str(path), offset)
+                _, _, offset = files.read_lines(str(path), offset)
 
         return read
 

@@ -52,7 +52,7 @@ def test_metrics_come_in_whole_lines_from_where_the_last_look_ended(this_host: H
     assert this_host.call("run.observe", runs=[question("lines-1", 36)])["runs"][0]["metrics"]["text"] == ""
     path.write_bytes(b'{"step": 9}\n')
     again = this_host.call("run.observe", runs=[question("lines-1", 36)])["runs"][0]["metrics"]
-    assert again == {"text": '{"step": 9}\n', "next_offset": 12}
+    assert again == {"text": '{"step": 9}\n', "next_offset": 12, "offset": 0}, "it was begun anew"
 
 
 def test_an_answer_is_bounded_and_every_line_arrives_once(this_host: Host) -> None:

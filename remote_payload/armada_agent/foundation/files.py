@@ -305,27 +305,28 @@ def _drop_partial_line(descriptor: int) -> int:
     return end
 
 
-def read_lines(path: str, offset: int, limit: int = LINES_LIMIT) -> Tuple[str, int]:
+def read_lines(path: str, offset: int, limit: int = LINES_LIMIT) -> Tuple[str, int, int]:
     """Read whole lines from a byte offset.
 
-    If the file is shorter than the offset, it is read from the beginning. Lines longer than 64 KiB are skipped.
+    If the file is shorter than the offset, it was begun anew, and is read from the beginning. Lines longer than 64 KiB
+    are skipped.
 
     Returns:
-        The text, at most `limit` bytes of it, and the offset of the next read.
+        The text, at most `limit` bytes of it; the offset where it begins; the offset of the next read.
     """
     try:
         stream = open_regular(path)
     except OSError:
-        return "", offset
+        return "", offset, offset
     with stream:
         if offset > os.fstat(stream.fileno()).st_size:
             offset = 0
         stream.seek(offset)
         block = stream.read(LINES_LIMIT)
         if b"\n" not in block and len(block) == LINES_LIMIT:
-            return "", _after_long_line(stream, offset + LINES_LIMIT) or offset
+            return "", offset, _after_long_line(stream, offset + LINES_LIMIT) or offset
         end = block.rfind(b"\n", 0, limit) + 1
-        return block[:end].decode("utf-8", "replace"), offset + end
+        return block[:end].decode("utf-8", "replace"), offset, offset + end
 
 
 def _after_long_line(stream: Any, position: int) -> Optional[int]:

@@ -406,8 +406,9 @@ def _read_block(path: str, start: int, limit: int) -> bytes:
 
 
 def _lines(path: str, offset: int, limit: int) -> Dict[str, Any]:
-    text, next_offset = files.read_lines(path, offset, limit) if limit else ("", offset)
-    return {"text": text, "next_offset": next_offset}
+    text, began, next_offset = files.read_lines(path, offset, limit) if limit else ("", offset, offset)
+    lines: Dict[str, Any] = {"text": text, "next_offset": next_offset}
+    return lines if began == offset else dict(lines, offset=began)
 
 
 def _size(path: str) -> int:
