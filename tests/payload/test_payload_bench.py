@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from armada_agent.runs.beside_work import is_ours
 
 from tests.payload.conftest import StartedRun
 from tests.payload.interpreter import Process
@@ -132,6 +133,7 @@ def test_each_cell_gets_a_row_and_saves_nothing(bench: PayloadRun) -> None:
         assert row["peak_memory_bytes"] > 1e6
         assert 1 < row["products_per_s"] < 1e6, "134 million multiplications each"
     assert not list(bench.path.glob("**/checkpoint-*")), "nothing is saved"
+    assert [path.name for path in bench.path.iterdir() if not is_ours(path.name, of_task=True)] == []
     assert "cell 2/2 micro_batch_size=16: " in output
 
 

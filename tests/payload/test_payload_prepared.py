@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from armada_agent.runs.beside_work import is_ours
 from armada_train.data.prepared import ROWS, Cache, check_once, name
 from armada_train.failure import PayloadFailure
 
@@ -121,6 +122,7 @@ def test_a_training_finds_what_prepare_made_and_is_the_same_as_without(
     code, output = prepare(preparing)
     assert code == 0, output
     assert "2 tokenised in" in output
+    assert [path.name for path in preparing.path.iterdir() if not is_ours(path.name, of_task=True)] == []
     report = json.loads((preparing.path / "report.json").read_text())["parts"]
     assert (report["train"]["rows"], report["eval"]["rows"], report["train"]["too_long"]) == (64, 13, 0)
     assert 0 < report["train"]["trained"] < report["train"]["tokens"]

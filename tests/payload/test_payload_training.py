@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from armada_agent.runs.beside_work import is_ours
 from armada_train.checkpoints import complete
 
 from tests.payload.interpreter import PAYLOAD, Interpreter, wait_for_end
@@ -25,6 +26,10 @@ def test_one_process_trains_and_the_loss_falls(undisturbed: PayloadRun) -> None:
     assert undisturbed.heartbeat(0) | {"time": 0} == {
         "rank": 0, "phase": "ended", "step": 12, "total_steps": 12, "time": 0, "attempt": 1,
     }  # fmt: skip
+
+
+def test_an_agent_knows_what_a_training_puts_into_its_folder(undisturbed: PayloadRun) -> None:
+    assert [path.name for path in undisturbed.path.iterdir() if not is_ours(path.name, of_task=True)] == []
 
 
 def test_metrics_are_written_in_full_for_every_logged_step(undisturbed: PayloadRun) -> None:
