@@ -56,8 +56,6 @@ def test_each_of_eight_gpus_has_a_strip_with_its_value_for_each_measure(world: W
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         await shows(pilot, "8×H100")
-        if size == (80, 24):
-            await pilot.press("v")
         await shows(pilot, "utilisation %", "memory GiB", "power W", "temperature °C", "0 to 100", "0 to 80", "15 m")
         await until(pilot, lambda: told(screen(pilot))[1:] == expected)  # the charts are placed after they are filled
         assert not any(0x2800 < ord(character) <= 0x28FF for character in screen(pilot))
@@ -71,14 +69,11 @@ def test_of_more_gpus_than_lines_the_extremes_and_the_median_are_curves(world: W
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         await shows(pilot, "16×H100")
-        await pilot.press("v")
         await shows(pilot, "- min 0", "+ max 100", "~ median 90", "+ max 750", "~ median 375")
         await pilot.resize_terminal(160, 60)
         await lacks(pilot, "median")
-        await pilot.press("v")
         await shows(pilot, "15  100")
         await pilot.resize_terminal(80, 24)
-        await pilot.press("v")
         await shows(pilot, "~ median 90")
 
     drive(world.board(), use, (80, 24))
