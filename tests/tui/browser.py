@@ -42,6 +42,10 @@ def needs_chromium() -> None:
         pytest.skip("needs Chromium (apt-get install chromium-headless-shell)")
 
 
+_NAVIGATED = "navigated or closed"
+_NAVIGATIONS = 3
+
+
 class Page:
     """The one tab."""
 
@@ -53,16 +57,24 @@ class Page:
         self._seen = ""
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Have the browser do something. What it was asked while it went to another page is asked once more."""
+        for _ in range(_NAVIGATIONS):
+            answer = await self._ask(method, parameters)
+            if _NAVIGATED not in str(answer.get("error")):
+                break
+        assert "error" not in answer, answer
+        found: dict[str, Any] = answer["result"]
+        return found
+
+    async def _ask(self, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         number = next(self._numbers)
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
         while True:
-            answer = await asyncio.wait_for(self._socket.receive_json(), 30)
+            answer: dict[str, Any] = await asyncio.wait_for(self._socket.receive_json(), 30)
             if answer.get("method") in ("Network.requestWillBeSent", "Network.webSocketCreated"):
                 self.requested.append(answer["params"].get("url") or answer["params"]["request"]["url"])
             if answer.get("id") == number:
-                assert "error" not in answer, answer
-                found: dict[str, Any] = answer["result"]
-                return found
+                return answer
 
     async def evaluate(self, program: str) -> Any:
         answer = await self.call("Runtime.evaluate", expression=program, returnByValue=True)
