@@ -242,10 +242,7 @@ def test_a_worker_whose_clock_is_wrong_is_silent_for_as_long_as_its_files(tmp_pa
         "attempts/1/run.json": {"attempt": 1, "submission": 1},
         "heartbeat-0.json": {"time": now - 600 + wrong_s, "attempt": 1, "phase": "training"},
     }
-    for name, value in said.items():
-        path = Path(run.folder) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(value))
+    _write(run, said)
     os.utime(run.state, (now - 9000, now - 9000))
     os.utime(run.attempt(1, "run.json"), (now - 9000, now - 9000))
     os.utime(Path(run.folder) / "heartbeat-0.json", (now - 600, now - 600))
@@ -296,10 +293,7 @@ def test_a_job_of_which_no_final_checkpoint_can_be_asked_for_may_have_succeeded(
         "state.json": {"state": "running", "submission": 1, "attempt": 1, "started_at": time.time()},
         "attempts/1/run.json": {"attempt": 1, "submission": 1},
     }
-    for name, value in said.items():
-        path = Path(run.folder) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(value))
+    _write(run, said)
     if plan is not None:
         Path(run.spec).write_text(plan)
     evidence = observation.Evidence(run)
@@ -369,6 +363,14 @@ def test_a_checkpoint_that_is_deleted_while_it_is_asked_for_is_not_there(tmp_pat
         assert listing.has_final(run) is False
 
 
+def _write(run: RunPaths, records: dict[str, Any]) -> None:
+    """Write records of a run, by their names in its folder."""
+    for name, value in records.items():
+        path = Path(run.folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value))
+
+
 def _lost_training(root: Path, there: dict[str, str | None]) -> RunPaths:
     """A training whose supervisor is dead, with these folders of its outbox: their manifests, or announcements."""
     run = RunPaths(str(root), "a-1")
@@ -378,10 +380,7 @@ def _lost_training(root: Path, there: dict[str, str | None]) -> RunPaths:
         "state.json": {"state": "running", "submission": 1, "attempt": 1, "started_at": time.time()},
         "attempts/1/run.json": {"attempt": 1, "submission": 1},
     }
-    for name, value in said.items():
-        path = Path(run.folder) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(value))
+    _write(run, said)
     for name, content in there.items():
         folder, _, is_announced = name.partition("/")
         place = Path(run.outbox) / folder
@@ -400,10 +399,7 @@ def test_a_job_of_which_no_attempt_was_begun_cannot_have_succeeded(tmp_path: Pat
         "submissions/1/job.json": {"submission": 1, "scheduler": "direct", "supervisor": {"boot_id": "former"}},
         "state.json": {"state": "queued", "submission": 1, "attempt": attempt},
     }
-    for name, value in said.items():
-        path = Path(run.folder) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(value))
+    _write(run, said)
     evidence = observation.Evidence(run)
     with mock.patch.object(supervisor_liveness, "judge_supervisor", return_value=("dead", True)):
         assert evidence.as_json()["may_have_succeeded"] is may
