@@ -41,10 +41,6 @@ _OPTIONS = [
     "-s", "--from0", "--no-links", "--no-devices", "--no-specials", "--no-owner", "--no-group",
     "--inplace", "--append-verify", "--no-compress", "--info=progress2", "--no-human-readable", "--outbuf=L",
 ]  # fmt: skip
-# rsync does not notice that nobody reads its output: after a killed armada it would work for hours. PR_SET_PDEATHSIG
-# could tie only the first of its three processes to us. So one more process waits for the end of a pipe that only we
-# hold, and kills them all.
-_TIED = 'exec 3<&0; (read -r _ <&3; kill -KILL 0) >/dev/null 2>&1 & exec "$@" </dev/null 3<&-'
 _PROGRESS = re.compile(rb"^\s*(?P<done>\d+)\s+\d+%\s+(?P<rate>[\d.]+)(?P<unit>[kMGT]?)B/s")
 _UNITS = {b"": 1, b"k": 1 << 10, b"M": 1 << 20, b"G": 1 << 30, b"T": 1 << 40}
 
@@ -109,7 +105,7 @@ def run_rsync(
     check_here()
     with _listed(names) as listing, _tie() as tie:
         process = subprocess.Popen(
-            ["sh", "-c", _TIED, "sh", "rsync", *_OPTIONS, f"--files-from={listing}", *arguments],
+            ["sh", "-c", _tied(keep_open), "sh", listing, "rsync", *_OPTIONS, "--files-from=-", *arguments],
             stdin=tie,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -134,13 +130,31 @@ def run_rsync(
     return status, said
 
 
+def _tied(keep_open: Sequence[int]) -> str:
+    """Return what the shell does: its standard input is the pipe that ties rsync to us, `$1` is the list of files.
+
+    rsync does not notice that nobody reads its output: after a killed armada it would work for hours. PR_SET_PDEATHSIG
+    could tie only the first of its three processes to us. So one more process waits for the end of a pipe that only we
+    hold, and kills them all. The list is deleted before anything is copied: a kill does not leave it behind.
+    """
+    tie, names = [number for number in range(3, 10) if number not in keep_open][:2]  # dash knows no larger ones
+    return (
+        f'exec {tie}<&0 {names}<"$1"; rm -f -- "$1"; shift; '
+        f"(read -r _ <&{tie}; kill -KILL 0) >/dev/null 2>&1 {names}<&- & "
+        f'exec "$@" <&{names} {tie}<&- {names}<&-'
+    )
+
+
 @contextlib.contextmanager
 def _listed(names: Sequence[str]) -> Iterator[str]:
-    with tempfile.NamedTemporaryFile(prefix="armada-files-") as listing:
-        # rsync treats names that begin with # or ; as comments, even here, and silently leaves those files out.
-        listing.write(b"".join(b"./" + name.encode() + b"\0" for name in names))
-        listing.flush()
-        yield listing.name
+    with tempfile.NamedTemporaryFile(prefix="armada-files-", delete=False) as listing:
+        try:
+            # rsync treats names that begin with # or ; as comments, even here, and silently leaves those files out.
+            listing.write(b"".join(b"./" + name.encode() + b"\0" for name in names))
+            listing.flush()
+            yield listing.name
+        finally:
+            Path(listing.name).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

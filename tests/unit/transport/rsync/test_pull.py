@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from armada.transport.rsync.pull import pull_here
 STUB = """#!/bin/sh
 [ "$1" = --version ] && echo 'rsync  version 3.1.0  protocol version 31' && exit
 printf '%s\\n' "$@" > {folder}/argv
-for each in "$@"; do case "$each" in --files-from=*) cat "${{each#*=}}" > {folder}/names ;; esac; done
+case " $* " in *' --files-from=- '*) cat > {folder}/names ;; esac
 {rest}
 """
 
@@ -150,6 +152,27 @@ def test_a_lock_that_rsync_was_given_is_held_by_the_process_that_writes(tmp_path
 
         pull_here("box", Pull(str(there), ["big"], here, 2_000_000, 1_000_000.0, (number,)), look)
     assert len(holders) == 3  # sender, generator, receiver
+
+
+KEPT = """
+import os, sys, tempfile
+from pathlib import Path
+from armada.transport.rsync import program
+here = Path(sys.argv[1])
+lock, tempfile.tempdir = os.open(here / "lock", os.O_RDWR | os.O_CREAT), str(here / "tmp")
+os.dup2(lock, 3)
+program.run_rsync([], ["a"], "box", here, None, 1, keep_open=(3,))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="what is open is seen in /proc")
+def test_what_rsync_is_given_is_not_replaced_and_the_list_is_gone_before_it_copies(stub: Path, tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    say(stub, f"readlink /proc/$$/fd/3 > {stub}/kept; ls {tmp_path}/tmp > {stub}/left")
+    subprocess.run([sys.executable, "-c", KEPT, str(tmp_path)], check=True)
+    assert (stub / "kept").read_text() == f"{tmp_path}/lock\n"
+    assert (stub / "names").read_bytes() == b"./a\0"
+    assert (stub / "left").read_text() == ""
 
 
 def _is(path: Path, file: Path) -> bool:
