@@ -54,7 +54,10 @@ class Fold(NamedTuple):
 
     @property
     def states(self) -> str:
-        return count_states(row.run for row in self.cells)
+        """How many cells are in which state; of those that succeeded, how many have a loss that is no number."""
+        cells = self.cells
+        lost = sum(row.is_no_number for row in cells)
+        return count_states(row.run for row in cells) + (f" · {lost} NaN" if lost else "")
 
     @property
     def gpus(self) -> int:
@@ -107,8 +110,11 @@ class Fold(NamedTuple):
 
     @property
     def state(self) -> str:
-        """One state for its symbol: the one in which something still happens, else the worst end."""
-        states = {row.run.state for row in self.cells}
+        """One state for its symbol: the one in which something still happens, else the worst end.
+
+        A cell that succeeded with a loss that is no number counts as failed.
+        """
+        states = {"failed" if row.is_no_number else row.run.state for row in self.cells}
         order = ("running", "unknown", "queued", "submitted", "preparing", "failed", "cancelled")
         return next((state for state in order if state in states), "succeeded")
 

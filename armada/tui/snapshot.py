@@ -62,6 +62,11 @@ class RunRow(NamedTuple):
     def id(self) -> str:
         return self.run.run_id
 
+    @property
+    def is_no_number(self) -> bool:
+        """Whether it succeeded although its newest loss is NaN or infinite."""
+        return self.run.state == "succeeded" and self.run.loss_not_finite is not None
+
     def lasted_s(self, now: float) -> float:
         """How many seconds it has been on the host."""
         if self.run.started_at is None:

@@ -87,6 +87,17 @@ def test_its_cost_has_an_hour_of_the_box_once(swept: World) -> None:
     assert Fold("sweep:lr", unpriced, is_open=False).costs(7200.0) is None
 
 
+def test_a_cell_that_succeeded_without_a_number_is_no_success_of_its_sweep(swept: World) -> None:
+    """Its trouble is told for a day; the row of a sweep that is folded says it after that, too."""
+    known = [runs.find(swept.database, run_id)._replace(state="succeeded", reason=None) for run_id in list(SIX)[:2]]
+    good, lost = (RunRow(run, run.run_id, "box", Kept(None, None, 0, 0), None, None) for run in known)
+    lost = lost._replace(run=lost.run._replace(loss_not_finite="nan"))
+    fold = Fold("sweep:lr", (good, lost), is_open=False)
+    assert (fold.state, fold.states_span) == ("failed", ("2 succeeded · 1 NaN", "bad"))
+    fold = Fold("sweep:lr", (good,), is_open=False)
+    assert (fold.state, fold.states_span) == ("succeeded", ("1 succeeded", "good"))
+
+
 def test_a_lost_run_costs_until_it_was_last_observed(swept: World) -> None:
     known = runs.find(swept.database, next(iter(SIX)))
     lost = known._replace(state="failed", created_at=0.0, started_at=0.0, ended_at=None, observed_at=3600.0, gpus=())

@@ -13,7 +13,7 @@ from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.host_loads import HostLoads
 from armada.tui.widgets.host_safety import Safety, matters, moving_by_host, safety_lines, safety_of
 from armada.tui.widgets.panel import Panel, Spans
-from armada.tui.widgets.run_signs import clock, is_no_number
+from armada.tui.widgets.run_signs import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -155,7 +155,7 @@ class Answers(Horizontal):
             return [(when, "dim"), name, (f" ckpt-{row.kept.home_step} home", "good")]
         if what == "started":
             return [(when, "dim"), name, (f" started on {row.host}", "dim")]
-        if is_no_number(row):
+        if row.is_no_number:
             return [(when, "dim"), name, (f" succeeded, but its loss is {row.run.loss_not_finite}", "warn")]
         if what == "succeeded":
             return [(when, "dim"), name, (" succeeded", "good")]

@@ -23,11 +23,6 @@ def clock(moment: float, now: float) -> str:
     )
 
 
-def is_no_number(row: RunRow) -> bool:
-    """Whether a run succeeded although its newest loss is NaN or infinite."""
-    return row.run.state == "succeeded" and row.run.loss_not_finite is not None
-
-
 def glyph(row: RunRow, symbols: Symbols) -> Span:
     """Return a state's symbol. The colour only repeats what the shape says."""
     run = row.run
@@ -35,7 +30,7 @@ def glyph(row: RunRow, symbols: Symbols) -> Span:
         return symbols.unreachable, "warn"
     if row.trouble is not None and not run.ended and run.state != "unknown":
         return symbols.attention, "warn"
-    if is_no_number(row):
+    if row.is_no_number:
         return (symbols.attention, "warn") if row.trouble is not None else (symbols.states["failed"], "bad")
     if row.trouble is not None and run.state in ("succeeded", "cancelled"):
         return symbols.attention, "warn"
@@ -46,7 +41,7 @@ def end_of(row: RunRow, now: float) -> Span:
     """Return how a run ended, and when; what succeeded with a loss that is no number is not simply done."""
     run = row.run
     ended = clock(run.ended_at, now) if run.ended_at else ""
-    if is_no_number(row):
+    if row.is_no_number:
         return f"{run.loss_not_finite} {ended}", "bad"
     done = "done" if run.state == "succeeded" else word_of(run)
     return f"{done} {ended}", STATE_STYLES[run.state]

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from armada.tui.best import Best
     from armada.tui.symbols import Symbols
 
-PROGRESS = 17
-BAR = PROGRESS - 5
+PROGRESS = Column("PROGRESS", 17, widest=40)
 LOSS_ROOM = 7
 GUIDE = 6
 """Cells before a reason."""
@@ -41,10 +40,10 @@ SPARK = Column("", 10, rank=5)
 """The curve of the loss; of several runs, the metric that their best is the best by."""
 COLUMNS = (
     Column("", 1, rank=-2),
-    Column("NAME", 14, grow=3, most=60, rank=-1),
+    Column("NAME", 14, grow=3, most=60, rank=-1, widest=110),
     Column("HOST", 8, grow=4, most=20, rank=3),
     Column("GPUS", 5, rank=8),
-    Column("PROGRESS", PROGRESS),
+    PROGRESS,
     Column("LOSS", LOSS_ROOM, right=True, rank=1),
     SPARK,
     Column("TOK/S", 6, right=True, rank=7),
@@ -277,7 +276,7 @@ class RunTable(Table):
     def _counted(self, share: float, ended: int, count: int) -> tuple[Span, ...]:
         """How much of several runs is done, and how many have ended: the bar makes room for a long count."""
         words = f" {ended}/{count}"
-        return (*meter(share, max(4, PROGRESS - len(words)), self.symbols), (words, "plain"))
+        return (*meter(share, max(4, self._room_of_progress - len(words)), self.symbols), (words, "plain"))
 
     def _folded(self, fold: Fold, now: float) -> Cells:
         text, (home, there) = self.symbols.text, fold.kept
@@ -373,6 +372,11 @@ class RunTable(Table):
         places = [place for place, key in enumerate(self._keys, 1) if key.name == "name"]
         return dict(self._fit(self._room)).get(places[0] if places else 1, 0)
 
+    @property
+    def _room_of_progress(self) -> int:
+        """The width of the usual column with bars."""
+        return dict(self._fit(self._room)).get(COLUMNS.index(PROGRESS), PROGRESS.width)
+
     def _named(self, row: RunRow, room: int) -> str:
         """The name of a run, cut to its room; of a cell whose name does not fit, the part by which it differs from others."""
         name = row.name
@@ -393,7 +397,8 @@ class RunTable(Table):
         if run.state == "running" and run.step is not None and run.total_steps:
             share = run.step / run.total_steps
             done = "dim" if run.unreachable_since is not None else "accent"
-            return (*meter(share, BAR, self.symbols, done), (f" {min(share, 1):>4.0%}", "plain"))
+            bar = meter(share, self._room_of_progress - 5, self.symbols, done)
+            return (*bar, (f" {min(share, 1):>4.0%}", "plain"))
         if run.state == "running":
             words = sanitize_line(run.phase or "running", 12)
             lasted = f" {rough_span(row.lasted_s(now))}" if run.started_at else ""

@@ -48,7 +48,10 @@ STYLES = (
 
 
 class Column(NamedTuple):
-    """A column. If the table is too narrow, the one with the highest `rank` is left out first; `grow` shares the remaining width."""
+    """A column. If the table is too narrow, the one with the highest `rank` is left out first.
+
+    `grow` shares the remaining width, up to `most`. What is left then makes columns wider up to their `widest`.
+    """
 
     title: str
     width: int
@@ -56,6 +59,7 @@ class Column(NamedTuple):
     grow: int = 0
     most: int = 1000
     rank: int = 0
+    widest: int = 0
 
 
 class Entry(NamedTuple):
@@ -340,11 +344,16 @@ class Table(ScrollView, can_focus=True):
         shown = self._columns_for(width)
         over = max(0, width - 2 - sum(self.columns[i].width + 1 for i in shown))
         shares = sum(self.columns[i].grow for i in shown) or 1
-        fitted = [
-            (i, min(self.columns[i].most, self.columns[i].width + over * self.columns[i].grow // shares)) for i in shown
-        ]
-        self._layout = (width, fitted)
-        return fitted
+        rooms = {
+            i: min(self.columns[i].most, self.columns[i].width + over * self.columns[i].grow // shares) for i in shown
+        }
+        left = width - 2 - sum(room + 1 for room in rooms.values())
+        wider = sorted((self.columns[i].widest - room, i) for i, room in rooms.items() if self.columns[i].widest > room)
+        for place, (more, i) in enumerate(wider):
+            taken = max(0, min(more, left // (len(wider) - place)))
+            rooms[i], left = rooms[i] + taken, left - taken
+        self._layout = (width, list(rooms.items()))
+        return self._layout[1]
 
     def _columns_for(self, width: int) -> list[int]:
         """Return which columns fit: the one with the highest rank is left out first."""
