@@ -96,6 +96,7 @@ class Armada:
 @pytest.fixture
 def armada(tmp_path: Path) -> Iterator[Armada]:
     env = {key: value for key, value in os.environ.items() if not key.startswith(("ARMADA_", "WANDB_", "HF_"))}
+    env.pop("FORCE_COLOR", None)  # tests read plain words
     env |= {"ARMADA_HOME": str(tmp_path / "home"), "COLUMNS": "120", "ARMADA_NO_DAEMON": "1"}
     program = Armada(tmp_path, env)
     yield program

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from typing import TYPE_CHECKING
 
 from armada.cli.experiment import read_experiment
 from armada.cli.options import add_experiment
-from armada.cli.printing import print_json
+from armada.cli.printing import has_colours, print_json
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.units import counted
 
@@ -52,23 +51,22 @@ def _count(text: str) -> int:
 
 def say_view(view: DataView, long_samples: str, max_length: int) -> None:
     """Print a view for people."""
-    has_colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     for part in view.parts:
-        _say_part(part, view.unit, long_samples, max_length, has_colours=has_colours)
+        _say_part(part, view.unit, long_samples, max_length, in_colours=has_colours())
     for note in view.notes:
         print(f"⚠ {sanitize_line(note)}")
     if view.why is not None:
         print(f"lengths are {view.unit}: {sanitize_line(view.why, 900)}")
 
 
-def _say_part(part: PartView, unit: str, long_samples: str, max_length: int, *, has_colours: bool) -> None:
+def _say_part(part: PartView, unit: str, long_samples: str, max_length: int, *, in_colours: bool) -> None:
     sample = part.sample
     rows = "rows that only the host can read" if sample.count is None else counted(sample.count, "row")
     print(f"{sample.part}: {rows}" + (f", which look like {sample.looks}" if sample.looks else ""))
     for number, example in enumerate(part.examples, start=1):
         of_them = "" if sample.is_prompts else f", {example.trained:,} of them trained on"
         print(f"\n  row {number}: {example.length:,} {unit}{of_them}")
-        print(_text_of(example, has_colours=has_colours))
+        print(_text_of(example, in_colours=in_colours))
     if not part.sampled:
         print()
         return
@@ -89,7 +87,7 @@ def _say_part(part: PartView, unit: str, long_samples: str, max_length: int, *, 
     print()
 
 
-def _text_of(example: Example, *, has_colours: bool) -> str:
+def _text_of(example: Example, *, in_colours: bool) -> str:
     said = []
     left = _LONGEST_SHOWN
     for piece in example.pieces:
@@ -99,12 +97,18 @@ def _text_of(example: Example, *, has_colours: bool) -> str:
         if piece.trained:
             said.append(before + text)
         else:
-            said.append(f"{_GREY}{before}{text}{_PLAIN}" if has_colours else f"[[{before}{text}]]")
+            masked = before + text
+            said.append(_grey(masked) if in_colours else f"[[{masked}]]")
         if left <= 0:
             said.append(f"… {-left:,} characters more" if left < 0 else "")
             break
     between = "\n" if any(piece.of for piece in example.pieces) else ""
     return between.join(said)
+
+
+def _grey(text: str) -> str:
+    """Each line by itself: what shows some lines of an output shows them in their colour."""
+    return "\n".join(f"{_GREY}{line}{_PLAIN}" if line else "" for line in text.split("\n"))
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
-import sys
 from typing import TYPE_CHECKING, Any
 
 from armada.cli.compare import finite
-from armada.cli.printing import print_json
+from armada.cli.printing import has_colours, print_json
 from armada.cli.table import table, width
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.foundation.validation import mapping
@@ -53,7 +51,7 @@ def _diff(options: argparse.Namespace) -> int:
     if options.json:
         print_json(_as_json(found, pair, projects))
         return 0
-    paint = _painted if _has_colours() else str
+    paint = _painted if has_colours() else str
     for line in _lines(found, pair, projects, paint):
         print(line)
     return 0
@@ -157,10 +155,6 @@ def _file_text(file: DataFile | None) -> str:
         return "-"
     size = f"{amount(file.size_bytes)} " if file.size_bytes is not None else ""
     return f"{size}{file.identity[:12]}" if size or file.identity else "present"
-
-
-def _has_colours() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _painted(line: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Of all shapes together. Fields may be added; where one goes or means something else, the number rises."""
+
+
+def has_colours() -> bool:
+    """Whether what a command prints may have colours: on a terminal, or where FORCE_COLOR asks for them (force-color.org)."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
 
 
 def with_format(value: object) -> object:

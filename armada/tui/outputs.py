@@ -35,7 +35,8 @@ class Reading:
         self.log: Path = acts.new_log(home, commands[0][0], kind="output", kept=KEPT)
         self.exit_code: int | None = None
         self._commands = [tuple(words) for words in commands]
-        self._environment = {**os.environ, "COLUMNS": str(max(NARROWEST, width))}
+        # The window shows colours; where the user wants none, NO_COLOR is stronger.
+        self._environment = {**os.environ, "COLUMNS": str(max(NARROWEST, width)), "FORCE_COLOR": "1"}
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = threading.Event()
         threading.Thread(target=self._work, name=f"read {commands[0][0]}", daemon=True).start()

@@ -104,6 +104,18 @@ def test_with_an_environment_tokens_are_shown_and_hostile_texts_are_inert(armada
     assert "nothing is trained on in 1 row" in said
 
 
+def test_where_colours_are_asked_for_each_line_of_what_is_masked_is_grey(armada: Armada, experiment: str) -> None:
+    """As the dashboard asks; its window colours lines one by one."""
+    armada.env["FORCE_COLOR"] = "1"
+    said = armada.run("data", "show", experiment, "--n", "2").stdout
+    assert "\x1b[90muser: Say �[31mred�[0m.\x1b[0m\nassistant: red" in said
+    assert "\x1b[90muser: Say green.\x1b[0m\n" in said
+    assert "\x1b[90mtwice\x1b[0m\nassistant: green green" in said
+    assert "[[" not in said
+    armada.env["NO_COLOR"] = "1"
+    assert "\x1b" not in armada.run("data", "show", experiment).stdout
+
+
 def test_a_host_that_cannot_tokenise_says_why(armada: Armada, experiment: str) -> None:
     folder = provision(armada, experiment, "the model acme/none cannot be loaded: \x1b[31mno")
     told = armada.json("data", "show", experiment)

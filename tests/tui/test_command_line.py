@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from armada.store import runs
-from armada.tui import acts, remembered
+from armada.tui import acts, outputs, remembered
 from armada.tui.commands.completion import Known, complete
 from armada.tui.outputs import Reading
 from armada.tui.screens.output import OutputWindow
@@ -56,6 +56,25 @@ def test_a_command_reads_the_run_under_the_cursor_and_shows_what_it_printed(worl
         await lacks(pilot, "y copy command")
 
     drive(board, use)
+
+
+def test_what_a_command_prints_keeps_its_colours(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(
+        outputs, "command", lambda *_: ["sh", "-c", 'printf "${FORCE_COLOR:-0} \\033[90mmasked\\033[0m said\\n"']
+    )
+
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        await pilot.press(*"profiles ls", "enter")
+        await shows(pilot, "1 masked said")
+        strips = pilot.app.screen._compositor.render_strips()
+        found = {segment.text.strip(): segment.style for strip in strips for segment in strip if "masked" in strip.text}
+        assert found["masked"] is not None
+        assert found["said"] is not None
+        assert found["masked"].color != found["said"].color
+
+    drive(world.board(), use)
 
 
 def test_marked_runs_are_filled_in_and_shown_before_enter(world: World) -> None:
