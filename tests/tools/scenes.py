@@ -153,6 +153,29 @@ async def launch(pilot: Pilot[None], board: Dashboard) -> None:
     await pilot.press("escape", "home")
 
 
+async def data(_: Pilot[None], board: Dashboard) -> None:
+    """Show the first rows of an experiment's data."""
+    from armada.tui.screens.output import OutputWindow
+
+    said = board.home.state / "shown.log"
+    said.write_text(story_answers.data_shown(), encoding="utf-8")
+    board.push_screen(OutputWindow(["data", "show", "--host=a100-1", "--", "arc.yaml"], said, lambda: 0))
+
+
+async def grid(pilot: Pilot[None], board: Dashboard) -> None:
+    """Show the cells of a sweep before it is launched."""
+    from armada.tui.screens.launch import LaunchScreen
+
+    await pilot.press("5")
+    screen = board.screen
+    assert isinstance(screen, LaunchScreen)
+    for name, value in (("host", ""), ("set", ""), ("experiment", "lr-rank.yaml")):
+        screen.fields[name].value = value
+    while screen.form.form is None or screen.form.form.cells is None:
+        await pilot.pause(0.02)
+    screen.action_preview()
+
+
 async def card(pilot: Pilot[None], board: Dashboard) -> None:
     """Unfold the card of a host."""
     from armada.tui.screens.hosts import HostsScreen
@@ -299,6 +322,13 @@ SCENES: tuple[Scene, ...] = (
         run(story.DONE, "checkpoints"),
         ("damaged at home",),
     ),
+    Scene(
+        "samples",
+        "Samples",
+        "What the model answered to a prompt, step by step, beside what was expected.",
+        run(story.LONG, "samples"),
+        ("32",),
+    ),
     Scene("events", "Events", "What happened to the run, in words.", run(story.SPENT, "events"), ("budget",)),
     Scene("config", "Config", "The whole plan that was sent.", run(story.LONG, "config"), ("learning_rate",)),
     Scene(
@@ -353,6 +383,22 @@ SCENES: tuple[Scene, ...] = (
         "Lists narrow down as you type: here the host of a launch.",
         choice,
         ("On which host?",),
+        is_window=True,
+    ),
+    Scene(
+        "data",
+        "The data as the model sees it",
+        "`v` on Launch: what is not trained on is grey; below are the lengths in tokens.",
+        data,
+        ("are trained on",),
+        is_window=True,
+    ),
+    Scene(
+        "grid",
+        "The cells of a sweep",
+        "`v` on Launch, for an experiment with a sweep; with a host in the field, the command also says hours and cost.",
+        grid,
+        ("8 cells",),
         is_window=True,
     ),
     Scene("compare", "Compare: curves", "Each run keeps its letter and its colour.", compare("c"), ("against step",)),

@@ -164,6 +164,7 @@ def still_homes() -> Iterator[tuple[HomePaths, HomePaths]]:
         project.mkdir()
         os.chdir(project)
         Path("arc.yaml").write_text(story_answers.EXPERIMENT)
+        Path("lr-rank.yaml").write_text(story_answers.SWEEP)
         Path("puzzles.jsonl").write_text('{"messages": []}\n')
         home, new = HomePaths.from_environment(), HomePaths(Path(folder, "new"), Path(folder, "new", "state"))
         story.tell(home)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
+from unittest import mock
+
+from armada.cli.data import say_view
+from armada.launch.training.data_view import DataView, Example, PartView, Piece, Sample
 from tests.tools import story
 
 ITEMS = [
@@ -80,3 +87,35 @@ train:
   learning_rate: 1.0e-4
 lora: {r: 128}
 """
+
+SWEEP = """\
+name: lr-rank
+task: sft
+model: Qwen/Qwen2.5-1.5B
+data:
+  train: [{path: puzzles.jsonl}]
+train:
+  global_batch_size: 16
+  max_steps: 2000
+  learning_rate: 1.0e-4
+lora: {r: 16}
+sweep:
+  grid:
+    train.learning_rate: [5.0e-5, 1.0e-4, 2.0e-4, 4.0e-4]
+    lora.r: [16, 64]
+"""
+
+
+def data_shown() -> str:
+    """What `armada data show` prints of the story's puzzles where colours are asked for."""
+    examples = []
+    for prompt, (answer, _) in story.PROMPTS.items():
+        asked = f"<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
+        pieces = (Piece("", asked, False), Piece("", f"{answer}<|im_end|>", True), Piece("", "\n", False))
+        examples.append(Example(pieces, 31 + len(prompt) % 7, 6))
+    train = Sample("train", "messages", (), 41_200, "chats")
+    part = PartView(train, 500, tuple(examples), 24, 812, 3_544, 5_120, 20, 583_310, 96_412, 0)
+    said = io.StringIO()
+    with mock.patch.dict(os.environ, {"FORCE_COLOR": "1"}), contextlib.redirect_stdout(said):
+        say_view(DataView("tokens", (part,), host="a100-1"), "drop", 4096)
+    return said.getvalue()
