@@ -192,7 +192,7 @@ class Writing:
         """A byte of it is another one; size and times are as they were."""
         for place in self._outputs(one, two):
             data, status = folders.read(place), os.lstat(place)
-            Path(place).write_bytes(bytes([data[0] ^ 1]) + data[1:])
+            Path(place).write_bytes(bytes(each ^ 1 for each in data[:1]) + data[1:])
             os.utime(place, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     def do_rm(self, one: int, two: int) -> None:
