@@ -302,8 +302,10 @@ class Dashboard(App[None]):
             first.await_run(host)
 
     def _run_meant(self) -> str | None:
-        if isinstance(self.screen, RunsScreen) and self.screen.table.cursor:
-            self.chosen = self.screen.cursor_run
+        screen = self.screen
+        is_list = isinstance(screen, RunsScreen) and screen.table.cursor  # what is under its cursor may be no run
+        if isinstance(screen, View) and (is_list or screen.cursor_run is not None):
+            self.chosen = screen.cursor_run
         return self.chosen if self.snapshot.row(self.chosen) else None
 
     @property

@@ -9,6 +9,7 @@ from textual.pilot import Pilot
 
 from armada.store import hosts
 from armada.tui.screens import outside
+from armada.tui.screens.run import RunScreen
 from armada.tui.screens.sync import SyncScreen
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 
@@ -47,6 +48,35 @@ def test_from_its_row_the_host_is_asked_and_the_runs_log_page_and_shell_open(
         assert not isinstance(pilot.app.screen, SyncScreen)
 
     drive(world.board(), use)
+
+
+def test_the_key_of_the_run_screen_opens_the_run_under_the_cursor_wherever_runs_are_listed(world: World) -> None:
+    for name in ("first", "other"):
+        world.run(f"{name}-aaaaaa", name=name, state="running")
+        world.checkpoint(f"{name}-aaaaaa", 8, home=False)
+        world.losses(f"{name}-aaaaaa", [3.0, 2.0])
+
+    async def meant(pilot: Pilot[None], key: str) -> str:
+        """Go to a screen, move its cursor to the run that was not opened before, and open it with `2`."""
+        await pilot.press(key)
+        await until(pilot, lambda: pilot.app.screen.cursor_run is not None)  # type: ignore[attr-defined]
+        before = pilot.app.screen.cursor_run  # type: ignore[attr-defined]
+        await pilot.press("down")
+        await until(pilot, lambda: pilot.app.screen.cursor_run != before)  # type: ignore[attr-defined]
+        under: str = pilot.app.screen.cursor_run  # type: ignore[attr-defined]
+        await pilot.press("2")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        assert isinstance(pilot.app.screen, RunScreen)
+        assert pilot.app.screen.run_id == under
+        return under
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "first aaaaaa", "other aaaaaa")
+        await meant(pilot, "4")
+        await pilot.press("1", "space", "down", "space")
+        await meant(pilot, "c")
+
+    drive(world.board(), use, (140, 40))
 
 
 def test_without_a_run_each_key_says_so(world: World) -> None:

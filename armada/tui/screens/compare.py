@@ -192,6 +192,10 @@ class CompareScreen(Exports, MetricChoice):
         return next((run for run in runs if run.lit), runs[0] if runs else None)
 
     @property
+    def cursor_run(self) -> str | None:
+        return self.lit.row.id if self.lit is not None else None
+
+    @property
     def found(self) -> tuple[Difference, ...]:
         """The settings that differ, compared again only if one changed; none until all are read."""
         if not self.is_read:

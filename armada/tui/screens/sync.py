@@ -99,6 +99,10 @@ class SyncScreen(View):
     def concerned(self) -> list[RunRow]:
         return [row for row in self.snapshot.runs if row.run.run_id == self.table.cursor]
 
+    @property
+    def cursor_run(self) -> str | None:
+        return self.table.cursor
+
     def on_table_chosen(self, event: Table.Chosen) -> None:
         del event
         self.action_open()

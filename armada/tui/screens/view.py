@@ -195,6 +195,11 @@ class View(Screen[None]):
         return []
 
     @property
+    def cursor_run(self) -> str | None:
+        """The run under the cursor."""
+        return None
+
+    @property
     def host_meant(self) -> str | None:
         """The host under the cursor."""
         return None
