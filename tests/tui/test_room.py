@@ -13,7 +13,7 @@ from armada.tui.screens.output import OutputWindow
 from armada.tui.screens.window import inside
 from armada.tui.symbols import UNICODE
 from armada.tui.widgets.log_view import wrapped
-from tests.tui.conftest import World, drive, lacks, screen, shows
+from tests.tui.conftest import World, drive, lacks, screen, shows, until
 
 
 @pytest.mark.parametrize("size", [(40, 12), (80, 24), (250, 70)])
@@ -27,6 +27,19 @@ def test_before_the_first_launch_only_keys_with_something_to_act_on_are_shown(
         await shows(pilot, "demo-aaaaaa", "enter open")
 
     drive(world.board(), use, size)
+
+
+@pytest.mark.parametrize(("width", "words"), [(60, "▲ 1"), (50, "▲ 1"), (40, "▲ 1"), (30, "▲ 1"), (80, "▲ 1 needs you")])
+def test_what_needs_you_is_left_out_last(world: World, width: int, words: str) -> None:
+    world.run("demo-aaaaaa", state="running")
+    world.run("next-aaaaaa", state="queued")
+    world.run("lost-aaaaaa", state="failed", reason="oom", message="CUDA out of memory")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: words in screen(pilot).splitlines()[0])
+        assert ("● 1" in screen(pilot).splitlines()[0]) >= ("◐ 1" in screen(pilot).splitlines()[0])
+
+    drive(world.board(), use, (width, 20))
 
 
 def test_the_welcome_is_in_the_middle_and_whole(world: World) -> None:

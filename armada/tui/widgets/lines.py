@@ -94,7 +94,8 @@ class TopLine(Widget):
         """Return the screens and the facts in the longest form that fits, and whether the daemon's age fits, too.
 
         The names of the screens stay longer than the words of the facts, whose signs say the same; their numbers stay longer
-        than the last fact. What idle hosts cost stays longer than names, and than the age of a daemon that is well.
+        than the last fact. What idle hosts cost stays longer than names, and than the age of a daemon that is well. How
+        many runs need the user stays longest.
 
         Args:
             width: Cells for all of it.
@@ -128,12 +129,18 @@ class TopLine(Widget):
         is_well = daemon is not None and daemon.condition == "fresh"
         if is_idle and is_well and fits(tabs, parts := facts("idle"), width):
             return tabs, parts, False
-        parts = facts("need")
+        counts = self.snapshot.counts
+        for form in ("need", ""):
+            parts = facts(form)
+            while len(parts) > 1 + bool(counts.waiting) + bool(counts.troubled) and not fits(tabs, parts):
+                parts.pop()
+            if fits(tabs, parts):
+                return tabs, parts, True
         while len(parts) > 1 and not fits(tabs, parts):
-            parts.pop()
+            parts.pop(-2 if counts.troubled else -1)  # what needs the user goes last
         if not fits(tabs, parts):
             tabs = self._tabs(active, dim, names=False, others=False)
-        return tabs, parts, True
+        return tabs, parts, fits(tabs, parts) or not is_well
 
     def _tabs(self, active: Style, dim: Style, *, names: bool, others: bool = True) -> Text:
         """Return the screens with their keys; without `names` this one's name alone, without `others` this one alone."""
