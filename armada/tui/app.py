@@ -429,7 +429,7 @@ class Dashboard(App[None]):
         from armada.tui.screens.palette import Palette
 
         if not any(isinstance(each, Palette) for each in self.screen_stack):
-            self.push_screen(Palette(id="--command-palette"))
+            self.push_screen(Palette(placeholder="words of its name", id="--command-palette"))
 
     # Actions --------------------------------------------------------------------------------------------------------
 

@@ -340,7 +340,7 @@ KEYS: tuple[Key, ...] = (
     Key("launch", "D,shift+d", "D", "difference", "diff", "Show what the changes do to the file"),
     Key("launch", "S,shift+s", "S", "save", "save as", "Save the file with the changes as a new one", changes=True),
     Key("launch", "u", "u", "undo_change", "undo", "Experiment: take the change of the setting back"),
-    Key("launch", "v", "v", "preview", "data", "Show the first rows of the data, or the cells of the sweep"),
+    Key("launch", "v", "v", "preview", "preview", "Show the first rows of the data, or the cells of the sweep"),
     Key("launch", "p", "p", "plan_all", "all hosts", "Plan for all hosts and compare them"),
     Key("launch", "e", "e", "edit_file", "editor", "Open the file in your editor, at the setting", changes=True),
     Key("launch", "ctrl+r", "^r", "plan", "plan again", "Resolve the plan again", always=True),

@@ -13,6 +13,7 @@ from armada.store import runs
 from armada.tui import acts, outputs, remembered
 from armada.tui.commands.completion import Known, complete
 from armada.tui.outputs import Reading
+from armada.tui.screens.command_line import cut
 from armada.tui.screens.output import OutputWindow
 from armada.tui.snapshot import EMPTY
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
@@ -75,6 +76,28 @@ def test_what_a_command_prints_keeps_its_colours(world: World, monkeypatch: pyte
         assert found["masked"].color != found["said"].color
 
     drive(world.board(), use)
+
+
+def test_a_command_that_has_no_room_says_how_much_of_it_is_left_out(world: World) -> None:
+    for number in range(4):
+        world.run(f"lr-rank-{number}-aaaaaa", name=f"lr-{number}")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "lr-0", "lr-3")
+        await pilot.press("space", "down", "space", "down", "space", "down", "space")
+        await opened(pilot)
+        await pilot.press(*"stop")
+        await shows(pilot, "→ armada stop lr-rank-", "… and 1 more")
+
+    drive(world.board(), use, (80, 24))
+
+
+@pytest.mark.parametrize(
+    ("room", "said"),
+    [(30, "armada stop one two three"), (24, "armada stop … and 3 more"), (0, "armada stop one two three")],
+)
+def test_what_is_cut_is_counted(room: int, said: str) -> None:
+    assert cut("armada stop one two three", room) == said
 
 
 def test_marked_runs_are_filled_in_and_shown_before_enter(world: World) -> None:

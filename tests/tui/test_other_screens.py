@@ -325,6 +325,12 @@ def test_the_palette_finds_every_action(world: World) -> None:
         await shows(pilot, "Go to Sync")
         await pilot.press("enter")
         await shows(pilot, "disk at home")
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 3)
+        await pilot.press(*"provision")
+        await shows(pilot, "Hosts: ", "Goes to Hosts, where p does it")
+        await pilot.press("enter")
+        await shows(pilot, "─ Hosts ─")
 
     drive(world.board(), use)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -31,6 +32,16 @@ KEYS = (("tab", "completes"), ("↑ ↓", "history"), ("^r", "searches it"), ("e
 HINT = "a command of armada; what is marked or under the cursor is filled in"
 LOW = 16
 """Lines of a terminal below which the line has no frame."""
+
+
+def cut(command: str, room: int) -> str:
+    """Leave out the last words of a command that has no room, and say how many: those of four runs are not three."""
+    words = command.split(" ")
+    for kept in range(len(words), 0, -1):
+        said = " ".join(words[:kept]) + (f" … and {len(words) - kept} more" if kept < len(words) else "")
+        if cell_len(said) <= room:
+            return said
+    return command
 
 
 class CommandField(Field):
@@ -177,7 +188,8 @@ class CommandLine(Dialog[None]):
             return
         shown = self._commander.shown(typed, started[0])
         more = f"   and {len(started) - 1} more" if len(started) > 1 else ""
-        self._say(f"→ {sanitize_line(shown, 1000)}{more}", "")
+        room = self.meant.content_size.width - len("→ ") - len(more)
+        self._say(f"→ {cut(sanitize_line(shown, 1000), room)}{more}", "")
 
     def _say(self, words: str, style: str) -> None:
         self.meant.update(Text(self.board.symbols.text(words), style=style, no_wrap=True, overflow="ellipsis"))

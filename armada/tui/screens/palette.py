@@ -13,6 +13,7 @@ from armada.tui import theme as themes
 from armada.tui.bindings import SCREENS, of
 from armada.tui.screens.view import View
 from armada.tui.widgets import frame
+from armada.tui.widgets.lines import TABS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from armada.tui.app import Dashboard
+    from armada.tui.bindings import Key
 
 
 class Palette(CommandPalette):
@@ -51,7 +53,7 @@ class Palette(CommandPalette):
 
 
 def commands(board: Dashboard, screen: Screen[object]) -> Iterable[SystemCommand]:
-    """Return every action that works here, by its name."""
+    """Return every action that works here, by its name; and, where it is searched for, the screens of the others."""
 
     def do(action: str, node: Screen[object] | App[None]) -> None:
         board.call_later(board.run_action, action, node)
@@ -61,7 +63,20 @@ def commands(board: Dashboard, screen: Screen[object]) -> Iterable[SystemCommand
         if key.action == "command_palette":
             continue
         node = board if key.where == "everywhere" else screen
-        title = key.help if key.where != "everywhere" or "go(" not in key.action else f"Go to {key.help}"
+        title = _title(key) if key.where != "everywhere" or "go(" not in key.action else f"Go to {key.help}"
         yield SystemCommand(f"{title} ({key.shown})", SCREENS[key.where], partial(do, key.action, node))
+    for other in TABS:
+        if other == place:
+            continue
+        for key in of(other):
+            title = f"{SCREENS[other]}: {_title(key)} ({key.shown})"
+            go = partial(do, f"go('{other}')", board)
+            yield SystemCommand(title, f"Goes to {SCREENS[other]}, where {key.shown} does it", go, discover=False)
     for name in themes.CHOICES:
         yield SystemCommand(f"Theme {name}", "Colours", partial(board.choose_theme, name))
+
+
+def _title(key: Key) -> str:
+    """What a key does, with the word of the key line before it: it is what people look for."""
+    word = key.text.rstrip("?")
+    return key.help if word.casefold() in key.help.casefold() else f"{word}: {key.help}"
