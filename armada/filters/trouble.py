@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -20,6 +21,11 @@ RECENT_S = 86_400.0
 Kind = Literal["unreachable", "failed", "unclear", "no_number", "sync", "damaged", "several"]
 """What is wrong: a host that does not answer, a failure, a state that nobody knows or a run that may hang, a loss that
 is no number, syncs that fail, copies at home that are not as they came; several: more than one run of a group."""
+
+
+_WORST: tuple[Kind, ...] = ("failed", "damaged", "no_number", "unclear", "sync", "unreachable", "several")
+"""Which of several is said: what is known to be lost before what may be."""
+_EXIT = re.compile(r"exit_(\d{1,3})")
 
 
 class Trouble(NamedTuple):
@@ -46,7 +52,8 @@ def of_several(found: Sequence[Trouble], what: str) -> Trouble | None:
     """
     if len(found) < 2:  # one is said as it is
         return found[0] if found else None
-    return Trouble("several", f"{len(found)} {what} need you; one: {found[0].said}")
+    worst = min(found, key=lambda each: _WORST.index(each.kind))  # the first of them
+    return Trouble("several", f"{len(found)} {what} need you; one: {worst.said}")
 
 
 class Copies(NamedTuple):
@@ -83,6 +90,8 @@ def trouble(run: Run, here: Copies, *, urgent: bool) -> Trouble | None:
     """
     because = sanitize_line(run.message, 300) if run.message else None
     reason = sanitize_line(run.reason, 60) if run.reason else None
+    if reason and (found := _EXIT.fullmatch(reason)) is not None:
+        reason = f"its process ended with exit code {found[1]}"
     said = ": ".join(part for part in (reason, because) if part)
     if not run.ended and run.unreachable_since is not None:
         since = time.strftime("%H:%M", time.localtime(run.unreachable_since))

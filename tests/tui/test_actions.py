@@ -67,7 +67,7 @@ def test_a_real_run_is_seen_its_log_read_and_stopped_after_a_question(world: Wor
         await until(pilot, lambda: json.loads(command("ps", "--json").stdout)[0]["state"] == "running")
         await shows(pilot, "1 running")
         await pilot.press("u")
-        await until(pilot, lambda: "resume: sleeper is running" in said(pilot))
+        await until(pilot, lambda: "resume: sleeper is running: x stops it first" in said(pilot))
 
     drive(world.board(), use)
     for kind in ("stop", "resume"):

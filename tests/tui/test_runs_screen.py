@@ -48,6 +48,19 @@ def test_a_run_shows_state_name_progress_loss_eta_checkpoint_and_cost(world: Wor
     drive(world.board(), use, (170, 40))
 
 
+def test_a_run_of_which_nothing_is_known_keeps_how_far_it_was_and_no_time_that_nobody_knows(world: World) -> None:
+    world.run("demo-aaaaaa", name="demo", state="unknown", step=300, total_steps=400)
+    world.run("none-aaaaaa", name="none", state="unknown")
+
+    async def use(pilot: Pilot[None]) -> None:
+        seen = await shows(pilot, "demo", "none")
+        lines = {name: next(line for line in seen.splitlines() if f" {name} " in line) for name in ("demo", "none")}
+        assert "75%" in lines["demo"]
+        assert "unknown  " in lines["none"]
+
+    drive(world.board(), use, (170, 40))
+
+
 def test_a_change_in_the_store_comes_to_the_screen(world: World) -> None:
     world.run("demo-aaaaaa", step=1, total_steps=100)
 

@@ -32,6 +32,7 @@ def act_on_runs(board: Dashboard, verb: str, rows: Sequence[RunRow]) -> None:
     if not able:
         going = bool(rows) and not rows[0].run.ended
         why_not = f"is {rows[0].run.state}" if going else "has ended already" if verb == "stop" else "has succeeded"
+        why_not += ": x stops it first" if going and verb == "resume" else ""
         words = f"{verb}: no run under the cursor" if not rows else f"{verb}: {rows[0].name} {why_not}"
         board.notify(board.symbols.text(words), severity="warning", markup=False)
         return

@@ -394,9 +394,9 @@ class RunTable(Table):
 
     def _progress(self, row: RunRow, now: float) -> tuple[Span, ...]:
         run = row.run
-        if run.state == "running" and run.step is not None and run.total_steps:
+        if run.state in ("running", "unknown") and run.step is not None and run.total_steps:
             share = run.step / run.total_steps
-            done = "dim" if run.unreachable_since is not None else "accent"
+            done = "dim" if run.unreachable_since is not None or run.state == "unknown" else "accent"
             bar = meter(share, self._room_of_progress - 5, self.symbols, done)
             return (*bar, (f" {min(share, 1):>4.0%}", "plain"))
         if run.state == "running":
@@ -405,6 +405,8 @@ class RunTable(Table):
             return ((words + lasted, "plain"),)
         if run.ended:
             return (end_of(row, now),)
+        if run.state == "unknown":  # how long, nobody knows
+            return ((run.state, "warn"),)
         return ((f"{run.state} {rough_span(now - run.created_at)}", "plain"),)
 
     def _home(self, row: RunRow, now: float) -> tuple[Span, ...]:

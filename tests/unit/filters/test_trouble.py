@@ -23,6 +23,9 @@ def run(**changes: Any) -> Any:
         ({"state": "failed", "reason": "budget", "message": BUDGET}, FINE, "failed", "budget: its budget of 60 USD is spent",
          "`armada resume qwen-lora-aaaaaa` grants the same again"),
         ({"state": "failed"}, FINE, "failed", "no reason recorded", ""),
+        ({"state": "failed", "reason": "exit_3"}, FINE, "failed", "its process ended with exit code 3", ""),
+        ({"state": "failed", "reason": "exit_1", "message": "no data"}, FINE, "failed",
+         "its process ended with exit code 1: no data", ""),
         ({"state": "unknown"}, FINE, "unclear", "its state is unknown", ""),
         ({"state": "running", "reason": "hung"}, FINE, "unclear", "hung", ""),
         ({"state": "running", "unreachable_since": 1.0}, Copies("no room", 2), "unreachable", None, ""),
@@ -52,6 +55,7 @@ def test_several_are_counted_and_one_is_said() -> None:
     one, other = Trouble("failed", "oom"), Trouble("sync", "sync fails: no room", "`armada sync retention`")
     assert of_several([], "cells") is None
     assert of_several([other], "cells") == other
-    assert of_several([other, one], "cells") == (
+    assert of_several([other, other], "cells") == (
         "several", "2 cells need you; one: sync fails: no room; `armada sync retention`", "",
     )  # fmt: skip
+    assert of_several([other, one], "runs") == ("several", "2 runs need you; one: oom", "")
