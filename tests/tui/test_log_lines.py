@@ -342,9 +342,9 @@ def test_the_frame_of_a_log_says_match_movement_rank_line_and_bytes(world: World
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, LONG_ID[:20])
         await pilot.press("l")
-        await shows(pilot, "╭─ Log ─", " following · line 1")
+        await shows(pilot, "╭─ Log ─", " following · lines 1")
         await pilot.press("slash", *"needle", "enter")
-        await shows(pilot, " search “needle” 200 of 200 · paused at 100% · line 1", " bytes ─╯")
+        await shows(pilot, " search “needle” 200 of 200 · paused at 100% · lines 1", " bytes ─╯")
         await pilot.press("r", "1", "enter")
         await shows(pilot, " search “needle” 100 of 100 · ", " · only rank 1 · ")  # counted anew, without another key
         await pilot.press("r", "0", "enter")
@@ -374,7 +374,7 @@ def test_a_terminal_without_frames_says_the_same_above_the_log(world: World) -> 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, LONG_ID[:20])  # `l` is for the run under the cursor
         await pilot.press("l")
-        await shows(pilot, "following · line 19", "line 199 needle")
+        await shows(pilot, "following · lines 19", "line 199 needle")
         await pilot.press("slash", *"needle", "enter")
         await shows(pilot, "search “needle” 200 of 200 · ")
         await pilot.press("o")

@@ -10,12 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.segment import Segment
 from textual.pilot import Pilot
 from textual.widgets import Input
 
 from armada.store import checkpoints, metrics, operations
 from armada.tui.screens.run import RunScreen
 from armada.tui.widgets.chart import Chart
+from armada.tui.widgets.log_view import LogView
 from tests.answers import outbox
 from tests.tui.conftest import World, drive, heard, lacks, said, screen, shows, until
 
@@ -139,6 +141,10 @@ def test_a_search_that_goes_on_from_the_only_match_says_so(world: World, log: Pa
     drive(world.board(), use)
 
 
+def _is_lit(segment: Segment) -> bool:
+    return segment.style is not None and bool(segment.style.underline)
+
+
 def test_a_line_of_a_megabyte_and_no_newline_are_jumped_over(world: World) -> None:
     world.run("demo-aaaaaa", host="local")
     path = world.home.local_root / "runs" / "demo-aaaaaa" / "output.log"
@@ -152,6 +158,10 @@ def test_a_line_of_a_megabyte_and_no_newline_are_jumped_over(world: World) -> No
         for place, first in (("2", "second"), ("3", "third without an end"), ("10%", "xxxxxxxx")):
             await type_into(pilot, "J", place)
             await until(pilot, lambda first=first: screen(pilot).splitlines()[3].startswith(f"│{first}"))  # type: ignore[misc]
+            (marked,) = [
+                strip.text for strip in pilot.app.screen.query_one(LogView)._strips if any(map(_is_lit, strip))
+            ]
+            assert marked.startswith(first)
 
     drive(world.board(), use)
 

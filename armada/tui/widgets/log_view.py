@@ -59,6 +59,10 @@ def _plain(line: LogLine) -> str:
     return "".join(piece.text for piece in pieces(line.raw, LINE_BYTES))
 
 
+def _lines(first: int, last: int) -> str:
+    return f"lines {first:,}–{last:,}" if last > first else f"line {first:,}"
+
+
 class LogView(Widget, can_focus=True):
     """Draws the visible lines, and keeps only their offsets.
 
@@ -124,6 +128,8 @@ class LogView(Widget, can_focus=True):
         self._matches: Matches | None = None
         self._found: int | None = None
         """The line that the search has found last."""
+        self._aim: int | None = None
+        """The line that was jumped to last."""
 
     def forget(self) -> None:
         """Be as a new one: the next file that is shown is another run's."""
@@ -187,7 +193,7 @@ class LogView(Widget, can_focus=True):
             self._place_of_match(),
             self._movement(f"{end / max(1, self.file.size):.0%}"),
             "" if self.file.rank is None else f"only rank {self.file.rank}",
-            "" if number is None else f"line {number:,}",
+            "" if number is None else _lines(number, number + len({line.start for line in self._drawn}) - 1),
             f"from column {self._left + 1}" if self._left and not self.wrapping else "",
             f"{self.file.size:,} bytes",
         )
@@ -262,6 +268,8 @@ class LogView(Widget, can_focus=True):
         """Return a line in its colours: the job's own if it has some, else by its severity; what was searched over both."""
         style, variables = self.rich_style, self.app.theme_variables
         text, spans = paint(line.raw, LINE_BYTES, severities, coloured, style, variables)
+        if line.start == self._aim:
+            spans.append((0, len(text), coloured["match"]))
         spans += self._matched(text, coloured["found" if line.start == self._found else "match"])
         edges = sorted({0, *(edge for start, end, _ in spans for edge in (start, end))})
         segments = []
@@ -386,6 +394,7 @@ class LogView(Widget, can_focus=True):
             return  # another file is shown by now
         if event.offset is not None:
             self.following, self._top = False, event.offset
+            self._aim = None if event.is_match else event.offset
             if event.is_match:
                 self._found = event.offset
                 if self.fills:
