@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+LONGEST = 20_000
+"""Characters that the fields of Launch take: to split one word of a megabyte takes `shlex` minutes."""
+
+
 def parse(text: str) -> list[str] | None:
     """Return the changes of a line; None while a quote is open."""
     try:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from armada.foundation.atomic_write import write_atomically
+from armada.foundation.regular_files import open_regular
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from io import BufferedReader
 
     from armada.paths import HomePaths
 
@@ -22,13 +25,22 @@ MOST_PINNED = 100
 _COMMANDS_BYTES = 1_000_000
 
 
+def open_linked(path: Path) -> BufferedReader:
+    """Open a file of settings, which may be a link to one that is kept elsewhere.
+
+    Raises:
+        OSError: It is missing, or is a folder, a pipe or a device.
+    """
+    return open_regular(Path(os.path.realpath(path)))
+
+
 def _file(home: HomePaths) -> Path:
     return home.state / "dashboard" / "chosen.json"
 
 
 def _read(home: HomePaths) -> dict[str, object]:
     try:
-        with _file(home).open("rb") as stream:
+        with open_linked(_file(home)) as stream:
             found = json.loads(stream.read(_LARGEST_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
@@ -170,7 +182,7 @@ def keep_toured(home: HomePaths) -> None:
 def commands(home: HomePaths) -> list[str]:
     """Return what was typed into the command line, oldest first."""
     try:
-        with (home.state / "dashboard" / "commands.json").open("rb") as stream:
+        with open_linked(home.state / "dashboard" / "commands.json") as stream:
             found = json.loads(stream.read(_COMMANDS_BYTES))
     except (OSError, ValueError, RecursionError):
         return []

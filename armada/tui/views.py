@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from armada.errors import NotFound, UsageError
 from armada.foundation.atomic_write import write_atomically
 from armada.foundation.locks import locked
+from armada.tui.remembered import open_linked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +113,7 @@ def _read(home: HomePaths) -> dict[str, object]:
         UsageError: The file is none of ours, or damaged.
     """
     try:
-        with _file(home).open("rb") as stream:
+        with open_linked(_file(home)) as stream:
             found = json.loads(stream.read(_LARGEST_BYTES))
     except FileNotFoundError:
         return {}

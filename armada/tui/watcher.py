@@ -173,10 +173,15 @@ class Watcher:
             raise _Replaced
 
     def _wait_for_another(self) -> None:
-        """Wait until the store that cannot be read here is deleted or replaced."""
+        """Wait until the store that cannot be read here is deleted or replaced, or can be read again: a copy was put back."""
         with contextlib.suppress(_Gone, _Replaced):
             while not self._ended.wait(2.0):
                 self._look_whether_it_is_there()
+                with (
+                    contextlib.suppress(ArmadaError, sqlite3.DatabaseError),
+                    Database(self._home.store, existing=True, patience_s=PATIENCE_S),
+                ):
+                    return
 
     def _watch(self, database: Database) -> None:
         reader, hosts = RunReader(database), HostReader(database, self._home)

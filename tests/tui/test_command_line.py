@@ -16,7 +16,7 @@ from armada.tui.outputs import Reading
 from armada.tui.screens.command_line import cut
 from armada.tui.screens.output import OutputWindow
 from armada.tui.snapshot import EMPTY
-from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
+from tests.tui.conftest import World, drive, lacks, said, screen, shows, strips, until
 from tests.tui.test_acts import rows
 from tests.tui.test_dialogs import at_once
 from tests.tui.test_typed import registry
@@ -69,8 +69,8 @@ def test_what_a_command_prints_keeps_its_colours(world: World, monkeypatch: pyte
         await opened(pilot)
         await pilot.press(*"profiles ls", "enter")
         await shows(pilot, "1 masked said")
-        strips = pilot.app.screen._compositor.render_strips()
-        found = {segment.text.strip(): segment.style for strip in strips for segment in strip if "masked" in strip.text}
+        drawn = strips(pilot.app)
+        found = {segment.text.strip(): segment.style for strip in drawn for segment in strip if "masked" in strip.text}
         assert found["masked"] is not None
         assert found["said"] is not None
         assert found["masked"].color != found["said"].color

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 from textual.color import Color
 from textual.pilot import Pilot
 
-from armada.tui import planned
+from armada.tui import changes, planned
 from armada.tui.asking import Asking
 from armada.tui.host_reading import HostReader
 from armada.tui.operations import Answer
@@ -198,6 +199,19 @@ def test_a_file_that_is_wrong_changed_or_gone_is_said_and_the_changes_are_kept(w
         await lacks(pilot, "cannot read it")
         await pilot.press("escape", "5")
         await shows(pilot, "retries=3", "1 change")
+
+    drive(world.board(), use)
+
+
+def test_a_text_that_takes_minutes_to_read_does_not_come_into_a_field(world: World, file: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        screen = launch(pilot)
+        screen.fields["set"].focus()
+        await pilot.pause()
+        screen.fields["set"].post_message(events.Paste("x" * (changes.LONGEST + 1)))
+        screen.fields["set"].post_message(events.Paste("lora.r=64"))
+        await until(pilot, lambda: screen.changes == ["lora.r=64"])
 
     drive(world.board(), use)
 

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from armada.store import hosts, run_sync, telemetry, transfers
@@ -331,6 +332,18 @@ def test_the_palette_finds_every_action(world: World) -> None:
         await shows(pilot, "Hosts: ", "Goes to Hosts, where p does it")
         await pilot.press("enter")
         await shows(pilot, "─ Hosts ─")
+
+    drive(world.board(), use)
+
+
+def test_a_click_into_a_part_of_the_terminal_that_is_gone_does_nothing(world: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 2)
+        palette = pilot.app.screen
+        palette.post_message(events.Click(palette, 500, 500, 0, 0, 1, False, False, False, 500, 500))
+        await pilot.press("escape")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
 
     drive(world.board(), use)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 
-from armada.tui import chart_choices, remembered
+from armada.tui import chart_choices, remembered, views
 from armada.tui.chart_choices import ChartChoices
 from armada.tui.remembered import Charted
 from tests.tui.conftest import World, drive, shows, until
@@ -107,3 +110,24 @@ def test_a_damaged_file_does_not_stop_the_dashboard(world: World) -> None:
         await until(pilot, lambda: remembered.charting(world.home, "run") == Charted("time"))
 
     drive(world.board(), use)
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir])
+def test_what_is_no_file_is_nothing_to_wait_for(world: World, put: Callable[[Path], None]) -> None:
+    folder = world.home.state / "dashboard"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("chosen.json", "commands.json", "views.json"):
+        (folder / name).unlink(missing_ok=True)
+        put(folder / name)
+    assert remembered.theme(world.home) is None
+    assert remembered.commands(world.home) == []
+    assert views.load(world.home) == {}
+
+
+def test_settings_may_be_a_link_to_where_they_are_kept(world: World, tmp_path: Path) -> None:
+    remembered.keep_theme(world.home, "nord")
+    file = world.home.state / "dashboard" / "chosen.json"
+    (tmp_path / "kept.json").write_bytes(file.read_bytes())
+    file.unlink()
+    file.symlink_to(tmp_path / "kept.json")
+    assert remembered.theme(world.home) == "nord"

@@ -29,7 +29,9 @@ def test_before_the_first_launch_only_keys_with_something_to_act_on_are_shown(
     drive(world.board(), use, size)
 
 
-@pytest.mark.parametrize(("width", "words"), [(60, "▲ 1"), (50, "▲ 1"), (40, "▲ 1"), (30, "▲ 1"), (80, "▲ 1 needs you")])
+@pytest.mark.parametrize(
+    ("width", "words"), [(60, "▲ 1"), (50, "▲ 1"), (40, "▲ 1"), (30, "▲ 1"), (80, "▲ 1 needs you")]
+)
 def test_what_needs_you_is_left_out_last(world: World, width: int, words: str) -> None:
     world.run("demo-aaaaaa", state="running")
     world.run("next-aaaaaa", state="queued")

@@ -158,9 +158,9 @@ def test_a_line_of_a_megabyte_and_no_newline_are_jumped_over(world: World) -> No
         for place, first in (("2", "second"), ("3", "third without an end"), ("10%", "xxxxxxxx")):
             await type_into(pilot, "J", place)
             await until(pilot, lambda first=first: screen(pilot).splitlines()[3].startswith(f"│{first}"))  # type: ignore[misc]
-            (marked,) = [
-                strip.text for strip in pilot.app.screen.query_one(LogView)._strips if any(map(_is_lit, strip))
-            ]
+            view = pilot.app.screen.query_one(LogView)
+            drawn = [view.render_line(y) for y in range(view.size.height)]
+            (marked,) = [strip.text for strip in drawn if any(map(_is_lit, strip))]
             assert marked.startswith(first)
 
     drive(world.board(), use)

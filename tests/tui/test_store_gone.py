@@ -90,6 +90,24 @@ def test_a_store_that_a_newer_armada_renews_is_said_to_be_and_its_last_state_sta
     drive(world.board(), use, (80, 24))
 
 
+def test_a_store_whose_copy_is_put_back_in_its_place_is_read_again(world: World) -> None:
+    """By `cp`, which keeps the file itself: nothing tells the two apart but what is in them."""
+    world.run("demo-aaaaaa", step=7, total_steps=9)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        with world.database.transaction() as connection:
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+        await shows(pilot, "a newer armada renewed the store")
+        with world.database.transaction() as connection:
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        await lacks(pilot, "a newer armada renewed the store")
+        world.run("next-bbbbbb")
+        await shows(pilot, "demo-aaaaaa", "next-bbbbbb")
+
+    drive(world.board(), use)
+
+
 def test_a_curve_that_can_no_longer_be_read_is_not_said_to_be_read(world: World) -> None:
     world.run("old-aaaaaa")
     world.run("new-bbbbbb")

@@ -231,7 +231,17 @@ def test_another_page_and_another_name_are_turned_away_with_the_token_too(
 
 
 @pytest.mark.parametrize(
-    "end", ["the browser goes", "Ctrl-C", "SIGTERM", "the server is killed", "the browser sends rubbish"]
+    "end",
+    [
+        "the browser goes",
+        "Ctrl-C",
+        "SIGTERM",
+        "the server is killed",
+        "the browser sends rubbish",
+        "the browser sends brackets",
+        "the browser goes while it hangs",
+        "Ctrl-C while it hangs",
+    ],
 )
 def test_a_window_ends_with_whoever_ends(world: World, serve: Callable[..., Served], end: str) -> None:
     served = serve("--read-only")
@@ -248,14 +258,18 @@ def test_a_window_ends_with_whoever_ends(world: World, serve: Callable[..., Serv
             argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
             assert "--read-only" in argv
             assert served.token not in " ".join(argv) + Path(f"/proc/{pid}/environ").read_bytes().decode()
-            if end == "the browser goes":
+            if end.endswith("hangs"):
+                os.kill(pid, signal.SIGSTOP)
+            if end.startswith("the browser goes"):
                 await websocket.close()
+            elif end == "the browser sends brackets":
+                await websocket.send_str("[" * 80_000)
             elif end == "the browser sends rubbish":
                 await websocket.send_str('{"not": "ours"')
             elif end == "the server is killed":
                 served.process.kill()
             else:
-                assert await asyncio.to_thread(served.end, signal.SIGINT if end == "Ctrl-C" else signal.SIGTERM) == 0
+                assert await asyncio.to_thread(served.end, signal.SIGTERM if end == "SIGTERM" else signal.SIGINT) == 0
             await asyncio.to_thread(eventually, lambda: gone(pid))
 
     ask(use)

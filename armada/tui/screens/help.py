@@ -112,13 +112,21 @@ def words(
     """Return all keys: of what is under the cursor, of the page, of the screen, of everywhere and of lists, then the others."""
     text = Text()
     add = functools.partial(_append, text, symbols=symbols, read_only=read_only, accent=accent, width=width)
+    said: list[Key] = []
     if here is not None and here.name:
-        mine = [key for action in here.actions for key in of(place) if key.action == action]
-        add(here.name, mine)
+        said = [key for action in here.actions for key in of(place) if key.action == action]
+        add(here.name, said)
     if here is not None and here.page and (mine := [key for key in of(place) if key.page and on_page(key, here.page)]):
         add(f"{SCREENS[place]}: {here.page}", mine)
-    first = (place, "everywhere", *GENERAL)
-    for each in (*dict.fromkeys(first), *(each for each in SCREENS if each not in first)):
+        said += mine
+    left = [key for key in of(place) if key not in said]
+    elsewhere = [key for key in left if key.page and here is not None and here.page]
+    add(SCREENS[place], [key for key in left if key not in elsewhere])
+    if elsewhere:
+        add(f"{SCREENS[place]}: other pages", elsewhere)
+    for each in dict.fromkeys(("everywhere", *GENERAL, *SCREENS)):
+        if each == place:
+            continue
         add(SCREENS[each], of(each))
     text.append("Signs: ", style="bold")
     signs = [f"{sign} {state}" for state, sign in symbols.states.items()]

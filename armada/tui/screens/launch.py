@@ -112,7 +112,7 @@ class LaunchScreen(View):
             ("host", "host", "its name; local is this machine"),
             ("set", "changes", "train.learning_rate=5e-5 lora.r=128"),
         ):
-            self.fields[name] = field = Field(placeholder=more, id=name)
+            self.fields[name] = field = Field(placeholder=more, id=name, max_length=changes.LONGEST)
             yield Horizontal(Static(label, classes="label", markup=False), field, classes="field")
         if not self.is_ahead:  # a large folder takes its time, and nobody has asked yet
             self.fields["experiment"].suggester = SuggestFromList(experiments())

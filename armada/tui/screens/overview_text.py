@@ -11,7 +11,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.tui.gpu_strips import gpus_of, points_of, together
 from armada.tui.screens.run_text import stamp
 from armada.tui.widgets.fact_lines import Fact
-from armada.tui.widgets.run_signs import glyph
+from armada.tui.widgets.run_signs import clock, glyph
 from armada.tui.widgets.run_table import age, figure
 from armada.units import span
 
@@ -164,7 +164,9 @@ def _sync(row: RunRow, sync: RunSync, now: float) -> str:
     due = f" · next in {span(sync.next_due_at - now)}" if sync.next_due_at and sync.next_due_at > now else ""
     due = " · all home" if row.run.ended and sync.final_done and not (kept.only_host or kept.damaged) else due
     failing = (
-        f" · failing since {stamp(sync.failing_since)}: {sanitize_line(sync.reason, 200)}" if sync.failing_since else ""
+        f" · failing since {clock(sync.failing_since, now)}: {sanitize_line(sync.reason, 200)}"
+        if sync.failing_since
+        else ""
     )
     return f"{age(sync.last_at, now)}{due}{failing}"
 

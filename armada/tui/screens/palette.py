@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from textual.app import SystemCommand
 from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette
+from textual.errors import NoWidget
 
 from armada.tui import theme as themes
 from armada.tui.bindings import SCREENS, of
@@ -18,6 +19,7 @@ from armada.tui.widgets.lines import TABS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from textual import events
     from textual.app import App
     from textual.screen import Screen
 
@@ -44,6 +46,13 @@ class Palette(CommandPalette):
     def dismiss(self, result: None = None) -> AwaitComplete:
         """Close it, once (see `dialog.py`, whose class cannot be mixed into Textual's own)."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
+
+    def _on_click(self, event: events.Click) -> None:  # type: ignore[override]  # as in Textual's own, which comes after this
+        """Leave out a click where nothing is any more: the terminal became smaller meanwhile."""
+        try:
+            self.get_widget_at(event.screen_x, event.screen_y)
+        except NoWidget:
+            event.prevent_default()
 
     def on_mount(self) -> None:
         box = self.query_one("#--container")

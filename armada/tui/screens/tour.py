@@ -25,14 +25,14 @@ HOST = """Press 3 for Hosts, then a. Paste the line that your provider shows, su
 
     ssh -p 50022 root@203.0.113.7
 
-Compare the key that is shown, then confirm. This machine is the host `local`; it is there already."""
+Compare the key that is shown, then confirm. This machine is the host local; it is there already."""
 TRY = """Press n on Runs, type quickstart, Tab, local. The plan appears; ^l launches it.
 
 It trains a tiny model here, in about a minute. The first launch also builds its environment."""
 WATCH = """On Runs, the first line says what runs, what needs you, and what it costs. Enter opens a run: its curves, \
 log and checkpoints.
 
-: takes any command of armada and fills in what is under the cursor: `:why` explains a failure. ? lists all keys."""
+: takes any command of armada and fills in what is under the cursor: :why explains a failure. ? lists all keys."""
 HOME = """The daemon fetches each new checkpoint and verifies every file. 4 shows what is home and what waits.
 
 Before you destroy a box, press r on it (screen 3): it says what would be lost."""
@@ -77,7 +77,7 @@ class Tour(Dialog[None]):
         frame.title(self.box, text(f"{self._place + 1} of {len(STEPS)} · {title}"))
         keys = frame.keys(("enter", "ends it" if last else "continues"), (text("←"), "back"), ("esc", "leaves"))
         frame.facts(self.box, keys)
-        self.text.update(Text.assemble(text(words), (text("\n\n`:tour` shows this again"), "dim")))
+        self.text.update(Text.assemble(text(words), (text("\n\n:tour shows this again"), "dim")))
 
     def action_step(self, by: int) -> None:
         if self._place + by >= len(STEPS):

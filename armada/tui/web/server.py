@@ -78,14 +78,15 @@ class Window(AppService):
         process = self._process
         if process is None:
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ENDING_S):
-                await super().stop()
-                await process.wait()
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+        # Both are waited for and not cancelled: textual-serve swallows a cancellation, and a timeout around it lasts for ever.
+        ends = [asyncio.ensure_future(super().stop()), asyncio.ensure_future(process.wait())]
+        try:
+            await asyncio.wait(ends, timeout=ENDING_S)
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        await asyncio.wait(ends, timeout=ENDING_S)
 
 
 class DashboardServer:
@@ -160,7 +161,7 @@ async def _pass_on(websocket: web.WebSocketResponse, window: Window) -> None:
                     await window.focus()
                 case "blur", []:
                     await window.blur()
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             await websocket.close(code=1008, message=b"not understood")
 
 
