@@ -13,7 +13,7 @@ from armada.cli.options import add_run
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError
 from armada.foundation.sanitize import last_states, sanitize_line, sanitize_text
-from armada.units import amount, counted
+from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 5
 _LAST_LINES = 20
+_OLD_S = 60.0
+"""What a host said longer ago is said with its age."""
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -145,12 +147,18 @@ def _as_json(run: Run, engine: str, said: str | None, page: Page, problem: Armad
 def _say(run: Run, engine: str, said: str | None, launcher: Home | None, page: Page) -> None:
     from armada.cli.runs import condition, seen
 
-    print(f"{run.run_id}   {condition(run)}   on {run.host}, seen {seen(run, time.time())}")
+    now = time.time()
+    word = "seen " if run.unreachable_since is None else ""
+    print(f"{run.run_id}   {condition(run)}   on {run.host}, {word}{seen(run, now)}")
     if launcher is not None:
         print(f"  launched   by {launcher.named}, not by this home")
     if run.message:
         print(f"  {'cause' if run.state == 'failed' else 'that is':<10} {sanitize_line(run.message)}")
-    print(f"  because    {run.because or 'not checked yet'}")
+    age = now - run.observed_at if run.observed_at is not None and not run.ended else 0.0
+    told = f"; that was {span(age)} ago" if run.because and age >= _OLD_S else ""
+    print(f"  because    {run.because or 'not checked yet'}{told}")
+    if run.loss_not_finite is not None:
+        print(f"  loss       {run.loss_not_finite}: nothing that it learnt since is worth anything")
     if page.exit:
         print(f"  exit       {page.exit}{f', in attempt {run.attempt}' if run.attempt > 1 else ''}")
     if page.stopped:

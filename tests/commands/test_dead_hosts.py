@@ -12,7 +12,7 @@ import pytest
 from armada.cli.shapes import SHAPES, schema_of
 from armada.home import own
 from armada.paths import HomePaths
-from armada.store import checkpoints, run_sync, runs
+from armada.store import checkpoints, metrics, run_sync, runs
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
 from tests.answers import outbox
@@ -232,3 +232,20 @@ def test_a_host_that_is_forgotten_says_what_it_leaves(armada: Armada) -> None:
     told = armada.json("hosts", "rm", "other")
     jsonschema.validate(told, schema_of(SHAPES["hosts rm"]))
     assert (told["runs"], told["only_there"], told["needed_by"]) == ([], 0, [])
+
+
+def test_why_says_how_old_the_word_of_the_host_is_and_that_a_loss_is_no_number(
+    armada: Armada, dead: tuple[str, int]
+) -> None:
+    place(armada, dead[0], "running", log=None, synced=False)
+    base = armada.folder / "home"
+    with Database(HomePaths(base / "config", base / "state").store) as database:
+        runs.mark_unreachable(database, [RUN], "no route to host")
+        lines = [{"kind": "train", "step": 3, "time": time.time(), "loss": float("nan")}]
+        assert metrics.record_metrics(database, RUN, lines, offset=0, next_offset=9)
+    shown = armada.run("why", RUN).stdout
+    first, *rest = shown.splitlines()
+    assert "seen unreachable" not in first
+    assert ", unreachable since " in first
+    assert any(line.startswith("  because    it wrote so; that was 2 h") for line in rest), shown
+    assert "  loss       NaN: nothing that it learnt since is worth anything" in rest
