@@ -178,6 +178,19 @@ def test_without_notifications_the_panel_says_where_they_are_chosen(world: World
     drive(world.board(), use)
 
 
+def test_a_message_that_is_longer_than_the_window_is_wide_is_shown_whole(world: World) -> None:
+    words = [f"word{number}" for number in range(30)]
+    tell(world, 1, "demo failed", " ".join(words))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("8")
+        await shows(pilot, "Notifications from the daemon", *words)
+        await pilot.resize_terminal(50, 24)
+        await shows(pilot, "Notifications from the daemon", *words)
+
+    drive(world.board(), use, (80, 24))
+
+
 RUN_GONE = "gone-bbbbbb is no longer in the store"
 HOST_GONE = "away is no host in hosts.yaml"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from armada.tui.bindings import bindings
 from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.window import Window
 from armada.tui.widgets.list_table import Item, ListTable
+from armada.tui.widgets.run_table import GUIDE
 from armada.tui.widgets.table import Column
 from armada.units import rough_span
 
@@ -29,6 +31,8 @@ COLUMNS = (Column("AGO", 6, right=True), Column("WHAT", 30, grow=1), Column("SEN
 NONE = "nothing yet. notifications.yaml says what is sent, and to whom: docs/how-to/daemon.md"
 LOOK_S = 1.0
 LINES = 5
+"""Lines of a message that are shown; each is wrapped."""
+NARROWEST = 20
 
 
 class NotificationsWindow(Window):
@@ -49,10 +53,15 @@ class NotificationsWindow(Window):
         self.table.focus()
         self.set_interval(LOOK_S, self._look)
 
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._look)
+
     def _look(self) -> None:
         told, now = self.board.snapshot.told, time.time()
         self._told = {str(each.id): each for each in told}
-        self.table.show_items(_item(each, now, unread=each.id > self._seen) for each in told)
+        width = self.table.content_size.width or self.app.size.width * 8 // 10  # before it is laid out
+        room = max(NARROWEST, width - GUIDE - 2)
+        self.table.show_items(_item(each, now, room, unread=each.id > self._seen) for each in told)
         self.board.read_notifications()
 
     def action_open(self) -> None:
@@ -88,7 +97,7 @@ def _open(board: Dashboard, subject: Subject) -> None:
         board.screen.move_to(subject.name)
 
 
-def _item(each: Notification, now: float, *, unread: bool) -> Item:
+def _item(each: Notification, now: float, room: int, *, unread: bool) -> Item:
     sent = (
         ("sent", "good")
         if each.delivered_at is not None
@@ -97,7 +106,11 @@ def _item(each: Notification, now: float, *, unread: bool) -> Item:
         else ("failed", "bad")
     )
     title = ((sanitize_line(each.title, 300), "strong" if unread else "plain"),)
-    lines = [sanitize_line(line, 500) for line in each.body.splitlines()[:LINES]]
+    lines = [
+        piece
+        for line in each.body.splitlines()[:LINES]
+        for piece in textwrap.wrap(sanitize_line(line, 500), room, break_on_hyphens=False)
+    ]
     if each.error is not None and each.delivered_at is None:
         lines.append(f"not sent: {sanitize_line(each.error, 300)}")
     more = tuple((((line, "dim"),),) for line in lines if line.strip())
