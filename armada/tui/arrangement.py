@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from armada.filters.cells import cell
 from armada.filters.trouble import of_several
 from armada.sweeps.counts import count_states
-from armada.tui.best import LOSS, best_of
+from armada.tui.best import LOSS, Ranking, best_among, ranking_of
 from armada.tui.chains import Chains
 from armada.tui.filtering import Query, subject_of
 from armada.tui.folds import Fold, fold
 from armada.tui.snapshot import RunRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from armada.filters.keys import Key, Value
     from armada.filters.trouble import Trouble
     from armada.store.queries.facts import RunBest
-    from armada.tui.best import Best
+    from armada.tui.best import Best, Standing
 
 _STATE_ORDER = {"running": 2, "queued": 3, "submitted": 3, "preparing": 3, "unknown": 1}
 
@@ -130,6 +130,7 @@ class Arrangement:
             chain.
         facts_version: Of the facts that the filter asks: another one means that each row has to be asked again.
         bests: How good the runs are, each by its own metric.
+        standings: How listed runs stand: each cell of a sweep, and the best one of a group.
     """
 
     def __init__(self, *, group: str = "nothing", sort: str = "urgency") -> None:
@@ -151,6 +152,7 @@ class Arrangement:
         self.bests: Mapping[str, RunBest] = {}
         self._bests_of: Mapping[str, RunBest] = {}
         self._bests: dict[str, Best | None] = {}  # of each group
+        self.standings: dict[str, Standing] = {}
 
     @property
     def token(self) -> tuple[object, ...]:
@@ -235,7 +237,7 @@ class Arrangement:
                 found.append((known[2], row))
         found.sort(key=lambda pair: pair[0], reverse=self.reverse)
         ordered = [row for _, row in found]
-        self.depths = {}
+        self.depths, self.standings = {}, {}
         top = [row for row in ordered if row.id in self.pins] if self.pins else []
         self.tops = frozenset(row.id for row in top)
         if self.grouping != "nothing":
@@ -253,11 +255,27 @@ class Arrangement:
     def _folded(self, rows: list[RunRow], within: str = "") -> list[Line]:
         if self.query:
             return [*rows]
-        lines = fold(rows, self.opened, within)
+        lines = fold(self._ranked(rows) if self.sort == LOSS else rows, self.opened, within)
         for line in lines:
             if isinstance(line, Fold) and line.is_open:
                 self.depths |= {row.id: max(1, self.depths.get(row.id, 0)) for row in line.rows}
+                found = ranking_of(line.cells, self.bests)
+                self.standings |= found.standings() if isinstance(found, Ranking) else {}
         return [*lines]
+
+    def _ranked(self, rows: list[RunRow]) -> list[RunRow]:
+        """Put the cells of each sweep into the order of its metric, at the places that they have together."""
+        sweeps: dict[str, list[RunRow]] = {}
+        for row in rows:
+            if row.run.sweep:
+                sweeps.setdefault(row.run.sweep, []).append(row)
+        ordered: dict[str, Iterator[RunRow]] = {}
+        for name, cells in sweeps.items():
+            found = ranking_of(cells, self.bests)
+            if isinstance(found, Ranking):
+                cells.sort(key=lambda row, ranking=found: ranking.rank(row.id), reverse=self.reverse)  # type: ignore[misc]
+            ordered[name] = iter(cells)
+        return [next(ordered[row.run.sweep]) if row.run.sweep else row for row in rows]
 
     def _groups_of(self, row: RunRow) -> tuple[str, ...]:
         if self.group == "tag":
@@ -291,13 +309,16 @@ class Arrangement:
             seen |= self.tops
         for title, found in groups.items():
             members = self._in_chain(found) if self.group == "chain" and title != NO_CHAIN else found
-            best = self._bests[title] = best_of(members, self.bests)
+            ranking = ranking_of(members, self.bests)
+            best = self._bests[title] = best_among(ranking)
             states = "" if self.group == "state" else count_states(each.run for each in members)
             key = f"{self.group}:{title}"
             folded = tuple(members) if key in self.closed else ()
             lines.append(Heading(key, title, len(members), states, best, folded))
             if folded:
                 continue
+            if isinstance(ranking, Ranking) and len(members) > 1:
+                self.standings |= {each: told for each, told in ranking.standings().items() if told.is_best}
             for line in self._folded(members, title):
                 is_again = isinstance(line, RunRow) and line.run.run_id in seen
                 lines.append(Again(line, title) if is_again and isinstance(line, RunRow) else line)

@@ -36,21 +36,71 @@ class Best(NamedTuple):
         return f"best: {self.why}" if self.value is None else f"best {self.metric} {self.value:.4g}"
 
 
+class Standing(NamedTuple):
+    """How a run stands among others.
+
+    Attributes:
+        value: Of their metric; None where that is the loss, which has a column of its own.
+        is_best: No other value is better.
+    """
+
+    value: float | None
+    is_best: bool
+
+
+class Ranking(NamedTuple):
+    """Several runs by the metric that they name.
+
+    Attributes:
+        by: The metric.
+        values: One for each run that has it; there is at least one.
+    """
+
+    by: BestBy
+    values: Mapping[str, float]
+
+    @property
+    def best(self) -> float:
+        return min(self.values.values(), key=self.by.rank)
+
+    def rank(self, run_id: str) -> float:
+        """Return a number that is lower the better a run is; runs without a value are last."""
+        return self.by.rank(self.values[run_id]) if run_id in self.values else math.inf
+
+    def standings(self) -> dict[str, Standing]:
+        """Return how each run with a value stands."""
+        best = self.best
+        return {
+            run_id: Standing(None if self.by.name == LOSS else value, value == best)
+            for run_id, value in self.values.items()
+        }
+
+
 DIFFERS = Best("", None, "differs")
 """The runs name different metrics."""
 READING = Best("", None, "…")
 
 
 def best_of(rows: Iterable[RunRow], bests: Mapping[str, RunBest]) -> Best | None:
-    """Return the best value of several runs; None if none of them has one.
+    """Return the best value of several runs; None if none of them has one."""
+    return best_among(ranking_of(rows, bests))
 
-    It is that of the metric that they name. Those that name none take the evaluation loss if one of them has it, and
-    else the loss, of which each run's newest value counts.
+
+def best_among(found: Ranking | Best | None) -> Best | None:
+    """Return the best value of runs that are ranked, or why they are not."""
+    return Best(sanitize_line(found.by.name, LONGEST), found.best) if isinstance(found, Ranking) else found
+
+
+def ranking_of(rows: Iterable[RunRow], bests: Mapping[str, RunBest]) -> Ranking | Best | None:
+    """Return the values of several runs by their metric, or why they cannot be ranked; None if none of them has one.
+
+    It is the metric that they name. Those that name none take the evaluation loss if one of them has it, and else the
+    loss, of which each run's newest value counts.
     """
     stated: set[BestBy] = set()
     plain: list[RunRow] = []
-    values: list[float] = []
-    losses: list[float] = []
+    values: dict[str, float] = {}
+    losses: dict[str, float] = {}
     for row in rows:
         found = bests.get(row.id)
         if found is None:
@@ -60,15 +110,15 @@ def best_of(rows: Iterable[RunRow], bests: Mapping[str, RunBest]) -> Best | None
             stated.add(found.stated)
         elif found.value is not None or loss is not None:
             plain.append(row)
-        losses += [loss] if loss is not None else []
-        values += [found.value] if found.value is not None else []
+        if loss is not None:
+            losses[row.id] = loss
+        if found.value is not None:
+            values[row.id] = found.value
     if len(stated) > 1 or (stated and plain and stated != {EVAL_LOSS}):
         return DIFFERS
     by = next(iter(stated), EVAL_LOSS if values else BestBy(LOSS))
-    found_values = losses if by.name == LOSS else values
-    if not found_values:
-        return None
-    return Best(sanitize_line(by.name, LONGEST), min(found_values, key=by.rank))
+    known = losses if by.name == LOSS else values
+    return Ranking(by, known) if known else None
 
 
 class BestReader:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from armada.tui import remembered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from armada.paths import HomePaths
     from armada.tui.remembered import Charted
@@ -76,6 +76,11 @@ class ChartChoices:
     def _changed(self) -> None:
         if self._keep is not None:
             self._keep(remembered.Charted(self.against, self.panels, self.smoothing, self.logarithmic))
+
+    def place_again(self, run_ids: list[str], most: int, fresh: Collection[str]) -> list[int]:
+        """Return the letters and colours of runs in a new order, in which the `fresh` ones take theirs anew."""
+        self.places = {run_id: place for run_id, place in self.places.items() if run_id not in fresh}
+        return self.place_runs(run_ids, most)
 
     def place_runs(self, run_ids: list[str], most: int) -> list[int]:
         """Return the letter and colour of each run: the one it had before, unless another run here has it.

@@ -30,8 +30,9 @@ def screen_of(place: str, board: Dashboard) -> View:
 
         return board.left.open(LaunchScreen, LaunchScreen)
     from armada.tui.screens.compare import CompareScreen
+    from armada.tui.screens.compare_order import marked_on
 
-    return board.left.open(CompareScreen, CompareScreen, tuple(row.id for row in board.marked))
+    return board.left.open(CompareScreen, CompareScreen, marked_on(board))
 
 
 def import_all() -> None:

@@ -15,7 +15,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.screens import compare_text as pages
 from armada.tui.screens.compare_actions import Exports
-from armada.tui.screens.compare_metric import MetricChoice
+from armada.tui.screens.compare_order import MOST, RunOrder
 from armada.tui.screens.compare_samples import SamplePage
 from armada.tui.screens.compare_text import Compared
 from armada.tui.watcher import Subscription
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from armada.compare.settings import Difference
+    from armada.tui.best import Wanted
     from armada.tui.curves import Curve, CurveUpdate
     from armada.tui.scales import Scale
     from armada.tui.snapshot import RunRow
     from armada.tui.widgets.chart_plane import Crossed
     from armada.tui.widgets.table import Table
 
-MOST = len(NAMES)
 TABS = ("curves", "settings", "parallel", "scatter", "pareto", "samples")
 BEHIND = 3
 """With more runs than these, the curves before smoothing would hide the others."""
 
 
-class CompareScreen(Exports, MetricChoice):
+class CompareScreen(Exports, RunOrder):
     """Compares the runs that were marked when it was opened."""
 
     PLACE = "compare"
@@ -78,15 +78,10 @@ class CompareScreen(Exports, MetricChoice):
 
     def __init__(self) -> None:
         super().__init__()
-        self.run_ids: list[str] = []
-        """The runs; the first one is pinned."""
-        self._marked: tuple[str, ...] = ()
         self.shown = "curves"
         self._variable = 0
-        self._left_out = 0
         self._named: list[str] = []
         """The runs that have a column in the table of settings."""
-        self._places: dict[str, int] = {}
         self._curves: dict[tuple[str, str], Curve] = {}
         self._axis = XAxis()
         self._settings: tuple[object, tuple[Difference, ...]] = ((), ())
@@ -95,7 +90,7 @@ class CompareScreen(Exports, MetricChoice):
         symbols = self.board.symbols
         self.choices = self.board.charts["compare"]
         if not self.is_ahead:  # a run that nobody compares gets no letter
-            self._take_marked()
+            self.take_marked()
         self.update_classes(self._classes_wanted, update=False)  # with widgets in it, each change styles all of them
         self.tabs = Static(id="tabs")
         self.tabs.auto_links = False
@@ -112,13 +107,6 @@ class CompareScreen(Exports, MetricChoice):
         frame.title(self.figures, "Runs")
         yield from (self.chart, self.parallel, self.scatter, self.sample_page, self.figures, self.table, self.value)
 
-    def _take_marked(self) -> None:
-        marked = self.board.marked
-        self._marked = tuple(row.id for row in marked)
-        self.run_ids = [row.run.run_id for row in marked[:MOST]]
-        self._places = dict(zip(self.run_ids, self.choices.place_runs(self.run_ids, MOST), strict=True))
-        self._left_out = len(marked) - len(self.run_ids)
-
     def _show_marked(self) -> None:
         self.chart.legend = len(self.run_ids) <= BEHIND
         self._name_columns(self.run_ids)
@@ -128,7 +116,7 @@ class CompareScreen(Exports, MetricChoice):
         del shows
         if not (self.is_ahead and self.is_mounted):
             return False  # charts are zoomed, runs are pinned: a new screen is simpler
-        self._take_marked()
+        self.take_marked()
         self._show_marked()
         self.update_classes(self._classes_wanted | {"empty": not self.run_ids})
         return True
@@ -136,7 +124,7 @@ class CompareScreen(Exports, MetricChoice):
     def _name_columns(self, run_ids: list[str]) -> None:
         self._named = list(run_ids)
         chosen = run_ids.index(self.figures.cursor) if self.figures.cursor in run_ids else 0
-        self.table.show_runs([NAMES[self._places[run_id]] for run_id in run_ids], chosen)
+        self.table.show_runs([NAMES[self.places[run_id]] for run_id in run_ids], chosen)
 
     def on_mount(self) -> None:
         self.action_tab(self.shown)
@@ -152,7 +140,7 @@ class CompareScreen(Exports, MetricChoice):
 
     @property
     def shows(self) -> tuple[str, ...]:
-        return self._marked
+        return self.marked
 
     @property
     def page(self) -> str:
@@ -160,10 +148,11 @@ class CompareScreen(Exports, MetricChoice):
 
     def wants(self) -> Subscription:
         ids = frozenset(self.run_ids)
+        bests: Wanted = "" if self.are_stated else "sweeps"
         if not self.is_settled:
-            return Subscription(ids, ids)  # then it is known which metric the runs are compared by
+            return Subscription(ids, ids, bests=bests)  # then it is known which metric the runs are compared by
         names = {self.choices.metric} | ({TOKENS} if self.choices.against == "tokens" else set())
-        return Subscription(ids, ids, frozenset((run_id, name) for run_id in ids for name in names))
+        return Subscription(ids, ids, frozenset((run_id, name) for run_id in ids for name in names), bests=bests)
 
     @property
     def rows(self) -> list[RunRow]:
@@ -183,7 +172,7 @@ class CompareScreen(Exports, MetricChoice):
         if curve is not None and len(curve):
             tokens = self._curves.get((row.id, TOKENS))
             placed = self._axis.place(row, self.choices.metric, curve, self.choices.against, tokens, time.time())
-        return Compared(row, self._places[row.id], curve, placed, row.id == self.figures.cursor, self.stated(row.id))
+        return Compared(row, self.places[row.id], curve, placed, row.id == self.figures.cursor, self.stated(row.id))
 
     @property
     def lit(self) -> Compared | None:
@@ -222,8 +211,11 @@ class CompareScreen(Exports, MetricChoice):
                 self._curves[key].extend(update.added)
         if self.is_read:
             self.choose_own_metric()
+        first = self.run_ids[0] if self.order_runs() else None
         self._say_tabs()
         self._draw_figures()
+        if first is not None:
+            self.figures.place(first)
         self._draw_page()
 
     def _draw_page(self) -> None:
@@ -257,7 +249,8 @@ class CompareScreen(Exports, MetricChoice):
 
     @property
     def metric_words(self) -> str:
-        left_out = f" · {self._left_out} of the marked runs left out" if self._left_out else ""
+        more = len(self.marked) - MOST
+        left_out = f" · {more} of the marked runs left out" if more > 0 else ""
         return f"{left_out}{self.filter_words}{self.reading}"
 
     @property
@@ -469,13 +462,6 @@ class CompareScreen(Exports, MetricChoice):
         self.chart.reset()
         self.chart.put_cross(None)
         self._draw_figures()
-
-    def action_pin(self) -> None:
-        """Put the run under the cursor first."""
-        if (lit := self.lit) is not None:
-            self.run_ids.remove(lit.row.id)
-            self.run_ids.insert(0, lit.row.id)
-            self.draw()
 
     def action_open(self) -> None:
         if (lit := self.lit) is not None:

@@ -53,19 +53,31 @@ class MetricChoice(View):
     # The runs' own --------------------------------------------------------------------------------------------------
 
     @property
+    def are_stated(self) -> bool:
+        """Whether it is known of each run what it says that it is the best by."""
+        return all(self._is_stated(row) for row in self.rows)
+
+    def _is_stated(self, row: RunRow) -> bool:
+        told = self.snapshot.bests if row.run.sweep else self.snapshot.details
+        return row.id in self._best_by or row.id in told
+
+    @property
     def is_settled(self) -> bool:
         """Whether it is known by which metric the runs are compared."""
         return self.choices.is_picked or self._is_chosen
 
     def stated(self, run_id: str) -> BestBy | None:
-        """Return what a run says that it is the best by; its plan never changes."""
-        if run_id not in self._best_by and (detail := self.snapshot.details.get(run_id)) is not None:
-            self._best_by[run_id] = stated_best(detail.spec)
+        """Return what a run's sweep says that it is the best by, or else its experiment; neither ever changes."""
+        row = self.snapshot.row(run_id)
+        if run_id not in self._best_by and row is not None and self._is_stated(row):
+            seen = self.snapshot
+            found = seen.bests[run_id].stated if row.run.sweep else stated_best(seen.details[run_id].spec)
+            self._best_by[run_id] = found
         return self._best_by.get(run_id)
 
     def choose_own_metric(self) -> None:
         """Compare by the runs' own metric, unless the user picked one. It stays while the screen is open."""
-        if self.is_settled:
+        if self.is_settled or not self.are_stated:
             return
         details = [self.snapshot.details[row.id] for row in self.rows]
         stated = [self.stated(each.run_id) for each in details]

@@ -80,21 +80,44 @@ def common_goal(runs: Sequence[Compared], metric: str) -> Goal | None:
 def own_metric(stated: Sequence[BestBy | None], metrics: Sequence[Collection[str]]) -> str:
     """Return the metric by which runs are compared if the user chose none.
 
-    It is what the runs say that they are the best by if all say the same, else the evaluation loss if all have it, else
-    the loss, and where no run has that, what most of them have, best something of which it is known what is good.
+    It is what the runs say that they are the best by, if all say the same and one of them has it or none has anything.
+    Else it is the evaluation loss if all have it, else the loss, and where no run has that, what most of them have, best
+    something of which it is known what is good. Runs without any metric, such as cells that wait, change nothing.
 
     Args:
         stated: What each run says.
         metrics: The metrics that each run has.
     """
     said = {each.name for each in stated if each is not None} if all(stated) else set()
-    name = said.pop() if len(said) == 1 else BestBy().name
-    if metrics and all(name in each for each in metrics):
-        return name
+    having = [each for each in metrics if each]
+    if len(said) == 1 and (not having or any(said <= {*each} for each in having)):
+        return said.pop()
+    if having and all(BestBy().name in each for each in having):
+        return BestBy().name
     counts = Counter(name for each in metrics for name in each if name != TOKENS)
     if "loss" in counts or not counts:
         return "loss"
     return max(in_order(counts), key=lambda name: (counts[name], goal_of(name) is not None))
+
+
+def best_first(runs: Sequence[Compared], metric: str, pinned: Collection[str]) -> list[str]:
+    """Return the runs in their order: those that the user pinned, then the others by the metric, those without a value last.
+
+    The first one is what others are compared with. Where it is not known what is good, a value is as good as another.
+
+    Args:
+        runs: The runs, with curves of the metric.
+        metric: What they are compared by.
+        pinned: Ids of runs.
+    """
+    goal = common_goal(runs, metric)
+
+    def place(run: Compared) -> tuple[bool, bool, float]:
+        value = run.value(goal)
+        rank = BestBy(metric, goal).rank(value) if value is not None and goal is not None else 0.0
+        return run.row.id not in pinned, value is None, rank
+
+    return [run.row.id for run in sorted(runs, key=place)]
 
 
 def best_words(runs: Sequence[Compared], metric: str) -> str:

@@ -162,6 +162,7 @@ class RunsScreen(RunsChoices):
         else:
             lines = a.arrange(runs)
             self.table.depths, self.table.pins, self.table.tops = a.depths, a.pins, a.tops
+            self.table.standings = a.standings
             self.table.show_runs(snapshot, lines)
         self._drawn = (snapshot.generation, chosen)
         self._follow_awaited(snapshot)

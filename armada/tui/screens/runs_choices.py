@@ -8,6 +8,7 @@ from armada.filters.cells import MOST_COLUMNS
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import remembered
 from armada.tui.arrangement import Arrangement
+from armada.tui.best import Ranking, ranking_of
 from armada.tui.filtering import Query
 from armada.tui.pins import Pins
 from armada.tui.screens.view import View
@@ -86,15 +87,25 @@ class RunsChoices(View):
         return done
 
     def compared(self) -> list[RunRow]:
-        """Return the runs for Compare: its first one is the one that others are compared with, so a pinned one is."""
-        return sorted(self.concerned(), key=lambda row: row.id not in self.pins.ids)
+        """Return the runs for Compare, which leaves out those behind its letters: the pinned ones first, then the best ones.
+
+        What has no values yet is last.
+        """
+        rows = self.concerned()
+        found = ranking_of(rows, self.snapshot.bests)
+
+        def place(row: RunRow) -> tuple[bool, float, bool]:
+            rank = found.rank(row.id) if isinstance(found, Ranking) else 0.0
+            return row.id not in self.pins.ids, rank, row.run.metrics_offset == 0
+
+        return sorted(rows, key=place)
 
     # Columns --------------------------------------------------------------------------------------------------------
 
     async def action_columns(self) -> None:
         """Choose the columns of the table."""
         from armada.tui.screens.columns import ColumnsWindow
-        from armada.tui.widgets.run_table import fitting
+        from armada.tui.widgets.run_columns import fitting
 
         def take(words: list[str] | None) -> None:
             self.is_choosing = False

@@ -1,4 +1,4 @@
-"""Define the columns of the Runs screen."""
+"""The table of the Runs screen: what stands in each line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from armada.filters.cells import cell, is_number
+from armada.filters.cells import cell
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.arrangement import Again, Heading
 from armada.tui.beginnings import alike_by_sweep, first_fitting, short_forms, width_of
@@ -16,8 +16,9 @@ from armada.tui.filtering import subject_of
 from armada.tui.folds import Fold, done
 from armada.tui.kept import Kept
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
+from armada.tui.widgets.run_columns import COLUMNS, LOSS_ROOM, PROGRESS, SPARK, column_of
 from armada.tui.widgets.run_signs import STATE_STYLES, end_of, glyph
-from armada.tui.widgets.table import Cells, Column, Entry, Span, Table
+from armada.tui.widgets.table import Cells, Entry, Span, Table
 from armada.units import brief_span, counted, rough_span, short_number, span
 from armada.verdicts.states import ENDED
 
@@ -26,51 +27,16 @@ if TYPE_CHECKING:
 
     from armada.filters.keys import Key
     from armada.tui.arrangement import Line
-    from armada.tui.best import Best
+    from armada.tui.best import Best, Standing
     from armada.tui.symbols import Symbols
 
-PROGRESS = Column("PROGRESS", 17, widest=40)
-LOSS_ROOM = 7
 GUIDE = 6
 """Cells before a reason."""
 DEEPEST = 6
 """Runs that follow more are not indented further."""
+BEST = " best"
+"""The sign of the best run, behind its value or its name."""
 NONE_LIKE_THIS = "no run matches: esc clears the filter"
-SPARK = Column("", 10, rank=5)
-"""The curve of the loss; of several runs, the metric that their best is the best by."""
-COLUMNS = (
-    Column("", 1, rank=-2),
-    Column("NAME", 14, grow=3, most=60, rank=-1, widest=110),
-    Column("HOST", 8, grow=4, most=20, rank=3),
-    Column("GPUS", 5, rank=8),
-    PROGRESS,
-    Column("LOSS", LOSS_ROOM, right=True, rank=1),
-    SPARK,
-    Column("TOK/S", 6, right=True, rank=7),
-    Column("ETA", 8, right=True, rank=2),
-    Column("HOME", 18, grow=1, most=26, rank=6),
-    Column("COST", 7, right=True, rank=4),
-    Column("SEEN", 10),
-)
-
-
-def _column(key: Key, place: int) -> Column:
-    """A column of the user's choice. If the table is too narrow, the last ones are left out first."""
-    title = (key.name.rpartition(".")[2] if key.source == "setting" else key.name).upper()
-    known = {"id": 22, "name": 20, "host": 10, "state": 10, "tag": 12, "note": 16, "created": 16, "started": 16}
-    width = known.get(key.name, max(8, len(title[:20])))
-    right = is_number(key)
-    return Column(sanitize_line(title, 20), width, right=right, grow=int(not right), most=60, rank=place)
-
-
-def fitting(keys: Sequence[Key], width: int) -> int:
-    """Return how many columns of the user's choice a table of this width shows."""
-    left = width - 2 - (COLUMNS[0].width + 1)
-    for place, key in enumerate(keys):
-        left -= _column(key, place).width + 1
-        if left < 0:
-            return place
-    return len(keys)
 
 
 def lately(seconds: float) -> str:
@@ -110,6 +76,8 @@ class RunTable(Table):
         """The pinned runs."""
         self.tops: frozenset[str] = frozenset()
         """Those of them that stand above all other runs: they hang under nothing there."""
+        self.standings: Mapping[str, Standing] = {}
+        """How the listed cells of sweeps and the runs of groups stand among each other."""
         self._others: dict[str, list[str]] = {}
         """The further lines of runs that have several tags, by run."""
         self._keys: tuple[Key, ...] = ()
@@ -123,12 +91,12 @@ class RunTable(Table):
         if [key.name for key in keys] == [key.name for key in self._keys]:
             return
         self._keys = tuple(keys)
-        chosen = (COLUMNS[0], *(_column(key, place) for place, key in enumerate(keys)))
+        chosen = (COLUMNS[0], *(column_of(key, place) for place, key in enumerate(keys)))
         self.set_columns(chosen if keys else COLUMNS)
 
     def key_of(self, title: str) -> Key | None:
         """Return what the column of the user's choice with this title shows; None if it is not one."""
-        return next((key for place, key in enumerate(self._keys) if _column(key, place).title == title), None)
+        return next((key for place, key in enumerate(self._keys) if column_of(key, place).title == title), None)
 
     def show_runs(self, snapshot: Snapshot, lines: Sequence[Line]) -> None:
         self.snapshot = snapshot
@@ -267,7 +235,7 @@ class RunTable(Table):
             return ("", "plain"), ("", "plain")
         if best.value is None:
             return (self.symbols.text(best.why), "dim"), ("", "plain")
-        is_named = best.metric.endswith(LOSS) or any(self.columns[at] is SPARK for at, _ in self._fit(self._room))
+        is_named = best.metric.endswith(LOSS) or self._has_beside
         return (short_number(best.value, LOSS_ROOM) if is_named else "", "plain"), (
             self.symbols.text(best.metric),
             "dim",
@@ -324,13 +292,14 @@ class RunTable(Table):
         cells: list[tuple[Span, ...]] = [(glyph(row, self.symbols),)]
         for place, key in enumerate(self._keys, 1):
             before = guide if key is named else ()
-            left = rooms.get(place, 0) - width_of(before)
+            after = self._sign_of_best(row.id) if key is named else ()
+            left = rooms.get(place, 0) - width_of(before) - width_of(after)
             value = self.symbols.text(cell(key, subject, self.columns[place].width))
             if key.name == "name":
                 value = self._named(row, left)
-            elif before:
+            elif before or after:
                 value = self.symbols.shortened(value, left)
-            cells.append((*before, (value, _style(key, row, active=active))))
+            cells.append((*before, (value, _style(key, row, active=active)), *after))
         return tuple(cells)
 
     def _row(self, row: RunRow, now: float, depth: int) -> Cells:
@@ -345,7 +314,7 @@ class RunTable(Table):
             ((_gpus(row), "dim"),),
             self._progress(row, now),
             ((run.loss_not_finite or _number(run.loss, LOSS_ROOM), "bad" if run.loss_not_finite else "plain"),),
-            ((self._spark(run.run_id), "accent"),),
+            self._beside(run.run_id),
             ((figure(run.tokens_per_s) if run.tokens_per_s else "", "plain"),),
             ((brief_span(eta), "plain"),) if eta is not None else blank,
             self._home(row, now),
@@ -353,18 +322,38 @@ class RunTable(Table):
             self._seen(row, now),
         )
 
-    def _spark(self, run_id: str) -> str:
+    @property
+    def _has_beside(self) -> bool:
+        """Whether the column beside the loss is in sight."""
+        return any(self.columns[at] is SPARK for at, _ in self._fit(self._room))
+
+    def _beside(self, run_id: str) -> tuple[Span, ...]:
+        """The value of the metric by which a cell of a sweep stands among the others, else the curve; and which is the best."""
+        standing = self.standings.get(run_id)
+        is_best = standing is not None and standing.is_best
+        room = SPARK.width - len(BEST) if is_best else SPARK.width
+        sign: tuple[Span, ...] = ((BEST, "accent"),) if is_best else ()
+        if standing is not None and standing.value is not None:
+            return ((short_number(standing.value, room), "plain"), *sign)
         values = self.snapshot.sparks.get(run_id, ())
-        return self._sparks.get(run_id, values, lambda: self.symbols.spark(values))
+        spark = self._sparks.get(run_id, values, lambda: self.symbols.spark(values))
+        return ((spark[-room:], "accent"), *sign)
+
+    def _sign_of_best(self, run_id: str) -> tuple[Span, ...]:
+        """The sign behind the name of the best run, where it does not stand beside the loss."""
+        standing = self.standings.get(run_id)
+        is_here = standing is not None and standing.is_best and not self._has_beside
+        return ((BEST, "accent"),) if is_here else ()
 
     def _titled(self, row: RunRow, depth: int) -> tuple[Span, ...]:
-        """The pin, the name, the star, the end of the id and, if there is room for them, the tags."""
+        """The pin, the name, the best's sign, the star, the end of the id and, if there is room for them, the tags."""
         run, text = row.run, self.symbols.text
-        guide = self._guided(row, depth)
-        name = (self._named(row, self._room_of_name - width_of(guide)), "plain" if run.ended else "strong")
+        guide, best = self._guided(row, depth), self._sign_of_best(row.id)
+        room = self._room_of_name - width_of(guide) - width_of(best)
+        name = (self._named(row, room), "plain" if run.ended else "strong")
         star: tuple[Span, ...] = ((text(f" {self.symbols.star}"), "accent"),) if run.starred_at is not None else ()
         tags: tuple[Span, ...] = ((text(_tags(row)), "dim"),) if run.tags else ()
-        return (*guide, name, *star, (f" {run.run_id[-6:]}", "dim"), *tags)
+        return (*guide, name, *best, *star, (f" {run.run_id[-6:]}", "dim"), *tags)
 
     @property
     def _room_of_name(self) -> int:
