@@ -66,14 +66,14 @@ def test_figures_per_run_follow_the_crosshair_the_cursor_and_the_pin(world: Worl
 
     async def use(pilot: Pilot[None]) -> None:
         view = await opened(pilot)
-        seen = await shows(pilot, "1 run without it", "AT CURSOR", "train.learning_rate")
+        seen = await shows(pilot, "1 run without it", "AT STEP", "train.learning_rate")
         best = next(line for line in seen.splitlines() if "one-aaaaaa" in line and "running" in line)
         last, lowest, step, cost, currency = best.split()[-8:-3]
         assert (last, lowest, step, currency) == ("2.5", "1.995", "2", "EUR")
         assert float(cost) >= 10  # it costs while one looks
         await pilot.press("comma", "comma")
         assert view.chart.cross is not None
-        await shows(pilot, "at step")
+        await shows(pilot, "at step", "AT CURSOR")
         place = view.run_ids.index("one-aaaaaa")
         letter = view.chart.lines[0].sign
         await pilot.press(*["j"] * place, "P")

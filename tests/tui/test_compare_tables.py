@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from rich.cells import cell_len
 from textual.color import Color
@@ -32,6 +34,37 @@ def test_the_pinned_run_has_the_sign_of_pins_and_each_state_its_own(world: World
             assert Color.from_rich_color(found) == Color.parse(board.theme_variables[colour])
 
     drive(board, use)
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
+def test_the_best_value_has_a_word_and_columns_without_values_yield_their_room(
+    world: World, monkeypatch: pytest.MonkeyPatch, locale: str
+) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    monkeypatch.setenv("NO_COLOR", "1")
+    for number, run_id in enumerate(("one-aaaaaa", "two-bbbbbb", "six-cccccc")):
+        world.run(run_id, step=3, total_steps=3)
+        world.losses(run_id, [3.0, 2.0, 1.5 - number / 4])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb", "six-cccccc")
+        await pilot.press("a", "c")
+        seen = await shows(pilot, "best 1 ", "AT STEP", "STATE")
+        assert seen.count("best 1") == 1
+        assert "best 1 " in next(line for line in seen.splitlines() if "six-cccccc" in line and "running" in line)
+        assert "AT CURSOR" not in seen
+        assert "COST" not in seen
+        await pilot.press("comma")
+        await shows(pilot, "AT CURSOR", "AT STEP", "running")
+        world.hosts(box={"ssh": "root@box.example", "price": "123456 EUR"})
+        seen = await shows(pilot, "COST", "AT CURSOR")
+        assert "STATE" not in seen, "the last column leaves first, and none is cut"
+        assert len(re.findall(r"123,\d{3} EUR ", seen)) == 3
+        await pilot.press("0")
+        await lacks(pilot, "AT CURSOR")
+        await shows(pilot, "STATE")
+
+    drive(world.board(), use, (80, 24))
 
 
 def test_a_pareto_page_without_a_front_says_the_reason_that_holds(world: World) -> None:

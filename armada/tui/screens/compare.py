@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from armada.tui.widgets.table import Table
 
 TABS = ("curves", "settings", "parallel", "scatter", "pareto", "samples")
+LOW = 30
+"""With fewer rows, the table of runs has less of them."""
 BEHIND = 3
 """With more runs than these, the curves before smoothing would hide the others."""
 
@@ -135,8 +137,11 @@ class CompareScreen(Exports, RunOrder):
         return {"empty": not (self.run_ids or self.is_ahead), **{each: each == self.shown for each in TABS}}
 
     def on_resize(self) -> None:
-        """Give the runs the room they need, at most two fifths."""
-        self.figures.styles.height = max(4, min(len(self.run_ids) + 3, self.app.size.height * 2 // 5))
+        """Give the runs the room they need, at most two fifths; on a low terminal a third, as the plot needs the rows."""
+        height = self.app.size.height
+        self.figures.styles.height = max(
+            4, min(len(self.run_ids) + 3, height * 2 // 5 if height >= LOW else height // 3)
+        )
 
     @property
     def shows(self) -> tuple[str, ...]:

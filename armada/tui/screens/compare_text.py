@@ -158,7 +158,7 @@ def figure_items(
                     ((sanitize_line(row.name, LONGEST), "strong" if run.lit else "plain"),),
                     ((row.id[-6:], "dim"),),
                     (("NaN", "bad") if doubt else (_figure(last, "reading …" if curve is None else "—"), "plain"),),
-                    ((_figure(best[1] if best else None), "accent" if best and best[1] == top else "plain"),),
+                    _best_figure(best[1] if best else None, top),
                     ((f"{best[0]:,.0f}" if best else "", "dim"),),
                     ((_figure(at, ""), "plain"),),
                     ((money(*cost) if cost else "—", "plain"),),
@@ -172,6 +172,13 @@ def figure_items(
 def state_of(state: str, symbols: Symbols) -> Span:
     """Return a state's symbol and its word, in its colour."""
     return f"{symbols.states.get(state, '?')} {state}", STATE_STYLES.get(state, "accent")
+
+
+def _best_figure(value: float | None, top: float | None) -> tuple[Span, ...]:
+    """The best value of a run; the best of all has a word before it, as its colour alone says nothing to many."""
+    if value is None or value != top:
+        return ((_figure(value), "plain"),)
+    return (("best ", "dim"), (_figure(value), "accent"))
 
 
 def _figure(value: float | None, none: str = "—") -> str:

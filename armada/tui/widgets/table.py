@@ -17,7 +17,7 @@ from armada.tui import heat
 from armada.tui.bindings import bindings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from textual import events
     from textual.timer import Timer
@@ -147,14 +147,16 @@ class Table(ScrollView, can_focus=True):
         self._cache: dict[tuple[str, str], tuple[object, Strip]] = {}
         self._styles: dict[str, Style] = {}
         self._layout: tuple[int, list[tuple[int, int]]] = (-1, [])
+        self._unused: frozenset[int] = frozenset()
+        """Places of columns that yield their room."""
 
     def cells(self, entry: Entry) -> Cells:
         """Return a line's cells: one group of spans per column, or a single one across all for `more` and `heading`."""
         raise NotImplementedError
 
-    def set_columns(self, columns: Sequence[Column]) -> None:
-        """Replace the columns; the lines stay."""
-        self.columns = tuple(columns)
+    def set_columns(self, columns: Sequence[Column], unused: Collection[int] = ()) -> None:
+        """Replace the columns; the lines stay. Those at the `unused` places yield their room."""
+        self.columns, self._unused = tuple(columns), frozenset(unused)
         self._layout = (-1, [])
         self._cache.clear()
         self.refresh()
@@ -357,7 +359,7 @@ class Table(ScrollView, can_focus=True):
 
     def _columns_for(self, width: int) -> list[int]:
         """Return which columns fit: the one with the highest rank is left out first."""
-        shown = list(range(len(self.columns)))
+        shown = [place for place in range(len(self.columns)) if place not in self._unused]
         while sum(self.columns[i].width + 1 for i in shown) > width - 2 and len(shown) > 1:
             shown.remove(
                 max(shown, key=lambda i: (self.columns[i].rank, i))
