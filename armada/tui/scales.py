@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from armada.compare.settings import text_of
@@ -12,7 +13,7 @@ from armada.tui.beginnings import beginning_of
 from armada.tui.curves import is_constant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from armada.compare.metrics import Goal
 
@@ -25,6 +26,8 @@ SPANS_DECADES = 10.0
 Marks = tuple[tuple[float, str], ...]
 """Ticks, each with its place from 0 to 1 and its label."""
 MOST_TICKS = 5
+FEW = 6
+"""Settings with at most so many different numbers have their ticks at them: half a process says nothing."""
 FINER = (2, 3, 5, 8, 12, 18)
 """About so many ticks have axes with little room, and with much."""
 LEAST_CUT = 5
@@ -42,6 +45,9 @@ class Scale:
         marks: The ticks, with their labels; of texts that begin alike, what follows.
         values: The numbers; empty for categories.
         finer: The ticks for more and more room, the fewest first; empty for categories.
+        is_exact: The ticks are the values, not numbers between them.
+        given: The values that it was made of.
+        remake: Makes it of others.
     """
 
     title: str
@@ -51,6 +57,14 @@ class Scale:
     marks: Marks
     values: tuple[float | None, ...] = ()
     finer: tuple[Marks, ...] = ()
+    is_exact: bool = False
+    given: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+    remake: Callable[[Sequence[Any]], Scale] | None = field(default=None, compare=False, repr=False)
+
+    def among(self, places: Collection[int]) -> Scale:
+        """Return the axis of these runs alone; the others have no value on it."""
+        kept = [value if place in places else None for place, value in enumerate(self.given)]
+        return self.remake(kept) if self.remake is not None else self
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -73,7 +87,12 @@ class Scale:
 
 
 def scale_of(
-    title: str, values: Sequence[Any], *, log: bool | None = None, write: Callable[[float], str] | None = None
+    title: str,
+    values: Sequence[Any],
+    *,
+    log: bool | None = None,
+    write: Callable[[float], str] | None = None,
+    exact: bool = False,
 ) -> Scale:
     """Return an axis for the values of runs.
 
@@ -82,7 +101,23 @@ def scale_of(
         values: One for each run, as the settings have it; None where it is missing.
         log: Whether it is logarithmic; None: if the numbers span decades.
         write: Writes a number; by default, as a tick.
+        exact: Where they are few different numbers, the ticks are at them.
     """
+    made = _scale(title, values, log, write, few=FEW if exact else 0)
+    remake = partial(scale_of, title, log=log, write=write, exact=exact)
+    return replace(made, given=tuple(values), remake=remake)
+
+
+def both(x: Scale, y: Scale) -> tuple[Scale, Scale]:
+    """Return two axes for the runs that have a value on both: only those are drawn."""
+    pairs = enumerate(zip(x.shares, y.shares, strict=True))
+    places = {place for place, pair in pairs if None not in pair}
+    return (x.among(places), y.among(places)) if places else (x, y)
+
+
+def _scale(
+    title: str, values: Sequence[Any], log: bool | None, write: Callable[[float], str] | None, *, few: int
+) -> Scale:
     numbers = [_number(value) for value in values]
     known = [number for number in numbers if number is not None]
     if not known or any(number is None and value is not None for number, value in zip(numbers, values, strict=True)):
@@ -92,14 +127,20 @@ def scale_of(
         log = low > 0 and high >= low * SPANS_DECADES
     log = log and low > 0
     say = write or _short
-    texts = tuple("" if number is None else say(number) for number in numbers)
+    shown = tuple(numbers)
+    texts = tuple("" if number is None else say(number) for number in shown)
     if log:
         numbers = [None if number is None else math.log10(number) for number in numbers]
         low, high = math.log10(low), math.log10(high)
     wide = 0.0 if is_constant(low, high, log=log) else high - low
     shares = tuple(None if n is None else (n - low) / wide if wide > 0 else 0.5 for n in numbers)
+    pairs = zip(shown, shares, strict=True)
+    different = sorted({(value, share) for value, share in pairs if value is not None and share is not None})
+    is_exact = wide > 0 and len(different) <= few
 
     def marks(most: int) -> Marks:
+        if is_exact:
+            return tuple((share, say(value)) for value, share in different)
         if wide <= 0:
             return ((0.5, say(10**low if log else low)),)
         if log:
@@ -110,9 +151,8 @@ def scale_of(
             ((each - low) / wide, write(each) if write else ticks.figure(each, step, largest)) for each in found
         )
 
-    kept = tuple(_number(value) for value in values)
     finer = tuple(dict.fromkeys(marks(most) for most in FINER))
-    return Scale(title, "log" if log else "linear", shares, texts, marks(MOST_TICKS), kept, finer)
+    return Scale(title, "log" if log else "linear", shares, texts, marks(MOST_TICKS), shown, finer, is_exact)
 
 
 def _categories(title: str, values: Sequence[Any]) -> Scale:

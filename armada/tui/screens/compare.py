@@ -13,6 +13,7 @@ from armada.compare.metrics import TOKENS
 from armada.compare.settings import differences
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
+from armada.tui.scales import both
 from armada.tui.screens import compare_text as pages
 from armada.tui.screens.compare_actions import Exports
 from armada.tui.screens.compare_order import MOST, RunOrder
@@ -86,6 +87,8 @@ class CompareScreen(Exports, RunOrder):
         """The runs that have a column in the table of settings."""
         self._curves: dict[tuple[str, str], Curve] = {}
         self._axis = XAxis()
+        self._tuned: frozenset[str] = frozenset()
+        """The settings that a sweep tunes; they come first."""
         self._settings: tuple[object, tuple[Difference, ...]] = ((), ())
 
     def body(self) -> Iterable[Widget]:
@@ -197,7 +200,8 @@ class CompareScreen(Exports, RunOrder):
         specs = [self.snapshot.details[row.id].spec for row in self.rows]
         if specs != self._settings[0]:
             found = (each for each in differences(specs) if each.key != "name")  # each run's name is above its column
-            self._settings = (specs, tuple(found))
+            self._tuned = pages.tuned_in(specs)
+            self._settings = (specs, tuple(sorted(found, key=lambda each: each.key not in self._tuned)))
         return self._settings[1]
 
     @property
@@ -322,7 +326,10 @@ class CompareScreen(Exports, RunOrder):
     def axes(self) -> list[Scale]:
         """Return the axes of the parallel coordinates."""
         metric = pages.metric_scale(self.runs, self.choices.metric, log=self.choices.logarithmic)
-        return [*(each for each in pages.setting_scales(self.found) if pages.says(each, metric)), metric]
+        return [*(each for each in self._setting_scales() if pages.says(each, metric)), metric]
+
+    def _setting_scales(self) -> list[Scale]:
+        return pages.setting_scales(self.found, self._tuned)
 
     def _draw_parallel(self) -> None:
         axes, runs = self.axes() if self.is_read else [], [run.drawn for run in self.runs]
@@ -334,15 +341,15 @@ class CompareScreen(Exports, RunOrder):
     def _title(self, words: str) -> str:
         return self.board.symbols.text(f"{words}{self.metric_words}")
 
-    def scatter_axes(self) -> tuple[Scale | None, Scale, set[int] | None, str]:
+    def scatter_axes(self) -> tuple[Scale, Scale, set[int] | None, str]:
         """Return both axes of the scatter or Pareto plot, the front, and what is left out."""
         runs, metric = self.runs, self.choices.metric
         y = pages.metric_scale(runs, metric, log=self.choices.logarithmic)
         if self.shown == "pareto":
-            x, notes = pages.cost_scale(runs, time.time())
-            return x, y, pages.front_of(runs, x, metric)[0], notes
-        variables = pages.variable_scales(runs, self.found, y, time.time())
-        x = variables[self._variable % len(variables)]
+            cost, notes = pages.cost_scale(runs, time.time())
+            return *both(cost, y), pages.front_of(runs, cost, metric)[0], notes
+        variables = pages.variable_scales(runs, self._setting_scales(), y, time.time())
+        x, y = both(variables[self._variable % len(variables)], y)
         return x, y, None, pages.cost_scale(runs, time.time())[1] if x.title == pages.COST else ""
 
     def _draw_scatter(self) -> None:
@@ -356,7 +363,7 @@ class CompareScreen(Exports, RunOrder):
     def _draw_pareto(self) -> None:
         x, y, front, notes = self.scatter_axes()
         runs = self.runs
-        why = pages.front_of(runs, x, self.choices.metric)[1] if x is not None else ""
+        why = pages.front_of(runs, pages.cost_scale(runs, time.time())[0], self.choices.metric)[1]
         empty, notes = (pages.SET_PRICE, "") if why == pages.NO_PRICE else (f"no run has both: {notes}", notes)
         self.scatter.show(x, y, [run.drawn for run in runs], "reading …" if self.reading else empty, front)
         on = " ".join(NAMES[runs[place].place] for place in sorted(front or ()))

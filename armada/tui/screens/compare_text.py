@@ -10,6 +10,7 @@ from armada.compare.metrics import TOKENS, goal_of, in_order
 from armada.costs.price import money
 from armada.foundation.metric_goals import BestBy
 from armada.foundation.sanitize import sanitize_line
+from armada.protocol.recorded import recorded_spec
 from armada.tui import ticks
 from armada.tui.curves import nearest
 from armada.tui.scales import Scale, pareto_front, scale_of
@@ -19,7 +20,7 @@ from armada.tui.widgets.plot import COLOURS, Drawn
 from armada.tui.widgets.run_signs import STATE_STYLES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from armada.compare.metrics import Goal
     from armada.compare.settings import Difference
@@ -212,10 +213,29 @@ def whole_value(runs: Sequence[Compared], found: Sequence[Difference], key: str 
     return f"{letter} · {name}{run.row.id}"
 
 
-def setting_scales(found: Sequence[Difference]) -> list[Scale]:
-    """Return an axis for each setting that differs; names that all runs have for themselves alone come last."""
-    scales = [scale_of(each.key, each.masked) for each in found]
-    return sorted(scales, key=lambda each: each.kind == "category" and len(each.marks) == len(each.shares) > 2)
+def setting_scales(found: Sequence[Difference], tuned: Collection[str] = ()) -> list[Scale]:
+    """Return an axis for each setting that differs.
+
+    Those that a sweep tunes come first, then the others, with names that all runs have for themselves alone behind them,
+    and last what armada derived from the settings.
+
+    Args:
+        found: The settings.
+        tuned: The keys of those that a sweep tunes.
+    """
+    scales = [scale_of(each.key, each.masked, exact=True) for each in found]
+
+    def place(scale: Scale) -> tuple[bool, bool, bool]:
+        is_own = scale.kind == "category" and len(scale.marks) == len(scale.shares) > 2
+        return scale.title not in tuned, scale.title.startswith("("), is_own
+
+    return sorted(scales, key=place)
+
+
+def tuned_in(specs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the settings by which the cells of sweeps differ."""
+    told = (recorded_spec(spec).sweep for spec in specs)
+    return frozenset(key for sweep in told if sweep is not None for key in sweep.values or ())
 
 
 def metric_scale(runs: Sequence[Compared], metric: str, *, log: bool) -> Scale:
@@ -247,14 +267,13 @@ def says(scale: Scale, metric: Scale) -> bool:
     return len({share for share, measured in shares if share is not None and measured is not None}) > 1
 
 
-def variable_scales(runs: Sequence[Compared], found: Sequence[Difference], metric: Scale, now: float) -> list[Scale]:
+def variable_scales(runs: Sequence[Compared], settings: Sequence[Scale], metric: Scale, now: float) -> list[Scale]:
     """Return what can be on the horizontal axis of the scatter plot: settings that differ, cost, hours, steps.
 
     What says nothing of the metric comes last: over a setting with one value, all runs are in one column.
     """
     hours = [run.row.lasted_s(now) / 3600 if run.row.run.started_at is not None else None for run in runs]
     steps: list[Any] = [run.row.run.step for run in runs]
-    settings = setting_scales(found)
     others = [cost_scale(runs, now)[0], scale_of(HOURS, hours, log=False), scale_of(STEPS, steps, log=False)]
     telling = [each for each in (*settings, *others) if says(each, metric)]
     return [*telling, *(each for each in (*others, *settings) if not says(each, metric))]

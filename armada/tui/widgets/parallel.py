@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NARROWEST = 14
 """Columns for an axis and its labels."""
+LABEL = 13
+"""Columns for a label, with the blanks that keep it apart from letters and curves."""
 
 
 class Parallel(Plot):
@@ -60,11 +62,12 @@ class Parallel(Plot):
                     line[column] = (bar, "grid")
             taken: set[int] = set()
             rows_of = [1 + ticks.row_of(1 - share, rows) for share, _ in axis.marks]
-            for place in ticks.evenly(rows_of) if axis.kind == "linear" else range(len(rows_of)):
+            for place in ticks.evenly(rows_of) if axis.kind == "linear" and not axis.is_exact else range(len(rows_of)):
                 row, label = rows_of[place], axis.marks[place][1]
                 if row not in taken:
                     taken |= {row - 1, row, row + 1}
-                    put(lines[row], column + 1, _cut(self.symbols.text(label), min(wide, max(11, wide // 2))), "dim")
+                    room = min(wide, max(LABEL, wide // 2)) - 2
+                    put(lines[row], column + 1, f" {_cut(self.symbols.text(label), room)} ", "dim")
         return lines
 
     def _canvas(self, axes: Sequence[Scale], columns: Sequence[int], width: int, rows: int) -> Canvas:

@@ -90,7 +90,7 @@ class Scatter(Plot):
     def _row_labels(self, axis: Scale, rows: int) -> dict[int, str]:
         """Return the rows of the ticks, with their labels. Where they are too near, each second or third one stays."""
         places = [ticks.row_of(1 - share, rows) for share, _ in axis.marks]
-        kept = ticks.evenly(places) if axis.kind == "linear" else range(len(places))
+        kept = ticks.evenly(places) if axis.kind == "linear" and not axis.is_exact else range(len(places))
         shown = kept
         for stride in range(1, len(kept) + 1):
             shown = kept[::stride]

@@ -1,0 +1,130 @@
+"""Compare: what the axes of its plots span, where their ticks are, and which settings come first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from armada.compare.settings import Difference
+from armada.tui.scales import both, scale_of
+from armada.tui.screens.compare_text import setting_scales, tuned_in
+from armada.tui.symbols import ASCII, UNICODE, Symbols
+from armada.tui.widgets.parallel import Parallel
+from armada.tui.widgets.plot import Drawn
+from tests.tui.conftest import World, drive, shows, until
+from tests.tui.test_compare import compared
+
+
+def test_axes_span_the_runs_that_are_drawn(world: World) -> None:
+    world.hosts(box={"ssh": "root@box.example", "price": "10 EUR"}, free={"ssh": "root@free.example"})
+    for run_id, host, loss in (
+        ("one-aaaaaa", "box", 1.0),
+        ("two-bbbbbb", "box", 2.0),
+        ("six-cccccc", "free", 90.0),
+        ("ten-dddddd", "box", None),
+    ):
+        started: dict[str, Any] = {} if loss is not None else {"started_at": 1.0}
+        world.run(run_id, host=host, step=3, total_steps=3, **started)
+        world.losses(run_id, [loss] if loss is not None else [])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "ten-dddddd")
+        await pilot.press("a", "c", "o")
+        await shows(pilot, "lowest loss against cost", "1 without a price left out", "front: ")
+        view = compared(pilot)
+        x, y, front, _ = view.scatter_axes()
+        assert y.bounds == (1.0, 2.0)
+        assert x.bounds is not None
+        assert x.bounds[1] < 1000, "the run without a loss costs more than all, and is not drawn"
+        assert front == {view.run_ids.index("one-aaaaaa")} or front == {0, 1}
+        await pilot.press("m", "M")
+        while view.scatter_axes()[0].title != "steps":
+            await pilot.press("t" if view.shown != "scatter" else "v")
+        await until(pilot, lambda: view.scatter_axes()[1].bounds == (1.0, 90.0))
+
+    drive(world.board(), use)
+
+
+def test_two_axes_keep_the_runs_that_both_have() -> None:
+    x, y = both(scale_of("x", [1, 2, 3000, None]), scale_of("y", [5.0, 6.0, None, 700.0], log=False))
+    assert (x.kind, x.bounds, y.bounds) == ("linear", (1.0, 2.0), (5.0, 6.0))
+    assert x.shares == (0.0, 1.0, None, None)
+    apart = both(scale_of("x", [1, None]), scale_of("y", [None, 2]))
+    assert [each.known for each in apart] == [1, 1], "there is nothing to draw, and the reason is said from these"
+    kinds, _ = both(scale_of("x", ["a", "b", "c"]), scale_of("y", [1, None, 2]))
+    assert [label for _, label in kinds.marks] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([1, 2, 1, None], ["1", "2"]),
+        ([8, 16, 64], ["8", "16", "64"]),
+        ([1e-5, 1e-3, 2e-4], ["1e-05", "0.0002", "0.001"]),
+        ([7, 7], ["7"]),
+        (list(range(1, 7)), ["1", "2", "3", "4", "5", "6"]),
+    ],
+)
+def test_few_different_numbers_of_a_setting_are_its_ticks(values: list[float | None], labels: list[str]) -> None:
+    (scale,) = setting_scales([Difference("x", tuple(values))])
+    assert [label for _, label in scale.marks] == labels
+    assert {share for share, _ in scale.marks} == {share for share in scale.shares if share is not None}
+    assert all(marks == scale.marks for marks in scale.finer)
+
+
+def test_many_different_numbers_have_round_ticks() -> None:
+    (scale,) = setting_scales([Difference("x", tuple(range(0, 101, 7)))])
+    assert [label for _, label in scale.marks] == ["0", "20", "40", "60", "80"]
+
+
+@pytest.mark.parametrize("symbols", [UNICODE, ASCII])
+def test_labels_stand_apart_from_letters_and_curves(symbols: Symbols) -> None:
+    parallel = Parallel(symbols)
+    parallel.axes = (
+        scale_of("processes", [1, 2, 2, 1], exact=True),
+        scale_of("rate", [1e-3, 1e-3, 1e-4, 1e-3], exact=True),
+        scale_of("loss", [1.0, 2.0, 1.5, 2.0], log=False),
+    )
+    parallel.runs = tuple(Drawn(chr(97 + place), place, lit=place == 0) for place in range(4))
+    text = "\n".join("".join(character for character, _ in line) for line in parallel.cells(70, 16))
+    for label in ("1", "2", "0.001", "0.0001"):
+        assert f" {label} " in text, text
+    assert "a 1.0 " in text
+
+
+def test_what_a_sweep_tunes_comes_first_and_what_armada_derived_last() -> None:
+    kinds: tuple[Any, ...] = ("a", "b", "c")
+    found = [Difference(key, (1, 2, 2)) for key in ("alpha", "(batch).processes", "lora.r")]
+    found += [Difference(key, kinds) for key in ("data", "train.kind")]
+    swept = {"sweep": {"id": "x", "cell": 1, "label": "", "values": {"train.kind": "a", "lora.r": 2}}}
+    tuned = tuned_in([swept, {}])
+    assert tuned == {"train.kind", "lora.r"}
+    scales = [scale.title for scale in setting_scales(found, tuned)]
+    assert scales == ["lora.r", "train.kind", "alpha", "data", "(batch).processes"]
+
+
+def test_compare_lists_what_a_sweep_tunes_first(world: World) -> None:
+    for cell, rank in enumerate((8, 16), 1):
+        spec = {
+            "job": {"argv": []},
+            "experiment": {"alpha": 2 * rank, "lora": {"r": rank}},
+            "training": {"batch": {"processes": cell}},
+            "sweep": {"id": "r-x7", "cell": cell, "label": f"r={rank}", "values": {"lora.r": rank}},
+        }
+        world.run(f"r-{cell}aaaaaa", spec=spec, step=3, total_steps=3)
+        world.losses(f"r-{cell}aaaaaa", [2.0, 1.0 + cell])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "r-x7 (2 cells)")
+        await pilot.press("c", "p")
+        await shows(pilot, "settings and lowest loss", "(batch).processes")
+        view = compared(pilot)
+        titles = ["lora.r", "alpha", "(batch).processes"]
+        assert [each.title for each in view.axes()] == [*titles, "lowest loss"]
+        assert [each.key for each in view.found] == titles
+        await pilot.press("t")
+        await shows(pilot, "lowest loss against lora.r")
+
+    drive(world.board(), use)
