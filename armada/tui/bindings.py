@@ -212,6 +212,8 @@ KEYS: tuple[Key, ...] = (
         "Charts: the crosshair to the left, from the newest point",
         page="charts",
     ),
+    Key("run", "greater_than_sign", ">", "cross(10)", "", "Charts: the crosshair ten columns right", page="charts"),
+    Key("run", "less_than_sign", "<", "cross(-10)", "", "Charts: the crosshair ten columns left", page="charts"),
     Key("run", "s", "s", "smooth", "smooth", "Charts: smoothing 0, 0.6, 0.9, 0.97", page="charts"),
     Key("run", "b", "b", "against", "axis", "Charts: horizontal axis: step, time, tokens or cost", page="charts"),
     Key("run", "v", "v", "panels", "panels", "Charts: 1, 2, 4 or as many at once as fit", page="charts"),
@@ -412,6 +414,8 @@ KEYS: tuple[Key, ...] = (
         "The crosshair to the left, from the newest point",
         page="curves",
     ),
+    Key("compare", "greater_than_sign", ">", "cross(10)", "", "The crosshair ten columns right", page="curves"),
+    Key("compare", "less_than_sign", "<", "cross(-10)", "", "The crosshair ten columns left", page="curves"),
     Key("compare", "s", "s", "smooth", "smooth", "Curves: smoothing 0, 0.6, 0.9, 0.97", page="curves"),
     Key("compare", "b", "b", "against", "axis", "Curves: horizontal axis: step, time, tokens or cost", page="curves"),
     Key(

@@ -10,7 +10,10 @@ from textual.pilot import Pilot
 from armada.compare.settings import Difference
 from armada.tui.scales import both, scale_of
 from armada.tui.screens.compare_text import setting_scales, tuned_in
+from armada.tui.screens.run import RunScreen
 from armada.tui.symbols import ASCII, UNICODE, Symbols
+from armada.tui.widgets.chart import Chart
+from armada.tui.widgets.chart_plane import LABEL as PLOT
 from armada.tui.widgets.parallel import Parallel
 from armada.tui.widgets.plot import Drawn
 from tests.tui.conftest import World, drive, shows, until
@@ -45,6 +48,53 @@ def test_axes_span_the_runs_that_are_drawn(world: World) -> None:
         await until(pilot, lambda: view.scatter_axes()[1].bounds == (1.0, 90.0))
 
     drive(world.board(), use)
+
+
+def test_the_crosshair_moves_by_ten_columns_too(world: World) -> None:
+    for run_id in ("one-aaaaaa", "two-bbbbbb"):
+        world.run(run_id, step=101, total_steps=101)
+        world.losses(run_id, [1.0 + step for step in range(101)])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa", "two-bbbbbb")
+        await pilot.press("a", "c")
+        view = compared(pilot)
+        await until(pilot, lambda: not view.reading and len(view.chart.lines) == 2)
+        column = 100 / (view.chart.size.width - PLOT - 1)
+        await pilot.press("comma")
+        places = [view.chart.cross]
+        for key in ("less_than_sign", "less_than_sign", "greater_than_sign", "full_stop"):
+            await pilot.press(key)
+            places.append(view.chart.cross)
+        assert places == [pytest.approx(101 - columns * column) for columns in (0, 10, 20, 10, 9)]
+        await pilot.press("1", "enter", "c")
+        run = pilot.app.screen
+        assert isinstance(run, RunScreen)
+        await shows(pilot, "lowest")
+        await pilot.press("comma", "less_than_sign")
+        await shows(pilot, "at step")
+        before = [chart.cross for chart in run.query(Chart) if chart.cross is not None]
+        await pilot.press("greater_than_sign")
+        await until(pilot, lambda: [chart.cross for chart in run.query(Chart) if chart.cross is not None] > before)
+
+    drive(world.board(), use)
+
+
+def test_a_dashed_curve_has_its_letter_along_it(world: World) -> None:
+    for number in range(8):
+        world.run(f"r{number}-aaaaa{number}", step=50, total_steps=50)
+        world.losses(f"r{number}-aaaaa{number}", [1.0 + number] * 50)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "8 of 8 runs")
+        await pilot.press("a", "c")
+        view = compared(pilot)
+        await until(pilot, lambda: not view.reading and len(view.chart.lines) == 8)
+        seen = await shows(pilot, "best 1 ")
+        curves = seen.partition("loss against step")[2].partition("╰")[0]
+        assert [min(3, curves.count(letter)) for letter in "abgh"] == [1, 1, 3, 3]
+
+    drive(world.board(), use, (140, 50))
 
 
 def test_two_axes_keep_the_runs_that_both_have() -> None:

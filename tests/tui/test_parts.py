@@ -231,3 +231,4 @@ def test_curves_of_one_colour_differ_in_their_dashes(utf8: bool) -> None:
         looks.add("".join(text for text, _ in canvas.row(0, utf8=utf8)))
     assert len(looks) == 4
     assert sum(" " not in look for look in looks) == 1
+    assert not any("  " in look.rstrip() for look in looks), "wider gaps look as if data were missing"

@@ -19,8 +19,11 @@ FAR = 1e6
 """Dots further outside the window than this are drawn here: the distance of the largest floats is infinite."""
 EMPTY = 255
 """The owner of a cell without a dot."""
-DASHES = ((True,), (True, True, True, False, False), (True, False), (True, True, True, True, False, True, False))
-"""Which columns of characters a line takes, again and again: solid, dashed, dotted, and both in turns."""
+DASHES = ((True,), (*(True,) * 7, False), (*(True,) * 3, False), (*(True,) * 7, False, True, False))
+"""Which columns of characters a line takes, again and again: solid, long and short dashes, and dashes and dots.
+
+The gaps are one column: wider ones look as if data were missing.
+"""
 
 
 class Window(NamedTuple):
@@ -74,6 +77,10 @@ class Canvas:
             if first >= 0 and not any(cell in self._letters for cell in cells):
                 self._letters |= {cell: (character, owner) for cell, character in zip(cells, word, strict=True)}
                 return
+
+    def is_dashed(self, owner: int) -> bool:
+        """Whether a curve is drawn with gaps."""
+        return len(self._dashes.get(owner, ())) > 1
 
     def name_along(self, letter: str, owner: int, first: int, every: int) -> None:
         """Put a curve's letter on it at every so many columns from the first one, where no other curve covers it."""

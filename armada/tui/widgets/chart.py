@@ -37,7 +37,7 @@ LOOKED_THROUGH = 1000
 LOOKED_AFTER = 100
 """In so many points after a mark the height of its curve is looked for, if there is none before it."""
 ALONG = 16
-"""Without colours, the letter of each of several curves stands on it at every so many columns."""
+"""Without colours, the letter of each of several curves stands on it at every so many columns; on dashed ones always."""
 MARKED = Style(reverse=True)
 LIT = Style(bold=True, reverse=True)
 BOLD = Style(bold=True)
@@ -185,13 +185,17 @@ class Chart(Plane):
                 _name_curve(canvas, line, window, owner, self.symbols.states["running"])
         if len(self.lines) > 1:
             self._mark_each(canvas, window)
-        if self.app.no_color and len(self.lines) > 1:
-            for owner, line in enumerate(self.lines):
-                canvas.name_along(_sign(line, owner), owner, 2 + 3 * owner % ALONG, ALONG)
+            self._name_along(canvas)
         self._window = window
         strips += self._rows(canvas, marks)
         strips.append(self._foot(room))
         return strips[:height]
+
+    def _name_along(self, canvas: Canvas) -> None:
+        """Put the letters of curves along them that no colour or no solid line tells from the others."""
+        for owner, line in enumerate(self.lines):
+            if self.app.no_color or canvas.is_dashed(owner):
+                canvas.name_along(_sign(line, owner), owner, 2 + 3 * owner % ALONG, ALONG)
 
     def _heights(self, extents: list[tuple[float, float]]) -> tuple[float, float]:
         """Return the lowest and the highest value that is drawn; what is behind a curve adds a fifth at most."""
