@@ -245,7 +245,7 @@ SCENES: tuple[Scene, ...] = (
         "A sweep",
         "Its cells, with those that were pruned.",
         on(f"sweep:{story.SWEEP}:", "enter", "down"),
-        ("lr-rank-4",),
+        ("2e-05 r=128",),
     ),
     Scene(
         "runs-no-colour",

@@ -197,7 +197,8 @@ class Story:
             (5e-5, 128, Verdict("submitted"), 0, 1.0),
         )
         for number, (rate, rank, verdict, step, loss) in enumerate(cells, 1):
-            cell = {"id": SWEEP, "cell": number, "label": f"lr={rate:g} r={rank}"}
+            values = {"train.learning_rate": rate, "lora.r": rank}
+            cell = {"id": SWEEP, "cell": number, "label": f"learning_rate={rate:g} r={rank}", "values": values}
             hours = 0.0 if not step else 2.6 - 0.2 * number
             self._run(
                 f"lr-rank-{number}-{'bcdfghjk'[number - 1] * 2}{number}x{number}q",
@@ -242,12 +243,14 @@ class Story:
             },
             "environment": {"key": "cu130-4f2a91c07d5e"},
         }
+        name = run_id[:-7]
         if sweep is not None:
             spec["sweep"] = sweep
+            name = f"lr-rank {sweep['label']}"  # as a launch names cells
         created = 3600 * hours + 840
         with Clock.ago(created):
             runs.insert(
-                self._database, run_id=run_id, name=run_id[:-7], host=host, task="sft", experiment="arc.yaml", spec=spec
+                self._database, run_id=run_id, name=name, host=host, task="sft", experiment="arc.yaml", spec=spec
             )
         started = NOW - 3600 * hours if hours else None
         facts: dict[str, Any] = {"observed_at": NOW - 2, "started_at": started, "gpus": json.dumps(list(range(gpus)))}

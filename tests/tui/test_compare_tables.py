@@ -67,6 +67,24 @@ def test_the_best_value_has_a_word_and_columns_without_values_yield_their_room(
     drive(world.board(), use, (80, 24))
 
 
+@pytest.mark.parametrize(("width", "name"), [(80, "…2e-05 r=64"), (160, "lr-rank learning_rate=2e-05 r=64")])
+def test_cells_of_a_sweep_are_named_by_what_they_set(world: World, width: int, name: str) -> None:
+    for cell, rank in enumerate((8, 64), 1):
+        spec = {"job": {"argv": []}, "experiment": {}, "sweep": {"id": "lr-x7", "cell": cell}}
+        world.run(f"lr-{cell}aaaaa{cell}", name=f"lr-rank learning_rate={cell}e-05 r={rank}", spec=spec)
+        world.losses(f"lr-{cell}aaaaa{cell}", [1.0, 12345.678])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "lr-x7")
+        await pilot.press("c")
+        seen = await shows(pilot, "best 1 ", "running")
+        rows = [line for line in seen.splitlines() if "● running" in line]
+        assert len(rows) == 2
+        assert any(f" {name} " in row for row in rows), rows
+
+    drive(world.board(), use, (width, 24))
+
+
 def test_a_pareto_page_without_a_front_says_the_reason_that_holds(world: World) -> None:
     for run_id in ("one-aaaaaa", "two-bbbbbb"):
         world.run(run_id, step=3, total_steps=3)

@@ -248,6 +248,7 @@ class CompareScreen(Exports, RunOrder):
 
     def _draw_figures(self) -> None:
         items = pages.figure_items(self.runs, self.choices.metric, self.chart.cross, self.board.symbols, time.time())
+        self.figures.forms = pages.name_forms(self.runs)
         self.figures.show_items(items)
 
     @property

@@ -12,6 +12,7 @@ from armada.foundation.metric_goals import BestBy
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import recorded_spec
 from armada.tui import ticks
+from armada.tui.beginnings import alike_by_sweep, short_forms
 from armada.tui.curves import nearest
 from armada.tui.scales import Scale, pareto_front, scale_of
 from armada.tui.widgets.chart import NAMES
@@ -173,6 +174,13 @@ def figure_items(
 def state_of(state: str, symbols: Symbols) -> Span:
     """Return a state's symbol and its word, in its colour."""
     return f"{symbols.states.get(state, '?')} {state}", STATE_STYLES.get(state, "accent")
+
+
+def name_forms(runs: Sequence[Compared]) -> dict[str, tuple[str, ...]]:
+    """Return shorter and shorter forms of the names of sweeps' cells, by run: by what they differ."""
+    alike = alike_by_sweep(run.row for run in runs)
+    swept = (run.row for run in runs if run.row.run.sweep)
+    return {row.id: short_forms(sanitize_line(row.name, LONGEST), alike[row.run.sweep or ""]) for row in swept}
 
 
 def _best_figure(value: float | None, top: float | None) -> tuple[Span, ...]:

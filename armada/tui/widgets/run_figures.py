@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from armada.tui.beginnings import width_of
+from armada.tui.beginnings import first_fitting, width_of
 from armada.tui.bindings import bindings
 from armada.tui.theme import CURVES
 from armada.tui.widgets.list_table import Item, ListTable
-from armada.tui.widgets.table import STYLES, Column
+from armada.tui.widgets.table import STYLES, Cells, Column, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from rich.style import Style
     from textual.binding import BindingType
@@ -48,6 +48,16 @@ class RunFigures(ListTable, inherit_bindings=False):
 
     def __init__(self, symbols: Symbols) -> None:
         super().__init__(COLUMNS, symbols)
+        self.forms: Mapping[str, tuple[str, ...]] = {}
+        """Shorter forms of the names of runs, for where they do not fit: cells of a sweep begin alike."""
+
+    def cells(self, entry: Entry) -> Cells:
+        made = super().cells(entry)
+        name, room = made[NAME], dict(self._fit(self._room)).get(NAME, 0)
+        if width_of(name) <= room or entry.key not in self.forms:
+            return made
+        short = first_fitting(map(self.symbols.text, self.forms[entry.key]), room)
+        return (*made[:NAME], ((short, name[0][1]),), *made[NAME + 1 :])
 
     def show_items(self, items: Iterable[Item]) -> None:
         shown = list(items)
