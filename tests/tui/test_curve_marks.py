@@ -53,7 +53,7 @@ def test_each_of_several_runs_has_its_marks_on_its_curve_after_its_letter(
 
     async def use(pilot: Pilot[None]) -> None:
         view = await compared(pilot)
-        lost, back = (NAMES[view._places[run_id]] for run_id in ("lost-aaaaaa", "back-bbbbbb"))  # noqa: SLF001
+        lost, back = (NAMES[view.places[run_id]] for run_id in ("lost-aaaaaa", "back-bbbbbb"))
         seen = (await shows(pilot, f"{gap} NaN, {resumed} resumed", f"{lost}{gap}", f"{back}{resumed}")).splitlines()
         above, below = (
             next(at for at, line in enumerate(seen) if word in line) for word in (lost + gap, back + resumed)
@@ -81,7 +81,7 @@ def test_the_picture_of_a_comparison_has_the_marks_and_says_what_they_mean(world
 
     async def use(pilot: Pilot[None]) -> None:
         view = await compared(pilot)
-        lost, back = (view._places[run_id] for run_id in ("lost-aaaaaa", "back-bbbbbb"))  # noqa: SLF001
+        lost, back = (view.places[run_id] for run_id in ("lost-aaaaaa", "back-bbbbbb"))
         await until(pilot, lambda: all(line.marks for line in view.chart.lines))
         picture = picture_of(view)
         marks = {trace.colour: trace.marks for trace in picture.traces}
