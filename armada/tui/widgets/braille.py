@@ -19,10 +19,11 @@ FAR = 1e6
 """Dots further outside the window than this are drawn here: the distance of the largest floats is infinite."""
 EMPTY = 255
 """The owner of a cell without a dot."""
-DASHES = ((True,), (*(True,) * 7, False), (*(True,) * 3, False), (*(True,) * 7, False, True, False))
+DASHES = ((True,), (*(True,) * 6, False), (True, True, False), (*(True,) * 6, False, True, False))
 """Which columns of characters a line takes, again and again: solid, long and short dashes, and dashes and dots.
 
-The gaps are one column: wider ones look as if data were missing.
+The gaps are one column: wider ones look as if data were missing. The periods are odd: what stands along a curve at every
+16th column is not always in a gap.
 """
 
 
