@@ -29,7 +29,7 @@ def test_axes_span_the_runs_that_are_drawn(world: World) -> None:
         ("ten-dddddd", "box", None),
     ):
         started: dict[str, Any] = {} if loss is not None else {"started_at": 1.0}
-        world.run(run_id, host=host, step=3, total_steps=3, **started)
+        world.run(run_id, host=host, step=3 if loss is not None else 9000, total_steps=9000, **started)
         world.losses(run_id, [loss] if loss is not None else [])
 
     async def use(pilot: Pilot[None]) -> None:
@@ -46,6 +46,7 @@ def test_axes_span_the_runs_that_are_drawn(world: World) -> None:
         while view.scatter_axes()[0].title != "steps":
             await pilot.press("t" if view.shown != "scatter" else "v")
         await until(pilot, lambda: view.scatter_axes()[1].bounds == (1.0, 90.0))
+        assert not view.scatter_axes()[0].varies, "the run with more steps is not drawn"
 
     drive(world.board(), use)
 
