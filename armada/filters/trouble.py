@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 RECENT_S = 86_400.0
 """How long a failure, or a loss that is no number, needs the user, in seconds; after that it is history."""
 
+SHORT_WHY = 60
+"""Characters of why a host does not answer, where more has to be said."""
+
 Kind = Literal["unreachable", "failed", "unclear", "no_number", "sync", "damaged", "several"]
 """What is wrong: a host that does not answer, a failure, a state that nobody knows or a run that may hang, a loss that
 is no number, syncs that fail, copies at home that are not as they came; several: more than one run of a group."""
@@ -94,15 +97,11 @@ def trouble(run: Run, here: Copies, *, urgent: bool) -> Trouble | None:
         reason = f"its process ended with exit code {found[1]}"
     said = ": ".join(part for part in (reason, because) if part)
     if not run.ended and run.unreachable_since is not None:
-        since = time.strftime("%H:%M", time.localtime(run.unreachable_since))
-        why = sanitize_line(run.unreachable_why or "no answer", 200)
-        return Trouble("unreachable", f"unreachable since {since}: {why}")
+        return _unreachable(run.unreachable_since, run.unreachable_why, _in_doubt(run, reason, said))
     if run.state == "failed" and urgent and not run.is_archived:  # who archives a failure has seen it
         return _split("failed", said or "no reason recorded")
-    if run.state == "unknown" or (run.state == "running" and reason):
-        return _split("unclear", said or "its state is unknown")
-    if run.state == "running" and run.loss_not_finite is not None:
-        return Trouble("no_number", f"its loss is {run.loss_not_finite}")
+    if (found := _in_doubt(run, reason, said)) is not None:
+        return found
     if here.failing is not None:
         return _split("sync", f"sync fails: {sanitize_line(here.failing, 300)}")
     if here.damaged and run.ended and not run.is_archived:
@@ -111,6 +110,24 @@ def trouble(run: Run, here: Copies, *, urgent: bool) -> Trouble | None:
     if run.state == "succeeded" and run.loss_not_finite is not None and urgent and not run.is_archived:
         return Trouble("no_number", f"it succeeded, but its loss is {run.loss_not_finite}")
     return None
+
+
+def _in_doubt(run: Run, reason: str | None, said: str) -> Trouble | None:
+    """Return why a run that has not ended needs the user, as its host told it last."""
+    if run.state == "unknown" or (run.state == "running" and reason):
+        return _split("unclear", said or "its state is unknown")
+    if run.state == "running" and run.loss_not_finite is not None:
+        return Trouble("no_number", f"its loss is {run.loss_not_finite}")
+    return None
+
+
+def _unreachable(since: float, why: str | None, before: Trouble | None) -> Trouble:
+    """Say that a host does not answer, and what was wrong with the run before that: the latter would be lost otherwise."""
+    clock = time.strftime("%H:%M", time.localtime(since))
+    if before is None:
+        return Trouble("unreachable", f"unreachable since {clock}: {sanitize_line(why or 'no answer', 200)}")
+    reason = sanitize_line(why or "no answer", SHORT_WHY)
+    return Trouble("unreachable", f"unreachable since {clock}: {reason}; before that, {before.words}", before.remedy)
 
 
 def _split(kind: Kind, said: str) -> Trouble:

@@ -141,6 +141,11 @@ def loads(
     return [*spans, ("  ", "plain"), *_strip_of(mean, symbols)] if mean else spans
 
 
+def faded(spans: Iterable[Span]) -> list[Span]:
+    """Return what GPUs did in grey: it is of an earlier time, and nobody knows what they do now."""
+    return [(words, "faint" if style.startswith("load-") else "dim") for words, style in spans]
+
+
 def _strip_of(shares: Sequence[float | None], symbols: Symbols, width: int = 0) -> list[Span]:
     """Return loads as a strip in their colours, with blanks up to a width."""
     spans = heated(symbols.strip(shares), shares)

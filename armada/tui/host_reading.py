@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from armada.tui.snapshot import HostView
+from armada.tui.snapshot import NOTHING, HostView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from armada.store.database import Database
     from armada.store.hosts import HostRecord
     from armada.store.telemetry import Point
+    from armada.tui.reachability import Silence
 
 RECENT_S = 900.0
 """The time that a GPU's line shows, in seconds."""
@@ -69,7 +70,13 @@ class HostReader:
         self._views: dict[str, HostView] = {}
 
     def read(
-        self, configured: Mapping[str, Host], *, telemetry: bool, history: tuple[str, float] | None, now: float
+        self,
+        configured: Mapping[str, Host],
+        *,
+        telemetry: bool,
+        history: tuple[str, float] | None,
+        now: float,
+        silent: Mapping[str, Silence] = NOTHING,
     ) -> tuple[HostView, ...]:
         """Return all hosts, `local` last.
 
@@ -78,15 +85,17 @@ class HostReader:
             telemetry: Whether to include the last minutes of every GPU, and the environments.
             history: A host and a time span in seconds for which to include the GPUs' points.
             now: Unix time.
+            silent: The hosts that do not answer.
         """
         from armada.store import hosts
 
         records = {record.name: record for record in hosts.every(self._database)}
         names = sorted(set(records) | set(configured), key=lambda each: (each == "local", each))
-        return tuple(
+        views = (
             self._view(name, configured.get(name), records.get(name), telemetry=telemetry, history=history, now=now)
             for name in names
         )
+        return tuple(self._kept(view._replace(silent=silent.get(view.name))) for view in views)
 
     def _view(
         self,
@@ -112,7 +121,7 @@ class HostReader:
                 self._long = History(*history)
             long = self._long.read(self._database, now)
         gpus = None if record is None else len((facts.gpus if facts is not None else None) or ())
-        view = HostView(
+        return HostView(
             name,
             host.tariff(gpus) if host else None,
             host is not None,
@@ -125,9 +134,12 @@ class HostReader:
             long,
             facts,
         )
-        if before != view:
-            self._views[name] = view
-        return self._views[name]
+
+    def _kept(self, view: HostView) -> HostView:
+        """Return the object of the last snapshot, if nothing of it changed."""
+        if self._views.get(view.name) != view:
+            self._views[view.name] = view
+        return self._views[view.name]
 
     def _environment(self, host: Host, facts: RecordedFacts) -> EnvironmentState:
         # Reading profiles takes milliseconds, too long to repeat for each host with new facts.

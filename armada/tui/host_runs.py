@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from armada.units import counted
 from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from armada.tui.snapshot import RunRow, Snapshot
 
@@ -21,6 +22,21 @@ class RunsOfHost(NamedTuple):
 
 
 NO_RUNS = RunsOfHost()
+MOST_NAMED = 2
+"""Of so many runs that need you, each is named."""
+
+
+def needing(active: Sequence[RunRow]) -> str:
+    """Say which of a host's active runs need you, and why in a word: `1 run needs you: arc-7b, stalled`.
+
+    That the host does not answer is not said again.
+    """
+    found = [(row.name, row.trouble) for row in active if row.trouble is not None and row.trouble.kind != "unreachable"]
+    if not found:
+        return ""
+    named = [f"{name}, {trouble.words.partition(':')[0]}" for name, trouble in found[:MOST_NAMED]]
+    more = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+    return f"{counted(len(found), 'run')} need{'s' if len(found) == 1 else ''} you: {'; '.join([*named, *more])}"
 
 
 class HostRuns:

@@ -10,6 +10,7 @@ from armada.foundation.sanitize import sanitize_line
 from armada.store.queries import run_detail, run_list
 from armada.store.queries.run_list import Values
 from armada.store.queries.uses import read_use
+from armada.tui.reachability import Reachability
 from armada.tui.snapshot import Counts, Kept, RunDetail, RunRow, Snapshot
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from armada.costs.tariff import Tariff
     from armada.store.database import Database
     from armada.store.run_sync import RunSync
+    from armada.store.runs import Run
+    from armada.tui.reachability import Silence
 
 NOTHING_KEPT = Kept(None, None, 0, 0)
 MOST_FIRST = 1000
@@ -45,6 +48,7 @@ class RunReader:
         self._rows: list[RunRow] = []
         self._states: dict[str, set[str]] = {"running": set(), "waiting": set(), "troubled": set()}
         self._calming: dict[str, float] = {}
+        self._reachability = Reachability()
         self.rows: tuple[RunRow, ...] = ()
         """All runs, newest first."""
         self.by_id: dict[str, RunRow] = {}
@@ -54,8 +58,14 @@ class RunReader:
 
     @property
     def due(self) -> bool:
-        """Whether a failure has become old since the last reading, although the store did not change."""
-        return any(moment <= time.time() for moment in self._calming.values())
+        """Whether a failure, or a host's answer, has become old since the last reading, although the store did not change."""
+        now = time.time()
+        return self._reachability.due_at <= now or any(moment <= now for moment in self._calming.values())
+
+    @property
+    def silent(self) -> Mapping[str, Silence]:
+        """Hosts that do not answer, by name."""
+        return self._reachability.silent
 
     @property
     def counts(self) -> Counts:
@@ -92,7 +102,7 @@ class RunReader:
         return self.rows
 
     def _forget(self, run_id: str) -> None:
-        del self._known[run_id]
+        self._reachability.forget(self._known.pop(run_id).row.run)
         self._calming.pop(run_id, None)
         for ids in self._states.values():
             ids.discard(run_id)
@@ -107,8 +117,14 @@ class RunReader:
         return True
 
     def _make_again(self, tariffs: Mapping[str, Tariff], now: float) -> set[str]:
-        """Rebuild rows that are outdated although the store did not change: another price, or a failure that is history now."""
+        """Rebuild rows that are outdated although their runs did not change: another price, an old failure, a silent host."""
         stale = {run_id for run_id, moment in self._calming.items() if moment <= now}
+        if hosts := self._reachability.read(self._database, now):
+            stale |= {
+                run_id
+                for run_id, known in self._known.items()
+                if known.row.run.host in hosts and not known.row.run.ended
+            }
         if tariffs != self._tariffs:
             stale |= {
                 run_id for run_id, known in self._known.items() if known.row.tariff != tariffs.get(known.row.run.host)
@@ -127,8 +143,10 @@ class RunReader:
         tariffs: Mapping[str, Tariff],
         now: float,
     ) -> None:
-        row, calm_at = _row(self._database, values, kept, here, tariffs, now)
-        run = row.run
+        stored = run_list.as_run(values)
+        self._reachability.note(stored)
+        run = self._reachability.told(stored)
+        row, calm_at = _row(self._database, run, kept, here, tariffs, now)
         self._known[run_id] = _Known(values, kept, here, row)
         self._calming.pop(run_id, None)
         if run.ended and row.trouble is not None and now < calm_at:
@@ -165,10 +183,9 @@ def _is_waiting(row: RunRow) -> bool:
 
 
 def _row(
-    database: Database, values: Values, kept: Kept, here: Copies, tariffs: Mapping[str, Tariff], now: float
+    database: Database, run: Run, kept: Kept, here: Copies, tariffs: Mapping[str, Tariff], now: float
 ) -> tuple[RunRow, float]:
     """Return the row of a run, and when a failure becomes old, unix seconds."""
-    run = run_list.as_run(values)
     calm_at = (run.ended_at or run.created_at) + RECENT_S
     why = trouble(run, here, urgent=now < calm_at)
     tariff = tariffs.get(run.host)
@@ -194,10 +211,14 @@ def read_first(database: Database, last: int, pinned: Collection[str] = ()) -> S
         return None
     ids, count = found
     counts, syncs = run_list.count_checkpoints(database, ids), _syncs(database, ids)
-    rows = []
-    for run_id, values in run_list.of_ids(database, ids).items():
-        kept = Kept(*counts[run_id]) if run_id in counts else NOTHING_KEPT
-        rows.append(_row(database, values, kept, copies(syncs.get(run_id), kept.damaged), {}, now)[0])
+    rows, hosts = [], Reachability()
+    stored = [run_list.as_run(values) for values in run_list.of_ids(database, ids).values()]
+    for run in stored:
+        hosts.note(run)
+    hosts.read(database, now)
+    for run in map(hosts.told, stored):
+        kept = Kept(*counts[run.run_id]) if run.run_id in counts else NOTHING_KEPT
+        rows.append(_row(database, run, kept, copies(syncs.get(run.run_id), kept.damaged), {}, now)[0])
     rows.sort(key=lambda row: -row.run.created_at)
     summed = Counts(
         sum(map(_is_running, rows)), sum(map(_is_waiting, rows)), sum(row.trouble is not None for row in rows)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
     from armada.store.telemetry import Point
     from armada.store.transfers import Transfer
+    from armada.tui.reachability import Silence
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
@@ -91,6 +92,10 @@ class RunRow(NamedTuple):
         return self.tariff.run_rate(len(self.run.gpus), now) if self.tariff is not None else None
 
 
+STALE_S = 180.0
+"""Hosts are asked once a minute at least: what is older than these seconds says nothing of now."""
+
+
 class HostView(NamedTuple):
     """A host: its configuration, its last facts, and the last minutes of its GPUs.
 
@@ -109,6 +114,21 @@ class HostView(NamedTuple):
     config: Host | None = None
     history: Mapping[int, tuple[Point, ...]] | None = None
     facts: RecordedFacts | None = None
+    silent: Silence | None = None
+    """Since when it does not answer; None if it does, or was never asked. Its record alone does not say that."""
+
+    @property
+    def seen_at(self) -> float | None:
+        """When it last told anything: its facts, which arrive once a minute, or the load of its GPUs, which arrives more often."""
+        moments = [points[-1].time for points in self.telemetry.values() if points]
+        if self.record is not None and self.record.observed_at is not None:
+            moments.append(self.record.observed_at)
+        return max(moments, default=None)
+
+    def is_stale(self, now: float) -> bool:
+        """Whether what its GPUs do is not known any more: the newest load is of an earlier time."""
+        seen = self.seen_at
+        return self.silent is not None or (seen is not None and now - seen > STALE_S)
 
     @property
     def gpus(self) -> Sequence[RecordedGpu]:
@@ -174,6 +194,8 @@ class Snapshot(NamedTuple):
     sparks: Mapping[str, tuple[float | None, ...]] = NOTHING
     details: Mapping[str, RunDetail] = NOTHING
     hosts: tuple[HostView, ...] = ()
+    silent: Mapping[str, Silence] = NOTHING
+    """Hosts that do not answer, by name; `hosts` and the active runs of `runs` say the same."""
     operations: tuple[Operation, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     told: tuple[Notification, ...] = ()

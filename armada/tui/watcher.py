@@ -247,6 +247,7 @@ class Watcher:
             operations=tuple(operations.recent(database, 50)),
             transfers=tuple(transfers.under_way(database)),
             told=tuple(notifications.events(database, TOLD)),
+            silent=reader.silent,
             syncs=reader.syncs,
             sweeps=sweeps.names(database),
             money=self._money[2],
@@ -264,7 +265,13 @@ class Watcher:
         self._last = self._last._replace(
             sparks={run_id: self._spark(database, index[run_id]) for run_id in wants.visible if run_id in index},
             details={run_id: found for run_id in wants.details if (found := read_detail(database, run_id))},
-            hosts=hosts.read(self._hosts, telemetry=wants.telemetry, history=wants.history, now=time.time()),
+            hosts=hosts.read(
+                self._hosts,
+                telemetry=wants.telemetry,
+                history=wants.history,
+                now=time.time(),
+                silent=self._last.silent,
+            ),
             words=facts.words,
             facts=facts.facts,
             facts_version=facts.version,

@@ -36,7 +36,7 @@ def many(world: World) -> World:
         world.run(f"old-{number:02}aaaa", state="succeeded", ended_at=now - 2 * DAY_S - 60 * ((number * 7) % 40))
     world.run("broke-aaaaaa", state="failed", reason="oom", message="CUDA out of memory", ended_at=now - 7200)
     world.run("history-aaaaaa", state="failed", reason="oom", ended_at=now - 3 * DAY_S)
-    world.run("away-aaaaaa", unreachable_since=now - 60, unreachable_why="no answer")
+    world.run("away-aaaaaa", host="far", unreachable_since=now - 60, unreachable_why="no answer")
     for state in ("running", "queued", "preparing", "unknown"):
         world.run(f"{state}-aaaaaa", state=state)
     world.run("unsynced-aaaaaa", state="succeeded", ended_at=now - 9 * DAY_S)

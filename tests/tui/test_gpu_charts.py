@@ -159,3 +159,15 @@ def test_the_spread_of_gpus_is_taken_at_each_moment() -> None:
     assert [list(each.levels.values)[:2] for each in (lowest, highest, median)] == [[1, 2], [5, 6], [3, 4]]
     assert math.isnan(lowest.levels.values[2])
     assert spread([three]) == ()
+
+
+@pytest.mark.parametrize(("watts", "scale"), [(92.0, "0 to 300"), (412.0, "0 to 412")])
+def test_little_power_is_no_full_strip(world: World, watts: float, scale: str) -> None:
+    record(world, 8)
+    world.database.connection.execute("UPDATE telemetry SET power_w = ?", (watts,))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "power W", scale)
+
+    drive(world.board(), use, (160, 48))

@@ -381,7 +381,7 @@ def costly(world: World) -> None:
     """A run that needs the user, and an expensive host that is idle."""
     world.hosts(box={"ssh": "root@box", "price_per_hour": 2.5}, spare={"ssh": "root@spare", "price_per_hour": 122.5})
     world.run("demo-aaaaaa", host="box")
-    world.run("dead-bbbbbb", host="box")
+    world.run("dead-bbbbbb", host="gone")
     runs.mark_unreachable(world.database, ["dead-bbbbbb"], "no route to host")
 
 

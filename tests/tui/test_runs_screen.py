@@ -195,7 +195,7 @@ def test_rows_move_when_what_they_are_sorted_by_changes(world: World) -> None:
         world.losses("two-bbbbbb", [0.5])
         await until(pilot, lambda: rows(pilot) == ["two-bbbbbb", "one-aaaaaa"])
         runs.mark_unreachable(world.database, ["one-aaaaaa"], "no answer")
-        await shows(pilot, "no answer", "1 needs you")
+        await shows(pilot, "no answer", "2 need you")  # they are on one host
 
     drive(world.board(), use)
 

@@ -9,6 +9,7 @@ from armada.costs.report import Use, cost_of_host
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import RecordedFacts
 from armada.tui.gpu_strips import HOT_C
+from armada.tui.host_runs import needing
 from armada.tui.widgets.host_safety import verdict
 from armada.tui.widgets.run_signs import clock
 from armada.units import amount, counted, span
@@ -101,7 +102,7 @@ def card_lines(
     if (found := _environment(host)) is not None:
         yield _labelled("environment", *found)
     yield _labelled("safe?", *_safety(safety, moving, symbols, now))
-    yield _labelled("health", *_health(host, symbols))
+    yield _labelled("health", *_health(host, runs, symbols))
 
 
 def _labelled(label: str, *spans: Span) -> Line:
@@ -184,9 +185,11 @@ def _safety(safety: Safety | None, moving: Sequence[Transfer], symbols: Symbols,
     return [(f"{sign} ", style), *shown, (more, "dim")]
 
 
-def _health(host: HostView, symbols: Symbols) -> list[Span]:
+def _health(host: HostView, runs: RunsOfHost, symbols: Symbols) -> list[Span]:
     wrong = list(troubles_of(host))
-    if host.record is None or host.record.observed_at is None:
+    if words := needing(runs.active):
+        wrong.append(words)
+    if not wrong and (host.record is None or host.record.observed_at is None):
         return [("not known", "dim"), (" · d diagnoses it", "dim")]
     if wrong:
         return [(f"{symbols.attention} {'; '.join(wrong)}", "warn"), (" · d diagnoses it", "dim")]
@@ -195,12 +198,11 @@ def _health(host: HostView, symbols: Symbols) -> list[Span]:
 
 def troubles_of(host: HostView) -> Iterator[str]:
     """Yield what is wrong with a host, by its newest facts."""
-    record = host.record
-    if record is None:
+    if host.silent is not None:
+        yield f"unreachable since {time.strftime('%H:%M', time.localtime(host.silent.since))}"
+    if host.record is None:
         return
     facts = host.facts or RecordedFacts()
-    if record.unreachable_since is not None:
-        yield f"unreachable since {time.strftime('%H:%M', time.localtime(record.unreachable_since))}"
     hot = [points[-1].temperature_c for points in host.telemetry.values() if points]
     hottest = max((each for each in hot if each is not None), default=0.0)
     if hottest >= HOT_C:

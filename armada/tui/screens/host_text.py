@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from armada.config.profiles import DERIVED
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import RecordedFacts
-from armada.tui.gpu_strips import gpu_spans, gpus_or_queue, loads, points_of
+from armada.tui.gpu_strips import faded, gpu_spans, gpus_or_queue, loads, points_of
+from armada.tui.host_runs import needing
 from armada.tui.kept import Kept
 from armada.tui.screens.host_card import idle_since
 from armada.tui.widgets.list_table import Item, Line
+from armada.tui.widgets.run_signs import host_sign
 from armada.tui.widgets.run_table import age
 from armada.tui.widgets.table import Cells, Column, Span
 from armada.units import amount, brief_span, counted, exact_span, rough_span, span
@@ -62,21 +64,29 @@ class GpuLines:
         self._symbols = symbols
         self._kept: Kept[tuple[Span, ...]] = Kept()
 
-    def together(self, host: HostView, shown: int) -> tuple[Span, ...]:
-        """Return what all GPUs of a host do now, and their mean over time in `shown` cells."""
-        made_from = (host.facts, host.telemetry, shown)
-        return self._kept.get(
-            host.name, made_from, lambda: tuple(loads(host.gpus, host.telemetry, self._symbols, LOADS, shown))
-        )
+    def together(self, host: HostView, shown: int, *, is_stale: bool = False) -> tuple[Span, ...]:
+        """Return what all GPUs of a host do now, and their mean over time in `shown` cells; what is of earlier is faint."""
+        made_from = (host.facts, host.telemetry, shown, is_stale)
 
-    def one(self, host: HostView, place: int, index: Mapping[str, RunRow], shown: int) -> tuple[Span, ...]:
+        def make() -> tuple[Span, ...]:
+            spans = loads(host.gpus, host.telemetry, self._symbols, LOADS, shown)
+            return tuple(faded(spans) if is_stale else spans)
+
+        return self._kept.get(host.name, made_from, make)
+
+    def one(
+        self, host: HostView, place: int, index: Mapping[str, RunRow], shown: int, *, is_stale: bool = False
+    ) -> tuple[Span, ...]:
         """Return the line of one GPU of a host."""
         gpu = host.gpus[place]
         points, users = points_of(host.telemetry, gpu), _users(gpu, index)
-        made_from = (gpu, points, users, shown)
-        return self._kept.get(
-            (host.name, place), made_from, lambda: _gpu_line(gpu, points, users, self._symbols, shown)
-        )
+        made_from = (gpu, points, users, shown, is_stale)
+
+        def make() -> tuple[Span, ...]:
+            spans = _gpu_line(gpu, points, users, self._symbols, shown)
+            return tuple(faded(spans)) if is_stale else spans
+
+        return self._kept.get((host.name, place), made_from, make)
 
 
 def host_item(
@@ -103,18 +113,17 @@ def host_item(
     facts, gpus = host.facts or RecordedFacts(), host.gpus
     price = host.tariff.price_at(now) if host.tariff is not None else None
     active = runs.active
-    unreachable = record is not None and record.unreachable_since is not None
-    sign = symbols.unreachable if unreachable else symbols.states["running" if active else "cancelled"]
-    seen = _seen_at(host, record)
+    sign, is_stale = host_sign(host, active, symbols), host.is_stale(now)
+    seen = host.seen_at
     unknown = " (not in hosts.yaml)" if snapshot.config_trouble is None else " (hosts.yaml cannot be used)"
     shown = LOAD_HISTORY if width >= WIDE else 0
 
     def cells() -> Cells:
         return (
-            ((sign, "warn" if unreachable else "good"),),
+            (sign,),
             ((sanitize_line(host.name, 60), "strong"), ("" if host.configured else unknown, "dim")),
             ((gpus_or_queue(facts) if is_known else "not checked", "plain"),),
-            lines.together(host, shown) if gpus else (("" if is_known else "c checks it", "dim"),),
+            lines.together(host, shown, is_stale=is_stale) if gpus else (("" if is_known else "c checks it", "dim"),),
             _work(active, facts, snapshot),
             (safe,),
             _environment(host, snapshot),
@@ -125,12 +134,13 @@ def host_item(
 
     about: list[Cells] = [(line,) for line in card]
     more: list[Line] = [(line,) for line in _troubles(host, record, now)]
-    more += about or [(line,) for line in _idle(host, runs, now)]
+    more += about or [(line,) for line in (*_needing(active), *_idle(host, runs, now))]
     if not (about or lists):
         return Item(host.name, cells, tuple(more))
     more += [(line,) for line in queue_lines(facts.queue, snapshot, now)]
     more += [
-        partial(_line_of, lines, host, place, snapshot.by_id, history) for place in range(min(len(gpus), GPUS_SHOWN))
+        partial(_line_of, lines, host, place, snapshot.by_id, history, is_stale=is_stale)
+        for place in range(min(len(gpus), GPUS_SHOWN))
     ]
     if len(gpus) > GPUS_SHOWN:
         more.append((((f"and {counted(len(gpus) - GPUS_SHOWN, 'GPU')} more", "dim"),),))
@@ -152,14 +162,6 @@ def _work(active: Sequence[RunRow], facts: RecordedFacts, snapshot: Snapshot) ->
     return tuple(spans)
 
 
-def _seen_at(host: HostView, record: HostRecord | None) -> float | None:
-    """Return when the host was last seen: by its facts, which arrive once a minute, or by its GPUs' load, which arrives more often."""
-    moments = [points[-1].time for points in host.telemetry.values() if points]
-    if record is not None and record.observed_at is not None:
-        moments.append(record.observed_at)
-    return max(moments, default=None)
-
-
 def _environment(host: HostView, snapshot: Snapshot) -> tuple[Span, ...]:
     found = host.environment
     ours = [each for each in snapshot.operations if each.state == "running" and each.host == host.name]
@@ -176,6 +178,12 @@ def _disk(facts: RecordedFacts) -> str:
     return amount(free) if free is not None else ""
 
 
+def _needing(active: Sequence[RunRow]) -> Iterator[tuple[Span, ...]]:
+    """Yield which runs of a host need you, and why."""
+    if words := needing(active):
+        yield ((words, "warn"),)
+
+
 def _idle(host: HostView, runs: RunsOfHost, now: float) -> Iterator[tuple[Span, ...]]:
     """Yield what a host costs that has run nothing for some time."""
     price = host.tariff.price_at(now) if host.tariff is not None else None
@@ -185,10 +193,10 @@ def _idle(host: HostView, runs: RunsOfHost, now: float) -> Iterator[tuple[Span, 
 
 
 def _troubles(host: HostView, record: HostRecord | None, now: float) -> Iterator[tuple[Span, ...]]:
-    if record is not None and record.unreachable_since is not None:
-        since = time.strftime("%H:%M", time.localtime(record.unreachable_since))
-        lasted = span(now - record.unreachable_since)
-        yield ((f"unreachable since {since} ({lasted}): {sanitize_line(record.unreachable_why, 200)}", "warn"),)
+    if host.silent is not None:
+        since = time.strftime("%H:%M", time.localtime(host.silent.since))
+        lasted = span(now - host.silent.since)
+        yield ((f"unreachable since {since} ({lasted}): {sanitize_line(host.silent.why, 200)}", "warn"),)
     forecast = record.forecast if record is not None else None
     if forecast is not None and forecast.full_at is not None:
         pace = f"its runs save {amount(forecast.bytes_per_s * 3600)} an hour"
@@ -243,8 +251,10 @@ def _counts(jobs: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {sanitize_line(state, 20).lower()}" for state, count in jobs.items() if count)
 
 
-def _line_of(lines: GpuLines, host: HostView, place: int, index: Mapping[str, RunRow], shown: int) -> Cells:
-    return (lines.one(host, place, index, shown),)
+def _line_of(
+    lines: GpuLines, host: HostView, place: int, index: Mapping[str, RunRow], shown: int, *, is_stale: bool
+) -> Cells:
+    return (lines.one(host, place, index, shown, is_stale=is_stale),)
 
 
 def _gpu_line(gpu: RecordedGpu, history: Sequence[Point], users: str, symbols: Symbols, shown: int) -> tuple[Span, ...]:

@@ -387,7 +387,7 @@ class LaunchScreen(View):
         record = host.record
         facts = record.facts if record is not None else None
         words = [gpus_or_queue(recorded_facts(facts)) if facts is not None else "not checked yet"]
-        words += ["unreachable"] if record is not None and record.unreachable_since is not None else []
+        words += ["unreachable"] if host.silent is not None else []
         busy = sum(row.run.host == host.name and not row.run.ended for row in self.snapshot.runs)
         price = host.tariff.price_at(time.time()) if host.tariff is not None else None
         words += [counted(busy, "run") if busy else "idle", price.text if price is not None else ""]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from armada.costs.price import money
 from armada.costs.report import cost_at_end
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.gpu_strips import gpus_of, points_of, together
+from armada.tui.gpu_strips import faded, gpus_of, points_of, together
 from armada.tui.screens.run_text import stamp
 from armada.tui.widgets.fact_lines import Fact
 from armada.tui.widgets.run_signs import clock, glyph
@@ -132,7 +132,8 @@ def _gpus(row: RunRow, host: HostView | None, symbols: Symbols) -> tuple[Span, .
     history = host.history or host.telemetry
     is_measured = any(points_of(history, gpu) for gpu in gpus)
     count: Span = (f"{len(gpus)} ", "plain")
-    return (count, *together(gpus, history, symbols, BAR if is_measured else 0))
+    spans = together(gpus, history, symbols, BAR if is_measured else 0)
+    return (count, *(faded(spans) if host.is_stale(time.time()) else spans))
 
 
 def _cost(row: RunRow, now: float) -> Span:

@@ -178,11 +178,13 @@ def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbol
     sync = snapshot.syncs.get(row.run.run_id)
     last = sync.last_at if sync is not None else None
     failing = sync is not None and sync.failing_since is not None
+    silent = snapshot.silent.get(row.run.host)
+    at_risk = failing or row.run.ended or silent is not None  # what waits may not come home by itself
     cells: Cells = (
         ((row.name, "strong"), (f" {row.run.run_id[-6:]}", "dim")),
         ((row.host, "plain"),),
         _home(row),
-        ((str(row.kept.only_host) if row.kept.only_host else "", "warn" if _is_at_risk(row, failing) else "plain"),),
+        ((str(row.kept.only_host) if row.kept.only_host else "", "warn" if at_risk else "plain"),),
         ((f"{rough_span(now - last)} ago" if last is not None else "never", "dim"),),
         (_next(row, snapshot, now),),
     )
@@ -191,8 +193,8 @@ def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbol
         tried = "tried once" if sync.failures == 1 else f"tried {sync.failures} times"
         words = f"failing for {span(now - sync.failing_since)}, {tried}: {sanitize_line(sync.reason, 300)}"
         more.append((((words, "warn"),),))
-    elif row.run.unreachable_since is not None and (row.kept.only_host or not row.run.ended):
-        since, why = brief_span(now - row.run.unreachable_since), sanitize_line(row.run.unreachable_why, 200)
+    elif silent is not None and (row.kept.only_host or not row.run.ended):
+        since, why = brief_span(now - silent.since), sanitize_line(silent.why, 200)
         words = f"waits: {row.host} has been unreachable for {since}{f': {why}' if why else ''}"
         more.append((((symbols.text(words), "warn"),),))
     elif row.run.ended and (damaged := copies(sync, row.kept.damaged).damaged):
@@ -209,11 +211,6 @@ def _home(row: RunRow) -> tuple[Span, ...]:
     if kept.damaged:  # in a narrow column, what is damaged stays
         return (f"{kept.damaged} damaged", "bad"), (f" {kept.home} home", "plain")
     return ((f"{kept.home} home", "plain"),)
-
-
-def _is_at_risk(row: RunRow, failing: bool) -> bool:
-    """Whether what waits may not come home by itself."""
-    return failing or row.run.ended or row.run.unreachable_since is not None
 
 
 def _next(row: RunRow, snapshot: Snapshot, now: float) -> Span:

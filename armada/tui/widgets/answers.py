@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Horizontal
 
+from armada.foundation.sanitize import sanitize_line
 from armada.sweeps.counts import word_of
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.host_loads import HostLoads
@@ -85,6 +86,9 @@ class Tally:
             came = (each for each in self.arrivals if each[1].run.run_id not in changed)
             self.arrivals = heapq.nlargest(NEWS, [*came, *arrivals_of(rows)], key=lambda each: each[0])
             self._sum(rows)
+        silent = {sanitize_line(name, 80): found.since for name, found in snapshot.silent.items()}
+        for each in self._sums.values():
+            each.unreachable_since = silent.get(each.host)
 
     def _sum(self, rows: Iterable[RunRow]) -> None:
         hosts = set()

@@ -37,19 +37,27 @@ GAP_S = 120.0
 """The daemon reads GPUs every ten seconds, and keeps one point a minute after an hour: a longer silence, in proportion, is a gap."""
 
 
+POWER_W = 300.0
+"""A full strip of power is no less than these watts: hosts do not tell their limits, and an idle GPU must not look busy."""
+
+
 class Measure(NamedTuple):
-    """What is charted of GPUs, and the values of an empty strip and of a full one; None: the highest that was seen."""
+    """What is charted of GPUs, and the values of an empty strip and of a full one.
+
+    Without `high`, the highest value that was seen is a full strip, and at least `least`.
+    """
 
     name: str
     read: Callable[[Point], float | None]
     low: float = 0.0
     high: float | None = None
+    least: float = 1.0
 
 
 MEASURES = (
     Measure("utilisation %", lambda point: point.utilization, high=100.0),
     Measure("memory GiB", lambda point: None if point.memory_used_bytes is None else point.memory_used_bytes / 2**30),
-    Measure("power W", lambda point: point.power_w),
+    Measure("power W", lambda point: point.power_w, least=POWER_W),
     Measure("temperature °C", lambda point: point.temperature_c, low=20.0, high=HOT_C),
 )
 MEMORY = 1
@@ -130,7 +138,7 @@ class GpuHistory(Grid):
         for place, (chart, measure) in enumerate(zip(self.query(GpuChart), MEASURES, strict=True)):
             lines = [_line(gpu, of_gpu, measure.read, shown.span_s) for gpu, of_gpu in gpus]
             seen = (extremes[1] for line in lines if (extremes := line.levels.extremes(0, len(line.levels))))
-            high = measure.high or max(*seen, shown.memory_gib if place == MEMORY else 0.0, measure.low + 1.0)
+            high = measure.high or max(*seen, shown.memory_gib if place == MEMORY else 0.0, measure.least)
             chart.digits = 0  # of eight GPUs, each with its value
             frame.facts(chart, exact_span(shown.span_s) if titles[place] == measure.name else "")
             none = "the daemon records this while it watches the host"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, cast
 
-from armada.tui.gpu_strips import panel_lines
+from armada.tui.gpu_strips import faded, panel_lines
 from armada.tui.widgets import frame
 from armada.tui.widgets.panel import Panel
 
@@ -31,12 +32,14 @@ class GpuPanel(Panel):
         """Show the GPUs as they were last read."""
         self._row = row
         host = host_of(row, snapshot)
-        made_from = (host, row.run.gpus, self.size)
+        is_stale = host is not None and host.is_stale(time.time())
+        made_from = (host, row.run.gpus, self.size, is_stale)
         if made_from == self._made_from:
             return
         self._made_from = made_from
         width, height = self.size
-        self.show(panel_lines(host, row.run.gpus or (), self.symbols, width - 2, height))
+        lines = panel_lines(host, row.run.gpus or (), self.symbols, width - 2, height)
+        self.show([faded(line) for line in lines] if is_stale else lines)
         frame.title(self, self.symbols.text(f"{row.host} now" if row.run.ended else row.host))
 
     def on_resize(self) -> None:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.gpu_strips import MINUTES, together
+from armada.tui.gpu_strips import MINUTES, faded, together
 from armada.tui.widgets.panel import Panel
+from armada.tui.widgets.run_signs import host_sign
 
 if TYPE_CHECKING:
-    from armada.tui.snapshot import HostView, Snapshot
+    from collections.abc import Sequence
+
+    from armada.tui.snapshot import HostView, RunRow, Snapshot
     from armada.tui.symbols import Symbols
     from armada.tui.widgets.panel import Spans
 
@@ -33,28 +36,27 @@ class HostLoads(Panel):
         if not self.display or not snapshot.taken_at or not self.size.height:
             return
         now = time.time()
-        busy: dict[str, int] = {}
+        busy: dict[str, list[RunRow]] = {}
         for row in snapshot.runs:
             if not row.run.ended:
-                busy[row.run.host] = busy.get(row.run.host, 0) + 1
+                busy.setdefault(row.run.host, []).append(row)
         found = [host for host in snapshot.hosts if host.gpus]
         found.sort(key=lambda host: (host.name not in busy, host.tariff is None, host.name))
         wide = max((cell_len(sanitize_line(host.name, NAMES)) for host in found), default=0)
         most = max((len(host.gpus) for host in found), default=0)
-        lines = [self._line(host, busy.get(host.name, 0), wide, most, now) for host in found]
+        lines = [self._line(host, busy.get(host.name, ()), wide, most, now) for host in found]
         self.show(lines or [[("no host with GPUs was checked yet: 3 shows the hosts", "dim")]])
 
-    def _line(self, host: HostView, busy: int, wide: int, most: int, now: float) -> Spans:
+    def _line(self, host: HostView, busy: Sequence[RunRow], wide: int, most: int, now: float) -> Spans:
         name = sanitize_line(host.name, NAMES)
-        record = host.record
-        is_lost = record is not None and record.unreachable_since is not None
-        sign = self.symbols.unreachable if is_lost else self.symbols.states["running" if busy else "cancelled"]
+        sign, tone = host_sign(host, busy, self.symbols)
         spans: Spans = [
-            (f"{sign} ", "warn" if is_lost else "good" if busy else "dim"),
+            (f"{sign} ", tone),
             (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"),
         ]
         room = max(0, min(MOST, self.size.width - wide - most - BESIDES))
-        for words, style in together(host.gpus, host.telemetry, self.symbols, room, places=most):
+        load = together(host.gpus, host.telemetry, self.symbols, room, places=most)
+        for words, style in faded(load) if host.is_stale(now) else load:
             if words != MINUTES:  # the title says it
                 spans.append((words, "more" if style == "dim" else style))
         price = host.tariff.price_at(now) if host.tariff is not None else None

@@ -93,9 +93,8 @@ class HostPlans(ListTable):
 
     def _known(self, host: HostView, busy: int, asking: bool, now: float) -> tuple[tuple[Span, ...], ...]:
         """What is known of a host that is not planned for."""
-        record = host.record
         state = "asking …" if asking else "not asked yet"
-        if not asking and record is not None and record.unreachable_since is not None:
+        if not asking and host.silent is not None:
             state = "unreachable"
         price = host.tariff.price_at(now) if host.tariff is not None else None
         cards = self._cards(host)

@@ -34,6 +34,7 @@ class Safety:
         self.damaged = damaged
         self.running = 0
         self.unreachable_since: float | None = None
+        """Since when the host does not answer; its rows do not say that once all of its runs have ended."""
 
     def add(self, row: RunRow) -> None:
         kept, run = row.kept, row.run
@@ -41,9 +42,6 @@ class Safety:
         self.only_host += kept.only_host
         self.damaged += kept.damaged
         self.running += not run.ended
-        if run.unreachable_since is not None and not run.ended:
-            since = self.unreachable_since
-            self.unreachable_since = run.unreachable_since if since is None else min(since, run.unreachable_since)
 
     @property
     def is_local(self) -> bool:

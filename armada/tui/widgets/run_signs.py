@@ -1,4 +1,4 @@
-"""What a run's row says of its state: a sign, a word, a time."""
+"""What the row of a run says of its state: a sign, a word, a time; and the sign of a host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from armada.sweeps.counts import word_of
 
 if TYPE_CHECKING:
-    from armada.tui.snapshot import RunRow
+    from collections.abc import Sequence
+
+    from armada.tui.snapshot import HostView, RunRow
     from armada.tui.symbols import Symbols
     from armada.tui.widgets.table import Span
 
@@ -35,6 +37,15 @@ def glyph(row: RunRow, symbols: Symbols) -> Span:
     if row.trouble is not None and run.state in ("succeeded", "cancelled"):
         return symbols.attention, "warn"
     return symbols.states.get(run.state, "?"), STATE_STYLES.get(run.state, "accent")
+
+
+def host_sign(host: HostView, active: Sequence[RunRow], symbols: Symbols) -> Span:
+    """Return the sign of a host: it does not answer, a run on it needs you, it runs something, or nothing."""
+    if host.silent is not None:
+        return symbols.unreachable, "warn"
+    if any(row.trouble is not None for row in active):
+        return symbols.attention, "warn"
+    return (symbols.states["running"], "good") if active else (symbols.states["cancelled"], "dim")
 
 
 def end_of(row: RunRow, now: float) -> Span:
