@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from typing import Any
@@ -14,7 +15,7 @@ from armada.store import checkpoints, labels, run_sync, transfers
 from armada.store.transfers import Transfer
 from armada.tui.symbols import UNICODE
 from armada.tui.widgets.host_safety import Safety, in_brief, safety_lines, verdict
-from tests.tui.conftest import World, drive, shows
+from tests.tui.conftest import World, drive, lacks, shows
 
 NOW = 1000.0
 
@@ -182,3 +183,43 @@ def test_filters_of_commands_find_it_too(world: World, capsys: pytest.CaptureFix
     damage(world, "soon-dddddd", is_final=False)
     assert main(("ps", "--cached", "--json", "is:trouble")) == 0
     assert [run["run_id"] for run in json.loads(capsys.readouterr().out)] == ["hurt-bbbbbb"]
+
+
+def test_a_transfer_that_receives_nothing_waits_and_has_no_pace() -> None:
+    live, *still = travel(3)
+    still = [dataclasses.replace(each, updated_at=NOW - 500) for each in still]
+    (sign, style), said = verdict(UNICODE, host(home=1, only_host=4), [live, *still], NOW)
+    assert (sign, style) == ("▲", "warn")
+    words = "".join(part for part, _ in said)
+    assert words.startswith("not safe to destroy: 2 transfers without progress for 8 m, 3 checkpoints only there, 1 on")
+    assert "10 B/s, 5 s left" in words
+    (sign, _), said = verdict(UNICODE, host(home=1, only_host=1), still[:1], NOW)
+    words = "".join(part for part, _ in said)
+    assert (sign, words[-8:]) == ("▲", ", 1 home")
+    assert not any(each in words for each in ("/s", "left", "on the way"))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 44)])
+def test_a_transfer_that_receives_nothing_says_so_first_on_every_screen(world: World, size: tuple[int, int]) -> None:
+    world.run("demo-aaaaaa", host="box")
+    for step in (14_300, 14_400):
+        world.checkpoint("demo-aaaaaa", step, home=False)
+        transfers.begin(world.database, "demo-aaaaaa", f"{step:064x}", 2_100_000_000)
+        transfers.progress(world.database, "demo-aaaaaa", f"{step:064x}", 1_300_000_000, 22e6)
+    old = time.time() - 507
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("4")
+        await shows(pilot, "44.0 MB/s incoming", "1.3 GB · 22.0 MB/s · 36 s left", "● box", "2 on the way")
+        world.database.connection.execute("UPDATE transfers SET updated_at = ? WHERE digest LIKE '%37dc'", (old - 1,))
+        world.database.connection.execute("UPDATE transfers SET updated_at = ? WHERE digest LIKE '%3840'", (old,))
+        seen = await shows(pilot, "62%  no progress for 8 m · 1.3 GB ", "▲ box")
+        assert "2 transfers without progress for 8 m" in seen
+        assert "/s" not in "".join(line for line in seen.splitlines() if "GB" in line or "box" in line)
+        await pilot.press("enter")
+        await shows(pilot, "checkpoint-14400", "no progress for 8 m")
+        await lacks(pilot, "MB/s")
+        await pilot.press("o")
+        await lacks(pilot, "MB/s")
+
+    drive(world.board(), use, size)

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from armada.store import hosts, run_sync, telemetry, transfers
 from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.run import RunScreen
-from armada.tui.symbols import UNICODE
+from armada.tui.symbols import ASCII, UNICODE, Symbols
 from armada.tui.widgets.host_safety import Safety
 from armada.tui.widgets.safety import bar
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
@@ -423,7 +423,24 @@ def test_the_launch_screen_compares_all_hosts_when_asked(world: World) -> None:
 def test_a_bar_has_a_cell_for_each_kind_of_checkpoint_there_is() -> None:
     spans = bar(UNICODE, Safety("box", home=1000, only_host=3, damaged=1), moving=1, width=10)
     assert [(len(words), style) for words, style in spans] == [(7, "good"), (1, "accent"), (1, "warn"), (1, "bad")]
+    assert "".join(words for words, _ in spans) == UNICODE.full * 7 + UNICODE.empty * 3, "only what is at home is full"
     assert bar(UNICODE, Safety("box"), 0, 10) == [(UNICODE.empty * 10, "faint")]
+
+
+def test_a_bar_is_full_only_if_all_is_at_home_also_without_colours() -> None:
+    def drawn(symbols: Symbols, *, since: float | None = None, moving: int = 0, **counts: int) -> str:
+        safety = Safety("box", **counts)
+        safety.unreachable_since = since
+        return "".join(words for words, _ in bar(symbols, safety, moving, 10))
+
+    for symbols in (UNICODE, ASCII):
+        full, empty = symbols.full, symbols.empty
+        assert drawn(symbols, home=3) == full * 10
+        assert drawn(symbols, home=999, only_host=1) == full * 9 + empty
+        assert drawn(symbols, home=1, only_host=1, moving=1) == full * 5 + empty * 5
+        assert drawn(symbols, home=1, damaged=999) == full + empty * 9
+        assert drawn(symbols, only_host=4, moving=1) == empty * 10
+        assert drawn(symbols, home=9, since=1.0) == full * 9 + empty, "nobody knows what it has"
 
 
 def test_sync_shows_how_safe_each_host_is(world: World) -> None:
@@ -438,7 +455,7 @@ def test_sync_shows_how_safe_each_host_is(world: World) -> None:
         await pilot.press("4")
         seen = await shows(pilot, "Is everything safe?", "not safe to destroy: 1 checkpoint only there")
         lines = seen.splitlines()
-        bars = [line for line in lines if f"{UNICODE.full}  " in line]
+        bars = [line for line in lines if UNICODE.full in line and "checkpoint" in line]
         risky, safe = (next(line for line in bars if host in line) for host in ("box", "spare"))
         assert lines.index(risky) < lines.index(safe)
         assert "1 checkpoint home · 3 r before you destroy it" in safe

@@ -11,6 +11,7 @@ from rich.text import Text
 from armada.compare.settings import differing, flat, settings
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.form import UNSET
+from armada.tui.widgets.host_safety import no_progress
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.run_table import age
 from armada.tui.widgets.table import Column, Span
@@ -119,6 +120,8 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
             if checkpoint.is_unread:
                 where = ("home, not read", "warn")
             path = (f"  {sanitize_line(_short(checkpoint.home_path), 400)}", "dim")
+        elif transfer is not None and (silent := no_progress(transfer, now)):
+            where = (silent, "warn")
         elif transfer is not None and transfer.state == "running" and transfer.total_bytes:
             rate = f", {amount(transfer.rate)}/s" if transfer.rate else ""
             where = (f"{transfer.done_bytes / transfer.total_bytes:.0%} on its way{rate}", "accent")
@@ -158,6 +161,8 @@ def kept_lines(detail: RunDetail | None, snapshot: Snapshot, symbols: Symbols) -
             word = "damaged" if each.trouble else "home"
             sign = symbols.states["failed" if each.trouble else "succeeded"]
             line += [(f"{sign} {word}", "bad" if each.trouble else "good"), (f"  {age(each.created_at, now)}", "dim")]
+        elif transfer is not None and (silent := no_progress(transfer, now)):
+            line.append((f"{symbols.attention} {silent}", "warn"))
         elif transfer is not None and transfer.state == "running" and transfer.total_bytes:
             done, rest = symbols.meter(transfer.done_bytes / transfer.total_bytes, 12)
             rate = f"  {amount(transfer.rate)}/s" if transfer.rate else ""

@@ -14,6 +14,7 @@ from armada.tui.screens.verdict import ask_release
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
+from armada.tui.widgets.host_safety import alive, no_progress
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.run_table import meter
 from armada.tui.widgets.safety import CameHome, SafetyPicture
@@ -82,7 +83,7 @@ class SyncScreen(View):
 
     def draw(self, updates: Sequence[CurveUpdate] = ()) -> None:
         del updates
-        self.disk.say(_disk(self.snapshot, self.board.symbols))
+        self.disk.say(_disk(self.snapshot, self.board.symbols, time.time()))
         self.safety.take(self.snapshot)
         seen = self.snapshot
         read = (seen.runs, seen.syncs, seen.transfers, seen.taken_at > 0)
@@ -130,12 +131,12 @@ class SyncScreen(View):
         return rows[0] if rows else None
 
 
-def _disk(snapshot: Snapshot, symbols: Symbols) -> Text:
+def _disk(snapshot: Snapshot, symbols: Symbols, now: float) -> Text:
     if snapshot.disk_free_bytes is None or not snapshot.disk_total_bytes:
         return Text("")
     used = 1 - snapshot.disk_free_bytes / snapshot.disk_total_bytes
     free = f"{amount(snapshot.disk_free_bytes)} free of {amount(snapshot.disk_total_bytes)}"
-    rates = sum(each.rate or 0 for each in snapshot.transfers if each.state == "running")
+    rates = sum(each.rate or 0 for each in alive(snapshot.transfers, now) if each.state == "running")
     coming = symbols.text(f" · {amount(rates)}/s incoming") if rates else ""
     return Text(f" disk at home {symbols.bar(used, 20)} {free}{coming}", no_wrap=True)
 
@@ -229,6 +230,8 @@ def _transfer(each: Transfer, symbols: Symbols, now: float) -> tuple[Span, ...]:
         *meter(share, 16, symbols),
         (f" {share:>4.0%}  ", "plain"),
     ]
+    if silent := no_progress(each, now):
+        return (*spans, (silent, "warn"), (f" · {amount(each.done_bytes)}", "plain"))
     if each.state == "running":
         rate = f"{amount(each.rate)}/s" if each.rate else "starting"
         left = (
@@ -237,8 +240,6 @@ def _transfer(each: Transfer, symbols: Symbols, now: float) -> tuple[Span, ...]:
             else ""
         )
         spans.append((f"{amount(each.done_bytes)} · {rate}{left}", "plain"))
-        if each.updated_at is not None and now - each.updated_at > 30:
-            spans.append((f" · no progress for {span(now - each.updated_at)}", "warn"))
         return tuple(spans)
     again = f" · retry in {span(each.next_try_at - now)}" if each.next_try_at and each.next_try_at > now else ""
     spans.append((f"{each.state}: {sanitize_line(each.reason or 'no reason recorded', 300)}{again}", "warn"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from armada.foundation.sanitize import sanitize_line
+from armada.store.transfers import LIVES_S
 from armada.units import amount, brief_span, counted
 
 if TYPE_CHECKING:
@@ -80,12 +81,31 @@ def moving_by_host(snapshot: Snapshot) -> dict[str, list[Transfer]]:
     return moving
 
 
+def stopped_s(each: Transfer, now: float) -> float:
+    """Return for how many seconds a running transfer has received nothing; 0 while it does. Its rate is then of before."""
+    if each.state != "running" or each.updated_at is None or now - each.updated_at <= LIVES_S:
+        return 0.0
+    return now - each.updated_at
+
+
+def no_progress(each: Transfer, now: float) -> str:
+    """Say for how long a running transfer has received nothing; empty while it does."""
+    lasted_s = stopped_s(each, now)
+    return f"no progress for {brief_span(lasted_s)}" if lasted_s else ""
+
+
+def alive(moving: Iterable[Transfer], now: float) -> list[Transfer]:
+    """Return the transfers that receive something."""
+    return [each for each in moving if not stopped_s(each, now)]
+
+
 def verdict(
     symbols: Symbols, each: Safety, moving: Sequence[Transfer], now: float, *, brief: bool = False
 ) -> tuple[Span, Spans]:
     """Say whether a host can be destroyed, as far as home knows: the one answer of Runs, Sync and Hosts.
 
-    Amber is for what needs the user: checkpoints that wait and do not travel, damaged ones, a host that does not answer.
+    Amber is for what needs the user: checkpoints that wait and do not travel, damaged ones, a host that does not answer,
+    a transfer that receives nothing.
     A run that is active and a checkpoint that travels are usual; the host is not safe to destroy all the same. This machine
     has home on it: of it, only what is at home is said.
 
@@ -99,9 +119,11 @@ def verdict(
     Returns:
         The sign, and the words.
     """
+    stopped = [lasted_s for one in moving if (lasted_s := stopped_s(one, now))]
+    moving = alive(moving, now)
     there = max(0, each.only_host - len(moving))
     lost = each.unreachable_since is not None
-    waits = lost or there > 0 or each.damaged > 0
+    waits = lost or there > 0 or each.damaged > 0 or bool(stopped)
     if not (waits or moving or each.running):
         return (symbols.states["succeeded"], "good"), [(f"{counted(each.home, 'checkpoint')} home", "good")]
     style = "warn" if waits else "plain"
@@ -113,6 +135,8 @@ def verdict(
     parts: list[Spans] = []
     if each.damaged:
         parts.append([(f"{each.damaged} damaged at home", "bad")])
+    if stopped:
+        parts.append([(f"{counted(len(stopped), 'transfer')} without progress for {brief_span(max(stopped))}", "warn")])
     if there:
         parts.append([(counted(there, "checkpoint") + " only there", "warn")])
     if each.running:
@@ -174,7 +198,7 @@ def safety_lines(
             if style == "good":
                 hint = " · this machine" if each.is_local else " · 3 r before you destroy it"
                 said = [*said, (hint, "more")]
-            drawn = picture(each, len(travels), is_narrow) if picture is not None else ()
+            drawn = picture(each, len(alive(travels, now)), is_narrow) if picture is not None else ()
             lines.append([(f"{sign} ", style), (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"), *drawn, *said])
         if all(INDENT + sum(cell_len(words) for words, _ in line) <= room for line in lines):
             break

@@ -29,7 +29,9 @@ HIGH = 20
 
 
 def bar(symbols: Symbols, safety: Safety, moving: int, width: int) -> list[Span]:
-    """Draw a host's checkpoints, each kind in its colour and in this order: home, on the way, only there, damaged at home.
+    """Draw which share of a host's checkpoints is at home as a bar, and what its rest is by colours alone.
+
+    It is full only if all of them are at home and the host answers: what one that does not answer has is not known.
 
     Args:
         symbols: What the terminal can show.
@@ -38,13 +40,15 @@ def bar(symbols: Symbols, safety: Safety, moving: int, width: int) -> list[Span]
         width: Cells of the bar.
     """
     there = max(0, safety.only_host - moving)
-    kinds = [(safety.home, "good"), (moving, "accent"), (there, "warn"), (safety.damaged, "bad")]
-    whole = sum(count for count, _ in kinds)
+    unknown = int(safety.unreachable_since is not None and not (there or safety.damaged))
+    kinds = [(safety.home, "good"), (moving, "accent"), (there, "warn"), (safety.damaged, "bad"), (unknown, "faint")]
+    whole = sum(count for count, _ in kinds) - unknown
     if not whole:
         return [(symbols.empty * width, "faint")]
-    cells = [max(1, round(width * count / whole)) if count else 0 for count, _ in kinds]
+    cells = [max(1, int(width * count / (whole + unknown))) if count else 0 for count, _ in kinds]
     cells[cells.index(max(cells))] += width - sum(cells)  # each kind that there is has a cell
-    return [(symbols.full * wide, style) for wide, (_, style) in zip(cells, kinds, strict=True) if wide]
+    signs = [symbols.full, *[symbols.empty] * 4]
+    return [(sign * wide, style) for sign, wide, (_, style) in zip(signs, cells, kinds, strict=True) if wide]
 
 
 class SafetyPicture(Panel):
