@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
 
 from armada.costs.report import Use, cost_of_host
 from armada.foundation.sanitize import sanitize_line
@@ -33,6 +36,7 @@ COUNTED_S = 10.0
 """Costs are summed up again after so many seconds."""
 
 Line = tuple["Span", ...]
+_WORD = re.compile(r"\s*\S+|\s+")
 
 
 class HostCosts:
@@ -103,6 +107,22 @@ def card_lines(
         yield _labelled("environment", *found)
     yield _labelled("safe?", *_safety(safety, moving, symbols, now))
     yield _labelled("health", *_health(host, runs, symbols))
+
+
+def wrapped(line: Line, room: int) -> Iterator[Line]:
+    """Break a line of the card between words, so that nothing of it is cut; what follows stands under its words."""
+    words = [(word, style) for text, style in line[1:] for word in _WORD.findall(text)]
+    made: list[Span] = [*line[:1]]
+    left = room - LABEL
+    for word, style in words:
+        is_next = cell_len(word) > left and len(made) > 1
+        if is_next:
+            yield tuple(made)
+            made, left = [(" " * LABEL, "dim")], room - LABEL
+        shown = word.lstrip() if is_next else word
+        made.append((shown, style))
+        left -= cell_len(shown)
+    yield tuple(made)
 
 
 def _labelled(label: str, *spans: Span) -> Line:

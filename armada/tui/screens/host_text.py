@@ -35,14 +35,14 @@ LOADS = 8
 COLUMNS = (
     Column("", 1),
     Column("HOST", 12, grow=2, most=24),
-    Column("GPUS", 14, grow=2, most=22, rank=1),
+    Column("GPUS", 16, grow=12, most=18, widest=22, rank=1),
     Column("LOAD", LOADS + 5, grow=3, most=36, rank=2),
-    Column("RUNS", 7, grow=5, most=90, rank=3),
-    Column("SAFE?", 10, rank=8),
-    Column("ENVIRONMENT", 11, grow=6, most=28, rank=7),
+    Column("RUNS", 7, grow=5, most=90, rank=3, widest=90),
+    Column("SAFE?", 10, rank=4),
+    Column("ENVIRONMENT", 11, grow=6, most=28, rank=8, widest=28),
     Column("PRICE", 9, right=True, rank=5),
     Column("DISK FREE", 9, right=True, rank=6),
-    Column("LAST SEEN", 10, rank=4),
+    Column("LAST SEEN", 10, rank=7),
 )
 GPUS_SHOWN = 16
 QUEUE_SHOWN = 4

@@ -11,7 +11,7 @@ from textual.widgets import Static
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.host_runs import NO_RUNS
-from armada.tui.screens.host_card import HostCosts, card_lines
+from armada.tui.screens.host_card import HostCosts, card_lines, wrapped
 from armada.tui.screens.host_text import COLUMNS, host_item
 from armada.tui.screens.keys import keys_of
 from armada.tui.screens.question import Question
@@ -45,6 +45,8 @@ BESIDES = 3
 """The table's frame and its header."""
 FLAT = 10
 """So many lines below the hosts are enough for the charts of one."""
+BESIDE_CARD = 9
+"""Columns beside a line of a card: the table's frame and scrollbar, and the guide."""
 AROUND = 2
 """The screen's first line and its last."""
 HINT = " only this machine so far; press a to add a GPU box"
@@ -162,7 +164,8 @@ class HostsScreen(View):
     def _card(self, host: HostView, runs: RunsOfHost, now: float) -> Iterable[tuple[Span, ...]]:
         if host.name not in self._opened:
             return ()
-        return card_lines(host, runs, self._costs, self.board.symbols, now, *self._safety(host))
+        lines = card_lines(host, runs, self._costs, self.board.symbols, now, *self._safety(host))
+        return (part for line in lines for part in wrapped(line, self.size.width - BESIDE_CARD))
 
     def _safety(self, host: HostView) -> tuple[Safety | None, Sequence[Transfer]]:
         """Return what of a host is at home, and what travels from it."""
