@@ -77,6 +77,7 @@ class HostReader:
         history: tuple[str, float] | None,
         now: float,
         silent: Mapping[str, Silence] = NOTHING,
+        records: Sequence[HostRecord] | None = None,
     ) -> tuple[HostView, ...]:
         """Return all hosts, `local` last.
 
@@ -86,13 +87,14 @@ class HostReader:
             history: A host and a time span in seconds for which to include the GPUs' points.
             now: Unix time.
             silent: The hosts that do not answer.
+            records: Those of all hosts; None if they are to be read.
         """
         from armada.store import hosts
 
-        records = {record.name: record for record in hosts.every(self._database)}
-        names = sorted(set(records) | set(configured), key=lambda each: (each == "local", each))
+        by_name = {record.name: record for record in (hosts.every(self._database) if records is None else records)}
+        names = sorted(set(by_name) | set(configured), key=lambda each: (each == "local", each))
         views = (
-            self._view(name, configured.get(name), records.get(name), telemetry=telemetry, history=history, now=now)
+            self._view(name, configured.get(name), by_name.get(name), telemetry=telemetry, history=history, now=now)
             for name in names
         )
         return tuple(self._kept(view._replace(silent=silent.get(view.name))) for view in views)

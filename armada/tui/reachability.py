@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from armada.store.database import Database
+    from collections.abc import Iterable
+
+    from armada.store.hosts import HostRecord
     from armada.store.runs import Run
 
 TRUSTED_S = 120.0
@@ -47,14 +49,16 @@ class Reachability:
         """Leave out a run that is gone."""
         self._marks.get(run.host, {}).pop(run.run_id, None)
 
-    def read(self, database: Database, now: float) -> set[str]:
-        """Read the hosts' records; return the hosts of which another word holds than before."""
+    def take(self, records: Iterable[HostRecord], now: float) -> set[str]:
+        """Take the records of all hosts; return the hosts of which another word holds than before."""
         before, self.silent, self.due_at = self.silent, {}, float("inf")
-        records = _records(database)
-        for name in {*records, *self._marks}:
-            observed_at, mark = records.get(name, (None, None))
-            marks = [*self._marks.get(name, {}).values(), *([mark] if mark is not None else [])]
-            answered = max(self._answered.get(name, 0.0), observed_at or 0.0)
+        by_name = {record.name: record for record in records}
+        for name in {*by_name, *self._marks}:
+            marks, answered = list(self._marks.get(name, {}).values()), self._answered.get(name, 0.0)
+            if (record := by_name.get(name)) is not None:
+                answered = max(answered, record.observed_at or 0.0)
+                if record.unreachable_since is not None:
+                    marks.append(Silence(record.unreachable_since, record.unreachable_why))
             is_trusted = now - answered < TRUSTED_S
             lasting = [mark for mark in marks if not (is_trusted and answered > mark.since)]
             if len(lasting) < len(marks):
@@ -71,9 +75,3 @@ class Reachability:
         if run.ended or (run.unreachable_since, run.unreachable_why) == (since, why):
             return run
         return run._replace(unreachable_since=since, unreachable_why=why)
-
-
-def _records(database: Database) -> dict[str, tuple[float | None, Silence | None]]:
-    """Return when each host last answered for itself, and since when it does not."""
-    rows = database.connection.execute("SELECT name, observed_at, unreachable_since, unreachable_why FROM hosts")
-    return {name: (seen, None if since is None else Silence(since, why)) for name, seen, since, why in rows}

@@ -14,10 +14,11 @@ from armada.tui.reachability import Reachability
 from armada.tui.snapshot import Counts, Kept, RunDetail, RunRow, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from armada.costs.tariff import Tariff
     from armada.store.database import Database
+    from armada.store.hosts import HostRecord
     from armada.store.run_sync import RunSync
     from armada.store.runs import Run
     from armada.tui.reachability import Silence
@@ -71,12 +72,15 @@ class RunReader:
     def counts(self) -> Counts:
         return Counts(*(len(self._states[each]) for each in ("running", "waiting", "troubled")))
 
-    def read(self, tariffs: Mapping[str, Tariff]) -> tuple[RunRow, ...]:
+    def read(self, tariffs: Mapping[str, Tariff], records: Sequence[HostRecord] | None = None) -> tuple[RunRow, ...]:
         """Return all runs, newest first.
 
         Args:
             tariffs: What hosts cost, by name.
+            records: Those of all hosts; None if they are to be read.
         """
+        from armada.store import hosts
+
         now = time.time()
         seen = run_list.revision(self._database)
         whole = seen[1] != self._seen[1]
@@ -96,7 +100,8 @@ class RunReader:
             for run_id, values in rows.items()
             if self._take(run_id, values, kept.get(run_id, NOTHING_KEPT), tariffs, now)
         }
-        made |= self._make_again(tariffs, now)
+        moved = self._reachability.take(hosts.every(self._database) if records is None else records, now)
+        made |= self._make_again(tariffs, moved, now)
         self._seen, self._tariffs = seen, tariffs
         self._arrange(made, moved=bool(gone) or len(self._known) != before)
         return self.rows
@@ -116,10 +121,10 @@ class RunReader:
         self._make(run_id, values, kept, here, tariffs, now)
         return True
 
-    def _make_again(self, tariffs: Mapping[str, Tariff], now: float) -> set[str]:
+    def _make_again(self, tariffs: Mapping[str, Tariff], hosts: set[str], now: float) -> set[str]:
         """Rebuild rows that are outdated although their runs did not change: another price, an old failure, a silent host."""
         stale = {run_id for run_id, moment in self._calming.items() if moment <= now}
-        if hosts := self._reachability.read(self._database, now):
+        if hosts:
             stale |= {
                 run_id
                 for run_id, known in self._known.items()
@@ -211,12 +216,14 @@ def read_first(database: Database, last: int, pinned: Collection[str] = ()) -> S
         return None
     ids, count = found
     counts, syncs = run_list.count_checkpoints(database, ids), _syncs(database, ids)
-    rows, hosts = [], Reachability()
+    from armada.store import hosts
+
+    rows, reachability = [], Reachability()
     stored = [run_list.as_run(values) for values in run_list.of_ids(database, ids).values()]
     for run in stored:
-        hosts.note(run)
-    hosts.read(database, now)
-    for run in map(hosts.told, stored):
+        reachability.note(run)
+    reachability.take(hosts.every(database), now)
+    for run in map(reachability.told, stored):
         kept = Kept(*counts[run.run_id]) if run.run_id in counts else NOTHING_KEPT
         rows.append(_row(database, run, kept, copies(syncs.get(run.run_id), kept.damaged), {}, now)[0])
     rows.sort(key=lambda row: -row.run.created_at)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from armada.costs.tariff import Tariff
     from armada.filters.keys import Fact
     from armada.paths import HomePaths
+    from armada.store.hosts import HostRecord
     from armada.tui.best import Wanted
     from armada.tui.snapshot import Money
 
@@ -115,6 +116,8 @@ class Watcher:
         self._besides_at = float("-inf")
         self._besides: dict[str, Any] = {}
         self._last = EMPTY
+        self._records: list[HostRecord] = []
+        """Those of all hosts, of the last reading."""
         self._configured = False
         self._notifications: tuple[float | None, str | None] = (None, None)
         self._money: tuple[float, dict[str, Tariff], Money | None] = (0.0, {}, None)
@@ -225,12 +228,13 @@ class Watcher:
 
     def _read(self, database: Database, reader: RunReader) -> None:
         """Read what every screen draws."""
-        from armada.store import notifications, operations, sweeps, transfers
+        from armada.store import hosts, notifications, operations, sweeps, transfers
         from armada.store.queries.tariffs import read_tariffs, switched_off
 
         now = time.time()
         tariffs = read_tariffs(database, self._hosts)
-        rows = reader.read(tariffs)
+        self._records = hosts.every(database)
+        rows = reader.read(tariffs, self._records)
         if reader.changed is None or self._money[1] != tariffs or now - self._money[0] > BESIDES_EVERY_S:
             self._money = (
                 now,
@@ -271,6 +275,7 @@ class Watcher:
                 history=wants.history,
                 now=time.time(),
                 silent=self._last.silent,
+                records=self._records,
             ),
             words=facts.words,
             facts=facts.facts,

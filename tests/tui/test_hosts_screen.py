@@ -59,12 +59,12 @@ def test_who_uses_each_gpu_and_who_waits_for_one(world: World) -> None:
         await pilot.resize_terminal(140, 40)
         await pilot.press("enter")
         await shows(pilot, "2 wait for GPUs: next-bbbbbb 2 d 12 h, far-cccccc (of another home)")
-        seen = await shows(pilot, "/80 G")
-        lines = {line.strip("│└ ").split()[0]: line.rstrip("│ ") for line in seen.splitlines() if "/80 G" in line}
+        seen = await shows(pilot, "/80 GiB")
+        lines = {line.strip("│└ ").split()[0]: line.rstrip("│ ") for line in seen.splitlines() if "/80 GiB" in line}
         for index, user in enumerate(("mine-aaaaaa", "stranger (pid 4711)", "free", "theirs-dddddd (of another home)")):
             assert lines[str(index)].endswith(f"  {user}")
         await pilot.press("left")
-        await lacks(pilot, "/80 G")
+        await lacks(pilot, "/80 GiB")
 
     drive(world.board(), use)
 
@@ -161,14 +161,14 @@ def test_a_vast_terminal_says_what_all_gpus_do_beside_the_runs(world: World) -> 
     load(world, "box", 600, 20)
 
     async def use(pilot: Pilot[None]) -> None:
-        seen = await shows(pilot, "What do the GPUs do?", "$2.50/h", "$7.00/h idle", "220/320 G")
+        seen = await shows(pilot, "What do the GPUs do?", "$2.50/h", "$7.00/h idle", "220/320 GiB")
         busy, idle = (next(line for line in seen.splitlines() if price in line) for price in ("$2.50/h", "$7.00/h"))
         assert busy.index("%") == idle.index("%")
         await pilot.press("3")
         seen = await shows(pilot, "$7.00/h")
-        assert seen.count("40/80 G") == 3  # one line for each GPU: there is room
+        assert seen.count("40/80 GiB") == 3  # one line for each GPU: there is room
         await pilot.resize_terminal(150, 60)
-        await lacks(pilot, "40/80 G")
+        await lacks(pilot, "40/80 GiB")
         await pilot.press("1")
         await lacks(pilot, "What do the GPUs do?")
 
@@ -477,58 +477,3 @@ def test_a_host_that_holds_nothing_can_be_wiped_after_a_second_question(world: W
 )
 def test_a_limit_of_slurm_is_read_as_a_span(written: str, shown: str) -> None:
     assert time_limit(written) == shown
-
-
-NAMES = {"a100-2": "A100-SXM4-80GB", "desk": "GeForce RTX 4090"}
-
-
-def of_names(world: World) -> None:
-    """A host with eight GPUs of each name, which runs something that is not at home."""
-    world.hosts(**{name: {"ssh": "root@192.0.2.1", "price_per_hour": 12.4, "profile": "cpu"} for name in NAMES})
-    environments = {cpu_key(world.home): "ready"}
-    for name, kind in NAMES.items():
-        gpus = [{**gpu(place), "name": f"NVIDIA {kind}"} for place in range(8)]
-        facts = {"gpus": gpus, "machine": "x86_64", "environments": environments, "disk": {"free_bytes": 412e9}}
-        hosts.record_facts(world.database, name, facts)
-        world.run(f"demo-{name}aa", host=name)
-        world.checkpoint(f"demo-{name}aa", 1, home=False)
-
-
-@pytest.mark.parametrize(
-    ("width", "shown", "absent"),
-    [
-        (80, ("8×A100-SXM4-80GB", "SAFE?", "▲ not safe", "$12.40/h"), ("DISK FREE", "LAST SEEN", "ENVIRONMENT")),
-        (100, ("8×A100-SXM4-80GB", "SAFE?", "DISK FREE", "LAST SEEN"), ("ENVIRONMENT",)),
-        (120, ("8×A100-SXM4-80GB", "8×GeForce RTX 4090", "SAFE?", "ready", "412 GB", "LAST SEEN"), ()),
-        (160, ("8×A100-SXM4-80GB", "8×GeForce RTX 4090", "ready cpu-", "412 GB", "LAST SEEN"), ()),
-    ],
-)
-def test_columns_share_the_width_by_what_is_needed_most(
-    world: World, width: int, shown: tuple[str, ...], absent: tuple[str, ...]
-) -> None:
-    of_names(world)
-
-    async def use(pilot: Pilot[None]) -> None:
-        await pilot.press("3")
-        seen = await shows(pilot, "▲ not safe", *shown)
-        assert not [word for word in absent if word in seen]
-
-    drive(world.board(), use, (width, 36))
-
-
-def test_a_narrow_card_has_more_lines_instead_of_cut_ones(world: World) -> None:
-    of_names(world)
-
-    async def use(pilot: Pilot[None]) -> None:
-        await pilot.press("3")
-        await shows(pilot, "▲ not safe")
-        await pilot.press("home", "enter")
-        seen = await shows(
-            pilot, "not safe to destroy: 1 checkpoint only there, 1 active   ", " run · r asks the host "
-        )
-        card = [line for line in seen.splitlines() if "└ " in line]
-        assert not [line for line in card if "…" in line]
-        await pilot.resize_terminal(120, 36)
-        await shows(pilot, "1 checkpoint only there, 1 active run · r asks the host")
-
-    drive(world.board(), use, (80, 24))
