@@ -64,6 +64,12 @@ def amount(size_bytes: float) -> str:
     return f"{size:.1f} TB"
 
 
+def memory_amount(size_bytes: float) -> str:
+    """`512 MiB`, `70.2 GiB`, `80 GiB`: powers of two, as memory is sold; a GPU of 80 GB has 80 GiB."""
+    size = float(size_bytes) / 2**30
+    return f"{size * 1024:.0f} MiB" if size < 1 else f"{size:.3g} GiB" if size < 999.5 else f"{size:.0f} GiB"
+
+
 def counted(number: int, thing: str) -> str:
     """`1 file`, `3 files`."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

@@ -12,7 +12,7 @@ from armada.cli.plans import checks_json, memory_json
 from armada.cli.printing import error_fields
 from armada.foundation.sanitize import sanitize_line
 from armada.launch.checks.memory import find_gpu_memory
-from armada.units import amount, counted
+from armada.units import amount, counted, memory_amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -122,8 +122,9 @@ def _memory(plan: Plan) -> str:
     if estimate is None:
         return ""
     has = find_gpu_memory(subject)[0] if subject is not None and plan.gpus else None
-    whole = f" of {amount(has)}" if has is not None else ""
-    return f"{amount(estimate.total_bytes)}{whole} ({amount(estimate.low_bytes)} to {amount(estimate.high_bytes)})"
+    whole = f" of {memory_amount(has)}" if has is not None else ""
+    ends = f"{memory_amount(estimate.low_bytes)} to {memory_amount(estimate.high_bytes)}"
+    return f"{memory_amount(estimate.total_bytes)}{whole} ({ends})"
 
 
 def _to_send(plan: Plan) -> str:

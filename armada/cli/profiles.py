@@ -275,11 +275,11 @@ def _say_choice(host: str, configured: str | None, facts: Facts, choice: Choice)
 
 def _shown_gpus(gpus: Sequence[GpuKind]) -> str:
     from armada.config.profile_choice import describe
-    from armada.units import amount
+    from armada.units import memory_amount
 
     if not gpus:
         return "no NVIDIA GPUs"
-    memory = {amount(gpu.memory_bytes) if gpu.memory_bytes is not None else "unknown memory" for gpu in gpus}
+    memory = {memory_amount(gpu.memory_bytes) if gpu.memory_bytes is not None else "unknown memory" for gpu in gpus}
     capability = {sanitize_line(gpu.compute_capability or "unknown", 20) for gpu in gpus}
     return sanitize_line(
         f"{describe(gpus)}, {' and '.join(sorted(memory))}, compute capability {' and '.join(sorted(capability))}"

@@ -80,7 +80,7 @@ def gpu_spans(gpu: RecordedGpu, history: Sequence[Point], symbols: Symbols, widt
     spans: list[Span] = [(f"{'' if gpu.index is None else gpu.index:>2} ", "dim")]
     if width > 0:
         spans += [*_strip_of(strip(history, width), symbols, width), (" ", "plain")]
-    spans += [(f"{used:>3.0f}%", "plain"), (f"  {memory_used / 2**30:>3.0f}/{total / 2**30:.0f} G", "dim")]
+    spans += [(f"{used:>3.0f}%", "plain"), (f"  {memory_used / 2**30:>3.0f}/{total / 2**30:.0f} GiB", "dim")]
     if newest is not None and newest.power_w is not None:
         spans.append((f"  {newest.power_w:>3.0f} W", "dim"))
     if newest is not None and newest.temperature_c is not None:
@@ -114,7 +114,7 @@ def together(
     spans.append((f" {sum(loads) / max(1, len(loads)):>3.0f}%", "plain"))
     if width > 0 and mean:
         spans += [("  ", "plain"), *_strip_of(mean, symbols, width), (MINUTES, "dim")]
-    spans.append((f"  {memory / 2**30:.0f}/{total / 2**30:.0f} G", "dim"))
+    spans.append((f"  {memory / 2**30:.0f}/{total / 2**30:.0f} GiB", "dim"))
     watts = [point.power_w for _, point in newest if point is not None and point.power_w is not None]
     if watts:
         power = sum(watts)
@@ -185,7 +185,7 @@ def panel_lines(
         return [[("this host was not checked yet", "dim")]]
     chosen = gpus_of(host, of)
     history = host.history or host.telemetry
-    room = max(0, width - 34)
+    room = max(0, width - 36)
     rows = min(TALLEST, (height + 1) // len(chosen) - 1) if chosen and room else 1
     lines: list[list[Span]] = []
     for gpu in chosen:

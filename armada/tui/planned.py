@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from armada.costs.price import money
 from armada.foundation.sanitize import sanitize_line, sanitize_text
-from armada.units import amount, span
+from armada.units import amount, memory_amount, span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from armada.tui.operations import Answer
 
@@ -158,7 +158,7 @@ def _step(told: Mapping[str, Any], name: str) -> str:
 
 
 def _memory(memory: Mapping[str, Any]) -> str:
-    whole, low, high = (_amount(memory.get(key)) for key in ("total_bytes", "low_bytes", "high_bytes"))
+    whole, low, high = (_amount(memory.get(key), memory_amount) for key in ("total_bytes", "low_bytes", "high_bytes"))
     return f"{whole} ({low} to {high})" if whole and low and high else whole
 
 
@@ -184,9 +184,9 @@ def _middle(told: object, words: Any) -> str:
     return f"{words(middle)} ({words(low)} to {words(high)})" if low < high else str(words(middle))
 
 
-def _amount(value: object) -> str:
+def _amount(value: object, written: Callable[[float], str] = amount) -> str:
     number = _number(value)
-    return amount(int(number)) if number is not None and number >= 0 else ""
+    return written(int(number)) if number is not None and number >= 0 else ""
 
 
 def _number(value: object) -> float | None:

@@ -332,7 +332,7 @@ def test_what_waits_for_gpus_and_who_holds_them_is_on_the_screen(there_is: There
             await hears(pilot, "check a100-2 done")
             await sees(pilot, "97%", "2 runs, 1 waits")
             await pilot.press("enter")
-            await sees(pilot, f"1 waits for GPUs: {second}", "97%   18/80 G", first)
+            await sees(pilot, f"1 waits for GPUs: {second}", "97%   18/80 GiB", first)
             await pilot.press("l")
             await shows(pilot, "/ host:a100-2", "holder", "waiter")
 

@@ -158,9 +158,9 @@ def test_the_overview_shows_curve_gpus_checkpoints_and_log_beside_the_facts(worl
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("enter")
         seen = await shows(
-            pilot, "because", "lowest 1 · highest 3", "97%   71/80 G", "2.1 GB  ✓ home", "press l to follow"
+            pilot, "because", "lowest 1 · highest 3", "97%   71/80 GiB", "2.1 GB  ✓ home", "press l to follow"
         )
-        assert "1/80 G" not in seen.replace("71/80 G", ""), "only the GPUs of the run are shown"
+        assert "1/80 GiB" not in seen.replace("71/80 GiB", ""), "only the GPUs of the run are shown"
 
     drive(world.board(), use, (140, 44))
 

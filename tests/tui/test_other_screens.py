@@ -163,9 +163,9 @@ def test_hosts_show_gpus_users_strangers_price_disk_and_silence(world: World) ->
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("3")
         seen = await shows(pilot, "1×A100", "$12.50/h", "412 GB", " 90%", "not checked")
-        assert "70/80 G" not in seen  # a line, until it is unfolded
+        assert "70/80 GiB" not in seen  # a line, until it is unfolded
         await pilot.press("home", "enter")
-        await shows(pilot, "70/80 G", "312 W", "71 °C", "▅▅▅", "demo-aaaaaa, stranger (pid 4711)")
+        await shows(pilot, "70/80 GiB", "312 W", "71 °C", "▅▅▅", "demo-aaaaaa, stranger (pid 4711)")
         hosts.mark_unreachable(world.database, "box", "no route to host")
         await shows(pilot, "unreachable since", "no route to host")
         await pilot.press("l")
@@ -183,7 +183,7 @@ def test_facts_of_any_shape_break_nothing(world: World) -> None:
         await pilot.press("3")
         await shows(pilot, "box")
         await pilot.press("home", "enter")
-        await shows(pilot, "/0 G  free")
+        await shows(pilot, "/0 GiB  free")
 
     drive(world.board(), use)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armada.units import brief_span, exact_span, rough_span, short_number, span
+from armada.units import brief_span, exact_span, memory_amount, rough_span, short_number, span
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,11 @@ def test_a_round_duration_has_only_the_units_that_it_needs(seconds: float, told:
 def test_a_number_has_as_many_digits_as_fit_into_its_column(value: float, told: str) -> None:
     assert short_number(value, 7) == told
     assert len(told) <= 7
+
+
+@pytest.mark.parametrize(
+    ("mib", "said"),
+    [(512, "512 MiB"), (24_576, "24 GiB"), (81_920, "80 GiB"), (71_885, "70.2 GiB"), (2**21, "2048 GiB")],
+)
+def test_memory_is_told_as_vendors_mean_it(mib: int, said: str) -> None:
+    assert memory_amount(mib * 2**20) == said

@@ -9,7 +9,7 @@ from armada.launch.checks.check import Answer, fail, ok, warn
 from armada.launch.estimates.memory import MemoryEstimate, TrainingShape, estimate_memory, staged_bytes
 from armada.launch.training.model_facts import training_shape
 from armada.launch.training.sharding import divided_parts
-from armada.units import amount
+from armada.units import memory_amount
 
 if TYPE_CHECKING:
     from armada.launch.checks.subject import Subject, Trained
@@ -49,18 +49,18 @@ def check_memory(subject: Subject) -> Answer | None:
     memory, named = find_gpu_memory(subject)
     if memory is None:
         return ok(f"{what}; how much one has is not known")
-    has = f"{named} has {amount(memory)}"
+    has = f"{named} has {memory_amount(memory)}"
     if estimate.certain_bytes > memory:
         alone = "weights and optimizer" if trained.teacher is None else "both models' weights and the optimizer"
-        sentence = f"{alone} alone need {amount(estimate.certain_bytes)} on each GPU, and {has}"
+        sentence = f"{alone} alone need {memory_amount(estimate.certain_bytes)} on each GPU, and {has}"
         return fail(sentence, _remedy(shape, training, memory, may_shard=trained.may_shard))
     if estimate.total_bytes > memory:
         return warn(f"{what}, and {has}", _remedy(shape, training, memory, may_shard=trained.may_shard))
     staged, there = staged_bytes(shape, training), subject.facts.memory_bytes
     if staged:
-        what += f"; a checkpoint that is being written takes {amount(staged)} of the host's memory"
+        what += f"; a checkpoint that is being written takes {memory_amount(staged)} of the host's memory"
         if there is not None and subject.host.batch is None and staged > there:
-            return warn(f"{what}, which is {amount(there)}", "`checkpoint: {in_background: false}`")
+            return warn(f"{what}, which is {memory_amount(there)}", "`checkpoint: {in_background: false}`")
     close = "; it may not fit" if estimate.high_bytes > memory else ""
     return ok(f"{what}; {has}{close}")
 
@@ -114,7 +114,7 @@ def _compare_ram(subject: Subject, estimate: MemoryEstimate, what: str) -> Answe
         return ok(f"{what} in each process")
     each = f" × {processes} processes" if processes > 1 else ""
     return warn(
-        f"{what}{each}, and the host has {amount(has)}",
+        f"{what}{each}, and the host has {memory_amount(has)}",
         "a smaller micro batch, a shorter max_length, or fewer processes",
     )
 
@@ -122,9 +122,9 @@ def _compare_ram(subject: Subject, estimate: MemoryEstimate, what: str) -> Answe
 def _describe(estimate: MemoryEstimate) -> str:
     shown = sorted(estimate.terms, key=lambda term: -term.size_bytes)
     least = estimate.total_bytes * _SHOWN_SHARE
-    terms = ", ".join(f"{term.name} {amount(term.size_bytes)}" for term in shown if term.size_bytes >= least)
-    span = f"{amount(estimate.low_bytes)} to {amount(estimate.high_bytes)}"
-    return f"an estimated {amount(estimate.total_bytes)} ({span}; {terms})"
+    terms = ", ".join(f"{term.name} {memory_amount(term.size_bytes)}" for term in shown if term.size_bytes >= least)
+    span = f"{memory_amount(estimate.low_bytes)} to {memory_amount(estimate.high_bytes)}"
+    return f"an estimated {memory_amount(estimate.total_bytes)} ({span}; {terms})"
 
 
 def _name_choices(trained: Trained) -> str:
@@ -146,7 +146,7 @@ def _remedy(shape: ModelShape, training: TrainingShape, memory: int, *, may_shar
     for key, change in changes:
         total = estimate_memory(shape, change).total_bytes
         if total <= memory:
-            fitting.append(f"{key} (about {amount(total)})")
+            fitting.append(f"{key} (about {memory_amount(total)})")
     if fitting:
         return " or ".join(fitting[:_MOST_REMEDIES])
     least = dataclasses.replace(training, micro_batch=1, activation_checkpointing=True)
@@ -162,7 +162,7 @@ def _remedy(shape: ModelShape, training: TrainingShape, memory: int, *, may_shar
     for key, together in combinations:
         total = estimate_memory(shape, together).total_bytes
         if total <= memory:
-            return f"{key}`train.micro_batch_size: 1` and {_RECOMPUTE} (about {amount(total)})"
+            return f"{key}`train.micro_batch_size: 1` and {_RECOMPUTE} (about {memory_amount(total)})"
     return "GPUs with more memory, or a smaller model"
 
 

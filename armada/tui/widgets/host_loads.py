@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from armada.tui.widgets.panel import Spans
 
 NAMES = 14
-BESIDES = 49
+BESIDES = 51
 """Cells for everything but the name and the strip over time."""
 MOST = 40
 

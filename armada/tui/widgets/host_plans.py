@@ -9,7 +9,7 @@ from armada.tui.gpu_strips import gpus_or_queue
 from armada.tui.host_runs import NO_RUNS
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column
-from armada.units import amount, counted
+from armada.units import counted, memory_amount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,7 +118,7 @@ class HostPlans(ListTable):
 
     def _cards(self, host: HostView) -> str:
         sizes = [gpu.memory_total_bytes for gpu in host.gpus if gpu.memory_total_bytes is not None]
-        return amount(min(sizes)) if sizes else ""
+        return memory_amount(min(sizes)) if sizes else ""
 
 
 def _middle(words: str) -> str:

@@ -81,11 +81,11 @@ SMALL = read_model(config_of("qwen2.5-0.5b"))
 def test_a_copy_of_a_checkpoint_that_the_host_has_no_room_for_is_warned_of() -> None:
     shown = memory(SMALL, gpu=GPU_80, micro=1, checkpoint={"in_background": True})
     assert shown.outcome == "ok"
-    assert "a checkpoint that is being written takes 5.9 GB of the host's memory" in shown.message
+    assert "a checkpoint that is being written takes 5.52 GiB of the host's memory" in shown.message
     large = {"gpu": {**GPU_80, "memory_total_bytes": 400 << 30}, "micro": 1, "checkpoint": {"in_background": True}}
     refused = memory(LLAMA, **large)  # a copy of 96 GB, on a host with 64 GB
     assert refused.outcome == "warn"
-    assert "takes 96.4 GB of the host's memory, which is 64.0 GB" in refused.message
+    assert "takes 89.7 GiB of the host's memory, which is 59.6 GiB" in refused.message
 
 
 def test_a_training_that_fits_says_its_terms() -> None:
@@ -93,7 +93,7 @@ def test_a_training_that_fits_says_its_terms() -> None:
     assert found.outcome == "ok"
     assert found.message.startswith("an estimated ")
     assert all(
-        word in found.message for word in ("weights", "optimizer 4.0 GB", " to ", "NVIDIA A100-SXM4-80GB has 85.9 GB")
+        word in found.message for word in ("weights", "optimizer 3.68 GiB", " to ", "NVIDIA A100-SXM4-80GB has 80 GiB")
     )
 
 
@@ -101,7 +101,7 @@ def test_weights_and_optimizer_that_exceed_a_gpu_are_refused_with_what_fits() ->
     found = memory(LLAMA, gpu=GPU_80)
     assert found.outcome == "fail"
     assert found.message == (
-        "weights and optimizer alone need 96.4 GB on each GPU, and NVIDIA A100-SXM4-80GB has 85.9 GB"
+        "weights and optimizer alone need 89.7 GiB on each GPU, and NVIDIA A100-SXM4-80GB has 80 GiB"
     )
     assert found.hint is not None
     assert "lora: {}" in found.hint
@@ -110,7 +110,7 @@ def test_weights_and_optimizer_that_exceed_a_gpu_are_refused_with_what_fits() ->
 def test_an_estimate_above_a_gpu_warns_and_names_what_would_fit() -> None:
     found = memory(LLAMA, gpu=GPU_24, lora={"r": 16}, micro=4)
     assert found.outcome == "warn"
-    assert "RTX 3090 has 25.8 GB" in found.message
+    assert "RTX 3090 has 24 GiB" in found.message
     assert found.hint is not None
     assert found.hint.startswith("`train: {activation_checkpointing: true}` in the profile (about 2")
     alone = memory(LLAMA, gpu=GPU_24, lora={"r": 16}, micro=2, activation_checkpointing=True, max_length=8192)
@@ -150,7 +150,7 @@ def test_a_clusters_gpus_are_those_of_its_profile() -> None:
     profile = Profile.model_construct(name="big", gpus=Gpus(count=8, model="A100", memory_gb=80), match=())
     found = memory(LLAMA, host=CLUSTER, profile=profile)
     assert found.outcome == "fail"
-    assert "a GPU of profile big has 85.9 GB" in found.message
+    assert "a GPU of profile big has 80 GiB" in found.message
     unknown = memory(LLAMA, host=CLUSTER)
     assert (unknown.outcome, "how much one has is not known" in unknown.message) == ("ok", True)
 
@@ -158,7 +158,7 @@ def test_a_clusters_gpus_are_those_of_its_profile() -> None:
 def test_without_gpus_only_the_hosts_memory_is_compared_and_nothing_is_refused() -> None:
     found = memory(LLAMA, device="cpu", micro=1)
     assert found.outcome == "warn"
-    assert "the host has 64.0 GB" in found.message
+    assert "the host has 59.6 GiB" in found.message
     tiny = memory(tiny_model(TinyModel()), device="cpu")
     assert tiny.outcome == "ok"
 
