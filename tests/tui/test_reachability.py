@@ -120,14 +120,14 @@ def test_all_screens_say_that_a_host_does_not_answer_whoever_found_it(world: Wor
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         await shows(pilot, "98%", "▲ not safe")
-        bright = styles(pilot, "98%")["▆▆"]
+        bright = styles(pilot, "98%")["▆▆"].color
         if by == "run":
             runs.mark_unreachable(world.database, ["demo-aaaaaa"], "no route to host")
         else:
             hosts.mark_unreachable(world.database, "box", "no route to host")
         seen = await shows(pilot, "◌ box", "◌ not safe", "unreachable since")
         assert "no route to host" in seen
-        assert styles(pilot, "98%")["▆▆"] != bright, "nobody knows what the GPUs do now"
+        assert styles(pilot, "98%")["▆▆"].color != bright, "nobody knows what the GPUs do now"
         await pilot.press("home", "enter")
         await shows(pilot, "safe?        ◌ unreachable", "health       ▲ unreachable since")
         await pilot.press("4")
@@ -151,7 +151,7 @@ def test_load_that_is_old_is_faint_though_nobody_noticed_that_the_host_is_away(w
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
         await shows(pilot, " box ", " late ", "98%")
-        assert styles(pilot, " box ")["▆▆"] != styles(pilot, " late ")["▆▆"]
+        assert styles(pilot, " box ")["▆▆"].color != styles(pilot, " late ")["▆▆"].color
 
     drive(world.board(), use)
 
