@@ -107,7 +107,7 @@ def test_validate_takes_a_file_anywhere(armada: Armada) -> None:
 def test_detect_says_which_profile_fits_and_why_the_others_do_not(armada: Armada) -> None:
     put_gpus(armada, *["NVIDIA GeForce RTX 3090, 24576, 0, 8.6"] * 3)
     said = armada.run("profiles", "detect", "local").stdout
-    assert "3 × NVIDIA GeForce RTX 3090, 25.8 GB, compute capability 8.6" in said
+    assert "3 × NVIDIA GeForce RTX 3090, 24 GiB, compute capability 8.6" in said
     assert "✓ profile rtx3090 fits" in said
     assert "it is for 2 of these GPUs, and there are 3" in said
     found = told(armada, "detect", "local", "--save", "mine")
