@@ -93,8 +93,8 @@ def trouble(run: Run, here: Copies, *, urgent: bool) -> Trouble | None:
     """
     because = sanitize_line(run.message, 300) if run.message else None
     reason = sanitize_line(run.reason, 60) if run.reason else None
-    if reason and (found := _EXIT.fullmatch(reason)) is not None:
-        reason = f"its process ended with exit code {found[1]}"
+    if reason and (code := _EXIT.fullmatch(reason)) is not None:
+        reason = f"its process ended with exit code {code[1]}"
     said = ": ".join(part for part in (reason, because) if part)
     if not run.ended and run.unreachable_since is not None:
         return _unreachable(run.unreachable_since, run.unreachable_why, _in_doubt(run, reason, said))

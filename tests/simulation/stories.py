@@ -336,7 +336,7 @@ class Teller(Unusual):
             model = place / "model.bin"
             if model.exists() and (data := model.read_bytes()):  # a script's may be empty since a power cut
                 model.chmod(0o600)
-                model.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+                model.write_bytes(bytes(each ^ 1 for each in data[:1]) + data[1:])
 
     def do_delete(self, one: int, two: int) -> None:
         self._home(one).was_damaged = True

@@ -116,14 +116,14 @@ class Unusual(Writing):
         for place in self._published(one, two):
             if (state := place / "optimizer.pt").exists() and (data := state.read_bytes()):
                 state.chmod(0o600)
-                state.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+                state.write_bytes(bytes(each ^ 1 for each in data[:1]) + data[1:])
 
     def do_repair(self, one: int, two: int) -> None:
         """Somebody puts the right bytes back into a published file that was damaged."""
         for place in self._home(one).published(self.world.run_ids[0])[two : two + 1]:
             model = place / "model.bin"
             data = model.read_bytes()
-            model.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+            model.write_bytes(bytes(each ^ 1 for each in data[:1]) + data[1:])
 
     def do_break_manifest(self, one: int, _two: int) -> None:
         """Something else than armada writes into a published checkpoint's manifest."""
@@ -139,7 +139,7 @@ class Unusual(Writing):
         for model in sorted(finished):
             data, status = model.read_bytes(), model.stat()
             model.chmod(0o600)
-            model.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+            model.write_bytes(bytes(each ^ 1 for each in data[:1]) + data[1:])
             os.utime(model, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     def do_save_again(self, _one: int, _two: int) -> None:
