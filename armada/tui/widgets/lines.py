@@ -129,18 +129,16 @@ class TopLine(Widget):
         is_well = daemon is not None and daemon.condition == "fresh"
         if is_idle and is_well and fits(tabs, parts := facts("idle"), width):
             return tabs, parts, False
-        counts = self.snapshot.counts
-        for form in ("need", ""):
+        counts, alone = self.snapshot.counts, self._tabs(active, dim, names=False, others=False)
+        for shown, form in ((tabs, "need"), (tabs, ""), (alone, "")):
             parts = facts(form)
-            while len(parts) > 1 + bool(counts.waiting) + bool(counts.troubled) and not fits(tabs, parts):
+            while len(parts) > 1 + bool(counts.waiting) + bool(counts.troubled) and not fits(shown, parts):
                 parts.pop()
-            if fits(tabs, parts):
-                return tabs, parts, True
-        while len(parts) > 1 and not fits(tabs, parts):
+            if fits(shown, parts):
+                return shown, parts, True
+        while len(parts) > 1 and not fits(alone, parts):
             parts.pop(-2 if counts.troubled else -1)  # what needs the user goes last
-        if not fits(tabs, parts):
-            tabs = self._tabs(active, dim, names=False, others=False)
-        return tabs, parts, fits(tabs, parts) or not is_well
+        return alone, parts, fits(alone, parts) or not is_well
 
     def _tabs(self, active: Style, dim: Style, *, names: bool, others: bool = True) -> Text:
         """Return the screens with their keys; without `names` this one's name alone, without `others` this one alone."""
