@@ -447,7 +447,7 @@ SCENES: tuple[Scene, ...] = (
     Scene(
         "palette",
         "The palette",
-        "Every action that works here, found by its name.",
+        "Every action, found by its name: those that work here first; one of another screen goes there.",
         keys("ctrl+p", *"copy"),
         ("Copy the run's id",),
         is_window=True,
