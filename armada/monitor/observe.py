@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import threading
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from armada.errors import ArmadaError, HostUnreachable, NothingThere, UnexpectedAnswer
 from armada.foundation.sanitize import sanitize_line
+from armada.monitor.facts import Facts, add_step_saved, alive_at, facts_of
 from armada.monitor.look import TIMEOUT_S, Look, looks, nothing_there, question, where, wiped_by
 from armada.monitor.records import read_lines
 from armada.protocol.message import Misfit
@@ -27,7 +27,6 @@ from armada.verdicts.state import (
     FOLDER_REMOVED,
     NOT_ON_HOST,
     PUT_BACK,
-    Newest,
     decide,
     of_newest_submission,
     of_put_back,
@@ -231,10 +230,10 @@ def record_look(database: Database, run: Run, look: Look, *, observed_at: float 
         verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq)
     if _stays(run, seen.evidence, verdict):
         verdict = _with_known_end(run, verdict, run.message)
-    facts = _facts(run, look, newest, verdict)
+    facts = facts_of(run, look, newest, verdict)
     facts.observed_at = observed_at or time.time()
-    facts.alive_at = _alive_at(run, seen, verdict, facts.observed_at)
-    _add_step_saved(database, run, seen, facts)
+    facts.alive_at = alive_at(run, seen, verdict, facts.observed_at)
+    add_step_saved(database, run, seen, facts)
     order = _order(database, run, look, verdict, facts)
     if order is Order.WENT_BACK:
         verdict, facts = _after_going_back(run, seen.evidence, verdict, facts)
@@ -277,7 +276,7 @@ def _with_known_end(run: Run, verdict: Verdict, message: str | None) -> Verdict:
     return dataclasses.replace(verdict, state=run.state, reason=run.reason, message=message, only_told=run.is_only_told)
 
 
-def _note_who_told(run: Run, verdict: Verdict, facts: _Facts) -> None:
+def _note_who_told(run: Run, verdict: Verdict, facts: Facts) -> None:
     """Record since when only its batch system has told a run's end, and when such an end was revised."""
     if verdict.only_told:
         facts.told_at = facts.observed_at if run.told_at is None else run.told_at
@@ -285,81 +284,7 @@ def _note_who_told(run: Run, verdict: Verdict, facts: _Facts) -> None:
         facts.revised_at = facts.observed_at
 
 
-@dataclasses.dataclass(slots=True)
-class _Facts:
-    """What the store records of an observation besides the verdict. None leaves a column unchanged unless it is in `cleared`."""
-
-    started_at: float | None = None
-    step: int | None = None
-    total_steps: int | None = None
-    phase: str | None = None
-    ended_at: float | None = None
-    exit_code: int | None = None
-    submission: int | None = None
-    gpus: str | None = None
-    log_size_bytes: int | None = None
-    root_id: str | None = None
-    observed_at: float | None = None
-    alive_at: float | None = None
-    seen_boot: str | None = None
-    seen_at_s: float | None = None
-    metrics_offset: int | None = None
-    events_offset: int | None = None
-    told_at: float | None = None
-    revised_at: float | None = None
-    cleared: tuple[str, ...] = ("unreachable_since", "unreachable_why")
-    """Columns that are set to NULL."""
-
-    def columns(self) -> dict[str, float | str | None]:
-        """Return the columns to change."""
-        fields = (field.name for field in dataclasses.fields(self) if field.name != "cleared")
-        said = {name: value for name in fields if (value := getattr(self, name)) is not None}
-        return {**dict.fromkeys(self.cleared), **said}
-
-
-def _facts(run: Run, look: Look, newest: Newest, verdict: Verdict) -> _Facts:
-    """Collect what the store records of an observation besides the verdict."""
-    seen, state, facts = look.run, newest.state, _Facts()
-    if state is not None:
-        facts.started_at = state.started_at
-        facts.gpus = json.dumps(state.gpus[:64]) if state.gpus is not None else None
-    beat = seen.evidence.heartbeat if seen.evidence is not None else None
-    if beat is not None:
-        facts.step, facts.total_steps, facts.phase = beat.step, beat.total_steps, beat.phase
-    # The exit is written before state.json repeats it; in between, only the exit is complete.
-    ending = (newest.attempt.exit if newest.attempt is not None else None) or state
-    if verdict.state not in ENDED:
-        facts.cleared += ("ended_at", "exit_code")  # of an earlier submission
-    elif ending is not None:
-        facts.ended_at = ending.ended_at
-        facts.exit_code = ending.exit_code if ending.exit_code in range(256) else None
-    facts.submission = submission_shown(seen.evidence, run.submission)
-    facts.log_size_bytes = seen.log_size_bytes
-    facts.root_id = (look.folder.root or run.root_id) if seen.exists else None
-    return facts
-
-
-def _alive_at(run: Run, seen: Observation, verdict: Verdict, observed_at: float) -> float | None:
-    """Return until when a run is known to have been alive, by home's clock; None: not later than was known before."""
-    if verdict.state == "running":
-        return observed_at
-    untouched_s = seen.evidence.untouched_s if seen.evidence is not None else None
-    written_at = observed_at - untouched_s if untouched_s is not None else 0.0
-    return written_at if written_at > (run.alive_at or run.started_at or 0.0) else None
-
-
-def _add_step_saved(database: Database, run: Run, seen: Observation, facts: _Facts) -> None:
-    """Set the step to that of this attempt's newest checkpoint, if that was saved after the last heartbeat."""
-    began = facts.started_at
-    if began is None:
-        return
-    saved = [each.step for each in seen.outbox if each.created_at >= began]
-    newest = max([*saved, checkpoints.newest_step(database, run.run_id, since=began)])
-    if newest > (facts.step if facts.step is not None else -1):
-        facts.step = newest
-
-
-def _order(database: Database, run: Run, look: Look, verdict: Verdict, facts: _Facts) -> Order:
+def _order(database: Database, run: Run, look: Look, verdict: Verdict, facts: Facts) -> Order:
     """Decide whether an observation is newer than what is known; add its time to `facts`."""
     known, seen = _places(run, facts.submission, verdict)
     if look.moment is None:
@@ -459,27 +384,53 @@ def _known(boot: str | None, seconds: float | None) -> Moment | None:
     return None if boot is None or seconds is None else Moment(boot, seconds)
 
 
-def _after_going_back(run: Run, evidence: Evidence | None, verdict: Verdict, facts: _Facts) -> tuple[Verdict, _Facts]:
+def _after_going_back(run: Run, evidence: Evidence | None, verdict: Verdict, facts: Facts) -> tuple[Verdict, Facts]:
     """Keep a run ended that was seen to end, whatever an older copy of its host's disk shows.
 
-    A submission that was not seen to end stays known if its job may live.
+    A submission that was not seen to end stays known if its job may live. What was seen of either stays known, so that
+    the next answer shows less, too.
     """
     words = "its host shows an older state of it than before; its disk may have been restored from a snapshot"
+    known = {"submission": run.submission, "attempt": run.attempt, "seq": run.seq}
     if not run.ended and evidence is not None and (facts.submission or run.submission) < run.submission:
-        known = {"submission": run.submission, "attempt": run.attempt, "seq": run.seq}
         judged = of_put_back(evidence, verdict, **known)
-        if judged.reason == PUT_BACK:  # what was seen of it stays known, so that the next answer shows less, too
-            return judged, _Facts(
-                observed_at=facts.observed_at,
-                seen_boot=facts.seen_boot,
-                seen_at_s=facts.seen_at_s,
-                cleared=facts.cleared,
-            )
+        if judged.reason == PUT_BACK:
+            return judged, _only_seen(facts)
+    if run.ended and not run.is_guess and not _lives(evidence):
+        because = f"it was seen to end ({run.state}); {words}"
+        verdict = dataclasses.replace(verdict, attempt=run.attempt, seq=run.seq, because=because)
+        known_words = run.message or words
+        message = known_words if known_words.endswith(words) else f"{known_words}; {words}"
+        return _with_known_end(run, verdict, message), _only_seen(facts, root_id=facts.root_id)
     facts.metrics_offset = facts.events_offset = 0
-    if run.ended and not run.is_guess:
-        return _with_known_end(run, verdict, words), facts
     message = verdict.message or words
     return dataclasses.replace(verdict, message=message, because=f"{verdict.because}; {words}"), facts
+
+
+def _only_seen(facts: Facts, *, root_id: str | None = None) -> Facts:
+    """Keep of an observation when it was made, and nothing that an older copy of a disk shows of a run."""
+    cleared = tuple(name for name in facts.cleared if name not in ("ended_at", "exit_code"))
+    return Facts(
+        observed_at=facts.observed_at,
+        seen_boot=facts.seen_boot,
+        seen_at_s=facts.seen_at_s,
+        root_id=root_id,
+        cleared=cleared,
+    )
+
+
+def _lives(evidence: Evidence | None) -> bool:
+    """Whether anything but the files of its folder shows that a run lives."""
+    if evidence is None:
+        return False
+    job = evidence.submission.job if evidence.submission is not None else None
+    told = evidence.scheduler
+    return guesses.outlives_its_disk(
+        job.scheduler if job is not None else None,
+        scheduler_status=told.state if told is not None else None,
+        detail=told.detail if told is not None else None,
+        processes=evidence.processes or 0,
+    )
 
 
 def _stall_after_s(database: Database, run: Run) -> float | None:

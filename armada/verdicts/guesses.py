@@ -17,6 +17,9 @@ Only positive evidence revises either. Silence of a host or a scheduler leaves b
 | its scheduler reports an end that is not believed yet            | revises    | no                           |
 | its scheduler no longer lists it                                 |            | no                           |
 | its scheduler does not answer                                    | no         | no                           |
+
+An end that was recorded or observed, and of which the host shows nothing any more because its disk was reset to an older
+copy, stays until something that is not on that disk shows that the run lives (`outlives_its_disk`).
 """
 
 from __future__ import annotations
@@ -89,6 +92,21 @@ def stays(
     if is_told:
         return scheduler_status in _PROVES_NOTHING and not processes
     return is_guess(state, reason) and scheduler_status == "unknown"
+
+
+def outlives_its_disk(kind: str | None, *, scheduler_status: object, detail: str | None, processes: int) -> bool:
+    """Whether a run lives of which an older copy of its host's disk does not show the end: what shows it is not on that disk.
+
+    Args:
+        kind: The batch system that has its job. What HTCondor says is read from a log in the run's folder, so it may be as old.
+        scheduler_status: The scheduler's status in this observation; None without a scheduler.
+        detail: The scheduler's own word. A status may be `running` because files changed, and they changed with the disk.
+        processes: Number of the run's processes that live on the machine that was asked.
+    """
+    if processes:
+        return True
+    is_listed = scheduler_status in ("pending", "held") or (scheduler_status == "running" and detail == "RUNNING")
+    return kind == "slurm" and is_listed
 
 
 def begins_anew(state: str, *, was_told: bool, known: tuple[int, int, int], seen: tuple[int, int, int]) -> bool:

@@ -110,3 +110,14 @@ def _is_alone(world: World, home: SimHome, run_id: str) -> bool:
     here = home.recorded(run_id) if home.was_killed else world.at_home(home, run_id)
     is_known = run_id in home.known()
     return not is_known or bool(world.on_hosts(run_id) - here) or world.root_was_lost or home.was_damaged
+
+
+def check_kept(world: World, home: SimHome, run: Run) -> None:
+    """A home that was told that a run succeeded goes on saying so, whatever becomes of the records, until it is begun anew."""
+    known, now = home.done.get(run.run_id), (world.begun[run.run_id], run.submission)
+    if run.state == "succeeded" and not run.is_only_told:
+        home.done[run.run_id] = now
+    elif known is not None and known >= now:
+        lives = world.supervised(run.run_id) or world.waits(run.run_id) or world.untaken(run.run_id)
+        words = f"{home.name} knew that {run.run_id} had succeeded, and says that it is {run.state} ({run.reason})"
+        world.hold(lives or bool(world.alive(run.run_id)), words)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from armada_agent.verdicts.liveness import DOUBT_S, SILENT_S
 
+from armada.verdicts.order import LAG_S
 from tests.simulation.home import MOST_WITHOUT
 from tests.simulation.stories import Teller
 from tests.simulation.world import any_of
@@ -25,6 +26,8 @@ _LOOK_EVERY_S = 30.0
 _FROZEN_LOOK_EVERY_S = 15.0
 _LOOKS = 4 + int(2 * SILENT_S / _LOOK_EVERY_S)
 """The shortest time between two questions to a queue, as every simulated plan says."""
+_LOOKS_SINCE_BOOT = 2 + int(LAG_S / _LOOK_EVERY_S)
+"""How often a machine that was started anew shows less before it is believed; it has to see, too, that a job does not write."""
 _LONGEST_PAUSE_S = 300.0  # of the agent, before it asks a Slurm again that had not answered
 _MOST_LOOKS = 2 + int((_LONGEST_PAUSE_S + SILENT_S) / _LOOK_EVERY_S)
 
@@ -352,6 +355,10 @@ class BatchTeller(Teller):
         while run.ended and self.cluster.misreports(run_id):
             self.world.tick(_LOOK_EVERY_S)
             run = home.look(run_id)
+        for _ in range(_LOOKS_SINCE_BOOT if self.cluster.boot > 1 else 0):
+            if run.ended and self.world.knowably_waits(run_id):
+                self.world.tick(_LOOK_EVERY_S)
+                run = home.look(run_id)
         if not run.ended and self.cluster.batch_system.hides_end(run_id):
             self.world.tick(DOUBT_S)
         for _ in range(_MOST_LOOKS):

@@ -12,6 +12,7 @@ from tests.simulation import (
     told_for_conditions,
     told_of_clusters,
     told_of_conditions,
+    told_of_ends,
     told_of_htcondor,
     told_of_idle,
     told_of_slurm,
@@ -239,6 +240,12 @@ TOLD_FOR_A_CONDITION_OF_SLURM = {
 }
 
 FOUND_WITH_SLURM = {
+    "requeued after it failed silently, and its login node was restarted": (
+        "launch:2:1 start_job:2:0 kill_supervisor:3:2 look:3:3 power_cut:1:3 requeue_job:0:3 look:1:2"
+    ),
+    "stopped, requeued, and its disk put back to before the stop": (
+        "launch:1:0 snapshot_host:1:1 stop:1:0 requeue_job:1:1 restore_host:1:3 watch:1:0"
+    ),
     "its node fails, and Slurm forgets the job between two looks": "launch:2:3 start_job node_dies:3:2",
     "a preempted job is shown as failed until its node is cleared": "launch start_job preempt tick watch",
     "its supervisor is killed as it is preempted, and its job lives on where the next attempt starts": (
@@ -345,6 +352,10 @@ def found_once() -> dict[str, Telling]:
         (told_of_conditions.TOLD_OF_CONDITIONS, False, "direct"),
         (told_of_conditions.TOLD_OF_CONDITIONS_OF_SLURM, False, "slurm"),
         (told_of_conditions.TOLD_OF_CONDITIONS_OF_HTCONDOR, False, "htcondor"),
+        (told_of_ends.TOLD_OF_ENDS, False, "direct"),
+        (told_of_ends.TOLD_OF_ENDS_WITH_SCRIPTS, True, "direct"),
+        (told_of_ends.TOLD_OF_ENDS_ON_CLUSTERS | told_of_ends.TOLD_OF_ENDS_OF_SLURM, False, "slurm"),
+        (told_of_ends.TOLD_OF_ENDS_ON_CLUSTERS, False, "htcondor"),
         (told_rarely.TOLD_RARELY, False, "direct"),
         (told_rarely.TOLD_RARELY_WITH_SCRIPTS, True, "direct"),
         (told_rarely.TOLD_RARELY_OF_SLURM, False, "slurm"),

@@ -68,6 +68,8 @@ class SimHome:
     """Somebody changed or deleted what it had, or a disk of it was reset."""
     was_killed: bool = False
     """One of its programs was: a checkpoint may be here that its store has no record of, until the next sync reads it."""
+    done: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Runs that it said have succeeded: how many jobs of each had been started then, and its submission."""
     moves: int = 0
     """How often it was moved."""
     _idle: Database | None = None
@@ -226,6 +228,7 @@ class SimHome:
             run = runs.find(database, run_id)
             remove_run(database, self.paths, self.session(self.world.hosts[run.host]), run)
         self.registered.discard(run_id)
+        self.done.pop(run_id, None)
 
     def kept(self, run_id: str) -> str:
         """Where it keeps what it has of a run besides checkpoints."""
@@ -388,6 +391,7 @@ class SimHome:
         shutil.copytree(self.snapshots[-1], self.place, symlinks=True)
         self.was_damaged = self.was_restored = True
         self.registered.clear()  # it is another home now, which has yet to sync
+        self.done.clear()
         self.fetched.clear()
         self.wanted.clear()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from armada.sync.release.judge import losses
 from armada.verdicts.order import LAG_S
-from tests.simulation.answers import check_lines, of_release, of_run
+from tests.simulation.answers import check_kept, check_lines, of_release, of_run
 from tests.simulation.breaking import Killed
 from tests.simulation.calm import be_calm
 from tests.simulation.home import EXPECTED, SimHome
@@ -382,6 +382,7 @@ class Teller(Unusual):
         self.said = of_run(run)
         broken = self.world.records_broken or self.world.root_was_lost  # a power cut may have taken a part of a line
         self.world.hold(broken or run.unreadable is None, f"{run_id} has records that cannot be read: {run.unreadable}")
+        check_kept(self.world, home, run)
         words = run.message or ""
         self.world.hold(
             all(part.strip() for part in words.split("; ")) or not words, f"{run_id}: an empty part: {words}"

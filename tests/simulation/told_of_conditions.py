@@ -19,7 +19,7 @@ TOLD_OF_CONDITIONS = {
         "sync=final home=1,2 release=yes"
     ),
     "the disk of the folder of runs is not mounted, and another run is launched": (
-        "launch save tick unmount_runs launch look=unknown/root_away mount look=running release=lives+logs+only_there"
+        "launch save tick unmount_runs launch look=unknown/root_away mount look=running release=lives+logs+only_there+runs_on"
     ),
     "the folder of runs is a link to a disk that is not mounted, and its job goes on": (
         "launch save tick look=running unmount_runs:1 look=unknown/unreadable reap=none stop=OSError release=OSError mount "

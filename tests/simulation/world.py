@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,8 @@ class World:
         self.names_results: set[str] = set()
         self.begins_anew: set[str] = set()
         """Runs whose plan does not say how to resume."""
+        self.begun: Counter[str] = Counter()
+        """How many jobs of each run were ever started."""
         self.files_read = 0
         """By homes, to prove checkpoints."""
         self.records_broken = False
@@ -299,6 +302,7 @@ class World:
     # What must hold.
 
     def job_started(self, job: Job) -> None:
+        self.begun[job.run_id] += 1
         others = [other for other in self.alive(job.run_id) if other is not job and not job.host.has_given_up(other)]
         self.hold(not others, f"a second job of {job.run_id} was started beside one that lives")
         self.hold(job.environment.get("KEY") == "canary", f"a job of {job.run_id} was started without its secret")

@@ -266,9 +266,9 @@ def _not_there(context: HostContext, prover: Prover, there: Sequence[str], *, ig
         answer = session.call(_only_evidence([run.run_id for run in some]), timeout_s=60.0)
         told = looks(answer)
         for run in some:
-            if not was_there(database, run):
-                continue
             look = told.get(run.run_id)
+            if not (was_there(database, run) or _shows_processes(look)):
+                continue
             if isinstance(look, Look) and look.run.exists:
                 items.append(unlisted(run.run_id, context.host))
                 continue
@@ -282,6 +282,11 @@ def was_there(database: Database, run: Run) -> bool:
     # A stop may find that it never was on its host; then nothing has shown it there since.
     never_came = run.state == "cancelled" and not transitions.was_seen(database, run.run_id)
     return run.root_id is not None or (run.observed_at is not None and not never_came)
+
+
+def _shows_processes(told: Look | Misfit | None) -> bool:
+    """Whether processes live of a run whose folder is not on the host: a recovery that broke off has not recorded that it was."""
+    return isinstance(told, Look) and told.run.remains is not None and bool(told.run.remains.processes)
 
 
 def _missing(

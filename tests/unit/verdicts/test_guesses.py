@@ -105,3 +105,29 @@ def test_what_ran_again_is_synced_to_its_end_once_more(
     state: str, was_told: bool, seen: tuple[int, int, int], anew: bool
 ) -> None:
     assert guesses.begins_anew(state, was_told=was_told, known=(1, 1, 4), seen=seen) is anew
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "detail", "processes", "lives"),
+    [
+        ("slurm", "pending", "PENDING", 0, True),
+        ("slurm", "held", "PENDING", 0, True),
+        ("slurm", "running", "RUNNING", 0, True),
+        ("slurm", "running", "COMPLETED", 0, False),  # its files changed, with the disk
+        ("slurm", "ending", "COMPLETED", 0, False),
+        ("slurm", "ended", "COMPLETED", 0, False),
+        ("slurm", "unknown", "PENDING", 0, False),
+        ("slurm", "gone", None, 0, False),
+        ("htcondor", "pending", "submitted", 0, False),  # its log is as old as the disk
+        ("htcondor", "running", "RUNNING", 0, False),
+        ("direct", None, None, 0, False),
+        (None, None, None, 0, False),
+        ("direct", None, None, 1, True),
+        ("htcondor", "gone", None, 2, True),
+    ],
+)
+def test_an_end_outlives_its_disk_until_something_else_shows_life(
+    kind: str | None, status: str | None, detail: str | None, processes: int, *, lives: bool
+) -> None:
+    shown = guesses.outlives_its_disk(kind, scheduler_status=status, detail=detail, processes=processes)
+    assert shown is lives
