@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.cli.progress import say
-from armada.errors import ConfigError, HostUnreachable, NotFound
+from armada.errors import ConfigError, Conflict, HostUnreachable, NotFound
 from armada.home import own
 from armada.paths import HomePaths
 from armada.rpc.outage import listen
 from armada.store import runs
-from armada.store.database import Database
+from armada.store.database import PATIENCE_S, Database
 from armada.store.read_only import is_read_only, open_copy
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from armada.costs.tariff import Tariff
     from armada.rpc.session import HostSession
     from armada.store.runs import Run
+
+_SILENT_S = 0.5
+"""For how long a command waits for a locked store before it says so, in seconds."""
 
 
 class HostNotAsked(HostUnreachable):
@@ -53,6 +56,21 @@ def choose_host(hosts: Mapping[str, Host], name: str) -> Host:
     return hosts[name]
 
 
+def _open(path: Path) -> Database:
+    """Open the store, and say so if another program has it locked: who waits has to know for what.
+
+    Raises:
+        Conflict: It is locked for longer than `PATIENCE_S`.
+    """
+    try:
+        database = Database(path, patience_s=_SILENT_S)
+    except Conflict as locked:
+        say(f"{locked.message}; waiting for up to {PATIENCE_S:.0f} s")
+        return Database(path)
+    database.wait_for_locks(PATIENCE_S)
+    return database
+
+
 class Context:
     """What one command needs. Each part is opened on first use, because most commands need only some of them.
 
@@ -79,7 +97,7 @@ class Context:
         self.home.make()
         with contextlib.suppress(OSError):  # who needs it asks again, and is told
             own(self.home)  # a copy says so before anything is done with it
-        self.database = Database(self.home.store)
+        self.database = _open(self.home.store)
 
     def hosts(self) -> dict[str, Host]:
         from armada.config.hosts import load_hosts

@@ -214,11 +214,11 @@ def _refuse_losses(there: SyncContext, entry: RunListing | None, reporter: Repor
     Raises:
         Conflict: Something is; it names the first few.
     """
-    from armada.sync.release.judge import judge_absent, judge_run
+    from armada.sync.release.judge import judge_absent, judge_run, judge_scraps
 
+    if goes_on := judge_absent(there) if entry is None else judge_scraps(there):
+        raise Conflict(f"{there.run_id}: {goes_on[0].what}", hint=goes_on[0].hint, host=there.host)
     if entry is None:
-        if absent := judge_absent(there):
-            raise Conflict(f"{there.run_id}: {absent[0].what}", hint=absent[0].hint, host=there.host)
         return
     lost = judge_run(there, entry, reporter)
     reporter.clear()

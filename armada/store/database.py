@@ -231,6 +231,9 @@ _OF_THE_DISK = frozenset(
 )
 
 
+PATIENCE_S = 30.0
+"""How long a command waits for another program's lock, in seconds."""
+
 _AGAIN_S = 0.02
 
 
@@ -258,7 +261,7 @@ class Database:
         path: Path,
         *,
         existing: bool = False,
-        patience_s: float = 30.0,
+        patience_s: float = PATIENCE_S,
         below: Path | None = None,
         connection: sqlite3.Connection | None = None,
     ) -> None:
@@ -278,13 +281,17 @@ class Database:
 
     def _prepare(self, patience_s: float) -> None:
         self.connection.row_factory = sqlite3.Row
-        self.connection.execute(f"PRAGMA busy_timeout = {1000 * patience_s:.0f}")
+        self.wait_for_locks(patience_s)
         if self._version() != len(MIGRATIONS):
             self._use_wal(patience_s)
             self._migrate()
         self.connection.execute("PRAGMA foreign_keys = ON")
         # A power cut between a launch and the next poll must not lose the run. Costs 0.13 ms a commit.
         self.connection.execute("PRAGMA synchronous = FULL")
+
+    def wait_for_locks(self, patience_s: float) -> None:
+        """Set for how long a statement waits for another program's lock, in seconds."""
+        self.connection.execute(f"PRAGMA busy_timeout = {1000 * patience_s:.0f}")
 
     @property
     def state(self) -> Literal["there", "gone", "replaced"]:

@@ -20,4 +20,7 @@ TOLD_OF_CLUSTERS_WITH_SCRIPTS = {
         "launch:1:2 start_job:3:3 look=running hide_run:1:3 save:0:2 tick:3:3 look=unknown/put_back sync:3:2=open "
         "release=queued"
     ),
+    "somebody removes its folder, its job saves again, and a person removes the run": (
+        "launch:3 start_job hide_run save tick sync=open rm=Conflict"
+    ),
 }

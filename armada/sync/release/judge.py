@@ -160,6 +160,23 @@ def judge_run(context: SyncContext, entry: RunListing, progress: Progress | None
     return losses(judge(dataclasses.replace(seen, others=())))
 
 
+def judge_scraps(context: SyncContext) -> list[Item]:
+    """List what may go on of a run whose folder on its host lacks its submission: its job made it anew, or the disk was reset.
+
+    The host cannot refuse to delete such a folder: it does not know whose job it was.
+
+    Args:
+        context: The run, which home knows.
+
+    Raises:
+        HostUnreachable: Nothing can be decided.
+    """
+    answer = context.session.call(_only_evidence([context.run_id]), timeout_s=60.0)
+    told = looks(answer).get(context.run_id)
+    scraps = _scraps(context.database, Prover(context.database), context.run_id, answer, told)
+    return losses(judge_missing(scraps)) if scraps is not None else []
+
+
 def judge_absent(context: SyncContext) -> list[Item]:
     """List what may go on of a run whose folder its host does not have, on the root that it was submitted to.
 
