@@ -56,7 +56,7 @@ def choose_host(hosts: Mapping[str, Host], name: str) -> Host:
     return hosts[name]
 
 
-def _open(path: Path) -> Database:
+def open_store(path: Path) -> Database:
     """Open the store, and say so if another program has it locked: who waits has to know for what.
 
     Raises:
@@ -66,7 +66,7 @@ def _open(path: Path) -> Database:
         database = Database(path, patience_s=_SILENT_S)
     except Conflict as locked:
         say(f"{locked.message}; waiting for up to {PATIENCE_S:.0f} s")
-        return Database(path)
+        return Database(path, patience_s=PATIENCE_S)
     database.wait_for_locks(PATIENCE_S)
     return database
 
@@ -97,7 +97,7 @@ class Context:
         self.home.make()
         with contextlib.suppress(OSError):  # who needs it asks again, and is told
             own(self.home)  # a copy says so before anything is done with it
-        self.database = _open(self.home.store)
+        self.database = open_store(self.home.store)
 
     def hosts(self) -> dict[str, Host]:
         from armada.config.hosts import load_hosts

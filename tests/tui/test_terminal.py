@@ -67,3 +67,16 @@ def test_a_store_that_cannot_be_used_is_said_before_the_screen_is_taken(
     terminal.shows(said)
     if "update" in said:
         terminal.shows("left with 2")
+
+
+def test_a_store_that_another_program_has_locked_is_said_to_be_before_the_screen_is_taken(
+    armada: Armada, terminal: Terminal
+) -> None:
+    store = armada.folder / "home" / "state" / "armada.db"
+    Database(store).close()
+    with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as thief:
+        thief.execute("PRAGMA locking_mode = EXCLUSIVE")
+        thief.execute("UPDATE runs SET step = 1")
+        terminal.open()
+        terminal.shows("another program has locked the store")
+    terminal.shows("1 of 5", "What armada does")
