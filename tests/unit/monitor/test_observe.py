@@ -272,13 +272,46 @@ def test_what_ran_and_ended_between_two_looks_is_synced_once_more(database: Data
     assert not run_sync.find(database, told.run_id).final_done
 
 
-def test_an_older_copy_of_a_disk_revises_no_end_that_slurm_told(database: Database) -> None:
-    moments = [{"boot": "b", "seconds": at} for at in (1.0, 2.0, 3.0)]
-    for moment, seen in zip(moments, (of_slurm("running"), ended_by_slurm(), of_slurm("pending", seq=3)), strict=True):
-        look = Look(Observation.model_validate(seen), Folder(True, None, ()), Moment.model_validate(moment))
-        record_look(database, runs.find(database, "q-aaaaaa"), look)
-    run = runs.find(database, "q-aaaaaa")
-    assert (run.state, run.reason, run.is_only_told) == ("failed", "node_failure", True)
+def see_in_turn(database: Database, *observations: dict[str, Any]) -> list[runs.Run]:
+    """Have one boot of a host answer so, one after the other; what is known of the run after each."""
+    known = []
+    for seconds, seen in enumerate(observations):
+        moment = Moment.model_validate({"boot": "b", "seconds": float(seconds)})
+        look = Look(Observation.model_validate(seen), Folder(True, None, ()), moment)
+        record_look(database, runs.find(database, seen["run_id"]), look)
+        known.append(runs.find(database, seen["run_id"]))
+    return known
+
+
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [("unknown", "failed"), ("ending", "failed"), ("gone", "failed"), ("pending", "queued"), ("held", "queued")],
+)
+def test_of_an_older_copy_of_a_disk_only_slurms_queue_revises_an_end_that_slurm_told(
+    database: Database, word: str, state: str
+) -> None:
+    older = of_slurm(word, seq=3)
+    older["evidence"]["scheduler"]["seen_at"] = 4e9  # after whatever its supervisor wrote
+    _, told, *later = see_in_turn(database, of_slurm("running"), ended_by_slurm(), older, older, older)
+    assert (told.state, told.reason, told.is_only_told) == ("failed", "node_failure", True)
+    assert [run.state for run in later] == [state] * 3
+
+
+def test_an_end_stays_with_its_time_and_its_reason_however_often_an_older_copy_of_its_disk_is_seen(
+    database: Database,
+) -> None:
+    ended = entry(state={"state": "failed", "reason": "oom", "message": "no memory", "seq": 6, "ended_at": 9.5})
+    ended["evidence"]["state"]["exit_code"] = 3
+    older = entry()
+    older["evidence"] |= {"supervisor": "dead", "rebooted": True, "processes": 0}
+    known, *later = see_in_turn(database, ended, older, older, older)
+    assert (known.state, known.reason) == ("failed", "oom")
+    for run in later:
+        assert (run.state, run.reason, run.ended_at, run.exit_code) == ("failed", "oom", 9.5, 3)
+        assert (run.attempt, run.seq) == (known.attempt, known.seq)
+        assert run.message == (
+            "no memory; its host shows an older state of it than before; its disk may have been restored from a snapshot"
+        )
 
 
 def test_a_run_that_is_handed_over_again_is_not_said_to_have_come_back(database: Database) -> None:
