@@ -23,7 +23,11 @@ class Module:
 
 _AGENT = "remote_payload/armada_agent"
 _VERDICTS = ("tests/unit/verdicts",)
-_STATE = ("tests/unit/verdicts/test_state.py", "tests/unit/monitor/test_observe.py")
+_STATE = (
+    "tests/unit/verdicts/test_state.py",
+    "tests/unit/monitor/test_observe.py",
+    "tests/unit/monitor/test_older_copies.py",
+)
 _LIES = ("tests/agent/test_agent_lies_htcondor.py", "tests/agent/test_agent_htcondor.py")
 _THIN = (
     "tests/unit/verdicts/test_thinning.py",

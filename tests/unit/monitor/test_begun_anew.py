@@ -9,7 +9,7 @@ import pytest
 
 from armada.store import metrics, runs
 from armada.store.database import Database
-from tests.unit.monitor.test_observe import LINE, entry, see
+from tests.unit.monitor.observations import LINE, entry, see
 
 
 @pytest.fixture

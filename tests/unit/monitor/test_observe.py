@@ -20,38 +20,7 @@ from armada.store.database import Database
 from armada.store.queries.uses import read_use
 from armada.verdicts.state import of_put_back, submission_shown
 from armada.verdicts.states import Verdict
-from tests.answers import answered
-
-STATE = {"state": "running", "attempt": 1, "seq": 4, "submission": 1, "started_at": 1_795_000_000.0, "gpus": [0]}
-LINE = {"kind": "train", "step": 7, "time": 1_795_000_100.0, "loss": 2.5}
-
-
-class Host:
-    """Answers as a host does."""
-
-    def __init__(self, entry: dict[str, Any]) -> None:
-        self.entry = entry
-
-    def call_all(self, questions: list[Any]) -> list[Any]:
-        return answered(questions, [{"runs": [self.entry]} for _ in questions])
-
-
-def entry(*, state: dict[str, Any] | None = None, beat: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    evidence = {
-        "submission": {"number": 1, "claimed": True, "job": {"submission": 1}},
-        "supervisor": "alive",
-        "state": {**STATE, **(state or {})},
-        "attempt": {"number": 1, "run": {"submission": 1}, "exit": None},
-        "heartbeat": {"phase": "training", "step": 7, "total_steps": 90, **(beat or {})},
-    }
-    return {"run_id": "q-aaaaaa", "exists": True, "evidence": evidence, "log_size_bytes": 10, **more}
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Database:
-    database = Database(tmp_path / "store.db")
-    runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="sft", experiment=None, spec={})
-    return database
+from tests.unit.monitor.observations import LINE, STATE, Host, ended_by_slurm, entry, of_slurm, see
 
 
 class Silent(Host):
@@ -96,11 +65,6 @@ def test_a_frozen_host_keeps_a_glance_at_all_runs_from_none_of_the_others(
         seen = {name: runs.find(database, f"q-{name}") for name in hosts}
     assert (seen["box"].state, seen["slow"].state) == ("running", "running")
     assert seen["frozen"].unreachable_since is not None
-
-
-def see(database: Database, seen: dict[str, Any]) -> runs.Run:
-    observe(database, Host(seen), [runs.find(database, "q-aaaaaa")])  # type: ignore[arg-type]  # all that is used of a session
-    return runs.find(database, "q-aaaaaa")
 
 
 LISTED = {"digest": "d" * 64, "step": 7, "size_bytes": 1, "file_count": 1, "created_at": 1.0}
@@ -162,24 +126,6 @@ def test_an_order_beyond_all_numbers_does_not_end_the_look(database: Database, k
     assert see(database, entry(state={key: 10**40})).state == "running"
 
 
-def of_slurm(word: str, **state: Any) -> dict[str, Any]:
-    seen = entry(state=state)
-    scheduler_status = {
-        "state": word,
-        "seen_at": 1.0,
-        "detail": None,
-        "reason": None,
-        "message": None,
-        "node": None,
-        "error": None,
-    }
-    job = {"submission": 1, "scheduler": "slurm", "job_id": "11"}
-    seen["evidence"] |= {
-        "supervisor": "unknown", "scheduler": scheduler_status, "submission": {"number": 1, "claimed": True, "job": job},
-    }  # fmt: skip
-    return seen
-
-
 def test_a_guessed_end_is_revised_by_evidence_and_not_by_silence(database: Database) -> None:
     assert see(database, of_slurm("running")).state == "running"
     gone = see(database, of_slurm("gone"))
@@ -217,13 +163,6 @@ def test_a_run_whose_end_is_guessed_is_looked_at_for_a_week(database: Database) 
     for later_s, expected in ((6.9 * 86_400, [gone.run_id]), (7.1 * 86_400, [])):
         listed = runs.every(database, host="box", active=True, now=since + later_s)
         assert [run.run_id for run in listed] == expected
-
-
-def ended_by_slurm(**more: Any) -> dict[str, Any]:
-    seen = of_slurm("ended")
-    seen["evidence"]["scheduler"] |= {"detail": "NODE_FAIL", "reason": "node_failure"}
-    seen["evidence"] |= {"supervisor": "dead", **more}
-    return seen
 
 
 def test_an_end_that_only_slurm_told_is_an_end_that_evidence_revises(database: Database) -> None:
@@ -270,48 +209,6 @@ def test_what_ran_and_ended_between_two_looks_is_synced_once_more(database: Data
     again["evidence"]["attempt"] = {"number": 2, "run": {"submission": 1}, "exit": None}
     assert see(database, again).state == "succeeded"
     assert not run_sync.find(database, told.run_id).final_done
-
-
-def see_in_turn(database: Database, *observations: dict[str, Any]) -> list[runs.Run]:
-    """Have one boot of a host answer so, one after the other; what is known of the run after each."""
-    known = []
-    for seconds, seen in enumerate(observations):
-        moment = Moment.model_validate({"boot": "b", "seconds": float(seconds)})
-        look = Look(Observation.model_validate(seen), Folder(True, None, ()), moment)
-        record_look(database, runs.find(database, seen["run_id"]), look)
-        known.append(runs.find(database, seen["run_id"]))
-    return known
-
-
-@pytest.mark.parametrize(
-    ("word", "state"),
-    [("unknown", "failed"), ("ending", "failed"), ("gone", "failed"), ("pending", "queued"), ("held", "queued")],
-)
-def test_of_an_older_copy_of_a_disk_only_slurms_queue_revises_an_end_that_slurm_told(
-    database: Database, word: str, state: str
-) -> None:
-    older = of_slurm(word, seq=3)
-    older["evidence"]["scheduler"]["seen_at"] = 4e9  # after whatever its supervisor wrote
-    _, told, *later = see_in_turn(database, of_slurm("running"), ended_by_slurm(), older, older, older)
-    assert (told.state, told.reason, told.is_only_told) == ("failed", "node_failure", True)
-    assert [run.state for run in later] == [state] * 3
-
-
-def test_an_end_stays_with_its_time_and_its_reason_however_often_an_older_copy_of_its_disk_is_seen(
-    database: Database,
-) -> None:
-    ended = entry(state={"state": "failed", "reason": "oom", "message": "no memory", "seq": 6, "ended_at": 9.5})
-    ended["evidence"]["state"]["exit_code"] = 3
-    older = entry()
-    older["evidence"] |= {"supervisor": "dead", "rebooted": True, "processes": 0}
-    known, *later = see_in_turn(database, ended, older, older, older)
-    assert (known.state, known.reason) == ("failed", "oom")
-    for run in later:
-        assert (run.state, run.reason, run.ended_at, run.exit_code) == ("failed", "oom", 9.5, 3)
-        assert (run.attempt, run.seq) == (known.attempt, known.seq)
-        assert run.message == (
-            "no memory; its host shows an older state of it than before; its disk may have been restored from a snapshot"
-        )
 
 
 def test_a_run_that_is_handed_over_again_is_not_said_to_have_come_back(database: Database) -> None:
