@@ -88,11 +88,12 @@ def stop_run(
         run = runs.find(database, run.run_id)
     if asked is not None and asked < run.submission and not run.ended:
         raise _shows_less(database, run, asked)
+    known = run.submission  # above `asked` where an older copy of a disk shows less of a run than was seen to end
     deadline = time.monotonic() + grace_s + KILL_S
     while True:
         observe(database, session, [run])
         run = runs.find(database, run.run_id)
-        if asked is not None and run.submission > asked:
+        if asked is not None and run.submission > max(asked, known):
             raise Conflict(
                 f"{run.run_id} ended, was then resumed by another armada, and is {run.state}",
                 hint=f"armada stop {run.run_id} ends it again",

@@ -15,6 +15,10 @@ TOLD_OF_ENDS = {
         "why=its_host_shows_an_older_state_of_it_than_before_its_disk_may_have_been_restored_from_a_snapshot "
         "resume=again look=running end tick look=succeeded begun=2"
     ),
+    "it failed again after it was resumed, its disk is put back to before that, and it is stopped": (
+        "launch end:0:1 tick look=failed/exit_1 snapshot_host resume=again look=running end:0:1 tick look=failed/exit_1 "
+        "restore_host look=failed/exit_1 pause:9 look=failed/exit_1 stop=failed/exit_1 look=failed/exit_1 begun=2"
+    ),
     "it succeeded, its file server shows an older state, and processes of it live": (
         "launch tick look=running snapshot_host kill_supervisor look=running/supervisor_lost put_back "
         "look=running/supervisor_lost"
