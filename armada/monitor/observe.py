@@ -391,9 +391,8 @@ def _after_going_back(run: Run, evidence: Evidence | None, verdict: Verdict, fac
     the next answer shows less, too.
     """
     words = "its host shows an older state of it than before; its disk may have been restored from a snapshot"
-    known = {"submission": run.submission, "attempt": run.attempt, "seq": run.seq}
     if not run.ended and evidence is not None and (facts.submission or run.submission) < run.submission:
-        judged = of_put_back(evidence, verdict, **known)
+        judged = of_put_back(evidence, verdict, submission=run.submission, attempt=run.attempt, seq=run.seq)
         if judged.reason == PUT_BACK:
             return judged, _only_seen(facts)
     if run.ended and not run.is_guess and not _lives(evidence):

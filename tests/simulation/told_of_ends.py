@@ -19,10 +19,6 @@ TOLD_OF_ENDS = {
         "launch end:0:1 tick look=failed/exit_1 snapshot_host resume=again look=running end:0:1 tick look=failed/exit_1 "
         "restore_host look=failed/exit_1 pause:9 look=failed/exit_1 stop=failed/exit_1 look=failed/exit_1 begun=2"
     ),
-    "it succeeded, its file server shows an older state, and processes of it live": (
-        "launch tick look=running snapshot_host kill_supervisor look=running/supervisor_lost put_back "
-        "look=running/supervisor_lost"
-    ),
 }
 
 TOLD_OF_ENDS_WITH_SCRIPTS = {

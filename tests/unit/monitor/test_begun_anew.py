@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from armada.store import metrics, runs
+from armada.store import metrics
 from armada.store.database import Database
 from tests.unit.monitor.observations import LINE, entry, see
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Database:
-    database = Database(tmp_path / "store.db")
-    runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="sft", experiment=None, spec={})
-    return database
 
 
 def lines_of(*points: tuple[int, float]) -> str:
