@@ -260,7 +260,7 @@ def _verdict(best: Result, results: Sequence[Result]) -> Iterator[str]:
 
 
 def _row(result: Result) -> tuple[str, ...]:
-    from armada.units import amount
+    from armada.units import memory_amount
 
     label = sanitize_line(result.label, 80)
     if result.speed is None:
@@ -280,7 +280,7 @@ def _row(result: Result) -> tuple[str, ...]:
         told("samples_per_s", ",.1f"),
         told("tokens_per_s", ",.0f"),
         _spread(result),
-        "-" if memory is None else amount(memory),
+        "-" if memory is None else memory_amount(memory),
         "-" if mfu is None else f"{mfu:.1%}",
         "-" if scaling is None else f"{scaling:.0%}",
         "-" if cost is None else f"${cost:.3f}" if result.currency == "USD" else f"{cost:.3f} {result.currency}",

@@ -11,7 +11,7 @@ from armada.cli.disks import foreseen
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.sanitize import sanitize_line
-from armada.units import amount
+from armada.units import amount, memory_amount
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
@@ -109,7 +109,7 @@ def _say_facts(context: Context, host: Host, checked: _Checked, forecast: DiskFo
     from armada.provision.state import environment_state
 
     facts, link = checked.facts, checked.link
-    memory = amount(facts.memory_bytes) if facts.memory_bytes is not None else "unknown"
+    memory = memory_amount(facts.memory_bytes) if facts.memory_bytes is not None else "unknown"
     print(
         f"✓ {host.name}: {facts.user} at {facts.hostname}, {facts.cpu_count} cores, {memory} memory, Python {facts.python}"
     )

@@ -106,7 +106,7 @@ def test_pages_draw_axes_scatter_front_and_samples(world: World) -> None:
             await pilot.press("v")
         assert {"train.learning_rate", "train.scheduler", "cost", "hours", "steps"} <= set(titles)
         await pilot.press("V", "o")
-        await shows(pilot, "lowest loss against cost", "front: ", "2 in another currency left out")
+        await shows(pilot, "lowest loss against cost", "front: ", "1 in another currency left out")
         await pilot.press("m")
         await shows(pilot, "no front: it is not known whether")
         await pilot.press("M", "a", *["j"] * view.run_ids.index("one-aaaaaa"))

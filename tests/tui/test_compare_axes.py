@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from armada.compare.settings import Difference
 from armada.tui.scales import both, scale_of
-from armada.tui.screens.compare_text import setting_scales, tuned_in
+from armada.tui.screens.compare_text import most_common, setting_scales, tuned_in
 from armada.tui.screens.run import RunScreen
 from armada.tui.symbols import ASCII, UNICODE, Symbols
 from armada.tui.widgets.chart import Chart
@@ -179,3 +179,11 @@ def test_compare_lists_what_a_sweep_tunes_first(world: World) -> None:
         await shows(pilot, "lowest loss against lora.r")
 
     drive(world.board(), use)
+
+
+@pytest.mark.parametrize(
+    ("currencies", "shown"),
+    [((), None), (("EUR", "USD", "USD"), "USD"), (("USD", "EUR"), "USD"), (("EUR", "USD", "EUR", "USD"), "EUR")],
+)
+def test_money_is_shown_in_the_currency_of_most_runs(currencies: tuple[str, ...], shown: str | None) -> None:
+    assert most_common(currencies) == shown

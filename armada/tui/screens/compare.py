@@ -265,8 +265,7 @@ class CompareScreen(Exports, RunOrder):
 
     @property
     def _currency(self) -> str | None:
-        """That of the first run with a price: two currencies share no axis."""
-        return next((run.placed.unit for run in self.runs if run.placed is not None and not run.placed.why), None)
+        return pages.most_common(run.placed.unit for run in self.runs if run.placed is not None and not run.placed.why)
 
     def lines(self) -> tuple[list[Line], str, str]:
         """Return the curves, their unit, and what is left out; the lit curve comes last, over the others."""

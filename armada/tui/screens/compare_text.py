@@ -253,10 +253,16 @@ def metric_scale(runs: Sequence[Compared], metric: str, *, log: bool) -> Scale:
     return scale_of(f"{word} {sanitize_line(metric, LONGEST)}", [run.value(goal) for run in runs], log=log)
 
 
+def most_common(currencies: Iterable[str]) -> str | None:
+    """Return the currency of most runs, of two alike that of the first run: an axis has one. None if there is none."""
+    counts = Counter(currencies)
+    return max(counts, key=counts.__getitem__, default=None)
+
+
 def cost_scale(runs: Sequence[Compared], now: float) -> tuple[Scale, str]:
     """Return the axis of money, and which runs are left out: other currencies are not converted."""
     costs = [run.cost(now) for run in runs]
-    currency = next((cost[1] for cost in costs if cost is not None), None)
+    currency = most_common(cost[1] for cost in costs if cost is not None)
     values = [cost[0] if cost is not None and cost[1] == currency else None for cost in costs]
     notes = []
     if others := sum(cost is not None and cost[1] != currency for cost in costs):

@@ -9,7 +9,7 @@ from armada.costs.price import money
 from armada.costs.report import cost_at_end
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.gpu_strips import faded, gpus_of, points_of, together
-from armada.tui.screens.run_text import stamp
+from armada.tui.screens.run_text import stamp, when
 from armada.tui.widgets.fact_lines import Fact
 from armada.tui.widgets.run_signs import clock, glyph
 from armada.tui.widgets.run_table import age, figure
@@ -196,9 +196,9 @@ def _rest(row: RunRow, detail: RunDetail | None, now: float) -> Iterator[tuple[s
         return
     yield from _spec_facts(detail.spec)
     yield "", ""
-    for when, state, reason, message in detail.transitions[-30:]:
+    for moment, state, reason, message in detail.transitions[-30:]:
         said = f" ({sanitize_line(message, 160)})" if message else ""
-        yield "", f"{stamp(when)}  {state}{f': {sanitize_line(reason, 60)}' if reason else ''}{said}"
+        yield "", f"{when(moment, now):<12}  {state}{f': {sanitize_line(reason, 60)}' if reason else ''}{said}"
 
 
 def _spec_facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,7 @@ class RunScreen(LogPage):
         self._follower: logs.Follower | None = None
         self._asked = "search"
         self._config: object = None
+        self._today: tuple[int, ...] = ()
         self._old = ""
         self.other: str | None = None
         """The run whose settings are compared with this one's."""
@@ -193,7 +195,9 @@ class RunScreen(LogPage):
             self.checkpoints.empty = "none" if row.run.ended else "none yet"
             self.checkpoints.show_items(items)
         elif detail is not None and self.shown == "events":
-            self.events.show_items(run_text.event_items(detail))
+            now = time.time()
+            self._today = time.localtime(now)[:3]
+            self.events.show_items(run_text.event_items(detail, now))
             self._say_event()
         elif detail is not None and self.shown == "config" and self.other is not None:
             other, names = self.snapshot.details.get(self.other), (self.run_id, self.other)
@@ -225,6 +229,8 @@ class RunScreen(LogPage):
             self._draw_log(row)
         elif row is not None and self.shown == "overview":
             self.draw()
+        elif self.shown == "events" and time.localtime()[:3] != self._today:
+            self.draw()  # times of yesterday have a day
 
     def _say_tabs(self) -> None:
         row, symbols = self.row, self.board.symbols

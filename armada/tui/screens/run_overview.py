@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, cast
 
 from textual.layout import Layout, WidgetPlacement
@@ -150,7 +151,7 @@ class Overview(Widget):
         frame.facts(self.kept, symbols.text(overview_text.kept_words(row)))
         self.settings.show(run_text.setting_lines(detail))
         self.plan.show([] if self.has_curve else run_text.plan_lines(detail))
-        self.events.show(run_text.event_lines(detail))
+        self.events.show(run_text.event_lines(detail, time.time()))
         self._draw_curve(row)
         self.gpus.show_run(row, snapshot)
         self.tail.show_run(row)

@@ -41,11 +41,36 @@ EMPTY = ("null", "{}", "[]", "")
 WHOLE = 4000
 """Characters of the event under the cursor."""
 FIRST_SAID = ("state", "reason", "message")
-EVENT_COLUMNS = (Column("TIME", 19), Column("KIND", 12), Column("WHAT", 30, grow=1))
+EVENT_COLUMNS = (Column("TIME", 12), Column("KIND", 12), Column("WHAT", 30, grow=1))
 
 
-def stamp(moment: float | None) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment is not None else "—"
+def stamp(moment: object) -> str:
+    """Format a time, unix seconds, with its date; what is no time is a dash."""
+    then = _local(moment)
+    return time.strftime("%Y-%m-%d %H:%M:%S", then) if then is not None else "—"
+
+
+def when(moment: object, now: float) -> str:
+    """Format a time in at most 12 cells: `12:43:20` today, before that with the day of the week, the date, or the year."""
+    then = _local(moment)
+    if then is None or not isinstance(moment, int | float):
+        return "—"
+    days = (now - moment) / 86_400
+    if then[:3] == time.localtime(now)[:3]:
+        return time.strftime("%H:%M:%S", then)
+    if 0 <= days < 6:
+        return time.strftime("%a %H:%M:%S", then)
+    return time.strftime("%d %b %H:%M" if 0 <= days < 300 else "%Y-%m-%d", then)
+
+
+def _local(moment: object) -> time.struct_time | None:
+    """Return the local time of what a host said; None if it is no time that this machine can show."""
+    if not isinstance(moment, int | float):
+        return None
+    try:
+        return time.localtime(moment)
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def _short(path: Path) -> str:
@@ -195,20 +220,20 @@ def _event_words(event: Mapping[str, Any], *, whole: bool = False) -> str:
     return sanitize_line(" · ".join(said), WHOLE if whole else 1000)
 
 
-def _event_spans(event: Mapping[str, Any], *, whole: bool = False) -> tuple[Span, Span, Span]:
-    """Return when an event was, its kind, and what it says."""
+def _event_spans(event: Mapping[str, Any], now: float | None) -> tuple[Span, Span, Span]:
+    """Return when an event was, its kind, and what it says; all of it if no present time is given."""
     rest = {key: value for key, value in event.items() if key not in ("seq", "time", "kind", "attempt")}
     moment = event.get("time")
-    when = stamp(moment if isinstance(moment, int | float) else None)
-    words = _event_words(rest, whole=whole)
-    return (when, "dim"), (sanitize_line(event.get("kind"), 40), "strong"), (words, "plain")
+    told = when(moment, now) if now is not None else stamp(moment)
+    words = _event_words(rest, whole=now is None)
+    return (told, "dim"), (sanitize_line(event.get("kind"), 40), "strong"), (words, "plain")
 
 
 def whole_event(detail: RunDetail | None, key: str | None) -> str:
     """Return the event of a row of `event_items`, not shortened; empty if there is none."""
     for place, event in enumerate(reversed(detail.events if detail is not None else ())):
         if key == _event_key(place, event):
-            return "  ".join(text for text, _ in _event_spans(event, whole=True))
+            return "  ".join(text for text, _ in _event_spans(event, None))
     return ""
 
 
@@ -216,19 +241,19 @@ def _event_key(place: int, event: Mapping[str, Any]) -> str:
     return f"{event.get('seq')}-{place}"
 
 
-def event_lines(detail: RunDetail | None) -> list[list[Span]]:
+def event_lines(detail: RunDetail | None, now: float) -> list[list[Span]]:
     """Return a line for each event, newest first."""
+    listed = reversed(detail.events[-LISTED:] if detail is not None else ())
+    found = [_event_spans(event, now) for event in listed]
+    longest = max((len(moment) for (moment, _), *_ in found), default=0)
     gap: Span = ("  ", "plain")
-    lines: list[list[Span]] = []
-    for when, kind, words in map(_event_spans, reversed(detail.events[-LISTED:] if detail is not None else ())):
-        lines.append([when, gap, kind, gap, words])
-    return lines
+    return [[(f"{moment:<{longest}}", style), gap, kind, gap, words] for (moment, style), kind, words in found]
 
 
-def event_items(detail: RunDetail) -> list[Item]:
+def event_items(detail: RunDetail, now: float) -> list[Item]:
     """List events, newest first."""
     items = []
     for place, event in enumerate(reversed(detail.events)):
-        cells = tuple((each,) for each in _event_spans(event))
+        cells = tuple((each,) for each in _event_spans(event, now))
         items.append(Item(_event_key(place, event), cells))
     return items or [Item("none", ((("", "plain"),), (("none yet", "dim"),), (("", "plain"),)))]

@@ -31,6 +31,10 @@ COLUMNS = (
     Column("DISK", 9, grow=2, most=24, rank=4),
     Column("GPUS", 12, grow=2, rank=5, most=30),
 )
+UNASKED = (*COLUMNS[:-1], Column("GPUS", 16, grow=2, most=30))
+"""Before any host was asked, its GPUs say most."""
+NOT_KNOWN = tuple(place for place, column in enumerate(COLUMNS) if column.title in ("TIME", "DISK"))
+"""What only a plan says."""
 
 
 class HostPlans(ListTable):
@@ -39,6 +43,7 @@ class HostPlans(ListTable):
     def __init__(self, symbols: Symbols, *, id: str) -> None:  # noqa: A002
         super().__init__(COLUMNS, symbols, id=id)
         self._chosen = ""
+        self._is_asked = True
 
     def show_hosts(
         self,
@@ -61,6 +66,9 @@ class HostPlans(ListTable):
         """
         configured = {host.name: host for host in snapshot.hosts if host.configured}
         self._chosen = chosen
+        if self._is_asked != (is_asked := any(plans.of(name) is not None for name in configured)):
+            self._is_asked = is_asked
+            self.set_columns(COLUMNS if is_asked else UNASKED, () if is_asked else NOT_KNOWN)
         self.empty = "no hosts: 3 opens Hosts, a adds one" if snapshot.are_hosts_read else "reading …"
         self.show_items(
             self._item(host, plans.of(name), len(runs.get(name, NO_RUNS).active), name in asking, now)
