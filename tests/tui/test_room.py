@@ -12,7 +12,7 @@ from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.output import OutputWindow
 from armada.tui.screens.window import inside
 from armada.tui.symbols import UNICODE
-from armada.tui.widgets.log_view import wrapped
+from armada.tui.widgets.log_view import beginning, wrapped
 from tests.tui.conftest import World, drive, lacks, screen, shows, until
 
 
@@ -140,3 +140,35 @@ def test_a_long_line_is_wrapped_after_a_blank_near_the_edge(text: str, width: in
     assert [start for start, _ in found[1:]] == [end for _, end in found[:-1]]
     if pieces is not None:
         assert [text[start:end] for start, end in found] == pieces
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("", 0),
+        ("words of one line", 0),
+        ("    words", 4),
+        ("  next       lower the micro batch", 13),
+        ("last lines  of rank 3", 12),
+        ("  a title that is longer than a third of the window  words", 2),
+        (" " * 40 + "words", 0),
+        ("  日本     words", 2),
+    ],
+)
+def test_the_pieces_of_a_line_begin_where_its_words_do(text: str, place: int) -> None:
+    assert beginning(text, 60) == place
+
+
+def test_a_long_advice_is_wrapped_below_its_words(world: World) -> None:
+    log = world.home.state / "said.txt"
+    log.write_text(f"  cause      short\n  next       {'word ' * 60}END\n")
+
+    async def use(pilot: Pilot[None]) -> None:
+        pilot.app.push_screen(OutputWindow(["why", "demo"], log, lambda: 0))
+        seen = await shows(pilot, "cause      short", "END")
+        lines = [line[line.index("│") + 1 :] for line in seen.splitlines() if "word" in line]
+        columns = {line.index("word") for line in lines}
+        assert len(lines) > 2
+        assert len(columns) == 1
+
+    drive(world.board(), use, (80, 24))

@@ -53,7 +53,7 @@ class OutputWindow(Window):
 
     def body(self) -> Iterable[Widget]:
         self.view = LogView(self.board.symbols)
-        self.view.fills = False
+        self.view.fills, self.view.hangs = False, True
         self.view.wrapping = not self._is_table
         yield self.view
 

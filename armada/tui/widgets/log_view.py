@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
@@ -43,16 +44,36 @@ LONGEST_WORD = 24
 """How much of the searched word the description of the place has."""
 
 
-def wrapped(text: str, width: int) -> Iterator[tuple[int, int]]:
-    """Yield where each piece of a long line begins and ends, in cells: after a blank, if its last third has one."""
+_BLANKS = re.compile(" *")
+_BEGINNING = re.compile(r" *(?:[^ ]+(?: [^ ]+)* {2,})?")
+"""The blanks that a line begins with, and the title of what it says: `  next       `."""
+
+
+def wrapped(text: str, width: int, indent: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield where each piece of a long line begins and ends, in cells: after a blank, if its last third has one.
+
+    Args:
+        text: The line.
+        width: Cells for the first piece.
+        indent: By how many cells fewer the others have.
+    """
     start, end = 0, cell_len(text)
     while end - start > width:
         # With characters of two cells, places in the text are not those on the screen.
         blank = text.rfind(" ", start + width * 2 // 3, start + width) if end == len(text) else -1
         stop = blank + 1 if blank >= 0 else start + width
         yield start, stop
-        start = stop
+        start, width, indent = stop, width - indent, 0
     yield start, end
+
+
+def beginning(text: str, width: int) -> int:
+    """Return where what a line says begins, in cells: its other pieces begin there, too. 0 if too little room is left."""
+    most = width // 3
+    for found in (_BEGINNING.match(text[: most + 1]), _BLANKS.match(text[: most + 1])):
+        if found is not None and found.end() <= most and cell_len(found[0]) == found.end():
+            return found.end()
+    return 0
 
 
 def _plain(line: LogLine) -> str:
@@ -115,6 +136,8 @@ class LogView(Widget, can_focus=True):
         self.grows = True
         """More lines may come. The end of a log that is complete is not followed."""
         self.wrapping = False
+        self.hangs = False
+        """The pieces of a wrapped line begin where its words do."""
         self.fills = True
         """A match near the end leaves the last page in sight; else it is the first visible line."""
         self.word = ""
@@ -237,8 +260,10 @@ class LogView(Widget, can_focus=True):
         for line in self._lines:
             strip = Strip(self._segments(line, severities, coloured))
             if self.wrapping and strip.cell_length > width > 0:
-                pieces = [strip.crop(start, end) for start, end in wrapped(strip.text, width)]
-                strips += [piece.adjust_cell_length(width, style) for piece in pieces]
+                indent = beginning(strip.text, width) if self.hangs else 0
+                first, *others = [strip.crop(start, end) for start, end in wrapped(strip.text, width, indent)]
+                others = [Strip.join([Strip.blank(indent, style), each]) if indent else each for each in others]
+                strips += [piece.adjust_cell_length(width, style) for piece in (first, *others)]
             else:
                 strips.append(self._cut(strip, width, dim).adjust_cell_length(width, style))
             self._drawn += [line] * (len(strips) - len(self._drawn))
