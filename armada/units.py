@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?) ?([smhd])")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -52,6 +53,16 @@ def duration_s(text: str) -> float:
     if match is None:
         raise ValueError(f"{text!r} is not a duration such as 10m")
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def clock(moment: float, now: float) -> str:
+    """Format a time: `09:51` today, `Mon 09:51` within a week, a date before; `?` for what is none."""
+    age = now - moment
+    try:
+        then = time.localtime(moment)
+    except (OverflowError, ValueError, OSError):
+        return "?"
+    return time.strftime("%H:%M" if age < 43_200 else "%a %H:%M" if age < 500_000 else "%Y-%m-%d", then)
 
 
 def amount(size_bytes: float) -> str:

@@ -15,7 +15,7 @@ from armada.cli.printing import print_json
 from armada.errors import NotFound
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.secrets import without_secrets_in_command
-from armada.units import amount, counted, span
+from armada.units import amount, clock, counted, span
 
 if TYPE_CHECKING:
     from armada.store.hosts import HostRecord
@@ -108,7 +108,7 @@ def _seen(record: HostRecord | None) -> str:
     if record is None or record.observed_at is None:
         return "not yet"
     if record.unreachable_since is not None:
-        return f"unreachable since {time.strftime('%H:%M', time.localtime(record.unreachable_since))}"
+        return f"unreachable since {clock(record.unreachable_since, time.time())}"
     return f"{span(time.time() - record.observed_at)} ago"
 
 

@@ -99,9 +99,11 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(add_help=False, allow_abbrev=False, **settings)
         self.add_argument("-h", "--help", action="help", help="Show this help and exit")
         self._mixes = False
+        self._words: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; where a command takes any number of words, options may stand between them (`stop A --grace 0 B`)."""
+        self._words = self._words or tuple(args or ())
         if self._mixes or not any(action.nargs in ("*", "+") for action in self._get_positional_actions()):
             return super().parse_known_args(args, namespace)
         if "--" in (args or ()):  # mixing loses it, and takes the words after it for options
@@ -125,10 +127,27 @@ class _Parser(argparse.ArgumentParser):
             near = nearest(found[1], verbs, elsewhere=_VERBS)
             hint = f"did you mean {self.prog} {near}?" if near else f"{self.prog} has {', '.join(verbs)}"
             raise UsageError(f"there is no command {self.prog} {found[1]!r}", hint=hint)
+        own = itertools.takewhile(lambda word: word != "--", self._words)
+        flags = [word for word in own if word.startswith("--")]
+        # What is required may be there, with a typing error.
+        if "required" in message and (left := [word for word in flags if word.partition("=")[0] not in self.known]):
+            raise self.unknown(left)
         raise UsageError(message, hint=f"{self.prog} --help")
 
+    @property
+    def known(self) -> list[str]:
+        return [flag for action in self._actions for flag in action.option_strings]
 
-def build_parser(word: str | None = None) -> argparse.ArgumentParser:
+    def unknown(self, left: Sequence[str]) -> UsageError:
+        """The error for words that a command does not take, with the option that is meant, if one is near."""
+        typed, known = left[0].partition("=")[0], self.known
+        begun = next((flag for flag in sorted(known) if len(typed) > len("--") and flag.startswith(typed)), None)
+        near = begun or nearest(typed, known) if typed.startswith("--") else None
+        hint = f"did you mean {near}? {self.prog} --help lists all" if near else f"{self.prog} --help"
+        return UsageError(f"unrecognized arguments: {' '.join(left)}", hint=hint)
+
+
+def build_parser(word: str | None = None) -> _Parser:
     """The parser of the whole command line.
 
     Args:
@@ -209,19 +228,15 @@ def _say_interrupted(arguments: Sequence[str]) -> int:
     return _say(Interrupted("interrupted; started runs continue (armada ps)"), arguments)
 
 
-def _unknown(parser: argparse.ArgumentParser, options: argparse.Namespace, left: Sequence[str]) -> UsageError:
-    """The error for words that a command does not take, with the option that is meant, if one is near."""
+def _unknown(parser: _Parser, options: argparse.Namespace, left: Sequence[str]) -> UsageError:
+    """The error for words that the command which was named does not take."""
     for word in (options.command, getattr(options, "verb", None)):
         groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # noqa: SLF001
         parser = next((each.choices[word] for each in groups if word in each.choices), parser)
-    known = [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001 - no public name
-    typed = left[0].partition("=")[0]
-    begun = next((flag for flag in sorted(known) if len(typed) > len("--") and flag.startswith(typed)), None)
-    near = begun or nearest(typed, known) if typed.startswith("--") else None
-    hint = f"did you mean {near}? {parser.prog} --help lists all" if near else f"{parser.prog} --help"
+    error = parser.unknown(left)
     if options.command == "ps" and not left[0].startswith("--"):
-        hint = f"in a filter, write 'not {left[0][1:]}'"
-    return UsageError(f"unrecognized arguments: {' '.join(left)}", hint=hint)
+        error.hint = f"in a filter, write 'not {left[0][1:]}'"
+    return error
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ from armada.cli.printing import FORMAT
 from armada.cli.run_filter import RunFilter, add_filters
 from armada.errors import OutcomeUnknown, RunFailed
 from armada.foundation.sanitize import sanitize_line
-from armada.units import span
+from armada.units import clock, span
 from armada.verdicts.states import STATE_GLYPHS
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def summary(run: Run) -> dict[str, object]:
 def seen(run: Run, now: float) -> str:
     """Say how old a run's state is, and since when its host is unreachable."""
     if run.unreachable_since is not None:
-        return f"unreachable since {time.strftime('%H:%M', time.localtime(run.unreachable_since))}"
+        return f"unreachable since {clock(run.unreachable_since, time.time())}"
     return f"{span(now - run.observed_at)} ago" if run.observed_at is not None else "not yet"
 
 

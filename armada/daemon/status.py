@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -98,8 +99,9 @@ def read(home: HomePaths) -> Status | None:
         told["configuration"] = tuple(map(str, told.get("configuration") or ()))
         told["syncing"] = tuple(SyncStatus(s["host"], tuple(s["runs"]), s["since"]) for s in told["syncing"])
         known = {field.name for field in dataclasses.fields(Status)}
-        return Status(**{name: value for name, value in told.items() if name in known})  # a newer daemon may add some
-    except (OSError, ValueError, KeyError, TypeError):
+        status = Status(**{name: value for name, value in told.items() if name in known})  # a newer daemon may add some
+        return status if math.isfinite(status.started_at) and math.isfinite(status.tick_at) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -35,6 +35,7 @@ class Subject(NamedTuple):
         trouble: Why it needs the user; None if it does not.
         facts: Settings and metrics by `Key.name`, as far as they were asked for.
         earlier: When its earlier attempts ran, for what it cost.
+        at_home: How many of its checkpoints are at home; None where the run was read with them.
     """
 
     run: Run
@@ -43,6 +44,7 @@ class Subject(NamedTuple):
     trouble: Trouble | None = None
     facts: Mapping[str, Value] = MappingProxyType({})
     earlier: Sequence[Span] = ()
+    at_home: int | None = None
 
     @property
     def lasted_s(self) -> float | None:
@@ -163,7 +165,7 @@ _RUN: dict[str, tuple[Kind, Callable[[Subject], Value]]] = {
     "gpus": ("number", lambda s: len(s.run.gpus) if s.run.started_at is not None else None),
     "attempt": ("number", lambda s: s.run.attempt),
     "exit_code": ("number", lambda s: s.run.exit_code),
-    "checkpoints": ("number", lambda s: s.run.checkpoints_home),
+    "checkpoints": ("number", lambda s: s.run.checkpoints_home if s.at_home is None else s.at_home),
     "cost": ("number", lambda s: s.cost),
     "forecast": ("number", lambda s: _single(s.forecast)),
     "price": ("number", lambda s: s.rate[0] if s.rate is not None else None),

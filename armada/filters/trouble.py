@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from armada.foundation.sanitize import sanitize_line
-from armada.units import counted
+from armada.units import clock, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,11 +123,11 @@ def _in_doubt(run: Run, reason: str | None, said: str) -> Trouble | None:
 
 def _unreachable(since: float, why: str | None, before: Trouble | None) -> Trouble:
     """Say that a host does not answer, and what was wrong with the run before that: the latter would be lost otherwise."""
-    clock = time.strftime("%H:%M", time.localtime(since))
+    began = clock(since, time.time())
     if before is None:
-        return Trouble("unreachable", f"unreachable since {clock}: {sanitize_line(why or 'no answer', 200)}")
+        return Trouble("unreachable", f"unreachable since {began}: {sanitize_line(why or 'no answer', 200)}")
     reason = sanitize_line(why or "no answer", SHORT_WHY)
-    return Trouble("unreachable", f"unreachable since {clock}: {reason}; before that, {before.words}", before.remedy)
+    return Trouble("unreachable", f"unreachable since {began}: {reason}; before that, {before.words}", before.remedy)
 
 
 def _split(kind: Kind, said: str) -> Trouble:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import signal
 import threading
 from functools import cached_property
@@ -16,7 +15,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from armada.foundation.sanitize import sanitize_line
-from armada.tui import chart_choices, hung_up, isolates, operations, remembered
+from armada.tui import chart_choices, hung_up, isolates, operations, remembered, terminal_input
 from armada.tui import theme as themes
 from armada.tui.answer_keys import AnswerKeys
 from armada.tui.ascii_filter import InAscii
@@ -24,6 +23,7 @@ from armada.tui.bindings import bindings
 from armada.tui.host_runs import HostRuns
 from armada.tui.inverse import undoing
 from armada.tui.left_screens import LeftScreens
+from armada.tui.lookout import Lookout
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.view import View
 from armada.tui.snapshot import EMPTY, Snapshot
@@ -46,11 +46,7 @@ if TYPE_CHECKING:
     from armada.tui.screens.host_text import GpuLines
     from armada.tui.snapshot import RunRow
 
-LOOK_EVERY_S = 10.0
-"""How often a child process checks the hosts of active runs if there is no daemon, in seconds."""
-
 MANY = 1000
-LOOK = "check hosts"
 GONE = "the store is gone: it was deleted or moved. Put it back, or close the dashboard"
 OPEN_FIELDS = frozenset(":/C")
 OF_VIEWS = frozenset({"go", "help", "command", "history", "notifications", "undo"})
@@ -107,6 +103,7 @@ class Dashboard(App[None]):
         self, home: HomePaths, *, read_only: bool = False, watch: bool = True, first: Snapshot | None = None
     ) -> None:
         super().__init__()
+        terminal_input.forgive(self.driver_class)
         self.driver_class = isolates.isolating(self.driver_class)
         self.home = home
         themes.register(self)
@@ -124,7 +121,7 @@ class Dashboard(App[None]):
         self.tally = Tally()
         self.left = LeftScreens(self)
         self.charts = chart_choices.of_home(home, writes=not read_only)
-        self._looking, self.last_input_at = False, 0.0
+        self._lookout, self.last_input_at = Lookout(self), 0.0
         self._is_new = True
         """No snapshot was seen yet."""
         self.notified_until = remembered.notified_until(home)
@@ -150,9 +147,13 @@ class Dashboard(App[None]):
         if not (self.is_headless or self.is_web):
             hung_up.watch(asyncio.get_running_loop(), lambda: self.exit(return_code=1))
         if self._watch and not self.read_only:
-            self.set_timer(3.0, self._keep_watch)
+            self._lookout.start()
         if threading.current_thread() is threading.main_thread():
-            for each, code in ((signal.SIGTERM, 0), (signal.SIGHUP, 1)):  # screens then end the commands that only read
+            for each, code in (
+                (signal.SIGTERM, 0),
+                (signal.SIGHUP, 1),
+                (signal.SIGQUIT, 1),
+            ):  # screens then end the commands that only read
                 asyncio.get_running_loop().add_signal_handler(each, self.exit, None, code)
 
     def is_screen_installed(self, screen: Screen[object] | str) -> bool:
@@ -233,8 +234,7 @@ class Dashboard(App[None]):
 
     def on_operation_ended(self, message: OperationEnded) -> None:
         ended = message.ended
-        if ended.title == LOOK:
-            self._looking = False
+        if self._lookout.take(ended):
             return
         good = ended.exit_code == 0
         self.notify(
@@ -484,16 +484,6 @@ class Dashboard(App[None]):
             return lambda: None
         return operations.ask(words, lambda answer: self._tell(Answered(answer, then)))
 
-    def _keep_watch(self) -> None:
-        """Keep the hosts checked: by the daemon, or by a child process now and then if no daemon is wanted."""
-        self.set_timer(LOOK_EVERY_S, self._keep_watch)
-        daemon = self.snapshot.daemon
-        if self.snapshot.trouble is not None:
-            return  # a command would create a missing store again, empty
-        if self._looking or daemon is None or daemon.condition in ("fresh", "stale"):
-            return
-        if any(not row.run.ended for row in self.snapshot.runs) or self.snapshot.transfers:
-            self._looking = True
-            wanted = os.environ.get("ARMADA_NO_DAEMON", "") in ("", "0")
-            words = ["daemon", "start", "--auto"] if wanted else ["ps"]
-            operations.start(self.home, LOOK, words, lambda ended: self._tell(OperationEnded(ended)), is_own=True)
+    def tell_end(self, ended: operations.Ended) -> None:
+        """Take the end of a command that nobody waits for, from any thread."""
+        self._tell(OperationEnded(ended))

@@ -50,7 +50,7 @@ class Commander:
         if self.registry is not None or self._is_asked:
             return
         self._is_asked = True
-        from armada.tui.screens.launch import experiments
+        from armada.tui.experiment_files import experiments
 
         self.known.experiments = experiments()
 
@@ -99,6 +99,7 @@ class Commander:
             raise UsageError(why)
         started = fill_in(typed, self.selected())
         if not rules.form(typed):
+            checks.check_options(typed)
             checks.check_named(typed, self._board.snapshot)
             checks.check_complete(typed, started[0])
         if self._board.read_only:

@@ -32,13 +32,18 @@ FIELDS: dict[str, Callable[[RunRow], str]] = {
 }
 NO_FACTS: Facts = {}
 _PATTERN = re.compile(r"[$^|*]")
+_ENDS = re.compile(r"^(?:\.\*)+|(?<!\\)(?:\.\*)+$")
+"""What matches anything at either end says nothing."""
+_SIGNS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
+_REPEATS = re.compile(r"[*+{]")
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
 AGAIN_S = 30.0
 """How often a filter about ages is applied again although no run changed, in seconds."""
 
 
 def subject_of(row: RunRow, facts: Facts, now: float) -> Subject:
     """Return a row as filters and columns ask it."""
-    return Subject(row.run, now, row.tariff, row.trouble, facts.get(row.run.run_id, {}), row.earlier)
+    return Subject(row.run, now, row.tariff, row.trouble, facts.get(row.run.run_id, {}), row.earlier, row.kept.home)
 
 
 class Query:
@@ -131,10 +136,16 @@ def _exact(word: str) -> Callable[[RunRow], bool]:
 
 def holds(word: str) -> Callable[[str], object]:
     """Return a test whether a text has a word in it, or matches it if it is a regular expression: `^eval_`, `loss$`, `q|k`."""
-    if _PATTERN.search(word):
+    if _PATTERN.search(word) and _ends_soon(word := _ENDS.sub("", word)):
         with contextlib.suppress(re.error, OverflowError):
             return re.compile(word).search
     return lambda text: word in text
+
+
+def _ends_soon(expression: str) -> bool:
+    """Whether a search does not take minutes: Python's tries all ways to part a text between what may repeat."""
+    plain = _SIGNS.sub("", expression)
+    return len(_REPEATS.findall(plain)) <= 2 and plain.count("?") <= 8 and _REPEATED_GROUP.search(plain) is None
 
 
 def matching(names: Sequence[str], words: str) -> list[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 HOT_C = 88.0
 SPAN_S = 900.0
 MINUTES = " 15 m"
+NO_GPU = "no GPU"
 TALLEST = 3
 """Lines of one GPU in a panel with room."""
 GAP_S = 120.0
@@ -53,7 +54,7 @@ def gpu_names(facts: RecordedFacts) -> str:
     for gpu in facts.gpus or ():
         name = (gpu.name or "").removeprefix("NVIDIA ")
         names[name] = names.get(name, 0) + 1
-    return ", ".join(f"{count}×{name}" for name, count in names.items()) or "no GPU"
+    return ", ".join(f"{count}×{name}" for name, count in names.items()) or NO_GPU
 
 
 def gpus_or_queue(facts: RecordedFacts) -> str:
@@ -199,4 +200,4 @@ def panel_lines(
         first, *others = symbols.strips(loads, rows)
         lines.append([number, *heated(first, loads), (" ", "plain"), *facts])
         lines += [[("   ", "plain"), *heated(line, loads)] for line in others]
-    return lines or [[("no GPU", "dim")]]
+    return lines or [[(NO_GPU, "dim")]]

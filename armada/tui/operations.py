@@ -85,10 +85,19 @@ def start(
         why = sanitize_line(f"not started, as there can be no file for its output: {error}", 300)
         tell(Ended(title, NOT_STARTED, why, acts.folder_of(home)))
         return None
-    with output:
-        process = subprocess.Popen(
-            command(*words), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
+    try:
+        with output:
+            process = subprocess.Popen(
+                command(*words),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+    except OSError as error:  # no room for a process, or for so many words
+        log.unlink(missing_ok=True)
+        tell(Ended(title, NOT_STARTED, sanitize_line(f"not started: {error.strerror}", 300), acts.folder_of(home)))
+        return None
     identity = process_info(process.pid)
     acts.record(log, title=title, words=words, process=identity, undo=undo, undoes=undoes)
 

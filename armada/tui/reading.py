@@ -184,7 +184,7 @@ def _is_running(row: RunRow) -> bool:
 
 
 def _is_waiting(row: RunRow) -> bool:
-    return not row.run.ended and row.run.state != "running"
+    return not row.run.ended and row.run.state not in ("running", "unknown")
 
 
 def _row(

@@ -142,9 +142,9 @@ def _scale(
         if is_exact:
             return tuple((share, say(value)) for value, share in different)
         if wide <= 0:
-            return ((0.5, say(10**low if log else low)),)
+            return ((0.5, say(ticks.linear(low) if log else low)),)
         if log:
-            return tuple(((each - low) / wide, say(10**each)) for each in ticks.log_ticks(low, high, most))
+            return tuple(((each - low) / wide, say(ticks.linear(each))) for each in ticks.log_ticks(low, high, most))
         found = ticks.ticks(low, high, most)
         step, largest = ticks.distance(found), max(abs(low), abs(high))
         return tuple(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from armada.costs.tariff import ran
 from armada.filters.keys import NO_WORDS
+from armada.paths import slug
 from armada.store.queries.uses import ran_until
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ class RunRow(NamedTuple):
     @property
     def id(self) -> str:
         return self.run.run_id
+
+    @property
+    def own_name(self) -> str:
+        """Its name, where its id does not begin with that."""
+        return "" if self.id.startswith(slug(self.run.name)) else self.name
 
     @property
     def is_no_number(self) -> bool:
@@ -142,6 +148,10 @@ class DaemonView(NamedTuple):
     condition: str
     tick_at: float | None
 
+    @property
+    def is_alive(self) -> bool:
+        return self.condition in ("fresh", "stale")
+
 
 class Money(NamedTuple):
     """The cost per hour now, per hour on idle hosts, and of the last seven days."""
@@ -208,6 +218,8 @@ class Snapshot(NamedTuple):
     disk_free_bytes: int | None = None
     disk_total_bytes: int | None = None
     trouble: str | None = None
+    home_trouble: str | None = None
+    """Why nothing that is done here is kept."""
     config_trouble: str | None = None
     """A problem in one of the user's files."""
 

@@ -98,6 +98,20 @@ def _multiples(low: float, high: float, step: float) -> list[float]:
     return [number * step for number in range(first, min(last, first + MOST_TICKS) + 1)]
 
 
+def linear(exponent: float) -> float:
+    """Return the value of a place on a logarithmic axis; an axis can end above the largest number: infinite."""
+    try:
+        return float(10.0**exponent)
+    except OverflowError:
+        return math.inf
+
+
+def log_figure(exponent: float) -> str:
+    """Write the value of a place on a logarithmic axis."""
+    value = linear(exponent)
+    return figure(value) if math.isfinite(value) else f"1e{exponent:.0f}"
+
+
 def figure(value: float, step: float = 0.0, largest: float = 0.0) -> str:
     """Write a value with as many digits as its step needs, or four: `0.38`, `12k`, `1.5M`, `3e-05`.
 

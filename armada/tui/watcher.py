@@ -83,6 +83,8 @@ def _read(points: list[tuple[float, float, float | None]], attempt: int, offset:
     return _Read(attempt, points[-1][0] if points else nothing, newest, offset)
 
 
+FULL = 100_000
+"""A disk with fewer free bytes is full."""
 TOLD = 100
 """Notifications that are read."""
 
@@ -152,7 +154,9 @@ class Watcher:
                 # Whatever the error: an outdated screen must say so, and keep its content.
                 explained = explain(error, self._home.store) if isinstance(error, sqlite3.DatabaseError) else None
                 hint = " → armada recover" if isinstance(explained or error, StoreDamaged) else ""
-                words = f"the store cannot be read{hint}: {sanitize_line(error, 300)}"  # its end may be cut
+                is_other = isinstance(error, OSError) and not isinstance(error, ArmadaError)
+                what = "the dashboard cannot go on reading" if is_other else "the store cannot be read"
+                words = f"{what}{hint}: {sanitize_line(error, 300)}"  # its end may be cut
                 words = sanitize_line(error, 400) if isinstance(error, _Gone) else words
                 self._tell(self._last._replace(taken_at=time.time(), trouble=words), ())
                 self._ended.wait(2.0)
@@ -341,15 +345,28 @@ class Watcher:
         if time.monotonic() - self._besides_at < BESIDES_EVERY_S:
             return False
         self._besides_at = time.monotonic()
-        with contextlib.suppress(OSError):  # a full disk: the daemon then checks as often as without us
+        disk = shutil.disk_usage(self._home.state)
+        trouble = (
+            f"the disk with {self._home.state} is full: what you do here is not kept" if disk.free < FULL else None
+        )
+        try:
             self._home.daemon.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._home.looked_at.touch()
+        except OSError as error:  # the daemon then checks as often as without us
+            trouble = (
+                trouble or f"{self._home.state} cannot be written ({error.strerror}): what you do here is not kept"
+            )
         self._load_hosts()
-        disk = shutil.disk_usage(self._home.state)
-        found = {"daemon": self._daemon(), "disk_free_bytes": disk.free, "disk_total_bytes": disk.total}
+        found = {
+            "home_trouble": sanitize_line(trouble, 400) if trouble else None,
+            "daemon": self._daemon(),
+            "disk_free_bytes": disk.free,
+            "disk_total_bytes": disk.total,
+        }
         found["config_trouble"] = self._hosts_trouble or self._notifications_trouble()
         moved = (
-            any(found[name] != self._besides.get(name) for name in ("daemon", "config_trouble")) or not self._besides
+            any(found[name] != self._besides.get(name) for name in ("home_trouble", "daemon", "config_trouble"))
+            or not self._besides
         )
         self._besides = found
         return moved

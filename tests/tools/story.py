@@ -12,6 +12,7 @@ import json
 import math
 import os
 import random
+import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -52,7 +53,7 @@ GPUS = {
     "a100-2": (8, "NVIDIA A100-SXM4-80GB", 80),
     "workstation": (2, "NVIDIA GeForce RTX 3090", 24),
 }
-HUNG, LONG, AWAY, DONE = "arc-7b-r128-4k2m9x", "arc-1.5b-r128-7k3f9d", "qwen-0.5b-dora-8v3n1e", "qwen-0.5b-lora-z5c7wd"
+HUNG, LONG, AWAY, DONE = "arc-7b-r128-4k2m9x", "arc-1-5b-r128-7k3f9d", "qwen-0-5b-dora-8v3n1e", "qwen-0-5b-lora-z5c7wd"
 OOM, NAN, SPENT, WAITS = "wide-r512-m4d2ha", "bf16-lr1e-3-t7x1ke", "gemma-4b-full-c3v8pn", "gemma-4b-dpo-h6w2rz"
 SWEEP = "lr-rank-x81p0c"
 STALLED = "no step for 7 m: ranks 3 5 wait in all_reduce, GPU 100 % at 92 W"
@@ -237,13 +238,13 @@ class Story:
             "job": {"argv": ["accelerate", "launch", "-m", "armada_train"]},
             "training": {"batch": batch},
             "experiment": {
-                "name": run_id[:-7],
+                "name": _name(run_id),
                 "train": {"learning_rate": rate, "max_steps": total, "seed": 7},
                 "lora": {"r": rank, "alpha": 2 * rank},
             },
             "environment": {"key": "cu130-4f2a91c07d5e"},
         }
-        name = run_id[:-7]
+        name = _name(run_id)
         if sweep is not None:
             spec["sweep"] = sweep
             name = f"lr-rank {sweep['label']}"  # as a launch names cells
@@ -467,6 +468,11 @@ class Story:
                 acts.record(log, title=" ".join(words), words=words, process=Process(1, "1", "1"), undo=undo)
             with Clock.ago(age_s - 4):
                 acts.record_end(log, code)
+
+
+def _name(run_id: str) -> str:
+    """Return the name of the experiment: an id has no dots."""
+    return re.sub(r"-(\d)-(\d)b-", r"-\1.\2b-", run_id[:-7])
 
 
 def _besides(loss: float, step: int) -> dict[str, float]:

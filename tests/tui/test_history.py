@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import webbrowser
 
@@ -12,7 +13,7 @@ from armada.foundation.process_identity import current
 from armada.store import labels, notifications, runs
 from armada.tui import acts, remembered
 from armada.tui.bindings import KEYS
-from armada.tui.screens import outside
+from armada.tui.screens import history, outside
 from armada.tui.screens.help import HelpScreen
 from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.run import RunScreen
@@ -83,6 +84,27 @@ def test_what_cannot_be_undone_says_so(world: World) -> None:
         await until(pilot, lambda: "it cannot be undone: only stars" in said(pilot))
         await pilot.press("escape", "U")
         await until(pilot, lambda: "there is nothing to undo" in said(pilot))
+
+    drive(world.board(), use)
+
+
+def test_an_act_of_long_ago_is_undone_after_a_question(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "FRESH_S", 0.0)
+    world.run("demo-aaaaaa", state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("t", *"paper", "enter")
+        await until(pilot, lambda: "tag demo-aaaaaa done" in said(pilot))
+        await pilot.press("U")
+        await shows(pilot, "Undo what was done", "armada tag demo-aaaaaa --add=paper")
+        await pilot.press("n")
+        await lacks(pilot, "Undo what was done")
+        assert runs.find(world.database, "demo-aaaaaa").tags == ("paper",)
+        await pilot.press("U")
+        await shows(pilot, "Undo what was done")
+        await pilot.press("y")
+        await until(pilot, lambda: runs.find(world.database, "demo-aaaaaa").tags == ())
 
     drive(world.board(), use)
 
@@ -347,6 +369,8 @@ def test_a_shell_gets_the_terminal_and_gives_it_back(world: World, monkeypatch: 
     world.hosts(far={"ssh": "root@192.0.2.1"})
     order: list[str] = []
     board = world.board()
+    typed = io.StringIO("\n")
+    monkeypatch.setattr("sys.stdin", typed)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
@@ -363,6 +387,7 @@ def test_a_shell_gets_the_terminal_and_gives_it_back(world: World, monkeypatch: 
 
     drive(board, use)
     assert order == ["given", "back"]
+    assert typed.read() == "", "why there was no shell stands there until Enter"
 
 
 # Help and lists -----------------------------------------------------------------------------------------------------

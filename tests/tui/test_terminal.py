@@ -80,3 +80,20 @@ def test_a_store_that_another_program_has_locked_is_said_to_be_before_the_screen
         terminal.open()
         terminal.shows("another program has locked the store")
     terminal.shows("1 of 5", "What armada does")
+
+
+def test_bytes_that_are_no_text_neither_end_it_nor_reach_the_shell(armada: Armada, terminal: Terminal) -> None:
+    Database(armada.folder / "home" / "state" / "armada.db").close()
+    hosts = armada.folder / "home" / "config" / "hosts.yaml"
+    hosts.parent.mkdir(exist_ok=True)
+    hosts.write_text("hosts: {}\n")  # no newcomer: no tour
+    terminal.open()
+    terminal.shows("Nothing has been launched yet")
+    pasted = armada.folder / "pasted"
+    pasted.write_bytes(b"\xe9\xff\x1b[1114112;5u\x1b[<99999999999999999999;1;1M\xff")
+    terminal.tmux("load-buffer", str(pasted))
+    terminal.tmux("paste-buffer")
+    terminal.keys("3")
+    terminal.shows("DISK FREE")
+    terminal.keys("q")
+    terminal.shows("The dashboard is closed", "left with 0")

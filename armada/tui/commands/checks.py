@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from armada.errors import NotFound, UsageError
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 _OF_SWEEPS = {"resume": "sweep retry", "show": "sweep show", "stop": "sweep stop"}
 """Commands of one run, and what does the same for a sweep."""
 _NAMED = 5
+TOLD = frozenset({("resume", "--set")})
+"""Options of which the command itself says why it does not have them."""
 
 
 def check_complete(typed: Typed, started: Words) -> None:
@@ -37,6 +40,23 @@ def check_complete(typed: Typed, started: Words) -> None:
     missing = [word.name.upper() for word in typed.command.words[given:] if word.count in (None, "+")]
     if missing:
         raise UsageError(f"{name} needs {' and '.join(missing)}", hint=f"{name} --help")
+
+
+def check_options(typed: Typed) -> None:
+    """Check that the command has the options which were typed.
+
+    Raises:
+        UsageError: It has no such option.
+    """
+    command = typed.command
+    known = {flag for option in command.options for flag in option.flags}
+    if not known or any(word.count == "..." for word in command.words):
+        return  # one of the dashboard's own, or one that passes words on
+    for flag in sorted(typed.flags):
+        if flag.startswith("--") and flag not in {"--", "--help", *known} and (command.name, flag) not in TOLD:
+            near = get_close_matches(flag, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"{command.name} --help"
+            raise UsageError(f"{command.name} has no option {flag}", hint=hint)
 
 
 def check_named(typed: Typed, snapshot: Snapshot) -> None:

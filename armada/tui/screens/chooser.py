@@ -114,6 +114,7 @@ class Chooser(Dialog[str | None]):
         words = typed.casefold().split()
         ranked = [(rank, choice) for choice in self._choices if (rank := _rank(words, choice)) is not None]
         ranked.sort(key=lambda each: each[0])
+        self.table.empty = "nothing in this list matches" if self._choices else "there is nothing to choose"
         self.table.show_items(
             Item(key, (((sanitize_line(name, 120), "strong"),), ((sanitize_line(more, 200), "dim"),)))
             for _, (key, name, more) in ranked[:MOST]

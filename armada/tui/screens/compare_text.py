@@ -18,7 +18,7 @@ from armada.tui.scales import Scale, pareto_front, scale_of
 from armada.tui.widgets.chart import NAMES
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.plot import COLOURS, Drawn
-from armada.tui.widgets.run_signs import STATE_STYLES
+from armada.tui.widgets.run_signs import glyph
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -164,16 +164,17 @@ def figure_items(
                     ((f"{best[0]:,.0f}" if best else "", "dim"),),
                     ((_figure(at, ""), "plain"),),
                     ((money(*cost) if cost else "—", "plain"),),
-                    (state_of(row.run.state, symbols),),
+                    (state_of(row, symbols),),
                 ),
             )
         )
     return items
 
 
-def state_of(state: str, symbols: Symbols) -> Span:
-    """Return a state's symbol and its word, in its colour."""
-    return f"{symbols.states.get(state, '?')} {state}", STATE_STYLES.get(state, "accent")
+def state_of(row: RunRow, symbols: Symbols) -> Span:
+    """Return a run's sign, as on Runs, and the word of its state, in its colour."""
+    sign, style = glyph(row, symbols)
+    return f"{sign} {row.run.state}", style
 
 
 def name_forms(runs: Sequence[Compared]) -> dict[str, tuple[str, ...]]:

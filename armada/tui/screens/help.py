@@ -97,7 +97,8 @@ def what_is_here(view: View) -> Here:
         )
     run = rows[0].run
     actions = DONE if run.state == "succeeded" else FAILED if run.ended else ACTIVE
-    return Here(f"{run.run_id}, {run.state}", actions, page)
+    silent = ", unreachable" if run.unreachable_since is not None and not run.ended else ""
+    return Here(f"{run.run_id}, {run.state}{silent}", actions, page)
 
 
 def words(

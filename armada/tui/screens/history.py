@@ -35,6 +35,8 @@ COLUMNS = (
 )
 """Beside how it ended, 18 columns of the command fit into the window of a terminal with 40."""
 LOOK_S = 1.0
+FRESH_S = 600.0
+"""An older act is undone after a question: who presses `U` has done something since."""
 INTERRUPTED = (130, -signal.SIGINT)
 """Exit codes of what Ctrl-C ended: as the table of exit codes says, or before armada's own code ran."""
 NOTHING = "there is nothing to undo: stars, tags, notes, groups, archiving, columns, views and pins can be"
@@ -168,7 +170,16 @@ def undo_last(board: Dashboard) -> None:
     if found is None:
         board.notify(NOTHING, severity="warning")
         return
-    undo(board, found)
+    now = time.time()
+    if 0 <= now - found.started_at < FRESH_S:
+        undo(board, found)
+        return
+    from armada.tui.screens.question import Question
+
+    said = sanitize_line(found.command_line or found.title, 1000)
+    note = "It is the last act that can be undone. History (7) lists all of them, and u there undoes the one under the cursor."
+    question = Question(f"Undo what was done {_ago(found, now)} ago?", [said], note, "undo", board.symbols)
+    board.push_screen(question, lambda yes: undo(board, found) if yes else None)
 
 
 def _ago(act: Act, now: float) -> str:

@@ -14,8 +14,7 @@ from armada.protocol.recorded import RecordedFacts
 from armada.tui.gpu_strips import HOT_C
 from armada.tui.host_runs import needing
 from armada.tui.widgets.host_safety import verdict
-from armada.tui.widgets.run_signs import clock
-from armada.units import amount, counted, span
+from armada.units import amount, clock, counted, span
 from armada.verdicts.idle import stopped_spans, stopping_of
 
 if TYPE_CHECKING:
@@ -219,7 +218,7 @@ def _health(host: HostView, runs: RunsOfHost, symbols: Symbols) -> list[Span]:
 def troubles_of(host: HostView) -> Iterator[str]:
     """Yield what is wrong with a host, by its newest facts."""
     if host.silent is not None:
-        yield f"unreachable since {time.strftime('%H:%M', time.localtime(host.silent.since))}"
+        yield f"unreachable since {clock(host.silent.since, time.time())}"
     if host.record is None:
         return
     facts = host.facts or RecordedFacts()

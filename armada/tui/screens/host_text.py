@@ -18,7 +18,7 @@ from armada.tui.widgets.list_table import Item, Line
 from armada.tui.widgets.run_signs import host_sign
 from armada.tui.widgets.run_table import age
 from armada.tui.widgets.table import Cells, Column, Span
-from armada.units import amount, brief_span, counted, exact_span, rough_span, span
+from armada.units import amount, brief_span, clock, counted, exact_span, rough_span, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -194,7 +194,7 @@ def _idle(host: HostView, runs: RunsOfHost, now: float) -> Iterator[tuple[Span, 
 
 def _troubles(host: HostView, record: HostRecord | None, now: float) -> Iterator[tuple[Span, ...]]:
     if host.silent is not None:
-        since = time.strftime("%H:%M", time.localtime(host.silent.since))
+        since = clock(host.silent.since, time.time())
         lasted = span(now - host.silent.since)
         yield ((f"unreachable since {since} ({lasted}): {sanitize_line(host.silent.why, 200)}", "warn"),)
     forecast = record.forecast if record is not None else None

@@ -17,6 +17,7 @@ from armada.protocol.recorded import recorded_facts
 from armada.tui import changes, planned
 from armada.tui.asking import Asking
 from armada.tui.bindings import bindings
+from armada.tui.experiment_files import experiments, folder_of
 from armada.tui.gpu_strips import gpus_or_queue
 from armada.tui.screens import launch_acts as acts
 from armada.tui.screens.chooser import Choice, Chooser
@@ -127,17 +128,20 @@ class LaunchScreen(View):
         self.frames = Horizontal(self.form, right, id="frames", classes=f"-at-{self.part}")
         yield self.frames
         frame.title(self.hosts, "Hosts")
-        frame.title(self.plan, "Checks")
 
     def on_mount(self) -> None:
         self._draw_tabs()
         self.set_focus(self.fields["experiment"])
+        self._say_begin()
+        if self.again is not None:
+            self.form.read_run(self.again)
+
+    def _say_begin(self) -> None:
+        frame.title(self.plan, "Checks")
         self.plan.say(
             "Type an experiment and a host; the plan appears by itself. ^o opens a list, ^l launches, esc goes back.\n"
             " Enter in an empty host field compares all hosts; the host `auto` is the one that ends first."
         )
-        if self.again is not None:
-            self.form.read_run(self.again)
 
     def wants(self) -> Subscription:
         return Subscription()
@@ -355,8 +359,10 @@ class LaunchScreen(View):
         if self.changes is not None:
             self.form.mean(self.experiment, self.changes)
             self.form.read()
-        if self.fields["host"].value.strip():
+        if self.fields["host"].value.strip() and self.words is not None:
             self.action_plan()
+        else:
+            self._say_begin()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if event.input is self.fields["host"] and not event.value.strip():
@@ -373,7 +379,7 @@ class LaunchScreen(View):
             ]
             field, following, title = self.fields["host"], self.fields["set"], "On which host?"
         else:
-            choices = [Choice(name, name, _folder_of(name)) for name in experiments()]
+            choices = [Choice(name, name, folder_of(name)) for name in experiments()]
             field, following, title = self.fields["experiment"], self.fields["host"], "Which experiment?"
 
         def take(chosen: str | None) -> None:
@@ -407,6 +413,9 @@ class LaunchScreen(View):
             return
         options = [word for word in words if word.startswith("--set=")]
         self.asked = ("plan", "--json", *options, *(f"--host={host}" for host in hosts), "--", self.experiment)
+        frame.title(
+            self.plan, self.board.symbols.text(f"Checks on {sanitize_line(hosts[0], 80)}" if hosts else "Checks")
+        )
         self.plan.say("planning …")
         self._asking.ask(self.asked)
         self._draw_hosts()
@@ -484,16 +493,3 @@ class LaunchScreen(View):
         self.fields["experiment"].suggester = SuggestFromList(experiments())
         if self.experiment:
             self._changed()  # hosts and queues are others by now
-
-
-def experiments() -> list[str]:
-    """Return the experiments near the folder in which the dashboard was started, and the bundled one."""
-    here = sorted(str(path) for path in Path().glob("*.y*ml"))
-    below = sorted(str(path) for path in Path().glob("*/*.y*ml"))[:200]
-    return ["quickstart", *here, *below]
-
-
-def _folder_of(name: str) -> str:
-    if name == "quickstart" and not Path(name).exists():
-        return "bundled: trains a tiny model, in about a minute"
-    return str(Path(name).absolute().parent)

@@ -7,6 +7,7 @@ import shlex
 import sqlite3
 import subprocess
 import sys
+import time
 import webbrowser
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
     from armada.tui.app import Dashboard
     from armada.tui.snapshot import RunRow
+
+
+SOON_S = 10.0
+"""A shell that failed within this time was none, in seconds: a later one ends with the code of its last command."""
 
 
 def open_page(board: Dashboard, rows: Sequence[RunRow]) -> None:
@@ -86,7 +91,14 @@ def open_shell(board: Dashboard, words: Sequence[str]) -> None:
     with board.suspend():
         sys.stdout.write(f"{sanitize_line(shown, 1000)}\n")
         sys.stdout.flush()
+        began = time.monotonic()
         code = subprocess.run(command(*words), check=False).returncode
+        if code and time.monotonic() - began < SOON_S:
+            # Why there was no shell stands on the terminal, and would be gone.
+            sys.stdout.write(f"\nended with {code}; Enter goes back to the dashboard ")
+            sys.stdout.flush()
+            with contextlib.suppress(KeyboardInterrupt, OSError, ValueError):
+                sys.stdin.readline()
     if code:
         _say(board, f"{shown} ended with {code}")
 

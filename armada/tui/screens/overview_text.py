@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from armada.costs.price import money
 from armada.costs.report import cost_at_end
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.gpu_strips import faded, gpus_of, points_of, together
+from armada.tui.gpu_strips import NO_GPU, faded, gpus_of, gpus_or_queue, points_of, together
 from armada.tui.screens.run_text import stamp, when
 from armada.tui.widgets.fact_lines import Fact
-from armada.tui.widgets.run_signs import clock, glyph
+from armada.tui.widgets.run_signs import glyph
 from armada.tui.widgets.run_table import age, figure
-from armada.units import span
+from armada.units import clock, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,6 +37,8 @@ def overview(
     sync: RunSync | None,
     host: HostView | None,
     no_curve: str = "",
+    *,
+    is_watched: bool = True,
 ) -> list[Fact]:
     """Return the overview: the most important facts first. Those that must be in sight are keys.
 
@@ -47,6 +49,7 @@ def overview(
         sync: How its sync stands.
         host: The host that it is on, with the last minutes of its GPUs.
         no_curve: Why no curve is shown.
+        is_watched: A daemon does what is planned.
     """
     now = time.time()
     sign, tone = glyph(row, symbols)
@@ -64,7 +67,7 @@ def overview(
         Fact("checkpoints", (_kept(row),), part="kept", is_key=True),
     ]
     if sync is not None:
-        found.append(Fact("sync", ((_sync(row, sync, now), "plain"),), is_key=True))
+        found.append(Fact("sync", ((_sync(row, sync, now, is_watched=is_watched), "plain"),), is_key=True))
     return [*found, *(Fact(label, ((value, "plain"),)) for label, value in _rest(row, detail, now))]
 
 
@@ -128,7 +131,8 @@ def _gpus(row: RunRow, host: HostView | None, symbols: Symbols) -> tuple[Span, .
         return ((f"{row.host} was not checked yet", "dim"),)
     gpus = gpus_of(host, row.run.gpus or ())
     if not gpus:
-        return ((f"{row.host} reports no GPU", "dim"),)
+        whole = gpus_or_queue(host.facts) if host.facts is not None else NO_GPU
+        return ((f"{row.host} reports no GPU" if whole == NO_GPU else f"{row.host}: {whole}", "dim"),)
     history = host.history or host.telemetry
     is_measured = any(points_of(history, gpu) for gpu in gpus)
     count: Span = (f"{len(gpus)} ", "plain")
@@ -160,9 +164,12 @@ def kept_words(row: RunRow) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _sync(row: RunRow, sync: RunSync, now: float) -> str:
-    kept = row.kept
-    due = f" · next in {span(sync.next_due_at - now)}" if sync.next_due_at and sync.next_due_at > now else ""
+def _sync(row: RunRow, sync: RunSync, now: float, *, is_watched: bool) -> str:
+    kept, due = row.kept, ""
+    if not is_watched:
+        due = " · no daemon"
+    elif sync.next_due_at and sync.next_due_at > now:
+        due = f" · next in {span(sync.next_due_at - now)}"
     due = " · all home" if row.run.ended and sync.final_done and not (kept.only_host or kept.damaged) else due
     failing = (
         f" · failing since {clock(sync.failing_since, now)}: {sanitize_line(sync.reason, 200)}"

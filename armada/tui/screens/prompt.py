@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from armada.tui.symbols import Symbols
 
 
+MOST = 10_000
+"""As long as a note may be: what is entered goes into a command, and those have limits."""
+
+
 class Prompt(Dialog[str | None]):
     """Enter accepts the text, Escape cancels.
 
@@ -53,6 +57,9 @@ class Prompt(Dialog[str | None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
+        if (length := len(event.value)) > MOST:
+            self.notify(f"the text has {length:,} characters; the most is {MOST:,}", severity="warning", markup=False)
+            return
         self.dismiss(event.value.strip() or None)
 
     def action_leave(self) -> None:

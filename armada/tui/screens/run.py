@@ -178,6 +178,9 @@ class RunScreen(LogPage):
                 else f"{self.run_id} is no longer in the store (esc goes back)"
             )
             self.overview.say(gone)
+            if self.shown != "overview" and gone != self.snapshot.reading:
+                self._open_tab("overview")  # the other pages would stay as if something were still to come
+                self._say_tabs()
             return
         self.wall.take(row, detail, updates)
         if self.shown == "overview":
@@ -234,7 +237,7 @@ class RunScreen(LogPage):
 
     def _say_tabs(self) -> None:
         row, symbols = self.row, self.board.symbols
-        name = "" if row is None or self.run_id.startswith(row.name) else f" {symbols.text(row.name)}"
+        name = f" {symbols.text(row.own_name)}" if row is not None and row.own_name else ""
         tabs = sum(len(tab) + 2 for tab in TABS)  # all of them stay visible at 80 columns
         room = max(10, min(self.size.width // 2, self.size.width - tabs - 1))
         words = Text(f"{symbols.shortened(f'{name} {self.run_id}', room)}  ", style="bold", no_wrap=True)
@@ -383,7 +386,7 @@ class RunScreen(LogPage):
             self.log_view.search(event.value)
             return
         try:
-            self.log_view.jump(parse_place(event.value))
+            self.log_view.jump(parse_place(event.value), event.value.strip())
         except UsageError as error:
             self.notify(f"{error.message}; {error.hint}", severity="warning", markup=False)
 

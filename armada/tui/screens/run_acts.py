@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from armada.tui import operations
 from armada.tui.screens.question import Question
-from armada.units import counted
+from armada.units import clock, counted
 from armada.verdicts.states import ENDED, STATES
 
 if TYPE_CHECKING:
@@ -21,6 +22,19 @@ NOTES = {
     "resume": "Each run continues on its own host from its last complete checkpoint there, or else from its beginning; "
     "a host paid by the hour costs money again.",
 }
+
+
+SILENT = "A host that does not answer cannot be told: its run may go on, and cost money."
+
+
+def _named(row: RunRow) -> str:
+    """Name a run of a question: also by what a sweep calls it, with what was seen of it last."""
+    run = row.run
+    name = f" ({row.own_name})" if row.own_name else ""
+    step = "" if run.step is None else f", step {run.step:,}"
+    silent = run.unreachable_since if not run.ended else None
+    seen = "" if silent is None else f" when seen last; unreachable since {clock(silent, time.time())}"
+    return f"{run.run_id}{name} on {row.host}, {run.state}{step}{seen}"
 
 
 def act_on_runs(board: Dashboard, verb: str, rows: Sequence[RunRow]) -> None:
@@ -49,12 +63,13 @@ def act_on_runs(board: Dashboard, verb: str, rows: Sequence[RunRow]) -> None:
         go()
         return
     lines = [
-        f"{row.run.run_id} on {row.host}, {row.run.state}{'' if row.run.step is None else f', step {row.run.step:,}'}"
-        + (f", launched by {theirs[row.run.run_id]}" if row.run.run_id in theirs else "")
+        _named(row) + (f", launched by {theirs[row.run.run_id]}" if row.run.run_id in theirs else "")
         for row in sorted(able, key=lambda row: row.run.run_id not in theirs)
     ]
     title = f"{verb.capitalize()} {counted(len(able), 'run')}?"
     note = NOTES[verb]
+    if verb == "stop" and any(row.run.unreachable_since is not None for row in able):
+        note += f" {SILENT}"
     if theirs:
         note = f"{counted(len(theirs), 'run')} of another home, not of this one. {note}"
     board.push_screen(Question(title, lines, note, verb, board.symbols), lambda yes: go() if yes else None)

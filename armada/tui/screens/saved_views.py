@@ -46,7 +46,7 @@ class ViewChooser(Chooser):
             return
         before = views.load(self._home).get(name)
         if _said(cast("Dashboard", self.app), lambda: views.delete(self._home, name)):
-            _remember(cast("Dashboard", self.app), self._changes, name, before)
+            _remember(cast("Dashboard", self.app), self._changes, name, before, None)
             self._choices = self._listed()
             self._say(NONE_YET if len(self._choices) == 1 else "")
             self._show("")
@@ -71,7 +71,7 @@ def save_view(board: Dashboard, name: str, view: SavedView, then: Callable[[str]
     def take(typed: str | None) -> None:
         before = views.load(board.home).get(typed or "")
         if typed is not None and _said(board, lambda: views.save(board.home, typed, view)):
-            _remember(board, changes, typed, before)
+            _remember(board, changes, typed, before, view)
             board.notify(board.symbols.text(f"saved: {typed} (v chooses it)"), markup=False)
             then(typed)
 
@@ -80,11 +80,14 @@ def save_view(board: Dashboard, name: str, view: SavedView, then: Callable[[str]
         board.ask_word("Save this view as", note, name, take)
 
 
-def _remember(board: Dashboard, changes: Changes, name: str, before: SavedView | None) -> None:
-    """Remember how a view was before it was saved or deleted; None if there was none of the name."""
+def _remember(board: Dashboard, changes: Changes, name: str, before: SavedView | None, after: SavedView | None) -> None:
+    """Remember how a view was before it was saved or deleted, and is now; None if there is none of the name."""
 
     def back() -> None:
-        if before is None:
+        if views.load(board.home).get(name) != after:
+            words = f"view {sanitize_line(name, 80)} stays: another dashboard has changed it since"
+            board.notify(board.symbols.text(words), severity="warning", markup=False)
+        elif before is None:
             _said(board, lambda: views.delete(board.home, name))
         else:
             _said(board, lambda: views.save(board.home, name, before))

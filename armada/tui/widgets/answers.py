@@ -14,7 +14,7 @@ from armada.tui.snapshot import EMPTY, RunRow, Snapshot
 from armada.tui.widgets.host_loads import HostLoads
 from armada.tui.widgets.host_safety import Safety, matters, moving_by_host, safety_lines, safety_of
 from armada.tui.widgets.panel import Panel, Spans
-from armada.tui.widgets.run_signs import clock
+from armada.units import clock, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +29,18 @@ NEWS = 60
 def news_of(rows: Iterable[RunRow], most: int = NEWS) -> list[tuple[float, str, RunRow]]:
     """Return the last things that happened, newest first: a run began, ended or was lost, or a checkpoint came home."""
     return heapq.nlargest(most, (each for row in rows for each in _events(row)), key=lambda each: each[0])
+
+
+def of_hosts(news: Iterable[tuple[float, str, RunRow]]) -> list[tuple[float, str, RunRow, int]]:
+    """Return the news with those of the runs of a host that does not answer as one, and of how many runs each is."""
+    counts: dict[str, int] = {}
+    found = []
+    for moment, what, row in news:
+        if what == "unreachable":
+            counts[row.host] = counts.get(row.host, 0) + 1
+        if what != "unreachable" or counts[row.host] == 1:
+            found.append((moment, what, row))
+    return [(*each, counts.get(each[2].host, 1) if each[1] == "unreachable" else 1) for each in found]
 
 
 def arrivals_of(rows: Iterable[RunRow], most: int = NEWS) -> list[tuple[float, RunRow]]:
@@ -141,7 +153,8 @@ class Answers(Horizontal):
         lines = safety_lines(self.symbols, in_sight, moving, now, self.safe.size.width)
         self.safe.show(lines if self._tally.safety else no_hosts(snapshot))
         self.happened.show(
-            [self._news_line(*each, now) for each in self._tally.news[: self.happened.size.height]] or nothing_yet()
+            [self._news_line(*each, now) for each in of_hosts(self._tally.news)[: self.happened.size.height]]
+            or nothing_yet()
         )
 
     def on_resize(self) -> None:
@@ -152,9 +165,9 @@ class Answers(Horizontal):
         """Whether the load of all GPUs is in sight."""
         return self.display and self.loads.display and self.size.height > 0
 
-    def _news_line(self, moment: float, what: str, row: RunRow, now: float) -> Spans:
+    def _news_line(self, moment: float, what: str, row: RunRow, runs: int, now: float) -> Spans:
         when = f"{clock(moment, now):<9} " if now - moment >= 43_200 else f"{clock(moment, now)} "
-        name = (row.name, "strong")
+        name = (row.host if runs > 1 else row.name, "strong")
         if what == "home":
             return [(when, "dim"), name, (f" ckpt-{row.kept.home_step} home", "good")]
         if what == "started":
@@ -165,7 +178,8 @@ class Answers(Horizontal):
             return [(when, "dim"), name, (" succeeded", "good")]
         is_why = row.trouble is not None and row.trouble.kind in ("failed", "unreachable", "unclear")
         why = row.trouble.words if row.trouble is not None and is_why else ""
-        said = f" {what}" + (f": {why.partition(': ')[2] or why}" if why else "")
+        several = f" ({counted(runs, 'run')})" if runs > 1 else ""
+        said = f" {what}{several}" + (f": {why.partition(': ')[2] or why}" if why else "")
         return [(when, "dim"), name, (said, {"failed": "bad", "unreachable": "warn"}.get(what, "dim"))]
 
 

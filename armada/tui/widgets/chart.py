@@ -390,7 +390,7 @@ class Chart(Plane):
         return [*(f"{forms[0]}{each}" for each in more), *forms]
 
     def _label(self, value: float) -> str:
-        return self._figure(10**value if self.logarithmic else value)
+        return self._figure(ticks.linear(value) if self.logarithmic else value)
 
     def _figure(self, value: float) -> str:
         return ticks.figure(value) if self.digits is None else f"{value:,.{self.digits}f}"

@@ -72,7 +72,7 @@ def _higher(window: Window, dots: int) -> Iterator[Window]:
 
 def _labelled(window: Window, found: dict[float, int], *, log: bool, step: float = 0.0) -> dict[int, str]:
     step, largest = step or ticks.distance(list(found)), max(abs(window.y0), abs(window.y1))
-    return {row: ticks.figure(10**value) if log else ticks.figure(value, step, largest) for value, row in found.items()}
+    return {row: ticks.log_figure(value) if log else ticks.figure(value, step, largest) for value, row in found.items()}
 
 
 def _apart(found: dict[float, int]) -> dict[int, str]:
@@ -80,7 +80,7 @@ def _apart(found: dict[float, int]) -> dict[int, str]:
     marks: dict[int, str] = {}
     for value, row in found.items():
         if not any(near in marks for near in (row - 1, row, row + 1)):
-            marks[row] = ticks.figure(10**value)
+            marks[row] = ticks.log_figure(value)
     return marks
 
 

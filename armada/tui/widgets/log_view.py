@@ -397,9 +397,10 @@ class LogView(Widget, can_focus=True):
         other: _Find | None = partial(find, back=not back) if is_on else None
         self._seek(file.path, f"“{word}” {where}", find, other=other)
 
-    def jump(self, place: Place) -> None:
+    def jump(self, place: Place, typed: str) -> None:
+        """Go to a place, as it was typed."""
         if (file := self.file) is not None:
-            self._seek(file.path, "that place", lambda given_up: find_place(file, place, given_up), is_match=False)
+            self._seek(file.path, typed, lambda given_up: find_place(file, place, given_up), is_match=False)
 
     @work(thread=True, exclusive=True, group="seek", exit_on_error=False)
     def _seek(self, path: Path, what: str, find: _Find, *, is_match: bool = True, other: _Find | None = None) -> None:

@@ -20,7 +20,7 @@ SILENT_S = 30.0
 
 
 class Notice(Static):
-    """Shows problems in the user's files; takes no space if there are none."""
+    """Shows why nothing is kept, and problems in the user's files; takes no space if there are none."""
 
     DEFAULT_CSS = "Notice { height: auto; max-height: 3; color: $text-warning; padding: 0 1; }"
 
@@ -31,7 +31,8 @@ class Notice(Static):
         self._shown = ""
 
     def take(self, snapshot: Snapshot) -> None:
-        words = snapshot.config_trouble or ""
+        unkept = snapshot.home_trouble if not getattr(self.app, "read_only", False) else None
+        words = unkept or snapshot.config_trouble or ""
         if words != self._shown:
             self._shown = words
             self.update(Text(self.symbols.text(f"{self.symbols.attention} {words}")))

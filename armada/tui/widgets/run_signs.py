@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from armada.sweeps.counts import word_of
+from armada.units import clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,14 +15,6 @@ if TYPE_CHECKING:
     from armada.tui.widgets.table import Span
 
 STATE_STYLES = {"running": "good", "succeeded": "good", "failed": "bad", "unknown": "warn", "cancelled": "dim"}
-
-
-def clock(moment: float, now: float) -> str:
-    """Format a time: `09:51` today, `Mon 09:51` within a week, a date before."""
-    age = now - moment
-    return time.strftime(
-        "%H:%M" if age < 43_200 else "%a %H:%M" if age < 500_000 else "%Y-%m-%d", time.localtime(moment)
-    )
 
 
 def glyph(row: RunRow, symbols: Symbols) -> Span:

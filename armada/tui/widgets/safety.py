@@ -11,8 +11,7 @@ from armada.tui.widgets import frame
 from armada.tui.widgets.answers import Tally, no_hosts
 from armada.tui.widgets.host_safety import Safety, moving_by_host, safety_lines
 from armada.tui.widgets.panel import Panel
-from armada.tui.widgets.run_signs import clock
-from armada.units import counted, rough_span
+from armada.units import clock, counted, rough_span
 
 if TYPE_CHECKING:
     from armada.tui.snapshot import RunRow, Snapshot

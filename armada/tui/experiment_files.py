@@ -1,0 +1,69 @@
+"""The experiment files near the folder in which the dashboard was started."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from itertools import islice
+from pathlib import Path
+
+_SIGN = re.compile(rb"^(?:task|sweep|script|command)[ \t]*:", re.MULTILINE)
+"""A key of an experiment at the left edge: profiles, workflows and sites have none of them."""
+_READ = 65_536
+_DEEP = 2
+_MOST = 200
+_ENTRIES = 5_000
+"""So many files and folders are looked at: a home folder can have millions."""
+_COST = 10
+"""A file that is read counts as so many: on a disk of a network, it takes milliseconds."""
+_NOT_SEARCHED = frozenset({"node_modules", "__pycache__", "site-packages"})
+
+
+def experiments() -> list[str]:
+    """Return the bundled experiment, then the files that have a key of an experiment: here, and up to two folders below."""
+    return ["quickstart", *_found()]
+
+
+def _found() -> list[str]:
+    found: list[str] = []
+    left, folders = _ENTRIES, deque([("", 0)])
+    while folders and left > 0 and len(found) < _MOST:
+        folder, deep = folders.popleft()
+        try:
+            with os.scandir(folder or ".") as entries:
+                listed = [(each.name, each.is_dir(follow_symlinks=False)) for each in islice(entries, left)]
+        except OSError:
+            continue  # somebody else's folder
+        left -= len(listed)
+        for name, is_folder in sorted(listed):
+            path = os.path.join(folder, name)  # noqa: PTH118  # a Path for each of 5,000 would take four times as long
+            if name.startswith("."):
+                continue
+            if is_folder:
+                if deep < _DEEP and name not in _NOT_SEARCHED:
+                    folders.append((path, deep + 1))
+            elif name.endswith((".yaml", ".yml")) and left > 0:
+                left -= _COST
+                found += [path] if _is_experiment(path) else []
+    return found[:_MOST]
+
+
+def _is_experiment(path: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its writer
+    except OSError:
+        return False
+    try:
+        return _SIGN.search(os.read(descriptor, _READ)) is not None
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def folder_of(name: str) -> str:
+    """Say where an experiment lies."""
+    if name == "quickstart" and not Path(name).exists():
+        return "bundled: trains a tiny model, in about a minute"
+    return str(Path(name).absolute().parent)
