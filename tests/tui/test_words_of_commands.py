@@ -84,13 +84,14 @@ REFUSED = [
     ("launch --host=far", "launch needs EXPERIMENT"),
     ("launch exp.yaml --host", "launch: --host needs a value: NAME"),
     ("stop --grace", "stop: --grace needs a value"),
+    ("stop two-b --nothing 7", "stop has no option --nothing (stop --help)"),
+    ("stop two-b --grce 7", "stop has no option --grce (did you mean --grace?)"),
 ]
 STARTED = [
     ("stop two-b two-c", "Stop 2 runs?"),
     ("stop TWO-B", "Stop 1 run?"),
     ("stop --grace 0 two-b", "armada stop --grace 0 two-b"),
     ("stop --where loss>9", "armada stop --where 'loss>9'"),
-    ("stop two-b --nothing 7", "armada stop two-b --nothing 7"),
     ("hosts rm far", "armada hosts rm far"),
     ("sweep stop lr", "armada sweep stop lr"),
     ("sweep stop bare", "armada sweep stop bare"),  # none of its runs exists yet

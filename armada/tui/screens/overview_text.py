@@ -203,9 +203,11 @@ def _rest(row: RunRow, detail: RunDetail | None, now: float) -> Iterator[tuple[s
         return
     yield from _spec_facts(detail.spec)
     yield "", ""
-    for moment, state, reason, message in detail.transitions[-30:]:
+    moments = [when(moment, now) for moment, *_ in detail.transitions[-30:]]
+    longest = max(map(len, moments), default=0)
+    for told, (_, state, reason, message) in zip(moments, detail.transitions[-30:], strict=True):
         said = f" ({sanitize_line(message, 160)})" if message else ""
-        yield "", f"{when(moment, now):<12}  {state}{f': {sanitize_line(reason, 60)}' if reason else ''}{said}"
+        yield "", f"{told:<{longest}}  {state}{f': {sanitize_line(reason, 60)}' if reason else ''}{said}"
 
 
 def _spec_facts(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
