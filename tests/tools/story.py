@@ -471,8 +471,7 @@ class Story:
 
 
 def _name(run_id: str) -> str:
-    """Return the name of the experiment: an id has no dots."""
-    return re.sub(r"-(\d)-(\d)b-", r"-\1.\2b-", run_id[:-7])
+    return re.sub(r"-(\d)-(\d)b-", r"-\1.\2b-", run_id[:-7])  # an id has no dots
 
 
 def _besides(loss: float, step: int) -> dict[str, float]:

@@ -1,10 +1,8 @@
-"""The history of acts: copied, shown, started again, undone; and notifications, the tour, help, pages and shells."""
+"""The history of acts: copied, shown, started again, undone; and notifications, the tour and help."""
 
 from __future__ import annotations
 
-import io
 import json
-import webbrowser
 
 import pytest
 from textual.pilot import Pilot
@@ -13,7 +11,7 @@ from armada.foundation.process_identity import current
 from armada.store import labels, notifications, runs
 from armada.tui import acts, remembered
 from armada.tui.bindings import KEYS
-from armada.tui.screens import history, outside
+from armada.tui.screens import history
 from armada.tui.screens.help import HelpScreen
 from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.run import RunScreen
@@ -296,98 +294,6 @@ def test_a_home_in_use_opens_no_tour(world: World, way: str) -> None:
         assert "of 5" not in screen(pilot)
 
     drive(world.board(is_new=True, read_only=way == "read-only"), use)
-
-
-# Pages and shells ---------------------------------------------------------------------------------------------------
-
-
-def printed(world: World, words: str) -> None:
-    log = world.home.run("demo-aaaaaa") / "outputs" / "output.log"
-    log.parent.mkdir(parents=True)
-    log.write_text(words)
-
-
-def test_the_page_of_a_run_is_shown_and_copied_where_there_is_no_browser(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.run("demo-aaaaaa", spec={"job": {"argv": ["true"]}, "experiment": {"model": "Qwen/Qwen2.5-0.5B"}})
-    printed(world, "wandb: View run at https://wandb.ai/me/arc/runs/demo-aaaaaa\n")
-    monkeypatch.setattr(outside, "has_browser", lambda: False)
-    board = world.board()
-
-    async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "demo-aaaaaa")
-        await pilot.press("w")
-        await shows(pilot, "https://wandb.ai/me/arc/runs/demo-aaaaaa", "https://huggingface.co/Qwen/Qwen2.5-0.5B")
-        await pilot.press("enter")
-        await until(pilot, lambda: "there is no browser on this machine; copied: https://wandb.ai" in said(pilot))
-        assert board.clipboard == "https://wandb.ai/me/arc/runs/demo-aaaaaa"
-
-    drive(board, use)
-
-
-def test_a_run_without_a_page_says_why(world: World) -> None:
-    world.run("demo-aaaaaa")
-    printed(world, "see file:///etc/passwd/runs/demo-aaaaaa and javascript:x\n")
-
-    async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "demo-aaaaaa")
-        await pilot.press("w")
-        await until(pilot, lambda: "demo-aaaaaa has no page" in said(pilot))
-
-    drive(world.board(), use)
-
-
-def test_a_browser_in_the_terminal_is_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> webbrowser.BaseBrowser:
-        raise webbrowser.Error("none")
-
-    for found, has in (
-        (lambda: webbrowser.GenericBrowser("w3m"), False),
-        (lambda: webbrowser.BackgroundBrowser("firefox"), True),
-        (none, False),
-    ):
-        monkeypatch.setattr(webbrowser, "get", found)
-        assert outside.has_browser() == has
-
-
-@pytest.mark.parametrize("way", ["", "2"])
-def test_a_shell_needs_a_terminal_of_its_own(world: World, way: str) -> None:
-    world.run("demo-aaaaaa")
-
-    async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "demo-aaaaaa")
-        await pilot.press(*way, "exclamation_mark")
-        await until(
-            pilot, lambda: "a shell needs a terminal of its own; in another one: armada ssh demo" in said(pilot)
-        )
-
-    drive(world.board(), use)
-
-
-def test_a_shell_gets_the_terminal_and_gives_it_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.hosts(far={"ssh": "root@192.0.2.1"})
-    order: list[str] = []
-    board = world.board()
-    typed = io.StringIO("\n")
-    monkeypatch.setattr("sys.stdin", typed)
-
-    async def use(pilot: Pilot[None]) -> None:
-        await pilot.press("3")
-        await shows(pilot, "far")
-        driver = board._driver  # noqa: SLF001  # Textual has no public name for it
-        assert driver is not None
-        monkeypatch.setattr(type(driver), "can_suspend", True)
-        monkeypatch.setattr(driver, "suspend_application_mode", lambda: order.append("given"))
-        monkeypatch.setattr(driver, "resume_application_mode", lambda: order.append("back"))
-        monkeypatch.setattr(outside, "command", lambda *words: ["sh", "-c", f"exit {len(words)}"])
-        await pilot.press("home", "exclamation_mark")
-        await until(pilot, lambda: "armada ssh far ended with 2" in said(pilot))
-        await shows(pilot, "far")
-
-    drive(board, use)
-    assert order == ["given", "back"]
-    assert typed.read() == "", "why there was no shell stands there until Enter"
 
 
 # Help and lists -----------------------------------------------------------------------------------------------------
