@@ -101,7 +101,7 @@ def read(home: HomePaths) -> Status | None:
         known = {field.name for field in dataclasses.fields(Status)}
         status = Status(**{name: value for name, value in told.items() if name in known})  # a newer daemon may add some
         return status if math.isfinite(status.started_at) and math.isfinite(status.tick_at) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 

@@ -149,11 +149,8 @@ class Dashboard(App[None]):
         if self._watch and not self.read_only:
             self._lookout.start()
         if threading.current_thread() is threading.main_thread():
-            for each, code in (
-                (signal.SIGTERM, 0),
-                (signal.SIGHUP, 1),
-                (signal.SIGQUIT, 1),
-            ):  # screens then end the commands that only read
+            # Screens then end the commands that only read.
+            for each, code in ((signal.SIGTERM, 0), (signal.SIGHUP, 1), (signal.SIGQUIT, 1)):
                 asyncio.get_running_loop().add_signal_handler(each, self.exit, None, code)
 
     def is_screen_installed(self, screen: Screen[object] | str) -> bool:

@@ -96,7 +96,8 @@ def start(
             )
     except OSError as error:  # no room for a process, or for so many words
         log.unlink(missing_ok=True)
-        tell(Ended(title, NOT_STARTED, sanitize_line(f"not started: {error.strerror}", 300), acts.folder_of(home)))
+        why = sanitize_line(f"not started: {error.strerror or error}", 300)
+        tell(Ended(title, NOT_STARTED, why, acts.folder_of(home)))
         return None
     identity = process_info(process.pid)
     acts.record(log, title=title, words=words, process=identity, undo=undo, undoes=undoes)

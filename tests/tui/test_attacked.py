@@ -93,8 +93,8 @@ def test_a_logarithmic_axis_ends_above_the_largest_number(world: World) -> None:
     drive(world.board(), use)
 
 
-@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_a_status_without_a_time_is_none(world: World, value: float) -> None:
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 10**400, "soon"])
+def test_a_status_without_a_time_is_none(world: World, value: object) -> None:
     good = status.Status(1, None, None, "1", True, time.time(), time.time(), {}, ())
     world.home.daemon.mkdir(parents=True)
     status.write(world.home, good)
