@@ -58,7 +58,9 @@ class Life(enum.Enum):
 
     NONE = "none"
     LIVES = "lives"
-    """Also if it may live: its state is unknown, or it may be started at any moment."""
+    """Also if it may live: its state is unknown."""
+    MAY_BEGIN = "may begin"
+    """Its launch or resume is claimed, as of a job in a queue, and nothing says that it was started or has ended."""
     GUESSED_GONE = "gone"
     UNREADABLE = "unreadable"
 
@@ -268,7 +270,9 @@ def life_of(evidence: Evidence | None) -> Life:
         return Life.LIVES
     # A resumed run that nothing has started yet may still start, although its previous submission has ended.
     waits = newest.submission is not None and newest.submission.claimed and newest.submission.job is None
-    return Life.LIVES if waits and not ended else Life.NONE
+    if not waits or ended:
+        return Life.NONE
+    return Life.LIVES if newest.state is not None and newest.state.state == "running" else Life.MAY_BEGIN
 
 
 def was_stopped_and_forgotten(evidence: Evidence | None) -> bool:
@@ -337,6 +341,9 @@ def _of_life(seen: RunThere) -> list[Item]:
     if seen.life is Life.UNREADABLE:
         what = "its records there cannot be read: it is unknown whether its job is alive"
         return [Item(seen.run_id, what, lost=True, hint=f"armada show {seen.run_id}")]
+    if seen.life is Life.MAY_BEGIN:
+        what = "nothing there says that its job has started or ended: it may still start"
+        return [Item(seen.run_id, what, lost=True, hint=f"armada stop {seen.run_id}")]
     if seen.life is Life.LIVES:
         return [Item(seen.run_id, "its job is running", lost=True, hint=f"armada stop {seen.run_id}")]
     return []

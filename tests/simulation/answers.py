@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _KINDS = {
     "lives": "its job is running",
+    "may_begin": "it may still start",
     "gone": "no longer lists its job",
     "unreadable": "its records there cannot be read",
     "stranger": "this home has no record of it",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from armada.store.runs import Run
+    from armada.verdicts.release import Item
     from tests.simulation.home import SimHome
     from tests.simulation.host import SimHost
     from tests.simulation.world import World
@@ -148,17 +149,27 @@ def _let_go(world: World, home: SimHome) -> None:
     held: dict[SimHost, set[str]] = {}
     for host in world.hosts.values():
         with _acting(world, home, f"whether {host.name} can be let go cannot be said"):
-            lost = losses(home.judge(host, ignore_work=True))
-            kept = [item for item in lost if item.run_id in settled and not any(each in item.what for each in _LOST)]
-            kept = [item for item in kept if kind_of(item) not in host.oddities]
-            # A disk of before the launch has another root: a person has to say that what is damaged at home does not count.
-            kept = [item for item in kept if not (world.root_was_lost and home.was_damaged and kind_of(item) == "away")]
+            kept = _holding(world, home, host, settled)
+            # An older copy of a disk may show what was stopped before it began as if it could still begin.
+            if begins := {item.run_id for item in kept if kind_of(item) == "may_begin"}:
+                for run_id in sorted(begins):
+                    home.stop(run_id)
+                kept = _holding(world, home, host, settled)
             world.hold(not kept, f"{host.name} is held for {[(item.run_id, item.what) for item in kept]}")
             held[host] = {item.run_id for item in losses(home.judge(host))}
     for host, by in held.items():
         for run_id in sorted((settled - by).intersection(home.known())):
             if home.host_of(run_id) is host and host.has(run_id):
                 _forget(world, home, host, run_id)
+
+
+def _holding(world: World, home: SimHome, host: SimHost, settled: set[str]) -> list[Item]:
+    """Return why a host cannot be let go, because of runs of which all is home."""
+    kept = [item for item in losses(home.judge(host, ignore_work=True)) if item.run_id in settled]
+    kept = [item for item in kept if not any(each in item.what for each in _LOST)]
+    kept = [item for item in kept if kind_of(item) not in host.oddities]
+    # A disk of before the launch has another root: a person has to say that what is damaged at home does not count.
+    return [item for item in kept if not (world.root_was_lost and home.was_damaged and kind_of(item) == "away")]
 
 
 def _forget(world: World, home: SimHome, host: SimHost, run_id: str) -> None:

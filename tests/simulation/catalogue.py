@@ -288,6 +288,10 @@ FOUND_WITH_HTCONDOR = {
         "launch unmount remember start_job lie:1:1 mount truth look"
     ),
     "its log is overwritten, and longer than what was read of it": "launch look lie:1:1 start_job kill_supervisor truth watch",
+    "stopped before it was in a queue, and its disk put back to before the stop": (
+        "lie:2:1 launch snapshot_host:3:1 lie:1:2 stop restore_host:1 watch=cancelled/killed_by_user sync=final truth "
+        "release=may_begin stop=cancelled/killed_by_user sync=final release=yes"
+    ),
     "its files are dated 40 days ahead, and a job that its schedd forgot goes back": (
         "launch set_clock:3 start_job preempt forget_job tick set_clock"
     ),

@@ -227,7 +227,7 @@ TOLD = {
     ),
     "killed before it could claim": "break_off:0:1 launch look release=yes sync stop look",
     "killed later during its launch": (
-        "break_at:16 launch look=submitted release=lives+logs stop=cancelled/killed_by_user "
+        "break_at:16 launch look=submitted release=logs+may_begin stop=cancelled/killed_by_user "
         "look=cancelled/killed_by_user begun=0"
     ),
     "stop of one that has ended": (

@@ -45,9 +45,9 @@ def exited(word: str, submission: int) -> dict[str, Any]:
         ({"scheduler": {"state": "ended"}}, Life.NONE),
         ({"scheduler": {"state": "ended"}, "processes": 1}, Life.LIVES),
         ({"scheduler": {"state": "pending"}, "supervisor": "alive"}, Life.LIVES),
-        ({"submission": CLAIMED}, Life.LIVES),
-        ({"submission": CLAIMED, "state": state("failed", 1)}, Life.LIVES),
-        ({"submission": CLAIMED, "state": state("queued")}, Life.LIVES),
+        ({"submission": CLAIMED}, Life.MAY_BEGIN),
+        ({"submission": CLAIMED, "state": state("failed", 1)}, Life.MAY_BEGIN),
+        ({"submission": CLAIMED, "state": state("queued")}, Life.MAY_BEGIN),
         ({"submission": CLAIMED, "state": state("cancelled")}, Life.NONE),
         # Its supervisor was killed between the exit and the state.
         ({"submission": CLAIMED, "state": state("running"), "attempt": exited("failed", 2)}, Life.NONE),
