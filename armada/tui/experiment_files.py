@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections import deque
 from itertools import islice
 from pathlib import Path
 
-_SIGN = re.compile(rb"^(?:task|sweep|script|command)[ \t]*:", re.MULTILINE)
+_KEY = rb"""["']?(?:task|sweep|script|command)["']?[ \t]*:"""
+_LINE = re.compile(b"^" + _KEY, re.MULTILINE)
 """A key of an experiment at the left edge: profiles, workflows and sites have none of them."""
+_JSON = re.compile(rb"[{,]\s*" + _KEY)
+"""The same in a file that is JSON."""
 _READ = 65_536
 _DEEP = 2
 _MOST = 200
@@ -55,7 +59,8 @@ def _is_experiment(path: str) -> bool:
     except OSError:
         return False
     try:
-        return _SIGN.search(os.read(descriptor, _READ)) is not None
+        text = os.read(descriptor, _READ).removeprefix(codecs.BOM_UTF8)
+        return (_JSON if text.lstrip().startswith(b"{") else _LINE).search(text) is not None
     except OSError:
         return False
     finally:

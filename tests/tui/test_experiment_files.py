@@ -39,6 +39,21 @@ def test_what_is_no_experiment_is_not_offered(here: Path) -> None:
     assert experiments() == ["quickstart", "script.yaml"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "x", "task": "command"}',
+        '{\n  "name": "x",\n  "task": "command"\n}',
+        "{name: x, task: sft}",
+        '\ufeff"task": sft\n',
+        "# an experiment\r\nname: x\r\ntask : sft\r\n",
+    ],
+)
+def test_an_experiment_may_be_json_or_have_quoted_keys(here: Path, text: str) -> None:
+    write(here / "exp.yaml", text)
+    assert experiments() == ["quickstart", "exp.yaml"]
+
+
 def test_pipes_links_and_closed_folders_stop_nothing(here: Path) -> None:
     write(here / "real.yaml")
     os.mkfifo(here / "pipe.yaml")
