@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
+import time
 from collections import deque
 from itertools import islice
 from pathlib import Path
@@ -20,7 +21,9 @@ _MOST = 200
 _ENTRIES = 5_000
 """So many files and folders are looked at: a home folder can have millions."""
 _COST = 10
-"""A file that is read counts as so many: on a disk of a network, it takes milliseconds."""
+"""A file that is read counts as so many."""
+PATIENCE_S = 0.2
+"""A disk of a network can take milliseconds for each: what was found by then is offered, and any path can be typed."""
 _NOT_SEARCHED = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
@@ -31,8 +34,8 @@ def experiments() -> list[str]:
 
 def _found() -> list[str]:
     found: list[str] = []
-    left, folders = _ENTRIES, deque([("", 0)])
-    while folders and left > 0 and len(found) < _MOST:
+    left, folders, until = _ENTRIES, deque([("", 0)]), time.monotonic() + PATIENCE_S
+    while folders and left > 0 and len(found) < _MOST and time.monotonic() < until:
         folder, deep = folders.popleft()
         try:
             with os.scandir(folder or ".") as entries:
@@ -47,7 +50,7 @@ def _found() -> list[str]:
             if is_folder:
                 if deep < _DEEP and name not in _NOT_SEARCHED:
                     folders.append((path, deep + 1))
-            elif name.endswith((".yaml", ".yml")) and left > 0:
+            elif name.endswith((".yaml", ".yml")) and left > 0 and time.monotonic() < until:
                 left -= _COST
                 found += [path] if _is_experiment(path) else []
     return found[:_MOST]

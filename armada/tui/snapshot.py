@@ -240,6 +240,11 @@ class Snapshot(NamedTuple):
         return not self.taken_at or (self.trouble is not None and not self.runs)
 
     @property
+    def has_daemon(self) -> bool:
+        """Whether a daemon does what is planned; also while that is not known yet."""
+        return self.daemon is None or self.daemon.is_alive
+
+    @property
     def reading(self) -> str:
         """What stands in the place of what is not read yet."""
         return "reading …" if self.trouble is None else UNREADABLE

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
 import pytest
 
+from armada.tui import experiment_files
 from armada.tui.experiment_files import experiments
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(experiment_files, "PATIENCE_S", math.inf)
     return tmp_path
 
 
@@ -75,3 +78,9 @@ def test_a_crowded_folder_is_read_in_part(here: Path) -> None:
     for number in range(300):
         write(here / f"exp-{number:03}.yaml")
     assert len(experiments()) == 201
+
+
+def test_a_slow_disk_holds_nobody_up(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(here / "exp.yaml")
+    monkeypatch.setattr(experiment_files, "PATIENCE_S", -1.0)
+    assert experiments() == ["quickstart"]

@@ -142,9 +142,14 @@ class Overview(Widget):
         self._row, self._detail, self._curve = row, detail, curve
         snapshot, symbols = board.snapshot, self.symbols
         none = "" if self.has_curve else self._none
-        is_watched = snapshot.daemon is None or snapshot.daemon.is_alive
         facts: list[Fact] = overview_text.overview(
-            row, detail, symbols, snapshot.syncs.get(row.id), host_of(row, snapshot), none, is_watched=is_watched
+            row,
+            detail,
+            symbols,
+            snapshot.syncs.get(row.id),
+            host_of(row, snapshot),
+            none,
+            is_watched=snapshot.has_daemon,
         )
         self.lines.show(facts)
         frame.title(self.facts, symbols.text(f"{row.name} on {row.host}"))

@@ -220,7 +220,7 @@ def _next(row: RunRow, snapshot: Snapshot, now: float) -> Span:
         return "asked for", "accent"
     if sync is None or sync.next_due_at is None or sync.final_done:
         return "not planned", "dim"
-    if snapshot.daemon is not None and not snapshot.daemon.is_alive:
+    if not snapshot.has_daemon:
         return "no daemon", "warn"
     return (f"in {rough_span(sync.next_due_at - now)}", "plain") if sync.next_due_at > now else ("due now", "accent")
 
