@@ -54,6 +54,7 @@ def be_calm(world: World) -> None:
     for run_id in home.known():
         _account_for(world, home, run_id)
     if len(world.homes) == 1:
+        _bring_remains(world, home)
         _let_go(world, home)
 
 
@@ -130,6 +131,14 @@ def _bring(world: World, home: SimHome, run_id: str) -> None:
         troubled = any(each.trouble for each in checkpoints.of_run(database, run_id))
     whole = home.is_final(run_id) or troubled or world.untaken(run_id) or home.is_put_back(run_id)
     world.hold(whole, f"{run_id} has ended, and not all of it comes home: {home.why_not(run_id)}")
+
+
+def _bring_remains(world: World, home: SimHome) -> None:
+    """Sync once more what is left of a run whose folder its job made anew: something of it may be gone at home since."""
+    for run_id in home.known():
+        if not home.host_of(run_id).has(run_id) and home.is_final(run_id):
+            with world.armada_acts(home), contextlib.suppress(*EXPECTED):
+                home.sync(run_id)
 
 
 def _account_for(world: World, home: SimHome, run_id: str) -> None:

@@ -155,6 +155,9 @@ FOUND_WITH_SCRIPTS = {
     "all of a script is home, said a sync, and a stop takes what it had left": (
         "launch:1:1 set_clock:3:1 save:1 set_clock:1:2 meanwhile_power_cut:3:3 sync:3:3 sync:2:1 stop:2:3"
     ),
+    "home deletes what came of a folder that its job made anew, and nothing syncs it again": (
+        "launch:1:2 hide_run:0:1 save:0:0 meanwhile_stop:0:0 sync:3:1 delete:2:3"
+    ),
     "a script goes on from an older checkpoint than it left": "launch:1 save tick save kill_supervisor save log power_cut resume",
     "a disk that was put back shows an earlier submission": (
         "launch:1:1 snapshot_host restore_host:0:2 sync:0:2 retry:1 restore_host:0:1 meanwhile_power_cut:2:3 "
