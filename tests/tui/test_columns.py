@@ -10,10 +10,12 @@ from textual.widgets import Input
 from armada.filters.cells import MOST_COLUMNS
 from armada.filters.keys import RUN_KEYS, Vocabulary
 from armada.filters.meanings import MEANINGS
+from armada.store import labels
 from armada.tui import remembered
 from armada.tui.column_choice import USUAL, ColumnChoice
 from armada.tui.screens.columns import ColumnsWindow
 from armada.tui.screens.runs import RunsScreen
+from armada.tui.widgets.run_columns import left_out
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, until
 
 WORDS = Vocabulary(
@@ -148,6 +150,33 @@ def test_keys_that_come_at_once_act_in_their_order(world: World) -> None:
     drive(world.board(), use)
 
 
+@pytest.mark.parametrize("columns", [[], [*USUAL, "lr"], ["lr", "loss", "progress", "name"]])
+def test_what_the_usual_table_has_looks_the_same_beside_a_chosen_column(world: World, columns: list[str]) -> None:
+    one(world)
+    world.losses("a-aaaaaa", [4.0, 3.0, 2.0, 1.0])
+    world.run("b-bbbbbb", name="bee", step=50, total_steps=100)
+    labels.change_tags(world.database, "b-bbbbbb", add=["mine"])
+    remembered.keep_columns(world.home, columns)
+
+    async def use(pilot: Pilot[None]) -> None:
+        seen = await shows(pilot, "LEARNING_RATE" if columns else "SEEN", "50%", "█")
+        ant, bee = (next(line for line in seen.splitlines() if name in line) for name in ("ant", "bee"))
+        assert "█▆▃▁" in ant
+        for words in ("bee bbbbbb #mine", "━━━", " 50%"):
+            assert words in bee
+        assert ("1e-05" in ant) == bool(columns)
+
+    drive(world.board(), use, (180, 30))
+
+
+def test_a_chosen_column_of_the_usual_ones_yields_its_room_to_others() -> None:
+    keys = [RUN_KEYS[name] for name in (*USUAL, "note", "reason")]
+    assert [key.name for key in left_out(keys, 400)] == []
+    assert [key.name for key in left_out(keys, 100)] == ["gpus", "speed", "checkpoints", "cost"]
+    assert [key.name for key in left_out(keys, 40)] == [*USUAL[1:], "reason"]
+    assert [key.name for key in left_out(keys, 20)] == [*USUAL[1:], "note", "reason"]
+
+
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (20, 6), (1, 1)])
 def test_a_small_terminal_says_how_many_fit(world: World, size: tuple[int, int]) -> None:
     one(world)
@@ -157,7 +186,9 @@ def test_a_small_terminal_says_how_many_fit(world: World, size: tuple[int, int])
         await pilot.press("C")
         await until(pilot, lambda: isinstance(pilot.app.screen, ColumnsWindow))
         if size == (80, 24):
-            await shows(pilot, "11 columns; 6 fit, the last ones are left out here")
+            await shows(
+                pilot, "11 columns; no room in this table for host, gpus, speed, eta,", "checkpoints and 1 more"
+            )
         await pilot.press("down", "space", "less_than_sign", "enter")
         await closed(pilot)
 

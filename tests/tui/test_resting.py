@@ -14,7 +14,7 @@ from armada.tui.curves import CurveUpdate
 from armada.tui.frame_rate import FRAMES_PER_S, SETTING
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.snapshot import RunRow
-from armada.tui.widgets.run_table import lately
+from armada.tui.widgets.run_cells import lately
 from tests.tui.conftest import World, drive, shows, until
 
 

@@ -176,8 +176,10 @@ def test_with_columns_of_ones_own_a_sweep_says_how_it_stands(swept: World) -> No
     remembered.keep_columns(swept.home, ["name", "progress", "loss"])
 
     async def use(pilot: Pilot[None]) -> None:
-        seen = await shows(pilot, "PROGRESS", "lr-x7 (6 cells)")
-        assert "%" in next(line for line in seen.splitlines() if "lr-x7" in line)
+        seen = await shows(pilot, "PROGRESS", "lr-x7 (6 cells)", "1.7 loss")
+        line = next(line for line in seen.splitlines() if "lr-x7" in line)
+        assert "━" in line
+        assert "2/6" in line
 
     drive(swept.board(), use, (170, 40))
 

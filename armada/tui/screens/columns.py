@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 MOST = 1000
 """Columns that are listed at once."""
+NAMED = 5
+"""Columns without room that are named."""
 LOOK_S = 0.2
 KEYS = (("space", "takes"), ("< >", "move"), ("enter", "keeps"), ("esc", "cancels"))
 TYPED = "type to find; a,b,c is exactly these, default the usual"
@@ -59,7 +61,7 @@ class ColumnsWindow(Dialog[list[str] | None]):
     Args:
         board: Knows the settings and metrics that runs have.
         present: The words of the columns now.
-        fitting: Returns how many of the columns the table is wide enough for.
+        left_out: Returns for which of the columns the table has no room.
     """
 
     BINDINGS = bindings("columns")
@@ -72,10 +74,12 @@ class ColumnsWindow(Dialog[list[str] | None]):
     ColumnsWindow #told { height: auto; max-height: 3; }
     """
 
-    def __init__(self, board: Dashboard, present: Sequence[str], fitting: Callable[[Sequence[Key]], int]) -> None:
+    def __init__(
+        self, board: Dashboard, present: Sequence[str], left_out: Callable[[Sequence[Key]], Sequence[Key]]
+    ) -> None:
         super().__init__()
         self._symbols = board.symbols
-        self._fitting = fitting
+        self._left_out = left_out
         self.choice = ColumnChoice(present, board.snapshot.words)
         self._found: dict[str, Offer] = {}
         self._text = ""
@@ -138,9 +142,10 @@ class ColumnsWindow(Dialog[list[str] | None]):
     def _counted(self) -> str:
         if not self.choice.result:
             return "the usual columns"
-        count, fit = len(self.choice.taken), self._fitting(self.choice.keys)
-        words = counted(count, "column")
-        return words if fit >= len(self.choice.keys) else f"{words}; {fit} fit, the last ones are left out here"
+        words = counted(len(self.choice.taken), "column")
+        names = [sanitize_line(key.name, 40) for key in self._left_out(self.choice.keys)]
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        return f"{words}; no room in this table for {', '.join(names[:NAMED])}{more}" if names else words
 
     def _tell(self, words: str, *, is_trouble: bool) -> None:
         style = self.app.theme_variables["text-warning"] if is_trouble else "dim"

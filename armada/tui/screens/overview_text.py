@@ -11,8 +11,9 @@ from armada.foundation.sanitize import sanitize_line
 from armada.tui.gpu_strips import NO_GPU, faded, gpus_of, gpus_or_queue, points_of, together
 from armada.tui.screens.run_text import stamp, when
 from armada.tui.widgets.fact_lines import Fact
+from armada.tui.widgets.run_cells import figure
 from armada.tui.widgets.run_signs import glyph
-from armada.tui.widgets.run_table import age, figure
+from armada.tui.widgets.run_table import age
 from armada.units import clock, span
 
 if TYPE_CHECKING:

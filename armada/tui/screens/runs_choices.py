@@ -105,7 +105,7 @@ class RunsChoices(View):
     async def action_columns(self) -> None:
         """Choose the columns of the table."""
         from armada.tui.screens.columns import ColumnsWindow
-        from armada.tui.widgets.run_columns import fitting
+        from armada.tui.widgets.run_columns import left_out
 
         def take(words: list[str] | None) -> None:
             self.is_choosing = False
@@ -117,7 +117,7 @@ class RunsChoices(View):
         self.is_choosing = True
         self.board.want(self.wants())  # the settings and metrics that there are
         room = self.table.scrollable_content_region.width
-        window = ColumnsWindow(self.board, self._columns, lambda keys: fitting(keys, room))
+        window = ColumnsWindow(self.board, self._columns, lambda keys: left_out(keys, room))
         await self.board.push_screen(window, take)  # what is typed at once is meant for it
 
     def _choose_columns(self, words: list[str]) -> None:

@@ -16,7 +16,7 @@ from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.host_safety import alive, no_progress
 from armada.tui.widgets.list_table import Item, ListTable
-from armada.tui.widgets.run_table import meter
+from armada.tui.widgets.run_cells import meter
 from armada.tui.widgets.safety import CameHome, SafetyPicture
 from armada.tui.widgets.table import Cells, Column, Span, Table
 from armada.tui.widgets.words import Words

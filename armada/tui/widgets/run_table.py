@@ -16,14 +16,35 @@ from armada.tui.filtering import subject_of
 from armada.tui.folds import Fold, done
 from armada.tui.kept import Kept
 from armada.tui.snapshot import EMPTY, RunRow, Snapshot
-from armada.tui.widgets.run_columns import COLUMNS, LOSS_ROOM, PROGRESS, SPARK, column_of
-from armada.tui.widgets.run_signs import STATE_STYLES, end_of, glyph
+from armada.tui.widgets.run_cells import (
+    BLANK,
+    eta_of,
+    figure,
+    gpus_of,
+    home_of,
+    lately,
+    loss_of,
+    meter,
+    progress_of,
+    seen_of,
+)
+from armada.tui.widgets.run_columns import (
+    BESIDE,
+    COLUMNS,
+    LOSS_ROOM,
+    PROGRESS,
+    SPARK,
+    USUAL,
+    columns_of,
+    is_usual,
+)
+from armada.tui.widgets.run_signs import STATE_STYLES, glyph
 from armada.tui.widgets.table import Cells, Entry, Span, Table
-from armada.units import brief_span, counted, rough_span, short_number, span
+from armada.units import counted, short_number, span
 from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from armada.filters.keys import Key
     from armada.tui.arrangement import Line
@@ -37,26 +58,6 @@ DEEPEST = 6
 BEST = " best"
 """The sign of the best run, behind its value or its name."""
 NONE_LIKE_THIS = "no run matches: esc clears the filter"
-
-
-def lately(seconds: float) -> str:
-    """Format an age in steps of ten seconds: `now`, `20 s ago`, `6 m ago`. Forty of them that count are unrest."""
-    if seconds < 10:
-        return "now"
-    return f"{rough_span(seconds // 10 * 10 if seconds < 60 else seconds)} ago"
-
-
-def figure(number: float | None) -> str:
-    """Format a rate in a few characters: `812`, `39.8k`."""
-    if number is None:
-        return ""
-    return f"{number:.0f}" if number < 1000 else f"{number / 1000:.1f}k" if number < 1e6 else f"{number / 1e6:.1f}M"
-
-
-def meter(share: float, width: int, symbols: Symbols, style: str = "accent") -> tuple[Span, Span]:
-    """Return a thin bar: what is done in a colour, the rest faint."""
-    done, rest = symbols.meter(share, width)
-    return (done, style), (rest, "faint")
 
 
 class RunTable(Table):
@@ -80,7 +81,10 @@ class RunTable(Table):
         """How the listed cells of sweeps and the runs of groups stand among each other."""
         self._others: dict[str, list[str]] = {}
         """The further lines of runs that have several tags, by run."""
-        self._keys: tuple[Key, ...] = ()
+        self._keys: dict[str, Key] = {}
+        """The columns of the user's choice, by name; none for the usual ones."""
+        self._names = tuple(USUAL)
+        """What stands in the columns behind the state's symbol."""
         self._run_count: int | None = None
         self._alike: dict[str, int] | None = None
         """How many characters the names of a sweep's listed cells begin with alike, by sweep; None: not counted yet."""
@@ -88,15 +92,16 @@ class RunTable(Table):
 
     def choose(self, keys: Sequence[Key]) -> None:
         """Show columns of the user's choice after the state's symbol; none means the usual ones."""
-        if [key.name for key in keys] == [key.name for key in self._keys]:
+        if [key.name for key in keys] == list(self._keys):
             return
-        self._keys = tuple(keys)
-        chosen = (COLUMNS[0], *(column_of(key, place) for place, key in enumerate(keys)))
-        self.set_columns(chosen if keys else COLUMNS)
+        self._keys = {key.name: key for key in keys}
+        self._names, columns = columns_of(keys) if keys else (tuple(USUAL), COLUMNS[1:])
+        self.set_columns((COLUMNS[0], *columns))
 
     def key_of(self, title: str) -> Key | None:
         """Return what the column of the user's choice with this title shows; None if it is not one."""
-        return next((key for place, key in enumerate(self._keys) if column_of(key, place).title == title), None)
+        titles = {column.title: name for name, column in zip(self._names, self.columns[1:], strict=True)}
+        return self._keys.get(titles.get(title, ""))
 
     def show_runs(self, snapshot: Snapshot, lines: Sequence[Line]) -> None:
         self.snapshot = snapshot
@@ -195,7 +200,7 @@ class RunTable(Table):
         if isinstance(source, Fold):
             return self._folded(source, self.now())
         depth = 0 if entry.key in self.tops else self.depths.get(source.id, 0)
-        return self._chosen(source, self.now(), depth) if self._keys else self._row(source, self.now(), depth)
+        return self._row(source, self.now(), depth)
 
     def _hints(self, source: RunRow | Fold, reason: str) -> tuple[Span, ...]:
         """The keys that help, if they fit behind the reason; they act on the row under the cursor."""
@@ -210,21 +215,18 @@ class RunTable(Table):
         text = self.symbols.text
         if kind == "more":
             return (((text(heading.trouble.said if heading.trouble is not None else ""), "warn"),),)
-        count = f" ({counted(heading.size, 'run')})" if self._keys else ""  # else it stands beside it
+        count = "" if "progress" in self._names else f" ({counted(heading.size, 'run')})"  # else it stands beside it
         title = ((f"{self.symbols.closed} {text(sanitize_line(heading.title, 80))}{count}", "heading"),)
         sign: Span = (self.symbols.attention, "warn") if heading.trouble is not None else ("", "plain")
         ended = sum(row.run.ended for row in heading.folded)
         value, metric = self._best(heading.best)
         told = {
-            "NAME": title,
-            "PROGRESS": self._counted(sum(map(done, heading.folded)) / max(1, heading.size), ended, heading.size),
-            "LOSS": (value,),
-            "": (metric,),
+            "name": title,
+            "progress": self._counted(sum(map(done, heading.folded)) / max(1, heading.size), ended, heading.size),
+            "loss": (value,),
+            BESIDE: (metric,),
         }
-        columns = self.columns[1:]
-        if self._keys:
-            return ((sign,), title, *(((("", "plain")),),) * (len(columns) - 1))
-        return ((sign,), *(told.get(column.title, (("", "plain"),)) for column in columns))
+        return self._laid(sign, title, told)
 
     def _best(self, best: Best | None) -> tuple[Span, Span]:
         """Return a best value for the column LOSS, and its metric for the one beside it.
@@ -255,72 +257,69 @@ class RunTable(Table):
         forms = [f"{sign} {text(each)}" for each in (fold.title, fold.name)]
         title: tuple[Span, ...] = ((first_fitting(forms, self._room_of_name), "strong"),)
         states, style = fold.states_span
-        costs, blank = fold.costs(now), ("", "plain")
-        if self._keys:
-            told = {
-                "name": title,
-                "id": title,
-                "state": ((text(states), style),),
-                "host": ((text(fold.hosts), "plain"),),
-                "loss": ((_number(fold.lowest_loss, LOSS_ROOM), "plain"),),
-                "progress": ((f"{fold.share:.0%}", "plain"),),
-                "cost": ((costs.text() if costs is not None else "", "plain"),),
-            }
-            found = [told.pop(key.name, (blank,)) for key in self._keys]
-            return ((state,), *(([title, *found[1:]]) if title not in found else found))
-        seen, (value, metric) = fold.seen_at, self._best(best_of(fold.cells, self.snapshot.bests))
-        return (
-            (state,),
-            title,
-            ((text(fold.hosts), "plain"),),
-            ((f"{fold.gpus}×" if fold.gpus else "", "dim"),),
-            self._counted(fold.share, fold.ended, len(fold.cells)),
-            (value,),
-            (metric,),
-            ((figure(fold.tokens_per_s) if fold.tokens_per_s else "", "plain"),),
-            (blank,),
-            ((f"{home} of {there} home" if there else "", "dim" if home == there else "plain"),),
-            ((costs.text() if costs is not None else "", "plain"),),
-            ((lately(now - seen) if seen is not None else "", "dim"),),
-        )
+        costs, seen = fold.costs(now), fold.seen_at
+        value, metric = self._best(best_of(fold.cells, self.snapshot.bests))
+        told: dict[str, tuple[Span, ...]] = {
+            "name": title,
+            "id": title,
+            "state": ((text(states), style),),
+            "host": ((text(fold.hosts), "plain"),),
+            "gpus": ((f"{fold.gpus}×" if fold.gpus else "", "dim"),),
+            "progress": self._counted(fold.share, fold.ended, len(fold.cells)),
+            "loss": (value,),
+            BESIDE: (metric,),
+            "speed": ((figure(fold.tokens_per_s) if fold.tokens_per_s else "", "plain"),),
+            "checkpoints": ((f"{home} of {there} home" if there else "", "dim" if home == there else "plain"),),
+            "cost": ((costs.text() if costs is not None else "", "plain"),),
+            "seen": ((lately(now - seen) if seen is not None else "", "dim"),),
+        }
+        return self._laid(state, title, told)
 
-    def _chosen(self, row: RunRow, now: float, depth: int) -> Cells:
-        subject = subject_of(row, self.snapshot.facts, now)
-        guide, rooms = self._guided(row, depth), dict(self._fit(self._room))
-        active = row.run.state not in ENDED
-        named = next((key for key in self._keys if key.name in ("id", "name")), self._keys[0])
-        cells: list[tuple[Span, ...]] = [(glyph(row, self.symbols),)]
-        for place, key in enumerate(self._keys, 1):
-            before = guide if key is named else ()
-            after = self._sign_of_best(row.id) if key is named else ()
-            left = rooms.get(place, 0) - width_of(before) - width_of(after)
-            value = self.symbols.text(cell(key, subject, self.columns[place].width))
-            if key.name == "name":
-                value = self._named(row, left)
-            elif before or after:
-                value = self.symbols.shortened(value, left)
-            cells.append((*before, (value, _style(key, row, active=active)), *after))
-        return tuple(cells)
+    def _laid(self, sign: Span, title: tuple[Span, ...], told: Mapping[str, tuple[Span, ...]]) -> Cells:
+        """Return the cells of a row for several runs: its title stands once, in the first column if none is for names."""
+        named = next((name for name in self._names if name in ("name", "id")), self._names[0])
+        rest = ((BLANK,) if name in ("name", "id") else told.get(name, (BLANK,)) for name in self._names)
+        found = zip(self._names, rest, strict=True)
+        return ((sign,), *(title if name == named else cell for name, cell in found))
 
     def _row(self, row: RunRow, now: float, depth: int) -> Cells:
+        """The cells of a run: what the usual table has looks as it does there, whatever else was chosen."""
         run, text = row.run, self.symbols.text
-        blank: tuple[Span, ...] = (("", "plain"),)
-        eta = run.eta_s if run.state == "running" and run.unreachable_since is None else None
         costs = row.costs(now)
-        return (
-            (glyph(row, self.symbols),),
-            self._titled(row, depth),
-            ((text(row.host), "plain"),),
-            ((_gpus(row), "dim"),),
-            self._progress(row, now),
-            ((run.loss_not_finite or _number(run.loss, LOSS_ROOM), "bad" if run.loss_not_finite else "plain"),),
-            self._beside(run.run_id),
-            ((figure(run.tokens_per_s) if run.tokens_per_s else "", "plain"),),
-            ((brief_span(eta), "plain"),) if eta is not None else blank,
-            self._home(row, now),
-            ((costs.text() if costs is not None else "", "plain"),),
-            self._seen(row, now),
-        )
+        usual: dict[str, tuple[Span, ...]] = {
+            "host": ((text(row.host), "plain"),),
+            "gpus": (gpus_of(row),),
+            "progress": progress_of(row, now, self._room_of_progress, self.symbols),
+            "loss": (loss_of(row),),
+            BESIDE: self._beside(run.run_id),
+            "speed": ((figure(run.tokens_per_s) if run.tokens_per_s else "", "plain"),),
+            "eta": (eta_of(row),),
+            "checkpoints": home_of(row, now),
+            "cost": ((text(costs.text() if costs is not None else ""), "plain"),),
+            "seen": (seen_of(row, now),),
+        }
+        if not self._keys:
+            return ((glyph(row, self.symbols),), self._titled(row, depth), *usual.values())
+        return ((glyph(row, self.symbols),), *self._chosen(row, now, depth, usual))
+
+    def _chosen(
+        self, row: RunRow, now: float, depth: int, usual: Mapping[str, tuple[Span, ...]]
+    ) -> Iterator[tuple[Span, ...]]:
+        subject = subject_of(row, self.snapshot.facts, now)
+        guide, rooms = self._guided(row, depth), dict(self._fit(self._room))
+        named = next((name for name in self._names if name in ("id", "name")), self._names[0])
+        for place, name in enumerate(self._names, 1):
+            key = self._keys.get(name)
+            if name == "name" and name == named:
+                yield self._titled(row, depth)
+            elif key is None or (name in usual and name != named and is_usual(key)):
+                yield usual[name]
+            else:
+                before, after = (guide, self._sign_of_best(row.id)) if name == named else ((), ())
+                value = self.symbols.text(cell(key, subject, self.columns[place].width))
+                if before or after:
+                    value = self.symbols.shortened(value, rooms.get(place, 0) - width_of(before) - width_of(after))
+                yield (*before, (value, _style(key, row)), *after)
 
     @property
     def _has_beside(self) -> bool:
@@ -352,19 +351,21 @@ class RunTable(Table):
         room = self._room_of_name - width_of(guide) - width_of(best)
         name = (self._named(row, room), "plain" if run.ended else "strong")
         star: tuple[Span, ...] = ((text(f" {self.symbols.star}"), "accent"),) if run.starred_at is not None else ()
-        tags: tuple[Span, ...] = ((text(_tags(row)), "dim"),) if run.tags else ()
-        return (*guide, name, *best, *star, (f" {run.run_id[-6:]}", "dim"), *tags)
+        end: tuple[Span, ...] = ((f" {run.run_id[-6:]}", "dim"),) if "id" not in self._keys else ()
+        tags: tuple[Span, ...] = ((text(_tags(row)), "dim"),) if run.tags and "tag" not in self._keys else ()
+        return (*guide, name, *best, *star, *end, *tags)
 
     @property
     def _room_of_name(self) -> int:
         """The width of the column with names; of columns of the user's choice without one, that of the first."""
-        places = [place for place, key in enumerate(self._keys, 1) if key.name == "name"]
-        return dict(self._fit(self._room)).get(places[0] if places else 1, 0)
+        place = self._names.index("name") if "name" in self._names else 0
+        return dict(self._fit(self._room)).get(place + 1, 0)
 
     @property
     def _room_of_progress(self) -> int:
-        """The width of the usual column with bars."""
-        return dict(self._fit(self._room)).get(COLUMNS.index(PROGRESS), PROGRESS.width)
+        """The width of the column with bars, if it is in sight."""
+        place = self._names.index("progress") + 1 if "progress" in self._names else 0
+        return dict(self._fit(self._room)).get(place, PROGRESS.width) if place else PROGRESS.width
 
     def _named(self, row: RunRow, room: int) -> str:
         """The name of a run, cut to its room; of a cell whose name does not fit, the part by which it differs from others."""
@@ -380,47 +381,6 @@ class RunTable(Table):
         """The guide before a run that hangs under another row, and the sign of a pinned one."""
         guide = ((f"{'  ' * min(depth - 1, DEEPEST)}{self.symbols.guide} ", "faint"),) if depth else ()
         return (*guide, (f"{self.symbols.pin} ", "accent")) if row.id in self.pins else guide
-
-    def _progress(self, row: RunRow, now: float) -> tuple[Span, ...]:
-        run = row.run
-        if run.state in ("running", "unknown") and run.step is not None and run.total_steps:
-            share = run.step / run.total_steps
-            done = "dim" if run.unreachable_since is not None or run.state == "unknown" else "accent"
-            bar = meter(share, self._room_of_progress - 5, self.symbols, done)
-            return (*bar, (f" {min(share, 1):>4.0%}", "plain"))
-        if run.state == "running":
-            words = sanitize_line(run.phase or "running", 12)
-            lasted = f" {rough_span(row.lasted_s(now))}" if run.started_at else ""
-            return ((words + lasted, "plain"),)
-        if run.ended:
-            return (end_of(row, now),)
-        if run.state == "unknown":  # how long, nobody knows
-            return ((run.state, "warn"),)
-        return ((f"{run.state} {rough_span(now - run.created_at)}", "plain"),)
-
-    def _home(self, row: RunRow, now: float) -> tuple[Span, ...]:
-        kept = row.kept
-        if kept.damaged:
-            return ((f"{kept.home} home", "plain"), (f" {kept.damaged} damaged", "bad"))
-        if not kept.home:
-            waiting = f"{counted(kept.only_host, 'ckpt')} not home" if kept.only_host else ""
-            return ((waiting, "warn" if row.run.ended else "dim"),)
-        age = f" {rough_span(now - kept.home_at)}" if kept.home_at is not None else ""
-        if row.run.ended and not kept.only_host:
-            return ((f"all {kept.home} home", "good"), (age, "dim"))
-        waiting = f" +{kept.only_host}" if kept.only_host else ""
-        return ((f"ckpt-{kept.home_step}", "plain"), (age, "dim"), (waiting, "warn" if row.run.ended else "dim"))
-
-    def _seen(self, row: RunRow, now: float) -> tuple[Span, ...]:
-        run = row.run
-        if run.ended:
-            return (("", "dim"),)
-        if run.unreachable_since is not None:
-            return ((f"lost {rough_span(now - run.unreachable_since)}", "warn"),)
-        if run.observed_at is None:
-            return (("not yet", "dim"),)
-        age = now - run.observed_at
-        return ((lately(age), "dim" if age < 60 else "warn"),)
 
 
 def height_of_few(entries: Sequence[Entry], height: int) -> int | None:
@@ -456,18 +416,10 @@ def _tags(row: RunRow) -> str:
     return sanitize_line("".join(f" #{tag}" for tag in row.run.tags), 60)
 
 
-def _number(value: float | None, room: int) -> str:
-    return "" if value is None else short_number(value, room)
-
-
-def _gpus(row: RunRow) -> str:
-    return f"{len(row.run.gpus)}×" if row.run.gpus else "cpu" if row.run.started_at else ""
-
-
-def _style(key: Key, row: RunRow, *, active: bool) -> str:
+def _style(key: Key, row: RunRow) -> str:
     if key.name == "loss" and row.run.loss_not_finite is not None:
         return "bad"
-    return "strong" if active and key.name in ("id", "name") else "plain"
+    return "strong" if key.name in ("id", "name") and row.run.state not in ENDED else "plain"
 
 
 def age(moment: float | None, now: float) -> str:

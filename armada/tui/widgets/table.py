@@ -62,6 +62,14 @@ class Column(NamedTuple):
     widest: int = 0
 
 
+def places_shown(columns: Sequence[Column], width: int, unused: Collection[int] = ()) -> list[int]:
+    """Return which columns a table shows: as long as not all fit, the one with the highest rank is left out."""
+    shown = [place for place in range(len(columns)) if place not in unused]
+    while sum(columns[i].width + 1 for i in shown) > width - 2 and len(shown) > 1:
+        shown.remove(max(shown, key=lambda i: (columns[i].rank, i)))  # the name is on the left and is left out last
+    return shown
+
+
 class Entry(NamedTuple):
     """A line: a `row` can have the cursor, `more` belongs to the row above it, `heading` is above rows."""
 
@@ -358,13 +366,7 @@ class Table(ScrollView, can_focus=True):
         return self._layout[1]
 
     def _columns_for(self, width: int) -> list[int]:
-        """Return which columns fit: the one with the highest rank is left out first."""
-        shown = [place for place in range(len(self.columns)) if place not in self._unused]
-        while sum(self.columns[i].width + 1 for i in shown) > width - 2 and len(shown) > 1:
-            shown.remove(
-                max(shown, key=lambda i: (self.columns[i].rank, i))
-            )  # the name is on the left and is left out last
-        return shown
+        return places_shown(self.columns, width, self._unused)
 
     def on_resize(self) -> None:
         self._cache.clear()
