@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from armada_agent.foundation import files
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch, last_whole
-from armada_agent.outbox.resumable import find_resumable
+from armada_agent.outbox.finishing import Outbox, publish
+from armada_agent.outbox.resumable import arguments, find_resumable
 from armada_agent.records.journal import Journal
 
 from tests.agent.conversation import spec_of
 from tests.agent.test_agent_checkpoint_links import Job
+from tests.agent.test_agent_watch_rules import findings
 
 
 def make(folder: Path, pattern: str = "out/step-*") -> Job:
@@ -117,3 +123,174 @@ def test_one_that_nobody_noted_counts_where_its_step_is_higher(job: Job) -> None
         job.write(f"out/step-{step}/w", "again")
         job.look()
         assert find_resumable(job.paths) == (newest, 4)
+
+
+# What is not whole -------------------------------------------------------------------------------------------------
+
+TEMPLATE = ["--resume", "{checkpoint}", "--at={step}"]
+
+
+def resumed(job: Job) -> list[str]:
+    """What the next attempt adds to its command, after it has settled what the former one left."""
+    journal = Journal(job.paths, 2)
+    job.watch = CheckpointWatch(job.paths, job.settings, journal, lambda: job.now)
+    job.watch.begin()
+    return arguments(job.paths, TEMPLATE, Outbox(job.paths, {}, journal, job.watch), journal)
+
+
+def begun(folder: Path, pattern: str = "out/step-*") -> Job:
+    """A first attempt, which writes its log."""
+    job = make(folder, pattern)
+    job.watch.begin()
+    Path(job.paths.output).write_text("step 1")
+    return job
+
+
+def cut(path: Path, size_bytes: int) -> None:
+    """What a power cut does to a file that the disk did not have: its end is gone, its time is not."""
+    status = path.stat()
+    path.chmod(0o600)
+    os.truncate(path, size_bytes)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def told(job: Job) -> str:
+    return "; ".join(findings(job))
+
+
+@pytest.mark.parametrize("half", ["half", "longer than it was before"])
+def test_one_that_was_being_written_anew_in_place_is_not_resumed_from_although_the_outbox_has_a_link_to_it(
+    tmp_path: Path, half: str
+) -> None:
+    job = begun(tmp_path, "*.ckpt")
+    job.write("6.ckpt", "whole before")
+    job.look()
+    job.write("7.ckpt", "whole")
+    job.look()
+    job.write("7.ckpt", half)  # the same file
+    assert resumed(job) == ["--resume", str(job.work / "6.ckpt"), "--at=6"]
+    assert "overwrote 7.ckpt in place" in told(job)
+
+
+def test_where_none_is_whole_the_record_says_that_the_job_starts_from_the_beginning(tmp_path: Path) -> None:
+    job = begun(tmp_path, "*.ckpt")
+    job.write("7.ckpt", "whole")
+    job.look()
+    job.write("7.ckpt", "half")
+    assert resumed(job) == []
+    assert "the job starts from the beginning: none of its checkpoints here is whole (" in told(job)
+    assert "(step 7: it changed since it was taken" in told(job)
+
+
+def test_without_any_checkpoint_nothing_is_said(tmp_path: Path) -> None:
+    job = begun(tmp_path)
+    assert resumed(job) == []
+    assert told(job) == ""
+
+
+def test_one_that_a_power_cut_made_shorter_does_not_count_and_is_not_taken_again(tmp_path: Path) -> None:
+    job = begun(tmp_path)
+    for step in (1, 2):
+        job.write(f"out/step-{step}/w", f"whole {step}")
+        job.look() if step == 1 else job.watch.look()  # nobody has hashed the second one
+    cut(job.work / "out/step-2/w", 3)
+    assert resumed(job) == ["--resume", str(job.work / "out/step-1"), "--at=1"]
+    assert "out/step-2 is shorter than when it was taken, as after a power cut" in told(job)
+    assert "in place" not in told(job)
+    assert job.look() == [{"w": "whole 1"}]
+    assert job.paths.announced() == []
+    assert json.loads(Path(job.paths.checkpoint_watch).read_text())["copies"] is False
+
+
+def test_one_that_only_the_outbox_has_and_that_is_shorter_than_announced_does_not_count(tmp_path: Path) -> None:
+    job = begun(tmp_path)
+    for step in (1, 2):
+        job.write(f"out/step-{step}/w", f"whole {step}")
+        job.look() if step == 1 else job.watch.look()
+    (announced,) = job.paths.announced()
+    cut(Path(announced, "w"), 3)
+    shutil.rmtree(job.work / "out")
+    assert resumed(job) == ["--resume", in_outbox(job, 1), "--at=1"]
+
+
+def test_one_that_only_the_outbox_has_is_hashed_first_and_keeps_its_place_while_the_job_reads_it(
+    tmp_path: Path,
+) -> None:
+    job = begun(tmp_path)
+    job.write("out/step-1/w")
+    job.watch.look()
+    shutil.rmtree(job.work / "out")
+    assert len(job.paths.announced()) == 1
+    assert resumed(job) == ["--resume", in_outbox(job, 1), "--at=1"]
+    assert job.paths.announced() == []
+    assert job.look() == [{"w": "w"}]
+
+
+@pytest.mark.parametrize("is_hashed", [False, True])
+def test_one_that_was_announced_and_that_nobody_noted_is_resumed_from(tmp_path: Path, is_hashed: bool) -> None:
+    """Its supervisor was killed before it noted that; a power cut took the script's own."""
+    job = begun(tmp_path)
+    job.write("out/step-1/w", "1")
+    job.look()
+    before = Path(job.paths.checkpoint_watch).read_text()
+    job.write("out/step-2/w", "2")
+    job.watch.look()
+    (announced,) = job.paths.announced()
+    if is_hashed:  # and killed before the folder got its name
+        digest = publish(job.paths, announced, 1, lambda: 1.0)
+        Path(job.paths.checkpoint(digest)).rename(announced)
+    Path(job.paths.checkpoint_watch).write_text(before)
+    shutil.rmtree(job.work / "out")
+    assert resumed(job) == ["--resume", in_outbox(job, 2), "--at=2"]
+
+
+@pytest.mark.parametrize(("harm", "why"), [("cut", "its w is damaged: 3 bytes of 7"), ("unlink", "its w is missing")])
+def test_a_finished_one_whose_files_are_not_as_large_as_its_manifest_says_does_not_count(
+    tmp_path: Path, harm: str, why: str
+) -> None:
+    job = begun(tmp_path)
+    for step in (1, 2):
+        job.write(f"out/step-{step}/w", f"whole {step}")
+        job.look()
+    shutil.rmtree(job.work / "out")
+    path = Path(in_outbox(job, 2), "w")
+    cut(path, 3) if harm == "cut" else path.unlink()
+    assert resumed(job) == ["--resume", in_outbox(job, 1), "--at=1"]
+    assert f"step 1: what is later is not whole (step 2: {why})" in told(job)
+
+
+@pytest.mark.parametrize("manifest", ["half of", '{"files": 7}', '{"files": [{"path": "w"}]}', '{"files": [7]}', "[]"])
+def test_of_one_whose_manifest_cannot_be_read_nothing_is_known_against_it(tmp_path: Path, manifest: str) -> None:
+    job = begun(tmp_path)
+    job.write("out/step-1/w")
+    job.look()
+    place = in_outbox(job, 1)
+    shutil.rmtree(job.work / "out")
+    Path(place, "MANIFEST.json").write_text(manifest)
+    assert resumed(job) == ["--resume", place, "--at=1"]
+
+
+@pytest.mark.parametrize("full_for", [0, 1, 2, 3, 99])
+def test_a_full_disk_makes_room_for_what_is_still_to_be_hashed_or_an_older_one_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_for: int
+) -> None:
+    job = begun(tmp_path)
+    for step in (1, 2):
+        job.write(f"out/step-{step}/w", f"whole {step}")
+        job.look() if step == 1 else job.watch.look()
+    shutil.rmtree(job.work / "out")
+
+    tries: list[str] = []
+    room = files.write_bytes
+
+    def write(path: str, *rest: Any) -> None:
+        tries.extend([path] if "MANIFEST" in path else [])
+        if "MANIFEST" in path and len(tries) <= full_for:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        room(path, *rest)
+
+    monkeypatch.setattr("armada_agent.foundation.files.write_bytes", write)
+    step = 2 if full_for < 3 else 1
+    assert resumed(job) == ["--resume", in_outbox(job, step), f"--at={step}"]
+    later = ": what is later is not whole (step 2: [Errno 28] No space left on device)" if step == 1 else ""
+    assert told(job).endswith(f", step {step}{later}")

@@ -155,6 +155,12 @@ FOUND_WITH_SCRIPTS = {
     "all of a script is home, said a sync, and a stop takes what it had left": (
         "launch:1:1 set_clock:3:1 save:1 set_clock:1:2 meanwhile_power_cut:3:3 sync:3:3 sync:2:1 stop:2:3"
     ),
+    "a power cut tears a script's checkpoint in the outbox that was not hashed yet": (
+        "launch:1 save break_off:1:1 save tick tear:4:3 look retry"
+    ),
+    "a power cut tears a script's checkpoint in its work folder, too": (
+        "launch:1 save break_off:1:1 save tick tear:2:3 look retry"
+    ),
     "home deletes what came of a folder that its job made anew, and nothing syncs it again": (
         "launch:1:2 hide_run:0:1 save:0:0 meanwhile_stop:0:0 sync:3:1 delete:2:3"
     ),

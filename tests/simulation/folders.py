@@ -6,6 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
+CONFIG = b"{}"
+"""What stands in every checkpoint beside its model."""
+
 
 def names(folder: str) -> list[str]:
     """List a folder; one that is missing is empty."""
@@ -35,7 +38,11 @@ def read(path: str) -> bytes:
 
 def model(place: str) -> bytes | None:
     """Return the model of a whole checkpoint; None where there is none."""
-    return read(f"{place}/model.bin") if os.path.isfile(f"{place}/config.json") else None
+    try:
+        is_whole = os.stat(f"{place}/config.json").st_size == len(CONFIG)
+    except OSError:
+        return None
+    return read(f"{place}/model.bin") if is_whole else None
 
 
 def models(places: list[str]) -> set[bytes]:

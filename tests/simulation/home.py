@@ -471,7 +471,10 @@ EXPECTED = (ArmadaError, OSError)
 
 
 def _spec(run_id: str, host: SimHost, *, script: bool, retries: int, sync: dict[str, Any]) -> dict[str, Any]:
-    watch = {"resume": ["--resume", "{step}"], "checkpoints": {"pattern": "out/checkpoint-*", "quiet_s": 0.0}}
+    watch = {
+        "resume": ["--resume", "{step}", "{checkpoint}"],
+        "checkpoints": {"pattern": "out/checkpoint-*", "quiet_s": 0.0},
+    }
     batch = {"kind": host.scheduler, "poll_s": 15.0, "max_retries": 0, "max_attempts_without_progress": MOST_WITHOUT}
     return {
         **({"scheduler": batch} if host.scheduler != "direct" else {}),

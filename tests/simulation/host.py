@@ -25,6 +25,7 @@ from armada_agent.foundation.session import Call, Session
 from armada_agent.host import processes
 from armada_agent.outbox import inventory, orphans, thinning
 from armada_agent.outbox import listing as agent_checkpoints
+from armada_agent.outbox.watch_record import read_record
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
 from armada_agent.rpc.serve import METHODS
@@ -211,10 +212,16 @@ class SimHost:
         """Every process dies at once; the disk stays, but for what it did not have yet, where `chance` says so."""
         self.start_anew()
         if chance is not None:
+            self.world.secretly_bad |= {(saved.run_id, saved.step) for saved in self.world.all_saved} - self._taken()
             self.world.written_back.tear(self.root, chance)
         for job in self.jobs:
             job.die(137)
         self.supervisions.clear()
+
+    def _taken(self) -> set[tuple[str, int]]:
+        """The runs and steps of the scripts' checkpoints that supervisors have noted."""
+        records = ((run_id, read_record(RunPaths(str(self.root), run_id))) for run_id in self.world.run_ids)
+        return {(run_id, entry["step"]) for run_id, record in records for entry in record["taken"]}
 
     def note_new_clock(self) -> None:
         """Living supervisors write their telemetry at the new time; of a job without one, no date says any more how long it lived."""

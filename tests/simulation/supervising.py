@@ -45,6 +45,8 @@ class Job:
         self.status: int | None = None
         self.script = argv[0] == "script"
         self.resumed_from = int(argv[argv.index("--resume") + 1]) if "--resume" in argv else None
+        self.origin = argv[argv.index("--resume") + 2] if "--resume" in argv else None
+        """The checkpoint that it goes on from."""
         self.step = self.resumed_from or 0
         if argv[0] == "trainer":  # it finds its newest checkpoint itself
             self.step = max((s.step for s in host.world.all_saved if s.run_id == run_id), default=0)
@@ -104,8 +106,18 @@ class Job:
         """Write the last checkpoint of a script once more, with the same bytes into new files."""
         self._write(self.folder / "work" / "out" / f"checkpoint-{self.step}", self._content())
 
+    def overwrite(self) -> None:
+        """Begin to write the last checkpoint of a script anew, into the same file."""
+        model = self.folder / "work" / "out" / f"checkpoint-{self.step}" / "model.bin"
+        model.write_bytes(b"half")
+        now = self.host.world.clock + self.host.clock_offset
+        os.utime(model, (now, now))
+
     def _content(self) -> dict[str, bytes]:
-        content = {"model.bin": b"%s %d %d" % (self.run_id.encode(), self.step, self.pid), "config.json": b"{}"}
+        content = {
+            "model.bin": b"%s %d %d" % (self.run_id.encode(), self.step, self.pid),
+            "config.json": folders.CONFIG,
+        }
         if self.run_id in self.host.world.with_optimizer:
             content["optimizer.pt"] = folders.optimizer(content["model.bin"])
         return content

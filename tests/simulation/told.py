@@ -470,6 +470,9 @@ TOLD_WITH_SCRIPTS = {
         "launch:1 save tick sync=open home=1 host=1 save save save tick sync=open home=1,2,3,4 host=2,4 end tick "
         "look=succeeded sync=final release=yes read=0 host=2,4 home=1,2,3,4 over=yes"
     ),
+    "a script dies while it writes its last checkpoint anew in place": (
+        "launch:1 save tick overwrite power_cut look=failed/host_rebooted retry=again begun=2 resumed_from=None"
+    ),
     "a script that cannot resume": (
         "launch+no_resume:1 save tick end:0:1 tick look=failed/exit_1 from=None sync=final resume=again "
         "resumed_from=None begun=2"

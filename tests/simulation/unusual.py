@@ -135,6 +135,7 @@ class Unusual(Writing):
 
     def do_damage_there(self, _one: int, two: int) -> None:
         """A byte of every finished checkpoint of the first run on its host is another one; sizes and times are as they were."""
+        self.world.secretly_bad |= {(saved.run_id, saved.step) for saved in self.world.all_saved}
         finished = (at for at in self._folder(self._host(two)).glob("outbox/*/model.bin") if len(at.parent.name) == 64)
         for model in sorted(finished):
             data, status = model.read_bytes(), model.stat()
@@ -147,6 +148,12 @@ class Unusual(Writing):
         job = self._job(0)
         if job is not None:
             job.save_again()
+
+    def do_overwrite(self, _one: int, _two: int) -> None:
+        """The first living job, a script, writes its last checkpoint anew in place, and has written half of it."""
+        job = self._job(0)
+        if job is not None:
+            job.overwrite()
 
     def do_tear_manifest(self, one: int, two: int) -> None:
         """Half is left of the manifest of a finished checkpoint of the first run on its host: its oldest, or a later one."""

@@ -67,6 +67,7 @@ class World:
         self.with_optimizer: set[str] = set()
         """Runs whose checkpoints have an optimizer state; home wants only the newest's."""
         self.keeps_last: dict[str, int] = {}
+        self.secretly_bad: set[tuple[str, int]] = set()
         self.root_was_lost = False
         """A power cut, or an older disk, may have taken the name of a root: then a run that is not there may be elsewhere."""
         self.names_results: set[str] = set()
@@ -306,6 +307,10 @@ class World:
         others = [other for other in self.alive(job.run_id) if other is not job and not job.host.has_given_up(other)]
         self.hold(not others, f"a second job of {job.run_id} was started beside one that lives")
         self.hold(job.environment.get("KEY") == "canary", f"a job of {job.run_id} was started without its secret")
+        # What a power cut tore before a supervisor had noted it, or what a disk changed, looks as if it were whole.
+        if job.origin is not None and (job.run_id, job.resumed_from) not in self.secretly_bad:
+            is_whole = folders.model(job.origin) in {s.model for s in self.all_saved if s.run_id == job.run_id}
+            self.hold(is_whole, f"{job.run_id} went on from {job.origin}, which is not whole")
         # Where a clock was set, times of files say nothing of what was whole.
         if job.script and job.run_id not in self.begins_anew | self.silent and not job.host.clock_was_set:
             newest = max(

@@ -25,7 +25,7 @@ from armada_agent.outbox.inventory import (
     leads_outside,
 )
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
-from armada_agent.outbox.overwriting import find_changed, was_only_touched
+from armada_agent.outbox.overwriting import find_changed, was_cut, was_only_touched
 from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.outbox.watch_record import read_record
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
@@ -94,6 +94,7 @@ class CheckpointWatch:
             self._record["came"].update(dict.fromkeys(self._outside, _OUTSIDE))
             self._save()
             return
+        self._withdraw_spoilt(dict(found))
         whole = {path for path, _ in self._settled(found, silent_at)}
         for path, survey in found:
             signature = survey.signature
@@ -380,8 +381,12 @@ class CheckpointWatch:
             names = [entry["folder"]] + ([entry["digest"]] if entry["digest"] else [])
             for name in names:
                 shutil.rmtree(os.path.join(self._paths.outbox, name), ignore_errors=True)
-            self._record["copies"] = True
-            message = "the job overwrote %s in place, so its earlier link is withdrawn; from now on it is copied"
+            if was_cut(then, survey.inventory):
+                self._record["left"][entry["path"]] = survey.signature
+                message = "%s is shorter than when it was taken, as after a power cut: it does not count any more"
+            else:
+                self._record["copies"] = True
+                message = "the job overwrote %s in place, so its earlier link is withdrawn; from now on it is copied"
             self._journal.record("finding", message=message % entry["path"])
             self._save()
 

@@ -148,26 +148,46 @@ class Outbox:
         """List the announced checkpoints that have failed too often."""
         return [folder for folder in self._paths.announced() if folder not in self.waiting()]
 
-    def _try(self, folder: str) -> None:
+    def finish_now(self, folder: str) -> Optional[str]:
+        """Hash one announced checkpoint, for who is about to use it; return why it cannot be."""
+        try:
+            lock = files.lock(self._paths.outbox_lock, None)
+        except OSError as error:
+            return str(error)
+        try:
+            problem = self._try(folder)
+            for _ in range(_TRIES - 1):
+                if problem is None or folder in self._failures:
+                    break
+                problem = self._try(folder)  # the disk was full, and each try makes room
+            return problem
+        finally:
+            if lock is not None:
+                os.close(lock)
+
+    def _try(self, folder: str) -> Optional[str]:
+        """Hash an announced checkpoint; return why it cannot be."""
         try:
             origin = self._checkpoint_watch.origin if self._checkpoint_watch is not None else None
             digest = publish(self._paths, folder, self._journal.state["attempt"], time.time, origin)
         except FileNotFoundError as error:
-            if not os.path.isdir(folder):
-                return  # withdrawn by the job
-            self._note_failure(folder, str(error))
+            if os.path.isdir(folder):  # else it was withdrawn by the job
+                self._note_failure(folder, str(error))
+            return str(error)
         except OSError as error:
             if is_disk_full(error):
                 self._relieve(error)
             else:
                 self._note_failure(folder, str(error))
+            return str(error)
         except (ChangedError, ValueError) as error:
             self._note_failure(folder, str(error))
-        else:
-            self._failures.pop(folder, None)
-            if self._checkpoint_watch is not None:
-                self._checkpoint_watch.note_published(folder, digest)
-            self._announce(digest)
+            return str(error)
+        self._failures.pop(folder, None)
+        if self._checkpoint_watch is not None:
+            self._checkpoint_watch.note_published(folder, digest)
+        self._announce(digest)
+        return None
 
     def _announce(self, digest: str) -> None:
         known = describe(self._paths, digest)
@@ -322,6 +342,16 @@ def _finished_manifest(folder: str) -> Optional[bytes]:
     except files.UnreadableError as error:
         raise ValueError(str(error))
     return content
+
+
+def announced_step(folder: str) -> Optional[int]:
+    """Return the step of an announced checkpoint; None if nobody can say it."""
+    try:
+        content = _finished_manifest(folder)
+        told = _read_announcement(folder) if content is None else json.loads(content.decode("utf-8"))
+        return int(told["step"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _read_announcement(folder: str) -> Dict[str, Any]:

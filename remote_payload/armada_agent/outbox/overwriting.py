@@ -6,6 +6,7 @@
 | has another time, and the bytes that its manifest names       | stays: it was touched only   |
 | has another time, and it is not hashed yet, or cannot be read | is withdrawn                 |
 | has another size, or other bytes                              | is withdrawn                 |
+| is shorter, and has the time that it had                      | is withdrawn: a power cut    |
 """
 
 import hashlib
@@ -26,6 +27,11 @@ def find_changed(then: Inventory, now: Inventory) -> List[str]:
         for name, facts in then.items()
         if name in now and now[name][0] == facts[0] and tuple(now[name]) != tuple(facts)
     ]
+
+
+def was_cut(then: Inventory, now: Inventory) -> bool:
+    """Return whether no job did that: what changed is shorter, and has the time that it had."""
+    return all(now[name][1] < then[name][1] and now[name][2] == then[name][2] for name in find_changed(then, now))
 
 
 def was_only_touched(paths: RunPaths, entry: Dict[str, Any], survey: Survey) -> bool:

@@ -5,40 +5,86 @@ import glob
 import os
 import re
 import shutil
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from armada_agent.foundation import files
 from armada_agent.foundation.log import say
 from armada_agent.outbox.checkpoint_step import find_step
-from armada_agent.outbox.finishing import is_whole
+from armada_agent.outbox.finishing import Outbox, announced_step, is_whole
 from armada_agent.outbox.inventory import Survey
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT, list_finished
 from armada_agent.outbox.watch_record import read_record
 from armada_agent.paths import RunPaths, list_folder
 from armada_agent.records.journal import Journal
 from armada_agent.verdicts import resuming
-from armada_agent.verdicts.resuming import LEFT, OUTBOX, WORK, Candidate
+from armada_agent.verdicts.resuming import LEFT, OUTBOX, WORK, Candidate, Choice
 
 _OWN = re.compile(r"checkpoint-(\d{1,18})")
 _FOLDER = "checkpoints"
 _BASE_MODEL = "base_model/"
 _MOST_SAID = 5
+_MOST_TOLD = 2
+
+
+def arguments(paths: RunPaths, template: List[str], outbox: Outbox, journal: Journal) -> List[str]:
+    """Return a script's arguments for resuming; none without a checkpoint. What is chosen is recorded, and why nothing is.
+
+    Args:
+        paths: The run's files.
+        template: The arguments, with `{checkpoint}` and `{step}`; empty for a script that cannot resume.
+        outbox: Hashes the chosen checkpoint, if nobody has yet: it then keeps its place while the job reads it.
+        journal: The record.
+    """
+    if not template:
+        return []
+    choice = _choose(paths, outbox.finish_now)
+    missed = "; ".join("step %d: %s" % (each.step, each.why_not) for each in choice.missed[:_MOST_TOLD])
+    if choice.chosen is None:
+        if missed:
+            message = "the job starts from the beginning: none of its checkpoints here is whole (%s)" % missed
+            journal.record("finding", message=message)
+        return []
+    checkpoint, step = choice.chosen.path, choice.chosen.step
+    later = ": what is later is not whole (%s)" % missed if missed else ""
+    journal.record("finding", message="resuming from %s, step %d%s" % (checkpoint, step, later))
+    return [word.replace("{checkpoint}", checkpoint).replace("{step}", str(step)) for word in template]
 
 
 def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
-    """Find the newest whole checkpoint from which an attempt can resume.
+    """Find the newest checkpoint from which an attempt can resume, also one that is still to be hashed.
 
     The job's own files are preferred to the outbox, whose files must not be written to.
 
     Returns:
         Its path and its step, or None.
     """
-    taken, pattern = read_record(paths)["taken"], _pattern(paths)
-    found = list(_find_noted(paths, taken)) + list(_find_unnoted(paths, taken, pattern))
-    choice = resuming.choose(found + list(_find_left(paths, pattern)))
+    chosen = _choose(paths).chosen
+    return None if chosen is None else (chosen.path, chosen.step)
+
+
+def _choose(paths: RunPaths, finish: Optional[Callable[[str], Optional[str]]] = None) -> Choice:
+    """Choose a checkpoint; `finish` hashes one that was announced, and returns why it cannot be."""
+    pattern, refused = _pattern(paths), {}  # type: Optional[str], Dict[str, str]
+    while True:
+        taken = read_record(paths)["taken"]
+        found = list(_find_noted(paths, taken)) + list(_find_unnoted(paths, taken, pattern))
+        found = [each._replace(why_not=refused.get(each.path, each.why_not)) for each in found]
+        choice = resuming.choose(found + list(_find_left(paths, pattern)))
+        folder = None if choice.chosen is None or finish is None else _announced_folder(paths, choice.chosen)
+        if choice.chosen is None or finish is None or folder is None:
+            break
+        problem = finish(folder)
+        if problem is not None or os.path.isdir(folder):
+            refused[choice.chosen.path] = problem or "it cannot be hashed now"
     for reason in choice.reasons[:_MOST_SAID]:
         say("not resumed from %s" % reason)
-    return None if choice.chosen is None else (choice.chosen.path, choice.chosen.step)
+    return choice
+
+
+def _announced_folder(paths: RunPaths, chosen: Candidate) -> Optional[str]:
+    """Return the folder of a chosen checkpoint that is still to be hashed; None of any other one."""
+    folders = [folder for folder in paths.announced() if chosen.path in (folder, _only_file(folder))]
+    return folders[0] if folders else None
 
 
 def _find_noted(paths: RunPaths, taken: List[Dict[str, Any]]) -> Iterator[Candidate]:
@@ -52,20 +98,37 @@ def _find_noted(paths: RunPaths, taken: List[Dict[str, Any]]) -> Iterator[Candid
             folder = paths.checkpoint(name).rstrip("/") if name else ""
             if folder and os.path.isdir(folder):
                 path = (_only_file(folder) if entry["is_file"] else None) or folder
-                yield Candidate(path, OUTBOX, entry["step"], number, None)
+                yield Candidate(path, OUTBOX, entry["step"], number, _find_damage(folder))
                 break
 
 
 def _find_unnoted(paths: RunPaths, taken: List[Dict[str, Any]], pattern: Optional[str]) -> Iterator[Candidate]:
-    """Find the finished checkpoints that are not in the record: who took one was killed before it wrote that."""
-    noted = {entry["digest"] for entry in taken}
-    for entry in list_finished(paths):
-        if entry["digest"] in noted:
+    """Find the checkpoints in the outbox that are not in the record: who took one was killed before it wrote that."""
+    noted = {entry["digest"] for entry in taken} | {entry["folder"] for entry in taken}
+    steps = {paths.checkpoint(entry["digest"]).rstrip("/"): entry["step"] for entry in list_finished(paths)}
+    steps.update({folder: announced_step(folder) for folder in paths.announced()})
+    for folder, step in steps.items():
+        if os.path.basename(folder) in noted or step is None:
             continue
-        folder = paths.checkpoint(entry["digest"]).rstrip("/")
         only = _only_file(folder) if pattern is not None else None
         is_file = only is not None and fnmatch.fnmatch(os.path.basename(only), os.path.basename(pattern or ""))
-        yield Candidate((only if is_file else None) or folder, OUTBOX, entry["step"], None, None)
+        yield Candidate((only if is_file else None) or folder, OUTBOX, step, None, _find_damage(folder))
+
+
+def _find_damage(folder: str) -> Optional[str]:
+    """Return which file of a checkpoint in the outbox is not as large as its manifest says; None if none is known to be."""
+    try:
+        told = (files.read_json(os.path.join(folder, MANIFEST), MANIFEST_LIMIT) or {}).get("files") or []
+        for entry in told:
+            name, size = str(entry["path"]), entry["size"]
+            found = os.lstat(os.path.join(folder, name)).st_size
+            if found != size:
+                return "its %s is damaged: %d bytes of %d" % (name, found, size)
+    except FileNotFoundError as error:
+        return "its %s is missing" % os.path.basename(str(error.filename))
+    except (files.UnreadableError, OSError, AttributeError, KeyError, TypeError, ValueError):
+        return None  # nothing is known against it
+    return None
 
 
 def _find_left(paths: RunPaths, pattern: Optional[str]) -> Iterator[Candidate]:

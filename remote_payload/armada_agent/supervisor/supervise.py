@@ -307,13 +307,8 @@ class Supervisor:
 
     def _resume_arguments(self) -> List[str]:
         """Return the job's arguments for resuming, if there is a checkpoint to resume from."""
-        template = self._watching.get("resume") or []
-        found = resumable.find_resumable(self._paths) if template else None
-        if found is None:
-            return []
-        checkpoint, step = found
-        self._journal.record("finding", message="resuming from %s, step %d" % (checkpoint, step))
-        return [word.replace("{checkpoint}", checkpoint).replace("{step}", str(step)) for word in template]
+        outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._checkpoint_watch)
+        return resumable.arguments(self._paths, self._watching.get("resume") or [], outbox, self._journal)
 
     def _settle_earlier(self, environment: Dict[str, str]) -> None:
         """Take checkpoints that earlier attempts left, before the job chooses where to resume or deletes them."""

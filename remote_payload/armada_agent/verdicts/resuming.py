@@ -4,7 +4,9 @@
 |-----------------------------------------------------------------|-----------------------------------------|
 | in the work folder, with the files that were taken              | yes, before its copy in the outbox      |
 | in the work folder, changed since                               | no: it may be half of the next one      |
-| in the outbox                                                   | yes                                     |
+| in the outbox, with files as large as they were                 | yes                                     |
+| in the outbox, announced and not hashed yet                     | yes, once it is hashed: it then stays   |
+| in the outbox, shorter than it was announced, or than listed    | no: a power cut, or somebody, took that |
 | neither here nor there any more                                 | no                                      |
 | kept aside because it may be incomplete (`left/`)               | no                                      |
 | in the outbox, and nobody noted that it was taken               | yes, if its step is above that one's    |
@@ -46,10 +48,17 @@ class Candidate(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The chosen checkpoint, or None, and a sentence for each other one."""
+    """The chosen checkpoint, or None.
+
+    Attributes:
+        chosen: It.
+        reasons: A sentence for each other one.
+        missed: Those beyond it that are not whole, the newest first.
+    """
 
     chosen: Optional[Candidate]
     reasons: List[str]
+    missed: List[Candidate]
 
 
 class Kept(NamedTuple):
@@ -71,7 +80,10 @@ def choose(candidates: Sequence[Candidate]) -> Choice:
     unnoted = max((each for each in whole if each.taken is None), key=lambda each: (each.step, each.path), default=None)
     is_ahead = unnoted is not None and (noted is None or unnoted.step > noted.step)
     chosen = unnoted if is_ahead else noted
-    return Choice(chosen, [_reason(each, chosen) for each in candidates if each is not chosen])
+    reached = -1 if chosen is None else chosen.step
+    missed = [each for each in candidates if each.why_not is not None and each.step > reached]
+    missed.sort(key=lambda each: -each.step)
+    return Choice(chosen, [_reason(each, chosen) for each in candidates if each is not chosen], missed)
 
 
 def _reason(each: Candidate, chosen: Optional[Candidate]) -> str:
