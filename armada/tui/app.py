@@ -342,10 +342,10 @@ class Dashboard(App[None]):
 
         return GpuLines(self.symbols)
 
-    async def action_command(self) -> None:
+    async def action_command(self, text: str = "") -> None:
         from armada.tui.screens.command_line import CommandLine
 
-        await self.push_screen(CommandLine(self.commander))  # what is typed at once is meant for it
+        await self.push_screen(CommandLine(self.commander, text))  # what is typed at once is meant for it
 
     def action_history(self) -> None:
         from armada.tui.screens.history import HistoryWindow
@@ -426,7 +426,8 @@ class Dashboard(App[None]):
         from armada.tui.screens.palette import Palette
 
         if not any(isinstance(each, Palette) for each in self.screen_stack):
-            self.push_screen(Palette(placeholder="words of its name", id="--command-palette"))
+            self.push_screen(palette := Palette(placeholder="words of its name", id="--command-palette"))
+            self.commander.fetch(lambda: palette.look_again() if palette.is_active else None)
 
     # Actions --------------------------------------------------------------------------------------------------------
 

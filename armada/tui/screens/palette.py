@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import SystemCommand
 from textual.await_complete import AwaitComplete
-from textual.command import CommandPalette
+from textual.command import CommandInput, CommandPalette
 from textual.errors import NoWidget
 
 from armada.tui import theme as themes
@@ -47,6 +47,11 @@ class Palette(CommandPalette):
         """Close it, once (see `dialog.py`, whose class cannot be mixed into Textual's own)."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
 
+    def look_again(self) -> None:
+        """Look once more for what was typed: the commands were read meanwhile."""
+        field = self.query_one(CommandInput)
+        field.post_message(CommandInput.Changed(field, field.value))
+
     def _on_click(self, event: events.Click) -> None:  # type: ignore[override]  # as in Textual's own, which comes after this
         """Leave out a click where nothing is any more: the terminal became smaller meanwhile."""
         try:
@@ -81,6 +86,12 @@ def commands(board: Dashboard, screen: Screen[object]) -> Iterable[SystemCommand
             title = f"{SCREENS[other]}: {_title(key)} ({key.shown})"
             go = partial(do, f"go('{other}')", board)
             yield SystemCommand(title, f"Goes to {SCREENS[other]}, where {key.shown} does it", go, discover=False)
+    registry = board.commander.registry
+    for command in registry.commands.values() if registry is not None else ():
+        for each in command.verbs.values() or [command]:
+            about = f"{each.about}: types it behind `:`" if each.about else "Types it behind `:`"
+            types = partial(board.call_later, board.action_command, f"{each.name} ")
+            yield SystemCommand(f"Command line: {each.name} (:)", about, types, discover=False)
     for name in themes.CHOICES:
         yield SystemCommand(f"Theme {name}", "Colours", partial(board.choose_theme, name))
 
