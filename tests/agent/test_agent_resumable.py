@@ -14,6 +14,7 @@ from armada_agent.foundation import files
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch, last_whole
 from armada_agent.outbox.finishing import Outbox, publish
 from armada_agent.outbox.resumable import arguments, find_resumable
+from armada_agent.outbox.watch_record import read_record
 from armada_agent.records.journal import Journal
 
 from tests.agent.conversation import spec_of
@@ -194,6 +195,7 @@ def test_one_that_a_power_cut_made_shorter_does_not_count_and_is_not_taken_again
         job.write(f"out/step-{step}/w", f"whole {step}")
         job.look() if step == 1 else job.watch.look()  # nobody has hashed the second one
     cut(job.work / "out/step-2/w", 3)
+    Path(job.paths.output).write_text("step 3")  # both were quiet when the job was last seen alive
     assert resumed(job) == ["--resume", str(job.work / "out/step-1"), "--at=1"]
     assert "out/step-2 is shorter than when it was taken, as after a power cut" in told(job)
     assert "in place" not in told(job)
@@ -211,6 +213,34 @@ def test_one_that_only_the_outbox_has_and_that_is_shorter_than_announced_does_no
     cut(Path(announced, "w"), 3)
     shutil.rmtree(job.work / "out")
     assert resumed(job) == ["--resume", in_outbox(job, 1), "--at=1"]
+    assert "later is not whole (step 2: it had 7 bytes when it was announced and has 3 now)" in told(job)
+    assert "could not be finished" not in told(job)  # that is for who tries again and again
+
+
+def test_a_file_that_grew_and_kept_its_time_was_not_cut(tmp_path: Path) -> None:
+    job = begun(tmp_path, "*.ckpt")
+    job.write("7.ckpt", "whole")
+    job.look()
+    path = job.work / "7.ckpt"
+    status = path.stat()
+    path.write_text("whole and more")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    job.look()
+    assert "overwrote 7.ckpt in place" in told(job)
+
+
+def test_of_several_that_are_not_whole_the_newest_are_told_first(tmp_path: Path) -> None:
+    job = begun(tmp_path)
+    for step in (1, 2, 3, 4):
+        job.write(f"out/step-{step}/w", f"whole {step}")
+        job.look()
+    shutil.rmtree(job.work / "out")
+    places = {step: Path(in_outbox(job, step), "w") for step in (2, 3, 4)}
+    for step, place in places.items():
+        cut(place, step)
+    begin_again(job, taken=[])  # nobody noted them
+    assert resumed(job) == ["--resume", in_outbox(job, 1), "--at=1"]
+    assert "(step 4: its w is damaged: 4 bytes of 7; step 3: its w is damaged: 3 bytes of 7)" in told(job)
 
 
 def test_one_that_only_the_outbox_has_is_hashed_first_and_keeps_its_place_while_the_job_reads_it(
@@ -294,3 +324,121 @@ def test_a_full_disk_makes_room_for_what_is_still_to_be_hashed_or_an_older_one_i
     assert resumed(job) == ["--resume", in_outbox(job, step), f"--at={step}"]
     later = ": what is later is not whole (step 2: [Errno 28] No space left on device)" if step == 1 else ""
     assert told(job).endswith(f", step {step}{later}")
+
+
+# What changes after it was taken -----------------------------------------------------------------------------------
+
+
+def two(folder: Path, **record: object) -> Job:
+    """A script that has saved twice, with its optimizer state; both are taken and hashed."""
+    job = begun(folder)
+    if record:
+        begin_again(job, **record)
+    for step in (1, 2):
+        for name in ("w", "opt"):
+            job.write(f"out/step-{step}/{name}", f"{name} of {step}" * (3 if name == "w" else 1))
+        job.look()
+    return job
+
+
+@pytest.mark.parametrize("record", [{}, {"copies": True}])
+@pytest.mark.parametrize("deleted", ["opt", "w"])
+def test_a_checkpoint_that_loses_a_file_later_is_no_other_one_and_not_the_newest(
+    tmp_path: Path, deleted: str, record: dict[str, object]
+) -> None:
+    """Scripts delete the optimizer state of their older checkpoints; one may die while it deletes one of them."""
+    job = two(tmp_path, **record)
+    (job.work / "out/step-1" / deleted).unlink()
+    taken = job.look()
+    assert [len(each) for each in taken] == [2, 2]
+    assert job.look() == taken
+    assert find_resumable(job.paths) == (str(job.work / "out/step-2"), 2)
+    assert resumed(job) == ["--resume", str(job.work / "out/step-2"), "--at=2"]
+    assert job.look() == taken
+    assert told(job).endswith(", step 2")
+
+
+def test_one_that_was_touched_and_then_loses_a_file_is_no_other_one_either(tmp_path: Path) -> None:
+    job = two(tmp_path)
+    taken = job.look()
+    os.utime(job.work / "out/step-1/w", (5.0, 5.0))
+    assert job.look() == taken
+    (job.work / "out/step-1/opt").unlink()
+    assert job.look() == taken
+
+
+def test_of_the_newest_that_loses_a_file_the_copy_in_the_outbox_is_used(tmp_path: Path) -> None:
+    job = two(tmp_path)
+    (job.work / "out/step-2/opt").unlink()
+    assert resumed(job) == ["--resume", in_outbox(job, 2), "--at=2"]
+
+
+def test_an_older_checkpoint_that_gets_a_file_is_taken_again_and_is_not_the_newest(tmp_path: Path) -> None:
+    job = two(tmp_path)
+    job.write("out/step-1/eval.json", "{}")
+    assert [len(each) for each in job.look()] == [2, 3, 2]
+    assert resumed(job) == ["--resume", str(job.work / "out/step-2"), "--at=2"]
+    job.write("out/step-2/eval.json", "{}")
+    assert [len(each) for each in job.look()] == [2, 3, 2, 3]
+    assert resumed(job) == ["--resume", str(job.work / "out/step-2"), "--at=2"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"), [("out/*", "out/step-1 out/step-2 out/best-1"), ("*.pt", "1.pt 2.pt best-1.pt")]
+)
+def test_an_older_checkpoint_that_gets_another_name_is_not_the_newest(tmp_path: Path, pattern: str, names: str) -> None:
+    job = begun(tmp_path, pattern)
+    older, newer, best = names.split()
+    for name in (older, newer):
+        job.write(name if name.endswith(".pt") else f"{name}/w", name)
+        job.look()
+    (job.work / older).rename(job.work / best)
+    job.look()
+    assert resumed(job) == ["--resume", str(job.work / newer), "--at=2"]
+
+
+@pytest.mark.parametrize("beside", ["config", None])
+def test_a_checkpoint_whose_largest_file_is_another_one_is_the_newest(tmp_path: Path, beside: str | None) -> None:
+    """Some scripts write `last/` anew each time, and leave what does not change."""
+    job = begun(tmp_path, "out/*")
+    for name, text in (("last", "1"), ("best", "2"), ("last", "3")):
+        (job.work / "out" / name / "w").unlink(missing_ok=True)
+        job.write(f"out/{name}/w", text * 100)
+        if beside and not (job.work / "out" / name / beside).exists():
+            job.write(f"out/{name}/{beside}", "{}")
+        job.look()
+    (word, path, _) = resumed(job)
+    assert (word, path) == ("--resume", str(job.work / "out/last"))
+
+
+def test_a_checkpoint_with_a_link_to_what_never_changes_is_judged_by_its_own_files(tmp_path: Path) -> None:
+    job = begun(tmp_path, "out/*")
+    job.write("base", "base" * 100)
+    for name, text in (("last", "1"), ("best", "2"), ("last", "3")):
+        if name == "last":
+            job.link(f"out/{name}/base", "../../base")
+        (job.work / "out" / name / "w").unlink(missing_ok=True)
+        job.write(f"out/{name}/w", text)
+        job.look()
+    assert resumed(job)[1] == str(job.work / "out/last")
+
+
+def test_a_record_of_the_first_release_does_not_say_what_was_taken(tmp_path: Path) -> None:
+    job = two(tmp_path)
+    place = Path(job.paths.checkpoint_watch)
+    record = json.loads(place.read_text())
+    for entry in record["taken"]:
+        del entry["seen"]
+    begin_again(job, **record)
+    assert find_resumable(job.paths) == (str(job.work / "out/step-2"), 2)
+    (job.work / "out/step-1/opt").unlink()
+    assert [len(each) for each in job.look()] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("seen", [7, [], {"w": 1}, {"w": [1, 2]}, {"w": [1, 2, "x"]}])
+def test_an_entry_that_says_nothing_valid_of_what_was_taken_is_none(tmp_path: Path, seen: object) -> None:
+    job = two(tmp_path)
+    record = json.loads(Path(job.paths.checkpoint_watch).read_text())
+    record["taken"][0]["seen"] = seen
+    begin_again(job, **record)
+    assert [entry["step"] for entry in read_record(job.paths)["taken"]] == [2]

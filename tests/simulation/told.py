@@ -473,6 +473,9 @@ TOLD_WITH_SCRIPTS = {
     "a script dies while it writes its last checkpoint anew in place": (
         "launch:1 save tick overwrite power_cut look=failed/host_rebooted retry=again begun=2 resumed_from=None"
     ),
+    "a script deletes a part of its oldest checkpoint": (
+        "launch:1 save save tick trim tick power_cut look=failed/host_rebooted retry=again resumed_from=2 host=1,2"
+    ),
     "a script that cannot resume": (
         "launch+no_resume:1 save tick end:0:1 tick look=failed/exit_1 from=None sync=final resume=again "
         "resumed_from=None begun=2"

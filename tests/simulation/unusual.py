@@ -155,6 +155,12 @@ class Unusual(Writing):
         if job is not None:
             job.overwrite()
 
+    def do_trim(self, _one: int, _two: int) -> None:
+        """The first living job, a script, deletes a part of its oldest checkpoint."""
+        job = self._job(0)
+        if job is not None:
+            (job.folder / "work" / "out" / "checkpoint-1" / "config.json").unlink()
+
     def do_tear_manifest(self, one: int, two: int) -> None:
         """Half is left of the manifest of a finished checkpoint of the first run on its host: its oldest, or a later one."""
         host = self._host(two)

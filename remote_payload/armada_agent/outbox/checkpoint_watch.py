@@ -21,6 +21,8 @@ from armada_agent.outbox.inventory import (
     Inventory,
     Survey,
     is_below,
+    is_part,
+    is_revised,
     last_change,
     leads_outside,
 )
@@ -98,7 +100,7 @@ class CheckpointWatch:
         whole = {path for path, _ in self._settled(found, silent_at)}
         for path, survey in found:
             signature = survey.signature
-            if self._taken(path, signature) or self._record["came"].get(path) == signature:
+            if self._taken(path, survey) or self._record["came"].get(path) == signature:
                 continue
             if path in whole:
                 self._take(path, survey, survey.settled(silent_at - self._quiet_s))
@@ -140,7 +142,7 @@ class CheckpointWatch:
         return [
             (path, survey)
             for path, survey in found
-            if self._is_new(path, survey.signature)
+            if self._is_new(path, survey)
             and self._record["came"].get(path) != survey.signature
             and survey.last_own_change() + self._quiet_s <= silent_at
         ]
@@ -168,7 +170,7 @@ class CheckpointWatch:
             if whole != survey.inventory or own != signature:
                 since = now
             seen[path] = (survey.inventory, since, signature, own_since)
-            if not self._is_new(path, signature):
+            if not self._is_new(path, survey):
                 continue
             if now - since >= self._quiet_s:
                 self._take(path, survey, survey.inventory)
@@ -187,7 +189,7 @@ class CheckpointWatch:
         quiet_since = (self._ended[0] if self._ended else time.time()) - self._quiet_s
         for path, survey in self._find():
             signature = survey.signature
-            if not self._is_new(path, signature):
+            if not self._is_new(path, survey):
                 continue
             if is_trusted or survey.last_own_change() <= quiet_since:
                 self._take(path, survey, survey.inventory if is_trusted else survey.settled(quiet_since))
@@ -270,11 +272,17 @@ class CheckpointWatch:
         message = "checkpoints, or links in them, that lead out of the run's work folder are not taken: %s"
         self._journal.record("finding", message=message % _shown(new))
 
-    def _is_new(self, path: str, signature: str) -> bool:
-        return self._record["left"].get(path) != signature and not self._taken(path, signature)
+    def _is_new(self, path: str, survey: Survey) -> bool:
+        return self._record["left"].get(path) != survey.signature and not self._taken(path, survey)
 
-    def _taken(self, path: str, signature: str) -> bool:
-        return any(entry["path"] == path and entry["signature"] == signature for entry in self._record["taken"])
+    def _taken(self, path: str, survey: Survey) -> bool:
+        """Return whether a checkpoint was taken, also if some of its files were deleted since: that makes it no other one."""
+        signature = survey.signature
+        return any(
+            entry["signature"] == signature or is_part(survey.inventory, entry["seen"])
+            for entry in self._record["taken"]
+            if entry["path"] == path
+        )
 
     def _take(self, path: str, survey: Survey, inventory: Inventory) -> None:
         source = os.path.join(self._paths.work, path)
@@ -308,13 +316,18 @@ class CheckpointWatch:
             "digest": None,
             "is_file": os.path.isfile(source),
             "inventory": None if is_copied else inventory,
+            "seen": inventory,
         }
+        # One that got a file or another name later is as old as it was: a script goes on from what it saved last.
+        own = {name: facts for name, facts in inventory.items() if name not in survey.links} or inventory
+        former = [each for each in self._record["taken"] if is_revised(own, each["seen"])]
         self._record["count"] += 1
         self._record["taken"] = [
             earlier
             for number, earlier in enumerate(reversed(self._record["taken"]))
             if number < _REMEMBERED - 1 or os.path.lexists(os.path.join(self._paths.work, earlier["path"]))
-        ][::-1] + [entry]  # entries whose files still exist must stay, or they would be taken again
+        ][::-1]  # entries whose files still exist must stay, or they would be taken again
+        self._record["taken"].insert(_place_behind(self._record["taken"], former), entry)
         self._record["left"].pop(path, None)
         self._save()
         left_out = sorted(survey.left_out + [name for name in survey.inventory if name not in inventory])
@@ -422,6 +435,12 @@ class CheckpointWatch:
             files.write_json(self._paths.checkpoint_watch, self._record)
         except OSError as error:
             say("%s cannot be written: %s" % (os.path.basename(self._paths.checkpoint_watch), error))
+
+
+def _place_behind(taken: List[Dict[str, Any]], former: List[Dict[str, Any]]) -> int:
+    """Return the place behind the last of these entries, or at the end."""
+    places = [number for number, each in enumerate(taken) if each in former]
+    return max(places) + 1 if places else len(taken)
 
 
 def open_watch(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[CheckpointWatch]:

@@ -122,6 +122,17 @@ class Survey:
         self.left_out.append(relative)
 
 
+def is_part(now: Inventory, then: Optional[Inventory]) -> bool:
+    """Return whether all that is here was there, unchanged; False if nothing is known of then."""
+    return then is not None and all(tuple(then.get(name, ())) == tuple(facts) for name, facts in now.items())
+
+
+def is_revised(now: Inventory, then: Optional[Inventory]) -> bool:
+    """Return whether the largest file that is here was there, unchanged, under any name: what was learned is the same."""
+    largest = max(now.values(), key=lambda facts: (facts[1], facts[0]))
+    return then is not None and tuple(largest) in map(tuple, then.values())
+
+
 def leads_outside(place: str, within: str) -> bool:
     """Return whether something is at a place, and is outside of a folder, which itself is no link."""
     return os.path.exists(place) and not is_below(os.path.realpath(place), within)

@@ -54,6 +54,7 @@ def was_only_touched(paths: RunPaths, entry: Dict[str, Any], survey: Survey) -> 
     except (OSError, files.UnreadableError, KeyError, TypeError):
         return False
     entry["inventory"] = {name: now[name] if name in changed else tuple(facts) for name, facts in then.items()}
+    entry["seen"] = entry["inventory"]
     if entry["inventory"] == now:  # else another file of it is a new one, and it is taken again
         entry["signature"] = survey.signature
     return True

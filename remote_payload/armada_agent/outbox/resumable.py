@@ -74,8 +74,8 @@ def _choose(paths: RunPaths, finish: Optional[Callable[[str], Optional[str]]] = 
         if choice.chosen is None or finish is None or folder is None:
             break
         problem = finish(folder)
-        if problem is not None or os.path.isdir(folder):
-            refused[choice.chosen.path] = problem or "it cannot be hashed now"
+        if problem is not None:
+            refused[choice.chosen.path] = problem
     for reason in choice.reasons[:_MOST_SAID]:
         say("not resumed from %s" % reason)
     return choice

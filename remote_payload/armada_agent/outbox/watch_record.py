@@ -29,7 +29,9 @@ def read_record(paths: RunPaths) -> Dict[str, Any]:
         say(str(error))
         return empty
     record = {name: kept[name] if isinstance(kept.get(name), type(empty[name])) else empty[name] for name in empty}
-    record["taken"] = [dict(entry, digest=entry.get("digest")) for entry in record["taken"] if _is_taken(entry)]
+    record["taken"] = [
+        dict(entry, digest=entry.get("digest"), seen=entry.get("seen")) for entry in record["taken"] if _is_taken(entry)
+    ]
     record["origins"] = {name: known for name, known in record["origins"].items() if _is_origin(known)}
     record["outside"] = [path for path in record["outside"] if _is_inner(path)]
     return record
@@ -75,5 +77,9 @@ def _is_taken(entry: Any) -> bool:
         and isinstance(entry.get("step"), int)
         and isinstance(entry.get("signature"), str)
         and isinstance(entry.get("is_file"), bool)
-        and (inventory is None or (isinstance(inventory, dict) and all(map(is_facts, inventory.values()))))
+        and all(_is_inventory(each) for each in (inventory, entry.get("seen")))
     )
+
+
+def _is_inventory(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and all(map(is_facts, value.values())))
