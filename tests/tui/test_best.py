@@ -46,7 +46,7 @@ def test_a_sweep_shows_the_best_of_the_metric_that_its_runs_name(world: World) -
     swept(world, "eval_accuracy", TWO, ACCURACY)
 
     async def use(pilot: Pilot[None]) -> None:
-        line = next(each for each in (await shows(pilot, "eval_accur…")).splitlines() if "lr-x7" in each)
+        line = next(each for each in (await shows(pilot, "eval_accu…")).splitlines() if "lr-x7" in each)
         assert "0.75" in line
         world.losses("lr-bbbbbb", [0.875], name="eval_accuracy")
         await shows(pilot, "0.875 ")

@@ -472,12 +472,12 @@ def test_the_palette_finds_the_commands_and_types_them(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("ctrl+p", *"hosts", "space", *"trust")
-        await shows(pilot, "Command line: hosts trust (:)")
+        await shows(pilot, ":hosts trust", "Pin a host's changed SSH key")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, CommandLine))
         await until(pilot, lambda: pilot.app.screen.query_one(Input).value == "hosts trust ")
         await pilot.press("escape", "ctrl+p")
         await until(pilot, lambda: isinstance(pilot.app.screen, Palette))
-        await lacks(pilot, "Command line:")  # all that there is here comes first
+        await lacks(pilot, ":hosts")  # all that there is here comes first
 
     drive(world.board(), use)

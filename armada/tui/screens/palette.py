@@ -89,9 +89,9 @@ def commands(board: Dashboard, screen: Screen[object]) -> Iterable[SystemCommand
     registry = board.commander.registry
     for command in registry.commands.values() if registry is not None else ():
         for each in command.verbs.values() or [command]:
-            about = f"{each.about}: types it behind `:`" if each.about else "Types it behind `:`"
+            about = f"{each.about} (types it, for you to complete)"
             types = partial(board.call_later, board.action_command, f"{each.name} ")
-            yield SystemCommand(f"Command line: {each.name} (:)", about, types, discover=False)
+            yield SystemCommand(f":{each.name}", about, types, discover=False)
     for name in themes.CHOICES:
         yield SystemCommand(f"Theme {name}", "Colours", partial(board.choose_theme, name))
 

@@ -17,7 +17,7 @@ PROGRESS = Column("PROGRESS", 17, widest=40)
 LOSS_ROOM = 7
 BESIDE = "beside the loss"
 """What stands in that column; no key has this name."""
-SPARK = Column("", 11, rank=5)
+SPARK = Column("", 10, rank=5)
 """The curve of the loss; of several runs, the metric that their best is the best by."""
 USUAL = {
     "name": Column("NAME", 14, grow=3, most=60, rank=-999, widest=110),

@@ -57,8 +57,6 @@ DEEPEST = 6
 """Runs that follow more are not indented further."""
 BEST = " best"
 """The sign of the best run, behind its value or its name."""
-BEST_ROOM = SPARK.width - len(BEST)
-"""Characters for a value that others are compared with: as many in every row."""
 NONE_LIKE_THIS = "no run matches: esc clears the filter"
 
 
@@ -240,8 +238,7 @@ class RunTable(Table):
         if best.value is None:
             return (self.symbols.text(best.why), "dim"), ("", "plain")
         is_named = best.metric.endswith(LOSS) or self._has_beside
-        room = LOSS_ROOM if best.metric == LOSS else BEST_ROOM
-        value = short_number(best.value, room) if is_named else ""
+        value = short_number(best.value, LOSS_ROOM) if is_named else ""
         return (value, "plain"), (self.symbols.text(best.metric), "dim")
 
     def _counted(self, share: float, ended: int, count: int) -> tuple[Span, ...]:
@@ -334,7 +331,7 @@ class RunTable(Table):
         room = SPARK.width - len(BEST) if is_best else SPARK.width
         sign: tuple[Span, ...] = ((BEST, "accent"),) if is_best else ()
         if standing is not None and standing.value is not None:
-            return ((short_number(standing.value, BEST_ROOM), "plain"), *sign)
+            return ((short_number(standing.value, room), "plain"), *sign)
         values = self.snapshot.sparks.get(run_id, ())
         spark = self._sparks.get(run_id, values, lambda: self.symbols.spark(values))
         return ((spark[-room:], "accent"), *sign)

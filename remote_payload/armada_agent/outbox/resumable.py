@@ -24,6 +24,7 @@ _FOLDER = "checkpoints"
 _BASE_MODEL = "base_model/"
 _MOST_SAID = 5
 _MOST_TOLD = 2
+_LONGEST = 200  # a job could have written any names
 
 
 def arguments(paths: RunPaths, template: List[str], outbox: Outbox, journal: Journal) -> List[str]:
@@ -123,9 +124,9 @@ def _find_damage(folder: str) -> Optional[str]:
             name, size = str(entry["path"]), entry["size"]
             found = os.lstat(os.path.join(folder, name)).st_size
             if found != size:
-                return "its %s is damaged: %d bytes of %d" % (name, found, size)
+                return "its %s is damaged: %d bytes of %d" % (name[-_LONGEST:], found, size)
     except FileNotFoundError as error:
-        return "its %s is missing" % os.path.basename(str(error.filename))
+        return "its %s is missing" % os.path.basename(str(error.filename))[-_LONGEST:]
     except (files.UnreadableError, OSError, AttributeError, KeyError, TypeError, ValueError):
         return None  # nothing is known against it
     return None
