@@ -180,7 +180,7 @@ def test_where_none_is_whole_the_record_says_that_the_job_starts_from_the_beginn
     job.write("7.ckpt", "half")
     assert resumed(job) == []
     assert "the job starts from the beginning: none of its checkpoints here is whole (" in told(job)
-    assert "(step 7: it changed since it was taken" in told(job)
+    assert "(step 7: it changed since it was taken)" in told(job)  # and not also what was kept aside of it
 
 
 def test_without_any_checkpoint_nothing_is_said(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ put back from the outbox first:
 | its own folder has one of this step, or of a higher one       | no: that one counts           |
 """
 
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 WORK, OUTBOX, LEFT = "its work folder", "the outbox", "what was kept aside"
 """Where a checkpoint lies."""
@@ -53,7 +53,7 @@ class Choice(NamedTuple):
     Attributes:
         chosen: It.
         reasons: A sentence for each other one.
-        missed: Those beyond it that are not whole, the newest first.
+        missed: What is not whole of the steps beyond it, the highest first: one place of each.
     """
 
     chosen: Optional[Candidate]
@@ -81,9 +81,12 @@ def choose(candidates: Sequence[Candidate]) -> Choice:
     is_ahead = unnoted is not None and (noted is None or unnoted.step > noted.step)
     chosen = unnoted if is_ahead else noted
     reached = -1 if chosen is None else chosen.step
-    missed = [each for each in candidates if each.why_not is not None and each.step > reached]
-    missed.sort(key=lambda each: -each.step)
-    return Choice(chosen, [_reason(each, chosen) for each in candidates if each is not chosen], missed)
+    missed: Dict[int, Candidate] = {}
+    for each in candidates:
+        if each.why_not is not None and each.step > reached:
+            missed.setdefault(each.step, each)
+    reasons = [_reason(each, chosen) for each in candidates if each is not chosen]
+    return Choice(chosen, reasons, [missed[step] for step in sorted(missed, reverse=True)])
 
 
 def _reason(each: Candidate, chosen: Optional[Candidate]) -> str:
