@@ -40,27 +40,34 @@ class Commander:
         self._board = board
         self.registry: Registry | None = None
         self.trouble: str | None = None
-        self._is_asked = False
+        self._waiting: list[Callable[[], None]] = []
+        """What is to be called once the commands are read."""
         self.known = Known()
 
     # What can be typed ----------------------------------------------------------------------------------------------
 
     def fetch(self, then: Callable[[], None]) -> None:
-        """Read armada's commands, once, in a process of its own; then call `then` in the event loop."""
-        if self.registry is not None or self._is_asked:
+        """Read armada's commands, once, in a process of its own; then call `then` in the event loop, for each who waits."""
+        if self.registry is not None:
             return
-        self._is_asked = True
-        from armada.tui.experiment_files import experiments
-
-        self.known.experiments = experiments()
+        self._waiting.append(then)
+        if len(self._waiting) > 1:
+            return
 
         def take(answer: operations.Answer) -> None:
-            self._is_asked = False
             self.registry = parse(answer.out) if answer.exit_code == 0 else None
             self.trouble = None if self.registry is not None else f"the commands cannot be read: {answer.said}"
-            then()
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                each()
 
         self._board.read(["__complete", "commands"], take)
+
+    def find_experiments(self) -> None:
+        """Find the experiments that can be completed, once."""
+        from armada.tui.experiment_files import experiments
+
+        self.known.experiments = self.known.experiments or experiments()
 
     def selected(self) -> Selected:
         """Return what the screen below has marked or under its cursor."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch, find_outside
 from armada_agent.outbox.finishing import publish
+from armada_agent.outbox.resumable import choose
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
 
@@ -70,6 +71,12 @@ class Job:
                 names = [each for each in folder.rglob("*") if each.is_file() and each.name != "MANIFEST.json"]
                 found.append({str(each.relative_to(folder)): each.read_text() for each in names})
         return found
+
+
+def find_resumable(paths: RunPaths) -> tuple[str, int] | None:
+    """From which checkpoint the next attempt would go on, of those that are hashed: its path and its step."""
+    chosen = choose(paths, lambda _folder: "it is not hashed").chosen
+    return None if chosen is None else (chosen.path, chosen.step)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from armada_agent.engines.engine import Handed
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files
 from armada_agent.host import roots
-from armada_agent.outbox import checkpoint_watch, homes, listing, resumable, thinning
+from armada_agent.outbox import checkpoint_watch, homes, listing, thinning
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.outbox.watch_record import is_damaged, read_record
 from armada_agent.paths import RunPaths, SweepPaths
@@ -31,6 +31,7 @@ from armada_agent.verdicts import letting_go
 
 from tests import hostile
 from tests.agent.conversation import Host
+from tests.agent.test_agent_checkpoint_links import find_resumable
 from tests.agent.test_agent_hostile_records import DIGESTS, JOB_LOG, write_run
 from tests.chance import dice
 
@@ -87,7 +88,7 @@ def _finish(paths: RunPaths) -> Any:
 
 def _taken(paths: RunPaths) -> Any:
     damaged, record = is_damaged(paths), read_record(paths)
-    return [damaged, record, checkpoint_watch.last_whole(paths), resumable.find_resumable(paths)]
+    return [damaged, record, checkpoint_watch.last_whole(paths), find_resumable(paths)]
 
 
 def _homes(paths: RunPaths) -> Any:

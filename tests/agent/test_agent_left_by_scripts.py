@@ -18,11 +18,11 @@ from armada_agent.host import processes
 from armada_agent.outbox import orphans
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
-from armada_agent.outbox.resumable import find_resumable
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
 
 from tests.agent.conversation import Host, spec_of
+from tests.agent.test_agent_checkpoint_links import find_resumable
 from tests.agent.test_agent_checkpoint_watch import findings, watch
 from tests.agent.test_agent_orphans import steps, sync_look
 from tests.supervisors import kill_both

@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 from textual import events
 from textual.pilot import Pilot
-from textual.widgets import Input
 
 from armada.store import hosts, run_sync, telemetry, transfers
-from armada.tui.screens.command_line import CommandLine
 from armada.tui.screens.compare import CompareScreen
-from armada.tui.screens.palette import Palette
 from armada.tui.screens.run import RunScreen
 from armada.tui.symbols import ASCII, UNICODE, Symbols
 from armada.tui.widgets.host_safety import Safety
@@ -321,24 +318,6 @@ def test_help_lists_the_keys_of_the_screen_first(world: World, key: str) -> None
     drive(world.board(), use)
 
 
-def test_the_palette_finds_every_action(world: World) -> None:
-    async def use(pilot: Pilot[None]) -> None:
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: len(pilot.app.screen_stack) == 2)
-        await pilot.press(*"go", "space", *"to", "space", *"sync")
-        await shows(pilot, "Go to Sync")
-        await pilot.press("enter")
-        await shows(pilot, "disk at home")
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: len(pilot.app.screen_stack) == 3)
-        await pilot.press(*"provision")
-        await shows(pilot, "Hosts: ", "Goes to Hosts, where p does it")
-        await pilot.press("enter")
-        await shows(pilot, "─ Hosts ─")
-
-    drive(world.board(), use)
-
-
 def test_a_click_into_a_part_of_the_terminal_that_is_gone_does_nothing(world: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("ctrl+p")
@@ -462,22 +441,5 @@ def test_sync_shows_how_safe_each_host_is(world: World) -> None:
         risky, safe = (next(line for line in bars if host in line) for host in ("box", "spare"))
         assert lines.index(risky) < lines.index(safe)
         assert "1 checkpoint home · 3 r before you destroy it" in safe
-
-    drive(world.board(), use)
-
-
-def test_the_palette_finds_the_commands_and_types_them(world: World) -> None:
-    world.run("demo-aaaaaa", state="succeeded")
-
-    async def use(pilot: Pilot[None]) -> None:
-        await shows(pilot, "demo-aaaaaa")
-        await pilot.press("ctrl+p", *"hosts", "space", *"trust")
-        await shows(pilot, ":hosts trust", "Pin a host's changed SSH key")
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(pilot.app.screen, CommandLine))
-        await until(pilot, lambda: pilot.app.screen.query_one(Input).value == "hosts trust ")
-        await pilot.press("escape", "ctrl+p")
-        await until(pilot, lambda: isinstance(pilot.app.screen, Palette))
-        await lacks(pilot, ":hosts")  # all that there is here comes first
 
     drive(world.board(), use)

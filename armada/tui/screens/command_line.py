@@ -128,6 +128,7 @@ class CommandLine(Dialog[None]):
         self._history = remembered.commands(self.board.home)
         self._place = len(self._history)
         self.set_focus(self.field)  # at once, not after the keys that wait
+        self._commander.find_experiments()
         self._commander.fetch(self._fetched)
         self._look()
 

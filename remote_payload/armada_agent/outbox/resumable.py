@@ -5,7 +5,7 @@ import glob
 import os
 import re
 import shutil
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from armada_agent.foundation import files
 from armada_agent.foundation.log import say
@@ -38,7 +38,7 @@ def arguments(paths: RunPaths, template: List[str], outbox: Outbox, journal: Jou
     """
     if not template:
         return []
-    choice = _choose(paths, outbox.finish_now)
+    choice = choose(paths, outbox.finish_now)
     missed = "; ".join("step %d: %s" % (each.step, each.why_not) for each in choice.missed[:_MOST_TOLD])
     if choice.chosen is None:
         if missed:
@@ -51,28 +51,22 @@ def arguments(paths: RunPaths, template: List[str], outbox: Outbox, journal: Jou
     return [word.replace("{checkpoint}", checkpoint).replace("{step}", str(step)) for word in template]
 
 
-def find_resumable(paths: RunPaths) -> Optional[Tuple[str, int]]:
-    """Find the newest checkpoint from which an attempt can resume, also one that is still to be hashed.
+def choose(paths: RunPaths, finish: Callable[[str], Optional[str]]) -> Choice:
+    """Choose the newest whole checkpoint. The job's own files come before the outbox, whose files must not be written to.
 
-    The job's own files are preferred to the outbox, whose files must not be written to.
-
-    Returns:
-        Its path and its step, or None.
+    Args:
+        paths: The run's files.
+        finish: Hashes one that was announced, by its folder; returns why it cannot be.
     """
-    chosen = _choose(paths).chosen
-    return None if chosen is None else (chosen.path, chosen.step)
-
-
-def _choose(paths: RunPaths, finish: Optional[Callable[[str], Optional[str]]] = None) -> Choice:
-    """Choose a checkpoint; `finish` hashes one that was announced, and returns why it cannot be."""
-    pattern, refused = _pattern(paths), {}  # type: Optional[str], Dict[str, str]
+    pattern = _pattern(paths)
+    refused: Dict[str, str] = {}
     while True:
         taken = read_record(paths)["taken"]
         found = list(_find_noted(paths, taken)) + list(_find_unnoted(paths, taken, pattern))
         found = [each._replace(why_not=refused.get(each.path, each.why_not)) for each in found]
         choice = resuming.choose(found + list(_find_left(paths, pattern)))
-        folder = None if choice.chosen is None or finish is None else _announced_folder(paths, choice.chosen)
-        if choice.chosen is None or finish is None or folder is None:
+        folder = None if choice.chosen is None else _announced_folder(paths, choice.chosen)
+        if choice.chosen is None or folder is None:
             break
         problem = finish(folder)
         if problem is not None:
