@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from armada.costs.amounts import Amounts, total
 from armada.costs.report import WEEK_S, HostCost, cost_of_host, forecast
 from armada.costs.tariff import Tariff
+from armada.store import adopted, runs
 from armada.store import hosts as host_records
-from armada.store import runs
 from armada.store.queries.uses import read_use
 from armada.units import counted
 from armada.verdicts.idle import stopped_spans, stopping_of
@@ -147,7 +147,7 @@ def gather_costs(books: Books, *, hosts: Sequence[str], run_id: str | None, week
     used: dict[str, list[Use]] = {name: [] for name in tariffs if not hosts or name in hosts}
     by_run = {run.run_id: read_use(books.database, run, now) for run in found}
     for run in found:
-        if run.host != runs.NO_HOST:
+        if run.host != adopted.NO_HOST:
             used.setdefault(run.host, []).append(by_run[run.run_id])
     records = {record.name: record for record in host_records.every(books.database)}
     known = dict(tariffs)

@@ -14,7 +14,7 @@ from armada.protocol.homes import AskingHome, Enroll
 from armada.protocol.message import Misfit
 from armada.protocol.runs import ListedRun, ListRuns, ReadSpecs, StoredSpec
 from armada.recovery.published import adopt_spec
-from armada.store import hosts, runs
+from armada.store import adopted, hosts, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,8 +57,8 @@ def read_host(
     listed = session.call(ListRuns(), timeout_s=120.0).runs[:_MOST_RUNS]
     there = [entry.run_id for entry in listed if isinstance(entry, ListedRun)]
     known = {run.run_id: run.host for run in runs.every(database)}
-    elsewhere = tuple(name for name in there if known.get(name, host) not in (host, runs.NO_HOST))
-    unknown = [name for name in there if known.get(name, runs.NO_HOST) == runs.NO_HOST]
+    elsewhere = tuple(name for name in there if known.get(name, host) not in (host, adopted.NO_HOST))
+    unknown = [name for name in there if known.get(name, adopted.NO_HOST) == adopted.NO_HOST]
     told(f"{len(there)} runs on the host, {len(unknown)} of them not in the store yet")
     added: list[str] = []
     damaged: list[tuple[str, str]] = []
@@ -73,7 +73,7 @@ def read_host(
         told(f"reading the state of {len(seen)} runs, {start} done")
         observe(database, session, seen[start : start + _RUNS_AT_ONCE])
     for run_id in added:
-        runs.retell(database, run_id)
+        adopted.retell(database, run_id)
     hosts.record_facts(database, host, session.call(AskFacts(), timeout_s=60.0).as_json())
     return HostFindings(host, len(there), tuple(added), elsewhere, tuple(damaged), unenrolled)
 

@@ -17,7 +17,7 @@ from armada.monitor.look import Folder, Look
 from armada.monitor.observe import record_look
 from armada.paths import RUN_ID
 from armada.protocol.observation import Lines, Observation
-from armada.store import checkpoints, files_home, runs
+from armada.store import adopted, checkpoints, files_home, runs
 from armada.sync.checkpoints.manifest import NAME, Manifest
 from armada.sync.checkpoints.published import read_published
 from armada.sync.errors import ManifestRejected
@@ -170,8 +170,8 @@ def adopt_run(database: Database, home: HomePaths, run_id: str) -> bool:
     if spec is None or not adopt_spec(database, run_id, spec, host=None):
         name = run_id.rpartition("-")[0] or run_id
         made = _made_at(home.run(run_id))
-        return spec is None and runs.adopt(
-            database, run_id=run_id, name=name, host=runs.NO_HOST, task="unknown", spec={}, created_at=made
+        return spec is None and adopted.adopt(
+            database, run_id=run_id, name=name, host=adopted.NO_HOST, task="unknown", spec={}, created_at=made
         )
     _take_outputs(database, folder, run_id)
     return True
@@ -190,7 +190,7 @@ def adopt_spec(database: Database, run_id: str, spec: dict[str, object], *, host
         Whether the run is new; also False if the plan is invalid.
     """
     name, task, said, created = (spec.get(key) for key in ("name", "task", "host", "created_at"))
-    place = host or (said if isinstance(said, str) and said else runs.NO_HOST)
+    place = host or (said if isinstance(said, str) and said else adopted.NO_HOST)
     if spec.get("run_id") != run_id or not isinstance(name, str) or not isinstance(task, str) or not _is_plan(spec):
         return False
     try:
@@ -200,7 +200,9 @@ def adopt_spec(database: Database, run_id: str, spec: dict[str, object], *, host
     except (ValueError, OverflowError):
         created_at = time.time()
     created_at = created_at if 0 <= created_at <= time.time() + _DAY_S else time.time()
-    return runs.adopt(database, run_id=run_id, name=name, host=place, task=task[:40], spec=spec, created_at=created_at)
+    return adopted.adopt(
+        database, run_id=run_id, name=name, host=place, task=task[:40], spec=spec, created_at=created_at
+    )
 
 
 def _is_plan(spec: dict[str, object]) -> bool:
@@ -231,7 +233,7 @@ def _take_outputs(database: Database, folder: Path, run_id: str) -> None:
         for text, end in _pieces(folder / f"{part}.jsonl"):
             piece = seen.model_copy(update={part: Lines(text=text, next_offset=end)})
             record_look(database, runs.find(database, run_id), Look(piece, there), observed_at=seen_at)
-    runs.retell(database, run_id)
+    adopted.retell(database, run_id)
 
 
 def _pieces(path: Path) -> Iterator[tuple[str, int]]:

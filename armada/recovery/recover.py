@@ -24,7 +24,7 @@ from armada.paths import HomePaths
 from armada.recovery import published
 from armada.recovery.host_runs import HostFindings, read_host
 from armada.rpc.session import HostSession
-from armada.store import checkpoints, file, files_home, labels, running_operations, runs, sweeps
+from armada.store import adopted, checkpoints, file, files_home, labels, running_operations, runs, sweeps
 from armada.store import operations as records
 from armada.store.database import Database, newer
 from armada.store.integrity import StoreFile, examine
@@ -212,7 +212,7 @@ def _read_home(
     for run_id in sorted(known_runs | set(published.run_ids(home))):
         progress.now("home", f"checking {run_id}")
         lying = list(published.find(home, run_id))
-        placeless = run_id not in known_runs or runs.find(database, run_id).host == runs.NO_HOST
+        placeless = run_id not in known_runs or runs.find(database, run_id).host == adopted.NO_HOST
         if placeless and (lying or (home.run(run_id) / "outputs").is_dir()):
             if published.adopt_run(database, home, run_id):
                 recovery.runs_from_home.append(run_id)

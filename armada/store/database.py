@@ -230,6 +230,8 @@ _OF_THE_DISK = frozenset(
     {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM}
 )
 
+UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What reading a store raises. The second one: its damaged schema is not text, and SQLite quotes it in an error."""
 
 PATIENCE_S = 30.0
 """How long a command waits for another program's lock, in seconds."""
@@ -274,7 +276,7 @@ class Database:
                     connection = failed.enter_context(contextlib.closing(opened))
                 self.connection = connection
                 self._prepare(patience_s)
-            except sqlite3.DatabaseError as error:
+            except UNREADABLE as error:
                 raise explain(error, path) or StoreDamaged(error, path=path) from error
             failed.pop_all()
         self._opened = identity_of(path)
@@ -415,8 +417,10 @@ def newer(version: int, path: Path) -> ConfigError:
     )
 
 
-def explain(error: sqlite3.Error, path: Path) -> ArmadaError | None:
+def explain(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> ArmadaError | None:
     """Translate an SQLite error into one for users; None if the error is not about the file."""
+    if isinstance(error, UnicodeDecodeError):
+        return StoreDamaged("the names of its tables are not text", path=path)
     code = getattr(error, "sqlite_errorcode", None)
     primary = code & 0xFF if isinstance(code, int) else None
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -426,6 +430,8 @@ def explain(error: sqlite3.Error, path: Path) -> ArmadaError | None:
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreDamaged(error, path=path)
     if primary == sqlite3.SQLITE_ERROR and str(error).startswith(("no such table", "no such column", "malformed")):
+        return StoreDamaged(error, path=path)
+    if str(error).startswith("Could not decode to UTF-8"):  # Python's own words
         return StoreDamaged(error, path=path)
     if primary in _OF_THE_DISK:
         return ConfigError(

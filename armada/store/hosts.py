@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from armada.store.values import decode
 from armada.verdicts.idle import stopping_of
 
 if TYPE_CHECKING:
@@ -61,11 +62,11 @@ def record_facts(database: Database, name: str, facts: Mapping[str, object], *, 
     now = time.time()
     with database.transaction() as connection:
         row = connection.execute("SELECT facts, stopping FROM hosts WHERE name = ?", (name,)).fetchone()
-        stopping = stopping_of(json.loads(row["stopping"]) if row is not None and row["stopping"] else None)
+        stopping = stopping_of(_decode(row, "stopping", name) if row is not None else None)
         if stopping.state == "gone":
             told = json.dumps(stopping.came_back(now).as_json())
             connection.execute("UPDATE hosts SET stopping = ? WHERE name = ?", (told, name))
-        former = json.loads(row["facts"]) if row is not None and row["facts"] else {}
+        former = (_decode(row, "facts", name) if row is not None else None) or {}
         kept = former.get("queue")
         # The agent reports its own GPU queue with every poll, but the batch system's queue only when it was asked for.
         if _is_of_batch_system(kept) and not _is_of_batch_system(facts.get("queue")):
@@ -117,7 +118,7 @@ def _note_away(connection: sqlite3.Connection, name: str) -> None:
     row = connection.execute("SELECT released_at, stopping FROM hosts WHERE name = ?", (name,)).fetchone()
     if row is None or row["released_at"] is None:
         return
-    told = json.loads(row["stopping"]) if row["stopping"] else {}
+    told = _decode(row, "stopping", name) or {}
     told["away"] = [*(told.get("away") or []), [row["released_at"], time.time()]]
     connection.execute("UPDATE hosts SET stopping = ? WHERE name = ?", (json.dumps(told), name))
 
@@ -128,14 +129,20 @@ def record_stopping(database: Database, name: str, stopping: Mapping[str, object
         connection.execute("UPDATE hosts SET stopping = ? WHERE name = ?", (json.dumps(stopping), name))
 
 
+def _decode(row: sqlite3.Row, column: str, name: str) -> dict[str, Any] | None:
+    stored = row[column]
+    return decode(dict, stored, f"the column {column} of {name}") if stored else None
+
+
 def find(database: Database, name: str) -> HostRecord | None:
     row = database.connection.execute("SELECT * FROM hosts WHERE name = ?", (name,)).fetchone()
     if row is None:
         return None
     values = dict(row)
-    values["facts"] = json.loads(values["facts"]) if values["facts"] else None
-    values["forecast"] = DiskForecast(**json.loads(values["forecast"])) if values["forecast"] else None
-    values["stopping"] = json.loads(values["stopping"]) if values["stopping"] else None
+    values["facts"] = _decode(row, "facts", name)
+    forecast = _decode(row, "forecast", name)
+    values["forecast"] = DiskForecast(**forecast) if forecast else None
+    values["stopping"] = _decode(row, "stopping", name)
     return HostRecord(**values)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import sqlite3
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from armada.errors import StoreDamaged
-from armada.store.database import MIGRATIONS, explain
+from armada.store.database import MIGRATIONS, UNREADABLE, explain
+from armada.store.values import damage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,11 +61,13 @@ def examine(path: Path) -> StoreFile:
             problems += [f"the table {name} is missing" for name in sorted(expected_tables() - tables)]
         elif version == 0 and tables:
             problems.append(f"it has the tables of another program: {', '.join(sorted(tables)[:5])}")
+        if not problems and version == len(MIGRATIONS):
+            problems += islice(damage(connection), _MOST_PROBLEMS)
         orphans: dict[str, int] = {}
         if not problems:
             for row in connection.execute("PRAGMA foreign_key_check"):
                 orphans[row[0]] = orphans.get(row[0], 0) + 1
-    except sqlite3.DatabaseError as error:
+    except UNREADABLE as error:
         explained = explain(error, path)
         damaged = explained is None or isinstance(explained, StoreDamaged)
         return StoreFile(

@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from armada.store.values import decode
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -141,5 +143,5 @@ def recent(database: Database, limit: int = 100) -> list[Operation]:
 
 def _operation(row: sqlite3.Row) -> Operation:
     values = dict(row)
-    values["argv"] = tuple(json.loads(values["argv"]))
+    values["argv"] = tuple(decode(list, values["argv"], f"the column argv of {row['id']}"))
     return Operation(**values)

@@ -9,7 +9,7 @@ import urllib.parse
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, ConfigError
-from armada.store.database import Database, explain
+from armada.store.database import UNREADABLE, Database, explain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def open_copy(path: Path) -> Database:
             ) as source:
                 source.backup(memory)
             return Database(path, connection=memory)
-        except sqlite3.DatabaseError as error:
+        except UNREADABLE as error:
             problem = explain(error, path) or ConfigError(f"the store cannot be read ({error})", path=path)
     assert problem is not None  # noqa: S101  # the loop returns, or sets it
     raise problem

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from armada.errors import NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
+from armada.paths import RUN_ID
 from armada.store.chains import relations
+from armada.store.values import ValueDamaged, decode
 from armada.verdicts.guesses import GUESSES, is_guess, is_waited_for, may_return
-from armada.verdicts.states import ENDED, STATES, Verdict
+from armada.verdicts.states import ENDED, Verdict
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable
 
     from armada.store.database import Database
-
-_FOUND = "it was found by armada recover"
-NO_HOST = "?"
-"""The host of a run of which only checkpoints at home are left; no host can have this name."""
 
 
 class Run(NamedTuple):
@@ -133,7 +131,7 @@ class Run(NamedTuple):
 DERIVED = ("guessed_at", "checkpoints_home", "checkpoints_host", "loss_not_finite")
 """Fields computed from other tables, which are not columns."""
 _COLUMNS = ", ".join(f'r."{name}"' for name in Run._fields if name not in DERIVED)
-_GPUS, _TAGS = Run._fields.index("gpus"), Run._fields.index("tags")
+_RUN_ID, _GPUS, _TAGS = (Run._fields.index(name) for name in ("run_id", "gpus", "tags"))
 _GUESSES = " OR ".join(f"(r.state = '{state}' AND r.reason = '{reason}')" for state, reason in sorted(GUESSES))
 LOSS_NOT_FINITE = """CASE WHEN r.loss IS NULL THEN (
     SELECT CASE WHEN p.value > 1.7976931348623157e308 THEN 'inf' WHEN p.value < -1.7976931348623157e308 THEN '-inf' ELSE 'NaN' END
@@ -151,15 +149,27 @@ _SELECT = f"""
 
 
 def _run(row: sqlite3.Row) -> Run:
-    values = [*row]  # in the order of the fields: by name, ten thousand runs would take a tenth of a second longer
-    values[_GPUS] = tuple(json.loads(values[_GPUS]))
-    values[_TAGS] = read_tags(values[_TAGS])
+    # In the order of the fields: by name, ten thousand runs would take a tenth of a second longer.
+    return as_run([*row])
+
+
+def as_run(values: list[Any]) -> Run:
+    """Convert a row, its values in the order of the fields, whose lists are still JSON.
+
+    Raises:
+        ValueDamaged: A value is none that armada writes.
+    """
+    run_id = values[_RUN_ID]
+    if not RUN_ID.fullmatch(run_id):
+        raise ValueDamaged(f"{run_id!r} in runs is not a run id")
+    values[_GPUS] = tuple(_list(values[_GPUS], "gpus", run_id))
+    values[_TAGS] = tuple(map(str, _list(values[_TAGS], "tags", run_id)))
     return Run(*values)
 
 
-def read_tags(stored: str) -> tuple[str, ...]:
-    """Return the tags of a run as stored; most runs have none, and parsing would cost a thousand runs a millisecond."""
-    return () if stored == "[]" else tuple(map(str, json.loads(stored)))
+def _list(stored: str, column: str, run_id: str) -> list[Any]:
+    """Return a list as stored; most runs have no tags, and parsing would cost a thousand runs a millisecond."""
+    return [] if stored == "[]" else decode(list, stored, f"the column {column} of {run_id}")
 
 
 def insert(
@@ -182,57 +192,6 @@ def insert(
             (run_id, name, host, task, experiment, json.dumps(spec), root_id, *relations(database, spec), now),
         )
         connection.execute("INSERT INTO transitions VALUES (?, ?, 'preparing', NULL, NULL)", (run_id, now))
-
-
-def adopt(
-    database: Database,
-    *,
-    run_id: str,
-    name: str,
-    host: str,
-    task: str,
-    spec: dict[str, Any],
-    created_at: float,
-) -> bool:
-    """Record a run that was found on a host or at home. A run known only from files at home gets its plan.
-
-    Returns:
-        Whether the run or its plan was new.
-    """
-    with database.transaction() as connection:
-        old = connection.execute("SELECT host FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-        if old is not None and (old["host"] != NO_HOST or host == NO_HOST):
-            return False
-        connection.execute(
-            """INSERT INTO runs (run_id, name, host, task, spec, state, because, created_at, sweep, cell, follows)
-               VALUES (?, ?, ?, ?, ?, 'unknown', ?, ?, ?, ?, ?)
-               ON CONFLICT (run_id) DO UPDATE SET name = excluded.name, host = excluded.host, task = excluded.task,
-               spec = excluded.spec, created_at = excluded.created_at, sweep = excluded.sweep, cell = excluded.cell,
-               follows = excluded.follows""",
-            (run_id, name, host, task, json.dumps(spec), _FOUND, created_at, *relations(database, spec)),
-        )
-        return True
-
-
-def retell(database: Database, run_id: str) -> None:
-    """Rebuild a run's transitions from the state events of its host, with the times at which these were written."""
-    told = database.connection.execute(
-        "SELECT time, data FROM events WHERE run_id = ? AND kind = 'state' AND time BETWEEN 0 AND ? ORDER BY seq",
-        (run_id, time.time() + 86_400.0),
-    ).fetchall()
-    run = database.connection.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-    rows: list[tuple[Any, ...]] = [(run_id, run["created_at"], "preparing", None, None)]
-    for time_, data in told:
-        event = json.loads(data)
-        if event.get("state") not in STATES:
-            continue
-        words = [None if event.get(key) is None else sanitize_line(event[key]) for key in ("reason", "message")]
-        rows.append((run_id, time_, event["state"], *words))
-    if rows[-1][2] != run["state"]:
-        rows.append((run_id, run["observed_at"] or run["created_at"], run["state"], run["reason"], run["message"]))
-    with database.transaction() as connection:
-        connection.execute("DELETE FROM transitions WHERE run_id = ?", (run_id,))
-        connection.executemany("INSERT INTO transitions VALUES (?, ?, ?, ?, ?)", rows)
 
 
 def find(database: Database, prefix: str) -> Run:
@@ -281,8 +240,7 @@ def spec(database: Database, run_id: str) -> dict[str, Any]:
     row = database.connection.execute("SELECT spec FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     if row is None:
         require(database, run_id)
-    found: dict[str, Any] = json.loads(row["spec"])
-    return found
+    return decode(dict, row["spec"], f"the column spec of {run_id}")
 
 
 def launchers(database: Database, own_id: str) -> dict[str, str]:

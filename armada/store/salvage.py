@@ -7,12 +7,12 @@ the host's next answer replaces them.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from armada.paths import RUN_ID
-from armada.verdicts.states import STATES
+from armada.store.database import MIGRATIONS, UNREADABLE
+from armada.store.values import ValueDamaged, without_damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,13 +27,6 @@ _TABLES = (
     *("operations", "notifications", "sweeps"),
 )
 _OF_RUNS = ("transitions", "events", "series", "left_out", "checkpoints", "run_sync")
-_JSON = {
-    "runs": ("spec", "gpus", "tags"),
-    "hosts": ("facts", "forecast", "stopping"),
-    "operations": ("argv",),
-    "events": ("data",),
-    "sweeps": ("settings",),
-}
 
 
 def salvage(source: Path, target: Database) -> dict[str, int]:
@@ -46,8 +39,9 @@ def salvage(source: Path, target: Database) -> dict[str, int]:
     Returns:
         The number of recovered rows by table; empty if not even the list of tables can be read.
     """
-    connection = sqlite3.connect(source, isolation_level=None)
-    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    with contextlib.suppress(*UNREADABLE):
+        _restore_schema(source, target)
+    connection = _open(source)
     counts: dict[str, int] = {}
     try:
         for table in _TABLES:
@@ -61,10 +55,30 @@ def salvage(source: Path, target: Database) -> dict[str, int]:
     return {table: count for table, count in counts.items() if count}
 
 
+def _open(source: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(source, isolation_level=None)
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    # SQLite then leaves out the tables whose definition cannot be read, instead of refusing all.
+    connection.execute("PRAGMA writable_schema = ON")
+    return connection
+
+
+def _restore_schema(source: Path, target: Database) -> None:
+    """Give the tables of a damaged store of this version their definitions again: their rows may all be in order."""
+    with contextlib.closing(_open(source)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version != len(MIGRATIONS):
+            return
+        for name, sql in target.connection.execute(
+            "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
+        ).fetchall():
+            connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = ? AND sql IS NOT ?", (sql, name, sql))
+
+
 def _shared_columns(source: sqlite3.Connection, target: Database, table: str) -> list[str]:
     try:
         there = {str(row[1]) for row in source.execute(f"PRAGMA table_info({table})")}
-    except sqlite3.DatabaseError:
+    except UNREADABLE:
         return []
     rows = target.connection.execute(f"PRAGMA table_info({table})")
     return [name for row in rows if (name := str(row[1])) in there and name != "revision"]
@@ -81,12 +95,11 @@ def _carry(source: sqlite3.Connection, target: Database, table: str, columns: li
         rows = _readable(source, table, names, _key(target, table))
         # Only their order identifies transitions: read from both ends, they would appear twice and reversed.
         for row in _in_order(rows, columns) if table == "transitions" else rows:
-            if not _is_sane(table, dict(zip(columns, row, strict=True))):
-                continue
             try:
-                count += connection.execute(insert, row).rowcount
-            except (sqlite3.IntegrityError, sqlite3.DataError):
-                continue  # a value of the wrong type or a missing one is damage, not a record
+                kept = without_damage(table, dict(zip(columns, row, strict=True)))
+                count += connection.execute(insert, tuple(kept.values())).rowcount
+            except (sqlite3.IntegrityError, sqlite3.DataError, ValueDamaged):
+                continue  # a value that is wrong or missing is damage, not a record
     return count
 
 
@@ -115,24 +128,6 @@ def _key(target: Database, table: str) -> str:
         return "rowid"
     rows = target.connection.execute(f"PRAGMA table_info({table})").fetchall()
     return ", ".join(str(row["name"]) for row in sorted(rows, key=lambda row: row["pk"]) if row["pk"])
-
-
-def _is_sane(table: str, row: dict[str, Any]) -> bool:
-    """Whether readers of the store can handle the row: valid run id, state and JSON."""
-    if "run_id" in row and row["run_id"] is not None and not RUN_ID.fullmatch(str(row["run_id"])):
-        return False
-    if table == "runs" and row.get("state") not in STATES:
-        return False
-    for name in _JSON.get(table, ()):
-        if row.get(name) is None:
-            continue
-        try:
-            value = json.loads(row[name])
-        except (TypeError, ValueError, RecursionError):
-            return False
-        if not isinstance(value, list if name in {"gpus", "tags", "argv"} else dict):
-            return False
-    return True
 
 
 def forget_orphans(target: Database) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from armada.errors import NotFound, UsageError
+from armada.store.values import decode
 from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def set_state(database: Database, name: str, state: State, why: str | None = Non
         connection.execute("UPDATE sweeps SET state = ?, why = ? WHERE name = ?", (state, why, name))
         row = connection.execute("SELECT settings FROM sweeps WHERE name = ?", (name,)).fetchone()
         if state == "stopped" and row is not None:
-            change_settings(database, name, {**json.loads(row["settings"]), _STOPPED_AT: time.time()})
+            change_settings(database, name, {**_settings(row["settings"], name), _STOPPED_AT: time.time()})
 
 
 def change_settings(database: Database, name: str, settings: Mapping[str, Any]) -> None:
@@ -162,7 +163,11 @@ def has_waiting(database: Database, host: str) -> bool:
     return database.connection.execute(query, (host,)).fetchone() is not None
 
 
+def _settings(stored: str, name: str) -> dict[str, Any]:
+    return decode(dict, stored, f"the column settings of {name}")
+
+
 def _record(row: sqlite3.Row | Mapping[str, Any]) -> SweepRecord:
     values = dict(row)
-    values["settings"] = json.loads(values["settings"])
+    values["settings"] = _settings(values["settings"], row["name"])
     return SweepRecord(**values)

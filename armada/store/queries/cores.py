@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from armada.foundation.validation import mapping, whole
+from armada.store.values import decode
 
 if TYPE_CHECKING:
     from armada.store.database import Database
@@ -35,7 +35,7 @@ def read_cores_taken(database: Database, host: str, *, without: str, sweep: str 
         AND (state IN ('running', 'queued') OR (state = 'submitted' AND sweep IS NULL)) LIMIT {_MOST}"""  # noqa: S608  # a constant
     found = []
     for row in database.connection.execute(query, (host, without, sweep or "")):
-        spec = mapping(json.loads(row["spec"] or "{}"))
+        spec = decode(dict, row["spec"] or "{}", f"the column spec of {row['run_id']}")
         if not whole(spec.get("gpus")):
             found.append(CoresTaken(row["run_id"], _cores(spec)))
     return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
+
+from armada.store.values import decode
 
 if TYPE_CHECKING:
     from armada.store.database import Database
@@ -14,7 +15,7 @@ EVENTS_SHOWN = 2000
 def find_spec(database: Database, run_id: str) -> dict[str, Any] | None:
     """Return a run's plan, or None if the run does not exist."""
     row = database.connection.execute("SELECT spec FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-    return json.loads(row["spec"]) if row is not None else None
+    return decode(dict, row["spec"], f"the column spec of {run_id}") if row is not None else None
 
 
 def newest_events(database: Database, run_id: str, most: int = EVENTS_SHOWN) -> list[dict[str, Any]]:
@@ -22,4 +23,4 @@ def newest_events(database: Database, run_id: str, most: int = EVENTS_SHOWN) -> 
     newest = database.connection.execute(
         "SELECT data FROM events WHERE run_id = ? ORDER BY seq DESC LIMIT ?", (run_id, most)
     )
-    return [json.loads(event["data"]) for event in newest][::-1]
+    return [decode(dict, event["data"], f"the column data of an event of {run_id}") for event in newest][::-1]

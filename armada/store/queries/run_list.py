@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from armada.store.runs import DERIVED, LOSS_NOT_FINITE, Run, read_tags
+from armada.store import runs
+from armada.store.runs import DERIVED, LOSS_NOT_FINITE, Run
 from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ Values = tuple[Any, ...]
 
 _FIELDS = [name for name in Run._fields if name not in DERIVED]
 _COLUMNS = ", ".join([*(f'r."{name}"' for name in _FIELDS), LOSS_NOT_FINITE])
-_RUN_ID, _GPUS, _TAGS = (_FIELDS.index(name) for name in ("run_id", "gpus", "tags"))
+_RUN_ID = _FIELDS.index("run_id")
 _MOST_PARAMETERS = 500
 """SQLite limits the number of `?` in a statement."""
 _HAS_ENDED = f"state IN ({', '.join(repr(state) for state in sorted(ENDED))})"
@@ -96,9 +96,7 @@ def of_ids(database: Database, run_ids: set[str]) -> dict[str, Values]:
 def as_run(values: Values) -> Run:
     """Convert a row to a `Run`, without the values counted from other tables."""
     *fields, loss_not_finite = values
-    fields[_GPUS] = tuple(json.loads(fields[_GPUS]))
-    fields[_TAGS] = read_tags(fields[_TAGS])
-    run = Run(*fields)
+    run = runs.as_run(fields)
     return run if loss_not_finite is None else run._replace(loss_not_finite=loss_not_finite)
 
 

@@ -14,7 +14,7 @@ from armada.compare.report.samples import Sample, read_history, read_samples
 from armada.foundation.sanitize import OutputText
 from armada.launch.bench import results
 from armada.protocol.files import Event, read_event
-from armada.store import metrics, runs
+from armada.store import adopted, metrics, runs
 from armada.store.database import Database
 from armada.sync.checkpoints.manifest import Manifest, parse_manifest
 from armada.sync.errors import ManifestRejected
@@ -97,7 +97,7 @@ def test_events_are_stored_and_shown_whatever_they_hold(database: Database) -> N
     kept = metrics.events(database, "hostile")
     assert len(kept) == len(lines)
     assert all(isinstance(read_event(text), Event) for text in kept)
-    runs.retell(database, "hostile")
+    adopted.retell(database, "hostile")
     (shown,) = map(read_event, metrics.events(database, "innocent"))
     assert shown.model_dump(include={"reason", "lines"}) == {"reason": "oom", "lines": ("Traceback", "no memory")}
 

@@ -15,7 +15,7 @@ from armada.costs.price import Price
 from armada.costs.report import cost_so_far
 from armada.costs.tariff import Tariff
 from armada.errors import PreflightRefused
-from armada.store import runs, sweeps
+from armada.store import adopted, runs, sweeps
 from armada.store.database import Database
 from armada.store.queries.uses import read_uses
 from armada.store.runs import Run
@@ -138,7 +138,7 @@ def test_a_sweep_is_found_by_its_name_or_its_beginning_even_if_only_its_runs_are
 )
 def test_a_plan_from_a_host_cannot_put_nonsense_into_the_store(database: Database, told: Any) -> None:
     spec = {"sweep": told}
-    runs.adopt(database, run_id="r-1", name="r", host="a", task="command", spec=spec, created_at=0.0)
+    adopted.adopt(database, run_id="r-1", name="r", host="a", task="command", spec=spec, created_at=0.0)
     assert runs.find(database, "r-1").sweep is None
 
 
