@@ -12,6 +12,7 @@ from armada.api.following import Told, follow_to_end
 from armada.api.opening import Opened, open_home
 from armada.api.values import Metrics, Point, ReleaseCheck, ReleaseItem, Run
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, RunFailed, UsageError
+from armada.foundation.user_folder import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,8 +37,8 @@ class Armada:
     """
 
     def __init__(self, home: Path | str | None = None, *, project: Path | str | None = None) -> None:
-        self._home = Path(home).expanduser().absolute() if home is not None else None
-        self._project = Path(project).expanduser().absolute() if project is not None else None
+        self._home = expanded(home).absolute() if home is not None else None
+        self._project = expanded(project).absolute() if project is not None else None
 
     @contextlib.contextmanager
     def _open(self, *, writes: bool = False) -> Iterator[Opened]:
@@ -469,7 +470,7 @@ def _read(experiment: Path | str, changes: Iterable[str]) -> Experiment:
     from armada.config.experiments import load_experiment
     from armada.paths import bundled
 
-    path = Path(experiment).expanduser()
+    path = expanded(experiment)
     if experiment == "quickstart" and not path.exists():
         path = bundled("quickstart", "quickstart.yaml")
     if path.is_dir():

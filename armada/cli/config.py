@@ -12,6 +12,7 @@ from armada.cli.options import add_changes, add_experiment
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, UsageError
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.user_folder import expanded
 
 if TYPE_CHECKING:
     import argparse
@@ -85,7 +86,7 @@ def _edit(options: argparse.Namespace) -> int:
     from armada.config.edited_text import difference, with_overrides
     from armada.config.experiments import experiment_of
 
-    path = experiment_file(options.experiment).expanduser()
+    path = expanded(experiment_file(options.experiment))
     before = read_text(path)
     after = with_overrides(before, path, changes_of(options))
     target = _target(options)
@@ -122,7 +123,7 @@ def _target(options: argparse.Namespace) -> Path | None:
         if options.overwrite:
             raise UsageError("--overwrite goes with --to", hint="--to FILE --overwrite")
         return None
-    target = Path(options.to).expanduser()
+    target = expanded(options.to)
     if not options.to.strip() or target.name in ("", ".."):
         raise UsageError(f"{options.to!r} is not the name of a file", hint="--to exp-2.yaml")
     if target.is_dir():

@@ -11,6 +11,7 @@ from armada.cli.printing import print_json
 from armada.errors import UsageError
 from armada.foundation.progress import TransferProgress
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.user_folder import expanded
 from armada.units import amount, counted
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _copy(options: argparse.Namespace) -> int:
     if from_place is not None:
         copied = fetch(way, asked, _folder_or_name(destination), on_bytes)
     else:
-        copied = send(way, asked, Path(source).expanduser(), on_bytes)
+        copied = send(way, asked, expanded(source), on_bytes)
     _report(copied, host.name if to_place is not None else None, as_json=options.json)
     return 0
 
@@ -77,7 +78,7 @@ def _folder_or_name(word: str) -> Path:
     Raises:
         UsageError: It is not.
     """
-    path = Path(word).expanduser()
+    path = expanded(word)
     if word.endswith("/") and not path.is_dir():
         raise UsageError(f"there is no folder {word} here", hint=f"mkdir -p {word}")
     return path

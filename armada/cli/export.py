@@ -11,6 +11,7 @@ from armada.cli.options import add_named_runs
 from armada.cli.printing import print_json
 from armada.errors import UsageError
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.user_folder import expanded
 from armada.units import amount, counted
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _folder(word: str) -> Path:
     Raises:
         UsageError: It is no name of a new folder.
     """
-    path = Path(word).expanduser().absolute()
+    path = expanded(word).absolute()
     if not word.strip() or path.name in ("", ".."):
         raise UsageError(f"{word!r} is not the name of a new folder", hint="--to ./my-model")
     return path

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armada.errors import ArmadaError, ConfigError, NotFound, UsageError
+from armada.foundation.user_folder import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +64,7 @@ def _form(question: dict[str, Any]) -> dict[str, object]:
         except ConfigError as error:
             return told | {"path": str(path.absolute()), "changes": []} | _since_faulty(path, told, error)
     else:
-        path = experiment_file(str(question.get("experiment"))).expanduser()
+        path = expanded(experiment_file(str(question.get("experiment"))))
     told |= {"path": str(path.absolute()), "changes": changes}
     try:
         return told | _right(path, changes)

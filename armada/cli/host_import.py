@@ -17,6 +17,7 @@ from armada.cli.printing import print_json
 from armada.cli.table import table
 from armada.errors import ArmadaError, NotFound, UsageError
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.user_folder import expanded
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -115,10 +116,10 @@ def _aliases(given: Path | None) -> Aliases:
     found = list_aliases(given)
     system = [] if os.environ.get("ARMADA_SSH_CONFIG") else [Path("/etc/ssh/ssh_config")]
     read = {path for file in (own, *system) if file.is_file() for path in list_aliases(file).files}
-    if given.expanduser().resolve() not in read:
+    if expanded(given).resolve() not in read:
         raise UsageError(
             f"ssh does not read {given}, so it does not know the names in it",
-            hint=f"put this line at the top of {own}: Include {given.expanduser().absolute()}",
+            hint=f"put this line at the top of {own}: Include {expanded(given).absolute()}",
         )
     return found
 

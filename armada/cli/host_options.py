@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.errors import NotFound, UsageError
+from armada.foundation.user_folder import expanded
 
 if TYPE_CHECKING:
     import argparse
@@ -216,7 +217,7 @@ def _checked_identity(given: Path) -> Path:
     """
     from armada.transport.ssh.authentication import exposed_words, is_exposed
 
-    path = given.expanduser()
+    path = expanded(given)
     if not path.is_file():
         raise UsageError(f"{given} is no file", hint="--identity takes a private key, such as ~/.ssh/id_ed25519")
     with path.open("rb") as stream:

@@ -11,6 +11,7 @@ from armada.cli.options import add_named_runs
 from armada.cli.several import Handled, Patience, choose_runs, handle_runs
 from armada.errors import HostUnreachable, LoginNeeded, NotFound
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.user_folder import expanded
 from armada.units import counted
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _pull(options: argparse.Namespace) -> int:
     reporter = Reporter(sys.stderr if options.json else sys.stdout)
 
     def handle(run: Run) -> Handled:
-        to: Path | None = options.to.expanduser().absolute() if options.to is not None else None
+        to: Path | None = expanded(options.to).absolute() if options.to is not None else None
         if to is not None and several:
             to /= run.run_id
         result = _pull_one(context, run, reporter, patience, word=options.checkpoint or ("last" if to else None), to=to)

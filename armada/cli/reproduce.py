@@ -13,6 +13,7 @@ from armada.cli.options import add_run
 from armada.cli.printing import print_json
 from armada.errors import ArmadaError, UsageError
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.user_folder import expanded
 
 if TYPE_CHECKING:
     from armada.cli.context import Context
@@ -49,7 +50,7 @@ def _reproduce(options: argparse.Namespace) -> int:
 
     if options.no_plan and options.host is not None:
         raise UsageError("--no-plan asks no host, and --host names one", hint="leave one of them out")
-    target = Path(options.to).expanduser().absolute()
+    target = expanded(options.to).absolute()
     if not options.to.strip() or target.name in ("", ".."):
         raise UsageError(f"{options.to!r} is not the name of a new folder", hint="--to ./again")
     if ".." in target.parts:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from armada.errors import ArmadaError, Conflict, UsageError
 from armada.foundation.atomic_write import SUFFIX, fsync
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.user_folder import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ def check_new_file(word: str, option: str, home: HomePaths, *, force: bool) -> P
         UsageError: It cannot be the name of a file.
         Conflict: There is something of that name already.
     """
-    path = Path(word).expanduser().absolute()
+    path = expanded(word).absolute()
     shown = sanitize_line(word, 300)
     if not word.strip() or path.name in ("", "..") or "\0" in word or word.endswith("/"):
         raise UsageError(f"{shown!r} is not the name of a file", hint=f"{option} FILE")

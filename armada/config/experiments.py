@@ -13,6 +13,7 @@ from armada.config.overrides import apply_override
 from armada.config.tasks.experiment import Experiment
 from armada.config.tasks.registry import TASKS, load, models
 from armada.config.validation import Problem, problems_of, validate, written_places
+from armada.foundation.user_folder import expanded
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -28,7 +29,7 @@ def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     Raises:
         ConfigError: The file, an override, or something they name is wrong.
     """
-    document = read_document(path.expanduser())
+    document = read_document(expanded(path))
     for text in overrides:
         apply_override(document, text)
     return experiment_of(document)

@@ -17,6 +17,7 @@ from armada.config.validation import dotted, written_places
 from armada.errors import ConfigError
 from armada.foundation.secrets import LEFT_OUT
 from armada.foundation.setting_keys import sections_above
+from armada.foundation.user_folder import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +74,7 @@ def read_faulty(path: Path, changes: Sequence[str], error: ConfigError) -> Fault
     Raises:
         ConfigError: The file is not YAML, or cannot be read.
     """
-    document = read_document(path.expanduser())
+    document = read_document(expanded(path))
     refused = _put(document, changes)
     faults, unknown = _faults_of(document)
     settings = _settings_of(document, unknown)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from armada.config.documents import read_text, shown
 from armada.errors import ConfigError
+from armada.foundation.user_folder import expanded, expanded_or_same
 
 _LINE = re.compile(r"\s*([A-Za-z]+)(?:\s*=\s*|\s+)(.*?)\s*", re.DOTALL)
 _DEEPEST = 16
@@ -53,7 +54,7 @@ def list_aliases(file: Path) -> Aliases:
         ConfigError: The file cannot be read. One that it includes becomes a note instead.
     """
     found = Aliases()
-    _read(file.expanduser(), found, depth=0)
+    _read(expanded(file), found, depth=0)
     return found
 
 
@@ -93,7 +94,7 @@ def _include(pattern: str, file: Path, number: int, found: Aliases, *, depth: in
             f"{file}:{number}: more than {_DEEPEST} files include each other; {shown(pattern)} is left out"
         )
         return
-    path = Path(pattern).expanduser() if pattern.startswith("~") else Path(pattern)
+    path = expanded_or_same(pattern)
     # As OpenSSH has it: relative to ~/.ssh, and in the system's own file to /etc/ssh.
     base = Path("/etc/ssh") if file.is_relative_to("/etc/ssh") else Path.home() / ".ssh"
     for each in sorted(glob.glob(str(base / path))):  # noqa: PTH207  # absolute patterns, which Path.glob refuses

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from armada.errors import ArmadaError, UsageError
 from armada.export.subject import Kind
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.user_folder import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ def find_converter(given: str | None) -> list[str]:
         if found is None:
             raise UsageError(f"there is no {PROGRAMS[0]} of llama.cpp on PATH", hint=_INSTALL)
         return [found]
-    path = Path(given).expanduser().absolute()
+    path = expanded(given).absolute()
     if not path.is_file():
         raise UsageError(f"there is no converter at {given}", hint=_INSTALL)
     if os.access(path, os.X_OK):

@@ -23,6 +23,7 @@ from armada.foundation.secrets import (
     may_be_secret,
     without_secret_settings,
 )
+from armada.foundation.user_folder import expanded
 from armada.sweeps.equal_cells import DistinctCells, identity, loose
 from armada.units import counted
 
@@ -97,7 +98,7 @@ def read_draft(path: Path, words: Words) -> Draft:
         ConfigError: The file, or an option, is wrong.
         UsageError: It has nothing to sweep over.
     """
-    document = read_document(path.expanduser())
+    document = read_document(expanded(path))
     for text in words.overrides:
         apply_override(document, text)
     way = "search" if words.search is not None or (words.random is None and _searches(document)) else "random"

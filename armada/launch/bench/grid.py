@@ -19,6 +19,7 @@ from armada.config.tasks.registry import MEASURED, TRAININGS
 from armada.config.validation import validate
 from armada.errors import PreflightRefused, UsageError
 from armada.foundation.secrets import HIDDEN, may_be_given_secret
+from armada.foundation.user_folder import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,7 +88,7 @@ def read_grid(path: Path, overrides: Sequence[str], texts: Sequence[str]) -> Gri
         ConfigError: The file, an override or a value is wrong.
         PreflightRefused: A step of its task is not measured.
     """
-    document = read_document(path.expanduser())
+    document = read_document(expanded(path))
     for text in overrides:
         apply_override(document, text)
     base = experiment_of(document)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from armada.errors import ConfigError
 from armada.foundation.sanitize import sanitize_text
+from armada.foundation.user_folder import expanded, expanded_or_same
 from armada.transport.interface import HostLike
 from armada.transport.ssh.names import has_control_characters
 
@@ -82,7 +83,7 @@ def resolve(host: HostLike) -> HostSpec:
         raise ConfigError(f"host {host.name} has no address", hint="give it `ssh: user@address:port` or an alias")
     spec = _resolve(host.ssh, host.name, depth=0)
     if host.identity is not None:
-        chosen = host.identity.expanduser().absolute()
+        chosen = expanded(host.identity).absolute()
         _checked(str(chosen), "identity file", spaces=True)
         spec = replace(spec, identity_files=(chosen,), certificate_files=(), identities_only=True)
     hops = tuple(replace(hop, name=f"{host.name}+hop{k}") for k, hop in enumerate(spec.hops, start=1))
@@ -203,10 +204,10 @@ def _identity_agent(value: str, tokens: dict[str, str]) -> str | None:
 
 
 def _paths(values: list[str], tokens: dict[str, str]) -> tuple[Path, ...]:
-    expanded = (
+    named = (
         re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), value) for value in values if value != "none"
     )
-    return tuple(Path(_checked(value, "identity file", spaces=True)).expanduser() for value in expanded)
+    return tuple(expanded_or_same(_checked(value, "identity file", spaces=True)) for value in named)
 
 
 def _checked_address(value: str) -> str:

@@ -12,6 +12,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line, sanitize_text
+from armada.foundation.user_folder import expanded_or_same
 from armada.tui import changes, form
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.question import Question
@@ -150,7 +151,7 @@ class ExperimentForm(Vertical):
         else:
             if question["experiment"] != self._shown:
                 self.form = None  # its settings are those of another file
-            path = str(Path(self.experiment).expanduser().absolute())
+            path = str(expanded_or_same(self.experiment).absolute())
             self._seen = (path, _state(path))  # it is read again when somebody has corrected it
         self._draw()
 

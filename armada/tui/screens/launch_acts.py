@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
+from armada.foundation.user_folder import expanded_or_same
 from armada.paths import bundled
 from armada.tui.outputs import Reading
 from armada.tui.screens.output import OutputWindow
@@ -75,7 +76,7 @@ def save_as(board: Dashboard, experiment: str, changes: Sequence[str], saved: Ca
     def take(name: str | None) -> None:
         if name is None:
             return
-        if not os.path.lexists(Path(name).expanduser()):
+        if not os.path.lexists(expanded_or_same(name)):
             write(name)
             return
         lines = list(changes) or ["nothing is changed"]
