@@ -28,6 +28,7 @@ class Candidate:
         loss: What was measured of it, lower is better: its evaluation loss, or another metric; None if nothing was.
         attempt: The run's attempt that wrote it first; 0 where nobody said it.
         measured: The same in words, such as `evaluation loss 0.41`.
+        lacking: Home has it without its optimizer state, which the settings want there.
     """
 
     digest: str
@@ -40,6 +41,7 @@ class Candidate:
     pinned: bool = False
     attempt: int = 0
     measured: str = ""
+    lacking: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ def decide_host(candidates: Sequence[Candidate], keep_remote: int) -> list[Decis
     for candidate in ordered:
         if not candidate.at_home:
             reasons[candidate.digest] = "not verified at home"
+        elif candidate.lacking:
+            reasons[candidate.digest] = "its optimizer state is not at home"
         elif not candidate.acknowledged:
             reasons[candidate.digest] = "not acknowledged yet"
     for digest, reason in _untouchable(ordered).items():

@@ -111,6 +111,7 @@ def plan_host(
     if sum(1 for c in known if c.on_host) <= settings.keep_remote:
         return decide_host(candidates(database, run_id, known), settings.keep_remote)  # nothing can be deleted
     prover = Prover(database, progress)
+    lacking = {c.digest for c in optimizers.lacking(known, settings)}
     whole = {c.digest for c in known if c.on_host and prover.prove(c) is Proof.PROVEN}
     looked = [
         Candidate(
@@ -123,6 +124,7 @@ def plan_host(
             acknowledged=c.acknowledged,
             attempt=c.attempt,
             measured=c.measured,
+            lacking=c.digest in lacking,
         )
         for c in candidates(database, run_id, known)
     ]
