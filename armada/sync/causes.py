@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import errno
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from armada.errors import (
     ArmadaError,
@@ -26,6 +26,9 @@ from armada.errors import (
     ProvisionFailed,
 )
 from armada.sync.errors import DiskFull, ManifestRejected, SourceChanged
+
+if TYPE_CHECKING:
+    from armada.store.transfers import Transfer
 
 Cause = Literal["link", "auth", "hostkey", "disk_home", "disk_host", "source_changed", "rejected", "other"]
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -48,6 +51,12 @@ def cause_of(error: BaseException) -> Cause:
     if isinstance(error, ProvisionFailed) and "No space left" in error.message:
         return "disk_host"
     return "other"
+
+
+def is_broken(tried: Transfer) -> bool:
+    """Whether a transfer failed because of the checkpoint itself: it may never come, and takes no other's place."""
+    cause = (tried.reason or "").partition(":")[0]
+    return tried.state == "failed" and cause in ("source_changed", "rejected")
 
 
 def as_error(error: ArmadaError | OSError, *, host: str) -> ArmadaError:

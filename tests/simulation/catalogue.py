@@ -56,6 +56,9 @@ FOUND_BY_CHANCE = {
     "what will never come counts among the last that home keeps, and an older one goes": (
         "launch:1:3 save save tick sync save tick damage_there sync"
     ),
+    "a home does without what it would want if the newer ones were not damaged on the host": (
+        "launch+optimizer_last:0:3 save tick sync save join save damage_there tick damage_there sync:1"
+    ),
     "its launch broke off, and what it had put there is hidden by a mount": (
         "break_off:1:1 meanwhile_unmount:1:0 launch:0:2 mount:1:1 release:2:3"
     ),

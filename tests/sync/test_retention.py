@@ -6,12 +6,15 @@ import json
 import time
 
 from armada.config.sync import SyncSettings
+from armada.foundation.progress import NullProgress
 from armada.store import checkpoints, runs
 from armada.sync.checkpoints.apply_retention import plan_home
 from armada.sync.checkpoints.published import PARTIAL, read_published
 from armada.sync.checkpoints.selection import choose_checkpoint
 from armada.sync.release.judge import judge_host
 from armada.sync.runs.outbox_listing import look_at
+from armada.sync.runs.run_syncer import RunSyncer
+from armada.sync.runs.sync_run import try_sync
 from tests.sync.conftest import OPTIMIZER, Place, leftovers
 
 
@@ -35,6 +38,34 @@ def test_what_the_settings_do_not_want_is_not_fetched_and_stays_on_the_host(plac
     assert place.home_steps() == [3]
     assert place.host_digests() == set(digests)
     assert not (place.remote / "outbox" / f"{digests[0]}.ack").exists()
+
+
+def test_where_the_newest_is_broken_on_the_host_the_one_before_it_comes_until_the_newest_can(place: Place) -> None:
+    place.create(keep_home={"last": 1, "best": 0})
+    digests = [place.save(step, {"model": b"%d" % step}, created_at=step) for step in (1, 2, 3)]
+    for broken in digests[1:]:
+        (place.remote / "outbox" / broken / "model").write_bytes(b"?")
+    outcome = place.sync()
+    assert [path.name for path in outcome.published] == ["checkpoint-1"]
+    assert {trouble.step for trouble in outcome.troubles} == {2, 3}
+    assert place.sync().published == ()
+    (place.remote / "outbox" / digests[2] / "model").write_bytes(b"3")
+    assert [path.name for path in place.sync(insist=True).published] == ["checkpoint-3"]
+    assert place.home_steps() == [3]
+
+
+def syncer(place: Place) -> RunSyncer:
+    return RunSyncer(place.context, NullProgress(), time.time, insist=False)
+
+
+def test_what_comes_instead_of_a_broken_one_counts_as_left_where_only_so_many_may_come(place: Place) -> None:
+    place.create(keep_home={"last": 1, "best": 0})
+    digests = [place.save(step, {"model": b"%d" % step}, created_at=step) for step in (1, 2)]
+    (place.remote / "outbox" / digests[1] / "model").write_bytes(b"?")
+    first = try_sync(syncer(place), None, None, most=1)
+    assert (first.published, first.left) == ((), True)
+    second = try_sync(syncer(place), None, None, most=1)
+    assert ([path.name for path in second.published], second.left) == (["checkpoint-1"], False)
 
 
 def test_the_host_keeps_as_many_as_it_should_and_never_what_is_not_home(place: Place) -> None:

@@ -10,6 +10,7 @@ from armada.foundation.metric_goals import BestBy
 from armada.foundation.sanitize import sanitize_line
 from armada.store import checkpoints, files_home, metrics, transfers
 from armada.store.best_metric import best_by
+from armada.sync.causes import is_broken
 from armada.sync.checkpoints import folders, optimizers, published
 from armada.sync.checkpoints.proof import Prover
 from armada.sync.errors import ManifestRejected
@@ -57,10 +58,27 @@ def candidates(database: Database, run_id: str, known: Sequence[Checkpoint]) -> 
 
 
 def wanted(database: Database, run_id: str, known: Sequence[Checkpoint], settings: SyncSettings) -> list[Checkpoint]:
-    """Return the checkpoints that the settings want at home and that exist only on the host, ordered by step."""
-    decisions = decide_home(candidates(database, run_id, known), settings.keep_home)
-    kept = {decision.candidate.digest for decision in decisions if decision.keep}
+    """Return the checkpoints that the settings want at home and that exist only on the host, ordered by step.
+
+    One that turned out to be broken is tried again, but takes no other's place: where the newest cannot come, those before it do.
+    """
+    broken = {digest for digest, tried in transfers.of_run(database, run_id).items() if is_broken(tried)}
+    found = candidates(database, run_id, known)
+    whole = [c for c in found if c.digest not in broken or c.at_home]
+    kept = _kept(found, settings) | _kept(whole, settings)
     return [c for c in known if c.on_host and c.home_path is None and c.digest in kept]
+
+
+def unneeded(database: Database, run_id: str, known: Sequence[Checkpoint], settings: SyncSettings) -> list[Checkpoint]:
+    """Return the checkpoints on the host that the settings do not want beside what is at home already, whatever else may come."""
+    found = {c.digest: c for c in candidates(database, run_id, known)}
+    here = [c for c in found.values() if c.at_home]
+    there = [c for c in known if c.on_host and c.home_path is None]
+    return [c for c in there if c.digest not in _kept([*here, found[c.digest]], settings)]
+
+
+def _kept(found: Sequence[Candidate], settings: SyncSettings) -> set[str]:
+    return {decision.candidate.digest for decision in decide_home(found, settings.keep_home) if decision.keep}
 
 
 def tidy(database: Database, home: HomePaths, run_id: str) -> None:

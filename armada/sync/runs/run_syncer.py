@@ -17,7 +17,7 @@ from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.sanitize import sanitize_line
 from armada.monitor.look import where, wiped_by
 from armada.store import checkpoints, run_sync, runs, transfers
-from armada.sync.causes import as_error, cause_of
+from armada.sync.causes import as_error, cause_of, is_broken
 from armada.sync.checkpoints import apply_retention, optimizers
 from armada.sync.checkpoints.download import CheckpointDownloader
 from armada.sync.checkpoints.proof import Prover
@@ -111,6 +111,9 @@ class RunSyncer:
             came.left = len(came.wanted) < len(chosen)
             asked = None if only else ask_ahead(self.context, looked.entry, settings.log_limit_bytes)
             came.published = self._bring(came.wanted, settings, fetcher, looked.entry.manifests)
+            if not only:
+                self._bring_instead(came, settings, fetcher, looked.entry.manifests, most)
+                self._decline(settings)
             self._acknowledger.acknowledge()
             if not only:
                 came.outputs = self._bring_outputs(looked.entry, fetcher, settings, asked)
@@ -264,13 +267,37 @@ class RunSyncer:
                 checkpoints.mark_trouble(
                     self.context.database, self.context.run_id, checkpoint.digest, schedule.NOT_WANTED
                 )
-                self._acknowledger.decline(checkpoint)
                 continue
             if checkpoint.trouble == schedule.NOT_WANTED:  # it was unwanted beside others, which are no longer here
                 checkpoints.mark_trouble(self.context.database, self.context.run_id, checkpoint.digest, None)
             if self._insist or self._may_try(tried.get(checkpoint.digest)):
                 wanted.append(checkpoint)
         return wanted
+
+    def _bring_instead(
+        self, came: _Came, settings: SyncSettings, fetcher: Fetcher, manifests: Mapping[str, str], most: int | None
+    ) -> None:
+        """Fetch what the settings want in the place of what turned out to be broken on the host."""
+        before = set[str]()
+        while (tried := {checkpoint.digest for checkpoint in came.wanted}) - before:
+            transferred = transfers.of_run(self.context.database, self.context.run_id)
+            if not any(is_broken(transferred[digest]) for digest in tried - before if digest in transferred):
+                return
+            known = checkpoints.of_run(self.context.database, self.context.run_id)
+            instead = [c for c in self._choose(known, settings, None) if c.digest not in tried]
+            now = instead if most is None else instead[: max(0, most - len(tried))]
+            came.left = came.left or len(now) < len(instead)
+            came.wanted = [*came.wanted, *now]
+            came.published += self._bring(now, settings, fetcher, manifests)
+            before = tried
+
+    def _decline(self, settings: SyncSettings) -> None:
+        """Say that home will not fetch what is not wanted beside what came: not before, as what is to come may be broken."""
+        database, run_id = self.context.database, self.context.run_id
+        known = checkpoints.of_run(database, run_id)
+        for checkpoint in apply_retention.unneeded(database, run_id, known, settings):
+            if checkpoint.trouble == schedule.NOT_WANTED:
+                self._acknowledger.decline(checkpoint)
 
     def _may_try(self, before: transfers.Transfer | None) -> bool:
         if before is None or before.state in ("waiting", "running", "done"):
