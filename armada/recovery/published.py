@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
+import os
 import re
 import time
 from dataclasses import dataclass
@@ -93,7 +94,9 @@ class Reader:
         self._total_bytes = total_bytes
         self._done_bytes = 0
         self._began = time.monotonic()
-        self._known: dict[tuple[int, int], str] = {}
+        self._known: dict[tuple[int, files_home.Look], str] = {}
+        self.seen: dict[Path, files_home.Look] = {}
+        """What `stat` showed of each file before it was read."""
 
     def first_wrong(self, found: Published) -> File | None:
         """Return the first file whose content does not match the manifest, or None."""
@@ -106,8 +109,9 @@ class Reader:
     def _hash(self, path: Path) -> str | None:
         try:
             with path.open("rb") as stream:
-                stat = path.lstat()
-                key = (stat.st_dev, stat.st_ino)
+                stat = os.fstat(stream.fileno())
+                self.seen[path] = files_home.Look.of(stat)
+                key = (stat.st_dev, self.seen[path])
                 if key not in self._known:
                     self._known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
         except OSError:
@@ -121,13 +125,21 @@ class Reader:
         return TransferProgress(self._done_bytes, max(self._total_bytes, self._done_bytes), rate)
 
 
-def record(database: Database, found: Published, *, is_read: bool) -> None:
-    """Record in the store that a checkpoint is at home and, if its bytes were read, which files need not be fetched again."""
+def record(database: Database, found: Published, reader: Reader | None) -> None:
+    """Record in the store that a checkpoint is at home and, if its bytes were read, which files need not be fetched again.
+
+    Args:
+        database: The store.
+        found: The checkpoint.
+        reader: What has read its files; None if nothing has.
+    """
+    is_read = reader is not None
     manifest = found.manifest
     if manifest is None:
         raise ValueError(f"{found.place} has no manifest")
-    if is_read:
-        files_home.record(database, [(f.sha256, found.place / f.path, f.size) for f in found.files if f.size])
+    if reader is not None:
+        files = [(f.sha256, found.place / f.path, f.size) for f in found.files if f.size]
+        files_home.record(database, files, reader.seen)
     told = json.loads(manifest.text)
     moment, attempt = told.get("created_at"), told.get("attempt")
     created_at = float(moment) if isinstance(moment, int | float) else None

@@ -238,7 +238,7 @@ def _read_home(
             problem = f"{wrong.path} does not match its manifest"
         with only_one(home.checkpoints(found.run_id)):
             if problem is None:
-                published.record(database, found, is_read=read_data)
+                published.record(database, found, reader if read_data else None)
                 recovery.recognised.append(found)
                 progress.stage("home", f"{found.run_id} {found.place.name}")
             else:

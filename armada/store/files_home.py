@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from armada.store import places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from armada.store.database import Database
@@ -36,17 +37,32 @@ class Look:
             found = os.lstat(path)
         except OSError:
             return None
-        if not stat.S_ISREG(found.st_mode):
-            return None
+        return cls.of(found) if stat.S_ISREG(found.st_mode) else None
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Look:
         return cls(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
+    def is_of_the_same_bytes(self, now: Look | None) -> bool:
+        """Whether nobody wrote to the file since. Its ctime also changes where armada links it."""
+        return now is not None and (self.size, self.mtime_ns, self.inode) == (now.size, now.mtime_ns, now.inode)
 
-def record(database: Database, files: Iterable[tuple[str, Path, int]]) -> None:
-    """Record files that were just verified, as (sha256, path, size in bytes), with their current `stat` values."""
+
+def record(
+    database: Database, files: Iterable[tuple[str, Path, int]], seen: Mapping[Path, Look] = MappingProxyType({})
+) -> None:
+    """Record verified files, as (sha256, path, size in bytes), with their current `stat` values.
+
+    Args:
+        database: The store.
+        files: The files.
+        seen: What `stat` showed of files that others can change, before their bytes were read. One that was written to
+            since is not recorded: it is read again before anything relies on it.
+    """
     with database.transaction() as connection:
         for sha256, path, size in files:
             look = Look.at(path)
-            if look is None or look.size != size:
+            if look is None or look.size != size or not seen.get(path, look).is_of_the_same_bytes(look):
                 continue
             connection.execute(
                 "INSERT OR REPLACE INTO files_home (sha256, path, size, mtime_ns, ctime_ns, inode) VALUES (?, ?, ?, ?, ?, ?)",

@@ -7,11 +7,14 @@ import os
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from armada.store import files_home, transfers
+from armada.store import checkpoints, files_home, transfers
+from armada.sync.checkpoints.proof import prove
 from armada.sync.transfer.block_writer import BLOCK_BYTES
+from armada.sync.transfer.chosen_transfer import ChosenTransfer
 from armada.sync.transfer.staging import incoming
 from tests.sync.conftest import Place, both_ways, leftovers, random_bytes
 
@@ -226,3 +229,55 @@ def test_every_byte_that_comes_is_counted_against_the_limits(place: Place) -> No
         outcome = place.sync()
     came = outcome.size_bytes + outcome.outputs.size_bytes
     assert taken == {1e9: came, 9e8: came}
+
+
+def edit(path: Path) -> None:
+    """Give a published file another first byte in place, as somebody does who may write everything."""
+    with path.open("r+b") as stream:
+        stream.write(b"X")
+
+
+def proofs(place: Place) -> dict[int, str]:
+    return {c.step: prove(place.database, c).value for c in checkpoints.of_run(place.database, place.run_id)}
+
+
+def test_a_shared_file_that_is_changed_while_the_rest_arrives_is_not_taken_as_read(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.create(keep_remote=1)
+    place.save(1, {"config.json": b"A" * 100, "model": b"1"}, created_at=1.0)
+    place.sync()
+    place.save(2, {"config.json": b"A" * 100, "model": b"2"}, created_at=2.0)
+    bring = ChosenTransfer.bring
+
+    def while_it_arrives(self: ChosenTransfer, *given: Any) -> Any:
+        edit(place.published / "checkpoint-1" / "config.json")
+        return bring(self, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ChosenTransfer, "bring", while_it_arrives)
+        outcome = place.sync()
+    assert outcome.deleted_host == ()
+    assert len(place.host_digests()) == 2
+    assert proofs(place) == {1: "damaged", 2: "damaged"}
+    place.end()
+    assert place.sync().final, "they came again"
+    assert proofs(place) == {1: "proven", 2: "proven"}
+    assert (place.published / "checkpoint-2" / "config.json").read_bytes() == b"A" * 100
+
+
+def test_a_file_that_is_changed_while_another_is_read_is_not_proven(place: Place) -> None:
+    place.create()
+    place.save(1, {"a": b"A" * 100, "b": b"1"})
+    place.sync()
+    (checkpoint,) = checkpoints.of_run(place.database, place.run_id)
+    folder = place.published / "checkpoint-1"
+    for name in ("a", "b"):
+        os.utime(folder / name)  # both have to be read again
+
+    def told(name: str) -> None:
+        if name == "b":
+            edit(folder / "a")
+
+    assert prove(place.database, checkpoint, told).value == "damaged"
+    assert proofs(place) == {1: "damaged"}

@@ -13,7 +13,7 @@ from armada.sync.checkpoints import published
 from armada.sync.checkpoints.manifest import Manifest, fetch_manifest, parse_manifest
 from armada.sync.errors import SourceChanged
 from armada.sync.transfer.interface import File
-from armada.sync.transfer.staging import check_space, clear_staging, held_bytes, is_right
+from armada.sync.transfer.staging import check_space, clear_staging, held_bytes, read_right
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
+    from armada.store.files_home import Look
     from armada.sync.context import SyncContext
     from armada.sync.transfer.interface import Transfer
 
@@ -78,7 +79,7 @@ class CheckpointDownloader:
         folder, staging = home.checkpoints(run_id), home.staging(run_id, digest)
         place = published.find_published(folder, checkpoint)  # a former sync died between the rename and the record
         if place is not None:
-            self._read_again(checkpoint, place, staging, progress)
+            seen = self._read_again(checkpoint, place, staging, progress)
         else:
             self._transfer.warm(checkpoint.size_bytes)
             text = self._manifests.get(digest)
@@ -86,25 +87,35 @@ class CheckpointDownloader:
                 fetch_manifest(self._context.session, checkpoint) if text is None else parse_manifest(text, digest)
             )
             without = set(left_out(manifest))
-            self._fill(checkpoint, [file for file in manifest.files if file.path not in without], staging, progress)
+            seen = self._fill(
+                checkpoint, [file for file in manifest.files if file.path not in without], staging, progress
+            )
             place = published.publish(folder, staging, manifest, sorted(without))
         clear_staging(staging)
         manifest, here = published.read_published(place, digest)
-        files_home.record(database, [(f.sha256, place / f.path, f.size) for f in here if f.size])
+        seen_at = {place / path: look for path, look in seen.items()}
+        files_home.record(database, [(f.sha256, place / f.path, f.size) for f in here if f.size], seen_at)
         checkpoints.mark_home(database, run_id, digest, place)
         transfers.finish(database, run_id, digest, sum(file.size for file in here))
         return place
 
     def _read_again(
         self, checkpoint: Checkpoint, place: Path, staging: Path, progress: Callable[[TransferProgress], None]
-    ) -> None:
-        """Read a published checkpoint of which the store has no record, and fetch again what has changed since it was published."""
+    ) -> dict[str, Look]:
+        """Read a published checkpoint of which the store has no record, and fetch again what has changed since it was published.
+
+        Returns:
+            What `stat` showed of the files that others can change, when they were read.
+        """
         _, files = published.read_published(place, checkpoint.digest)
-        wrong = [file for file in files if not is_right(place, file)]
+        read = {file.path: read_right(place, file) for file in files}
+        wrong = [file for file in files if read[file.path] is None]
+        seen = {path: look for path, look in read.items() if look is not None}
         if wrong:
-            self._fill(checkpoint, wrong, staging, progress)
+            seen |= self._fill(checkpoint, wrong, staging, progress)
             published.replace(staging, place, wrong)
             shutil.rmtree(staging)
+        return seen
 
     def _fill(
         self,
@@ -112,14 +123,19 @@ class CheckpointDownloader:
         files: Sequence[File],
         staging: Path,
         progress: Callable[[TransferProgress], None],
-    ) -> None:
-        """Have files of a checkpoint in staging, verified: linked where they are at home, fetched otherwise."""
+    ) -> dict[str, Look]:
+        """Have files of a checkpoint in staging, verified: linked where they are at home, fetched otherwise.
+
+        Returns:
+            The linked ones as in `published.link_known`.
+        """
         database = self._context.database
-        missing = prepare_staging(database, staging, checkpoint, files)
+        missing, linked = prepare_staging(database, staging, checkpoint, files)
         size_bytes = sum(file.size for file in files)
         linked_bytes = size_bytes - sum(file.size for file in missing)
         transfers.begin(database, checkpoint.run_id, checkpoint.digest, size_bytes)
         self._fetch(checkpoint, missing, staging, self._noting(checkpoint, linked_bytes, progress))
+        return linked
 
     def _fetch(
         self,
@@ -175,18 +191,21 @@ class CheckpointDownloader:
         return note
 
 
-def prepare_staging(database: Database, staging: Path, checkpoint: Checkpoint, files: Sequence[File]) -> list[File]:
+def prepare_staging(
+    database: Database, staging: Path, checkpoint: Checkpoint, files: Sequence[File]
+) -> tuple[list[File], dict[str, Look]]:
     """Link files that home already has into a checkpoint's staging folder, and check that the rest fits.
 
     Returns:
-        The files that have to be transferred.
+        The files that have to be transferred, and the linked ones as in `link_known`.
 
     Raises:
         DiskFull: They do not fit.
     """
     staging.mkdir(mode=0o700, parents=True, exist_ok=True)
-    missing = published.link_known(database, staging, files)
+    linked = published.link_known(database, staging, files)
+    missing = [file for file in files if file.path not in linked]
     needed_bytes = sum(file.size for file in missing) - held_bytes(staging, missing)
     coming_bytes = transfers.coming_bytes(database, but=checkpoint.digest)
     check_space(staging, f"checkpoint-{checkpoint.step}", needed_bytes, coming_bytes=coming_bytes)
-    return missing
+    return missing, linked

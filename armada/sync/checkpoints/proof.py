@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from armada.foundation.progress import NullProgress
 from armada.store import checkpoints, files_home
+from armada.store.files_home import Look
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.folders import is_seen
 from armada.sync.errors import ManifestRejected
-from armada.sync.transfer.staging import has_size, is_right
+from armada.sync.transfer.staging import has_size, read_right
 from armada.verdicts.proof import Proof
 
 if TYPE_CHECKING:
@@ -50,20 +51,24 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
         doubt(database, checkpoint, "its manifest")
         return Proof.DAMAGED
     doubted = is_doubted(checkpoint)
-    read = []
+    read, seen = [], {}
     for file in files:
         path = place / file.path
         if not doubted and (files_home.proven(database, path, file.sha256) if file.size else has_size(place, file)):
             continue
         told(file.path)
-        if not is_right(place, file):
+        if (look := read_right(place, file)) is None:
             if checkpoint.is_unread:  # it was read now
                 checkpoints.mark_home(database, checkpoint.run_id, checkpoint.digest, place)
             doubt(database, checkpoint, file.path)
             return Proof.DAMAGED
         read.append((file.sha256, path, file.size))
-    if read:
-        files_home.record(database, read)
+        seen[path] = look
+    now = {path: Look.at(path) for path in seen}
+    if untouched := [(sha256, path, size) for sha256, path, size in read if now[path] == seen[path]]:
+        files_home.record(database, untouched)
+    if not all(look.is_of_the_same_bytes(now[path]) for path, look in seen.items()):
+        return Proof.DAMAGED  # somebody wrote to it meanwhile: it is read again the next time
     if doubted:
         checkpoints.mark_home(database, checkpoint.run_id, checkpoint.digest, place)
     return Proof.PROVEN

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 from armada.foundation.atomic_write import fsync, write_atomically
 from armada.foundation.regular_files import open_regular
 from armada.store import files_home
+from armada.store.files_home import Look
 from armada.sync.checkpoints.manifest import NAME, Manifest, parse_manifest
 from armada.sync.errors import ManifestRejected
 from armada.sync.transfer.interface import File
-from armada.sync.transfer.staging import is_right
+from armada.sync.transfer.staging import read_right
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,18 +36,24 @@ PARTIAL = "PARTIAL.json"
 TRASH = ".trash"
 
 
-def link_known(database: Database, staging: Path, files: Sequence[File]) -> list[File]:
+def link_known(database: Database, staging: Path, files: Sequence[File]) -> dict[str, Look]:
     """Hard-link into staging every file whose bytes lie in a published checkpoint, after verifying them again.
 
     Returns:
-        The files that have to be transferred.
+        What `stat` shows of each linked file, by its path in the checkpoint. People can change it by its other name: it is
+        the same file.
     """
-    return [file for file in files if not file.size or not _link(database, staging / file.path, file)]
+    linked = {}
+    for file in files:
+        if file.size and (look := _link(database, staging / file.path, file)) is not None:
+            linked[file.path] = look
+    return linked
 
 
-def _link(database: Database, target: Path, file: File) -> bool:
+def _link(database: Database, target: Path, file: File) -> Look | None:
     for source in files_home.find(database, file.sha256):
-        if not is_right(source.parent, File(source.name, file.size, file.sha256)):
+        look = read_right(source.parent, File(source.name, file.size, file.sha256))
+        if look is None:
             files_home.forget(database, source)  # deleted by hand, or damaged: `armada sync verify` says which
             continue
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -54,9 +61,10 @@ def _link(database: Database, target: Path, file: File) -> bool:
         try:
             os.link(source, target)
         except OSError:
-            return False  # another file system, or one without hard links
-        return True
-    return False
+            return None  # another file system, or one without hard links
+        now = Look.at(target)  # linking has changed its ctime
+        return now if look.is_of_the_same_bytes(now) else look
+    return None
 
 
 def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[str]) -> Path:
@@ -69,7 +77,7 @@ def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[
                 path.rmdir()
         elif path.relative_to(staging).as_posix() not in known:
             path.unlink()  # left by an earlier transfer that was interrupted
-        else:
+        elif stat.S_IMODE(path.lstat().st_mode) != 0o444:  # of a linked file, this would change its ctime
             path.chmod(0o444)
     (staging / NAME).write_text(manifest.text)
     if left_out:

@@ -12,15 +12,16 @@ from armada.store import checkpoints, files_home, home_folders
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.folders import look_of
 from armada.sync.errors import ManifestRejected
-from armada.sync.transfer.staging import is_right
+from armada.sync.transfer.staging import read_right
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from armada.paths import HomePaths
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
+    from armada.store.files_home import Look
     from armada.sync.transfer.interface import File
 
 
@@ -48,17 +49,24 @@ def recognise(database: Database, home: HomePaths, run_id: str, told: Callable[[
         look = look_of(place)
         files = _intact(place, checkpoint)
         if files is not None:
-            files_home.record(database, [(each.sha256, place / each.path, each.size) for each in files if each.size])
+            read = [(each.sha256, place / each.path, each.size) for each in files if each.size]
+            files_home.record(database, read, {place / each.path: seen for each, seen in files.items()})
             checkpoints.mark_home(database, run_id, checkpoint.digest, place)
         else:
             home_folders.record_wrong(database, run_id, place, look)
             checkpoints.mark_trouble(database, run_id, checkpoint.digest, checkpoints.WAS_HOME)
 
 
-def _intact(place: Path, checkpoint: Checkpoint) -> Sequence[File] | None:
-    """Read a published checkpoint of which the store has no record; return its files, or None if one has changed."""
+def _intact(place: Path, checkpoint: Checkpoint) -> dict[File, Look] | None:
+    """Read a published checkpoint of which the store has no record.
+
+    Returns:
+        Its files, with what `stat` showed of each before it was read; None if one has changed.
+    """
     try:
         _, files = published.read_published(place, checkpoint.digest)
     except ManifestRejected:
         return None
-    return files if all(is_right(place, file) for file in files) else None
+    looks = {file: read_right(place, file) for file in files}
+    seen = {file: look for file, look in looks.items() if look is not None}
+    return seen if len(seen) == len(files) else None

@@ -20,13 +20,14 @@ from armada.sync.transfer.staging import clear_staging, is_right
 from armada.sync.transfer.stream_transfer import Fetcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from armada.foundation.progress import TransferProgress
     from armada.paths import HomePaths
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
+    from armada.store.files_home import Look
     from armada.sync.checkpoints.verify import Finding
     from armada.sync.context import SyncContext
     from armada.sync.transfer.interface import File, Transfer
@@ -49,8 +50,9 @@ def repair_from_home(database: Database, home: HomePaths, finding: Finding) -> F
     with only_one_there(database, home, checkpoint.run_id):
         staging = home.staging(checkpoint.run_id, checkpoint.digest)
         staging.mkdir(mode=0o700, parents=True, exist_ok=True)
-        missing = published.link_known(database, staging, finding.damaged)
-        _put(database, staging, place, [file for file in finding.damaged if file not in missing])
+        linked = published.link_known(database, staging, finding.damaged)
+        missing = [file for file in finding.damaged if file.path not in linked]
+        _put(database, staging, place, [file for file in finding.damaged if file.path in linked], linked)
         shutil.rmtree(staging)
         clear_staging(staging)
         if not missing:
@@ -125,7 +127,7 @@ def _bring_into(
     """Fetch files of a published checkpoint; each is moved into place only once its hash is correct."""
     database, session = context.database, context.session
     staging = context.home.staging(checkpoint.run_id, checkpoint.digest)
-    missing = prepare_staging(database, staging, checkpoint, files)
+    missing, linked = prepare_staging(database, staging, checkpoint, files)
     failed: dict[str, ArmadaError] = {}
     settings = settings_of(runs.spec(database, checkpoint.run_id))
     with Fetcher(session, streams=settings.streams, bytes_per_s=settings.bytes_per_s) as fetcher:
@@ -133,7 +135,7 @@ def _bring_into(
         for start in range(0, len(missing), _FILES_AT_ONCE):
             fetch = _Fetch(transfer, session.host.name, checkpoint, staging, progress)
             failed |= fetch.some(missing[start : start + _FILES_AT_ONCE])
-    _put(database, staging, place, [file for file in files if file.path not in failed])
+    _put(database, staging, place, [file for file in files if file.path not in failed], linked)
     shutil.rmtree(staging)
     clear_staging(staging)
     for error in failed.values():
@@ -171,11 +173,12 @@ class _Fetch:
         return {file.path: ArmadaError(f"{file.path} is damaged on the host too", host=self.host) for file in wrong}
 
 
-def _put(database: Database, staging: Path, place: Path, files: Sequence[File]) -> None:
-    """Replace the damaged files by the correct ones in staging."""
+def _put(database: Database, staging: Path, place: Path, files: Sequence[File], linked: Mapping[str, Look]) -> None:
+    """Replace the damaged files by the correct ones in staging; `linked` as in `published.link_known`."""
     published.replace(staging, place, files)
     if files:
-        files_home.record(database, [(file.sha256, place / file.path, file.size) for file in files if file.size])
+        seen = {place / path: look for path, look in linked.items()}
+        files_home.record(database, [(file.sha256, place / file.path, file.size) for file in files if file.size], seen)
 
 
 def _replace_manifest(place: Path, text: str) -> None:

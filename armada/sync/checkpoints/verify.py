@@ -9,7 +9,7 @@ from armada.store import checkpoints, files_home
 from armada.sync.checkpoints import folders, published
 from armada.sync.errors import ManifestRejected
 from armada.sync.transfer.interface import File
-from armada.sync.transfer.staging import has_size, is_right
+from armada.sync.transfer.staging import has_size, read_right
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,6 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
     """
     folders.require_there(database, run_id)
     found = []
-    right = is_right if read_data else has_size
     for checkpoint in checkpoints.of_run(database, run_id):
         place = checkpoint.home_path
         if place is None:
@@ -65,11 +64,17 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
         except ManifestRejected:
             found.append(Finding(checkpoint, place, (), manifest_damaged=True))
             continue
-        damaged = tuple(file for file in files if not right(place, file))
+        looks = {place / file.path: read_right(place, file) for file in files} if read_data else {}
+        damaged = tuple(
+            file for file in files if (looks[place / file.path] is None if read_data else not has_size(place, file))
+        )
         for file in damaged:
             files_home.forget(database, place / file.path)
         if read_data and not damaged and checkpoint.is_unread:
-            files_home.record(database, [(file.sha256, place / file.path, file.size) for file in files if file.size])
+            seen = {path: look for path, look in looks.items() if look is not None}
+            files_home.record(
+                database, [(file.sha256, place / file.path, file.size) for file in files if file.size], seen
+            )
             checkpoints.mark_home(database, run_id, checkpoint.digest, place)
         found.append(Finding(checkpoint, place, damaged))
     return found

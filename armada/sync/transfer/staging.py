@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armada.store.files_home import Look
 from armada.sync.errors import DiskFull
 from armada.units import amount
 
@@ -30,15 +31,20 @@ INCOMING = ".rsync"
 
 def is_right(folder: Path, file: File) -> bool:
     """Whether it is a regular file with this size and SHA-256."""
+    return read_right(folder, file) is not None
+
+
+def read_right(folder: Path, file: File) -> Look | None:
+    """Return what `stat` showed of a regular file before its bytes were read; None if its size or SHA-256 is another."""
     try:
         descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
-        return False
+        return None
     with open(descriptor, "rb") as stream:  # noqa: PTH123  # from a descriptor opened without following links
         found = os.fstat(stream.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
-            return False
-        return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+            return None
+        return Look.of(found) if hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256 else None
 
 
 def has_size(folder: Path, file: File) -> bool:
