@@ -27,7 +27,7 @@ from armada.store.database import Database
 from armada.store.running_operations import is_alive, operation
 from armada.sync.context import HostContext
 from armada.sync.release.judge import came_since, judge_host, losses, submissions_there
-from armada.units import counted, duration_s, span
+from armada.units import counted, counted_processes, duration_s, span
 from armada.verdicts.idle import BELIEVED_S, Idleness, Stopping, stopping_of, why_wait
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ class IdleStop:
                     what = f"{items[0].run_id}: {items[0].what}"
                     more = f", and {counted(len(items) - 1, 'more reason')}" if len(items) > 1 else ""
                     raise Conflict(f"not stopped, because something would be lost: {sanitize_line(what, 300)}{more}")
-                if users := gpu_users(session.call(AskFacts()).as_json()):
-                    raise Conflict(f"not stopped: {_processes(users)} on its GPUs")
+                if used := why_gpus_may_be_used(session.call(AskFacts()).as_json()):
+                    raise Conflict(f"not stopped: {used}")
                 if active := runs.every(database, host=name, active=True):
                     raise Conflict(f"not stopped: {active[0].run_id} began meanwhile")
                 begin_clearing(database, recorded.id, name, there)
@@ -168,17 +168,19 @@ def why_busy(database: Database, host: str, record: HostRecord | None) -> str | 
     for each in operations.running(database):
         if each.host == host and is_alive(each):
             return f"{each.kind} goes on there (process {each.pid})"
-    users = gpu_users(record.facts if record is not None else None)
-    return f"{_processes(users)} on its GPUs" if users else None
+    return why_gpus_may_be_used(record.facts if record is not None else None)
 
 
-def _processes(count: int) -> str:
-    return "1 process" if count == 1 else f"{count} processes"
-
-
-def gpu_users(facts: Mapping[str, object] | None) -> int:
-    """Count the processes on a host's GPUs, of whoever."""
-    return sum(len(gpu.processes or ()) for gpu in recorded_facts(facts).gpus or ())
+def why_gpus_may_be_used(facts: Mapping[str, object] | None) -> str | None:
+    """Say who uses a host's GPUs, or why nobody knows that; None if nobody does."""
+    seen = recorded_facts(facts)
+    if users := sum(len(gpu.processes or ()) for gpu in seen.gpus or ()):
+        return f"{counted_processes(users)} on its GPUs"
+    if seen.gpu_trouble:
+        return f"who uses its GPUs cannot be asked ({sanitize_line(seen.gpu_trouble, 200)})"
+    if seen.amd_gpus:
+        return f"armada cannot ask who uses its {counted(seen.amd_gpus, 'AMD GPU')}"
+    return None
 
 
 def run_command(

@@ -27,6 +27,7 @@ from armada.store.database import Database
 from armada.sweeps.tending import Tending
 from armada.sync.schedule.disk_forecast import note_forecast
 from armada.units import span
+from armada.verdicts.idle import GAP_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +100,7 @@ class Watcher:
         self._session = HostSession(host, home, patience_s=0.0)
         self._failures = 0
         self._asked_at: dict[str, float] = {}
+        self._facts_at: float | None = None
         self._queue: ClusterQueue | None = None
         self._queue_look: threading.Thread | None = None
         self._retries = Retries(self._session)
@@ -174,6 +176,8 @@ class Watcher:
         return [run for run in watched if run.is_only_told]
 
     def _note_idle(self, database: Database) -> None:
+        if self._facts_at is None or not 0 <= self._now() - self._facts_at <= GAP_S:
+            return  # who is on its GPUs is not known: its time of idleness breaks off
         try:
             self._idle_stop.answered(database)
         except ArmadaError as error:  # says nothing about the host and its runs
@@ -213,6 +217,7 @@ class Watcher:
             return
         queue = {"queue": self._queue.model_dump()} if self._queue is not None else {}
         host_records.record_facts(database, self.host.name, {**answer.as_json(), **queue})
+        self._facts_at = self._now()
         note_forecast(database, self.host.name, now=self._now())
 
     def _look_at_queue(self) -> None:

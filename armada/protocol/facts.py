@@ -105,6 +105,7 @@ class Facts(Message):
         doubts: Warnings about other users who may write to folders above the root, if that is not refused.
         left_out: Names of variables in the agent's environment that a training may want but that jobs do not see.
         amd_gpus: GPUs of AMD, which armada does not use.
+        gpu_trouble: Why nvidia-smi did not say which GPUs there are and who uses them: `gpus` is empty then.
     """
 
     hostname: Line
@@ -127,6 +128,7 @@ class Facts(Message):
     doubts: Many[Annotated[str, line(600)]] = ()
     left_out: Many[Line] = ()
     amd_gpus: Count = 0
+    gpu_trouble: Text | None = None
     time: UnixTime
     identity: Unsaid[Identity] = None
 

@@ -61,6 +61,8 @@ class RecordedFacts(Message):
     machine: Unsaid[Line] = None
     glibc: Unsaid[Line] = None
     gpus: Unsaid[Fitting[RecordedGpu]] = None
+    gpu_trouble: Unsaid[Text] = None
+    amd_gpus: Unsaid[Count] = None
     disk: Unsaid[RecordedDisk] = None
     queue: Unsaid[RecordedQueue] = None
     environments: Unsaid[dict[str, Text]] = None

@@ -220,6 +220,17 @@ def test_facts_show_the_slices_of_a_divided_gpu(machine: Machine, gpu_host: Host
     assert second["slices"] == []
 
 
+def test_facts_tell_a_driver_that_does_not_answer_from_one_without_a_gpu(machine: Machine, gpu_host: Host) -> None:
+    program = machine.folder / "nvidia-smi"
+    assert gpu_host.call("host.facts")["gpu_trouble"] is None
+    program.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'; exit 18\n")
+    facts = gpu_host.call("host.facts")
+    assert (facts["gpus"], "version mismatch" in facts["gpu_trouble"]) == ([], True)
+    program.write_text("#!/bin/sh\necho 'No devices were found'; exit 6\n")
+    facts = gpu_host.call("host.facts")
+    assert (facts["gpus"], facts["gpu_trouble"]) == ([], None)
+
+
 @pytest.mark.parametrize("text", [None, "", "[N/A]", "nan", "inf", "-inf", "1e999"])
 def test_a_number_that_is_none_is_not_known(text: str | None) -> None:
     assert gpus.parse_number(text) is None

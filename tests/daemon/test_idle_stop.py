@@ -185,6 +185,11 @@ def test_what_goes_on_there_keeps_it_and_silence_is_not_idleness(
     gpu = {"index": 0, "uuid": "u", "name": "A100", "memory_total_bytes": 1, "processes": [{"pid": 1, "user": "them"}]}
     hosts.record_facts(database, "gpus", {"gpus": [gpu]})
     assert why_busy(database, "gpus", hosts.find(database, "gpus")) == "1 process on its GPUs"
+    hosts.record_facts(database, "gpus", {"gpus": [], "gpu_trouble": "nvidia-smi: Driver/library version mismatch"})
+    cannot = "who uses its GPUs cannot be asked (nvidia-smi: Driver/library version mismatch)"
+    assert why_busy(database, "gpus", hosts.find(database, "gpus")) == cannot
+    hosts.record_facts(database, "gpus", {"gpus": [], "gpu_trouble": None, "amd_gpus": 2})
+    assert why_busy(database, "gpus", hosts.find(database, "gpus")) == "armada cannot ask who uses its 2 AMD GPUs"
     assert ran(armada) == []
 
 

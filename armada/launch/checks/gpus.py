@@ -61,6 +61,8 @@ def unused_gpus(facts: Facts) -> str | None:
         return (
             f"the host has {counted(facts.amd_gpus, 'AMD GPU')}, which armada does not use: trainings there run on CPUs"
         )
+    if facts.gpu_trouble:
+        return f"the host's GPUs cannot be used: {sanitize_line(facts.gpu_trouble, 200)}"
     if facts.tools.nvidia_smi:
         return "the host has nvidia-smi, which shows no GPU: there is none, or its driver does not work"
     return None

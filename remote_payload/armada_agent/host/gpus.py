@@ -10,6 +10,8 @@ import subprocess
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 MIB = 1024 * 1024
+_NONE = "No devices were found"
+"""What nvidia-smi says, and fails, where there is a driver and no GPU."""
 _TIMEOUT_S = 20.0  # nvidia-smi hangs if the driver has a problem
 _INVENTORY = ("index", "uuid", "name", "memory.total", "memory.used", "utilization.gpu", "driver_version")
 _TELEMETRY = ("index", "utilization.gpu", "memory.used", "power.draw", "temperature.gpu")
@@ -163,6 +165,8 @@ def _run(question: str) -> str:
         raise GpuError("nvidia-smi: %s" % error)
     if done.returncode:
         words = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
+        if words.startswith(_NONE):
+            return ""
         raise GpuError("nvidia-smi: %s" % (words[:500] or "exit code %d" % done.returncode))
     return done.stdout.decode("utf-8", "replace")
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from armada_agent.foundation import process_identity
 from armada_agent.foundation.session import Call
@@ -25,6 +25,7 @@ def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     doubts = trust.require_root(call.root)
     setup = setup_lines.find_failure()  # before the search for tools: it may add them to PATH
     disk = os.statvfs(call.root)
+    found, trouble = _gpus()
     return {
         "hostname": process_identity.current_host()["hostname"],
         "user": _user(),
@@ -38,7 +39,8 @@ def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
         "cpu_count": limits.cpu_count(),
         "memory_bytes": limits.memory_bytes(),
         "disk": {"total_bytes": disk.f_blocks * disk.f_frsize, "free_bytes": disk.f_bavail * disk.f_frsize},
-        "gpus": _gpus(),
+        "gpus": found,
+        "gpu_trouble": trouble,
         "queue": {"waiting": gpu_tickets.waiting(call.root)},
         "environments": environment_folder.list_all(call.root),
         "tools": {
@@ -58,15 +60,16 @@ def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _gpus() -> List[Dict[str, Any]]:
+def _gpus() -> Tuple[List[Dict[str, Any]], Optional[str]]:
+    """Return the GPUs with who uses them; if that cannot be asked, why."""
     if not gpus.is_installed():
-        return []
+        return [], None
     try:
         found, users = gpus.list_gpus(), gpus.list_users()
         # With MIG a GPU has no utilization of its own. The question takes a second where the driver is not loaded.
         slices = gpus.list_slices() if any(gpu["utilization"] is None for gpu in found) else {}
-    except gpus.GpuError:
-        return []  # a driver without a GPU, or a broken one: no GPU can be used here
+    except gpus.GpuError as error:
+        return [], str(error)  # a broken driver: no new job can use a GPU here, and nobody sees who does
     table = processes.scan()
     runs = {process.pid: process.run_id for process in table}
     for gpu in found:
@@ -74,7 +77,7 @@ def _gpus() -> List[Dict[str, Any]]:
         pids |= {process.pid for process in table if gpu["uuid"] in process.gpus}
         gpu["processes"] = [{"pid": pid, "run_id": runs.get(pid)} for pid in sorted(pids)]
         gpu["slices"] = slices.get(gpu["uuid"], [])
-    return found
+    return found, None
 
 
 def _user() -> str:
