@@ -18,7 +18,7 @@ from armada_agent.outbox import orphans
 from armada.launch import stop as stopping
 from armada.store.checkpoints import NEVER_CAME
 from armada.sync.checkpoints import proof
-from armada.sync.transfer.staging import is_right
+from armada.sync.transfer.staging import read_right
 from tests.simulation import folders
 from tests.simulation import host as hosts
 from tests.simulation.breaking import Breaking, Killed
@@ -92,7 +92,7 @@ class World:
         for module, name, instead in self.stand_ins():
             self._patches.enter_context(mock.patch.object(module, name, instead))
         self._patches.enter_context(mock.patch.object(time, "time", self.now))
-        self._patches.enter_context(mock.patch.object(proof, "is_right", self._counted(is_right)))
+        self._patches.enter_context(mock.patch.object(proof, "read_right", self._counted(read_right)))
         waiting = SimpleNamespace(monotonic=self.now, time=self.now, sleep=self.tick)
         self._patches.enter_context(mock.patch.object(stopping, "time", waiting))
         # What finishes another's checkpoints waits on its host, where nothing else may happen in the middle of its turn.
