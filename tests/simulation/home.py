@@ -304,7 +304,7 @@ class SimHome:
                     files_home.forget(database, each.home_path)
                     checkpoints.mark_not_home(database, run_id, each.digest, None)
             for found in recognised.find(self.paths, run_id):
-                recognised.record(database, found, is_read=False)
+                recognised.record(database, found, None)
 
     def verified(self, run_id: str) -> list[tuple[int, float | None, bool]]:
         """Return of each checkpoint that is here: its step, when it was verified, and whether something is wrong with it."""

@@ -158,8 +158,8 @@ class World:
         copy.inherited = home.fetched | home.inherited
         return self.homes[name]
 
-    def _counted(self, real: Callable[..., bool]) -> Callable[..., bool]:
-        def counting(*words: Any) -> bool:
+    def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*words: Any) -> Any:
             self.files_read += 1
             return real(*words)
 
