@@ -88,9 +88,9 @@ def find_published(folder: Path, checkpoint: Checkpoint) -> Path | None:
     """Return the folder of a checkpoint that was published but not recorded, because the process died in between."""
     plain = f"checkpoint-{checkpoint.step}"
     for place in (folder / plain, folder / f"{plain}@{checkpoint.digest[:8]}"):
-        manifest = place / NAME
-        if manifest.is_file() and hashlib.sha256(manifest.read_bytes()).hexdigest() == checkpoint.digest:
-            return place
+        with contextlib.suppress(OSError), open_regular(place / NAME) as stream:  # an error: it is not this one
+            if hashlib.file_digest(stream, "sha256").hexdigest() == checkpoint.digest:
+                return place
     return None
 
 

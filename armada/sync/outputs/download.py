@@ -238,10 +238,30 @@ def _seed(folder: Path, staging: Path, journal: Path, file: File) -> None:
         return
     target = staging / file.path
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    shutil.copyfile(old, target)
+    blocks = _copy_blocks(old, target, size // BLOCK_BYTES)
+    if not blocks:
+        return
     os.truncate(target, file.size)
     with journal.open("a") as stream:
-        stream.writelines(f"{block} {file.path}\n" for block in range(size // BLOCK_BYTES))
+        stream.writelines(f"{block} {file.path}\n" for block in range(blocks))
+
+
+def _copy_blocks(old: Path, target: Path, most: int) -> int:
+    """Copy the whole blocks of a file up to the first that its disk cannot read. Return how many were copied."""
+    try:
+        stream = open_regular(old)
+    except OSError:
+        return 0
+    with stream, target.open("wb") as copy:
+        for block in range(most):
+            try:
+                data = stream.read(BLOCK_BYTES)
+            except OSError:
+                return block
+            if len(data) < BLOCK_BYTES:
+                return block
+            copy.write(data)
+    return most
 
 
 def _sha256(path: Path, size: int) -> str | None:

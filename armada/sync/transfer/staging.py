@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armada.foundation.regular_files import open_regular
 from armada.sync.errors import DiskFull
 from armada.units import amount
 
@@ -29,16 +30,14 @@ INCOMING = ".rsync"
 
 
 def is_right(folder: Path, file: File) -> bool:
-    """Whether it is a regular file with this size and SHA-256."""
+    """Whether it is a regular file with this size and SHA-256. One that its disk cannot read is not right."""
     try:
-        descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open_regular(folder / file.path) as stream:
+            if os.fstat(stream.fileno()).st_size != file.size:
+                return False
+            return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
     except OSError:
         return False
-    with open(descriptor, "rb") as stream:  # noqa: PTH123  # from a descriptor opened without following links
-        found = os.fstat(stream.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
-            return False
-        return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
 
 
 def has_size(folder: Path, file: File) -> bool:
