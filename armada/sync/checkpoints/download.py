@@ -13,7 +13,7 @@ from armada.sync.checkpoints import published
 from armada.sync.checkpoints.manifest import Manifest, fetch_manifest, parse_manifest
 from armada.sync.errors import SourceChanged
 from armada.sync.transfer.interface import File
-from armada.sync.transfer.staging import check_space, clear_staging, held_bytes, is_right
+from armada.sync.transfer.staging import check_space, clear_staging, held_bytes, is_right, make_staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -183,8 +183,9 @@ def prepare_staging(database: Database, staging: Path, checkpoint: Checkpoint, f
 
     Raises:
         DiskFull: They do not fit.
+        ArmadaError: The staging folder is a link.
     """
-    staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_staging(staging)
     missing = published.link_known(database, staging, files)
     needed_bytes = sum(file.size for file in missing) - held_bytes(staging, missing)
     coming_bytes = transfers.coming_bytes(database, but=checkpoint.digest)

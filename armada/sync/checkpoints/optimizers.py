@@ -96,7 +96,7 @@ def _wanted_whole(known: Iterable[Checkpoint], settings: SyncSettings) -> set[st
 
 def _states_of(checkpoint: Checkpoint) -> list[str]:
     """Return the files at home that only a resume needs; none if some of them were left out, or its manifest is damaged."""
-    if checkpoint.home_path is None:
+    if checkpoint.home_path is None or checkpoint.home_path.is_symlink():  # what is behind a link is a person's
         return []
     try:
         manifest, files = published.read_published(checkpoint.home_path, checkpoint.digest)

@@ -16,7 +16,7 @@ from armada.sync.checkpoints.download import prepare_staging
 from armada.sync.checkpoints.folders import only_one_there
 from armada.sync.checkpoints.manifest import NAME, fetch_manifest
 from armada.sync.transfer.chosen_transfer import ChosenTransfer
-from armada.sync.transfer.staging import clear_staging, is_right
+from armada.sync.transfer.staging import clear_staging, is_right, make_staging
 from armada.sync.transfer.stream_transfer import Fetcher
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def repair_from_home(database: Database, home: HomePaths, finding: Finding) -> F
         What is still damaged.
 
     Raises:
+        ArmadaError: A person put a link in the place of a folder.
         OSError: Home's disk cannot store them.
     """
     checkpoint, place = finding.checkpoint, finding.place
@@ -48,7 +49,7 @@ def repair_from_home(database: Database, home: HomePaths, finding: Finding) -> F
         return finding
     with only_one_there(database, home, checkpoint.run_id):
         staging = home.staging(checkpoint.run_id, checkpoint.digest)
-        staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_staging(staging)
         missing = published.link_known(database, staging, finding.damaged)
         _put(database, staging, place, [file for file in finding.damaged if file not in missing])
         shutil.rmtree(staging)
@@ -179,5 +180,6 @@ def _put(database: Database, staging: Path, place: Path, files: Sequence[File]) 
 
 
 def _replace_manifest(place: Path, text: str) -> None:
+    published.require_folder(place)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)  # the user may have deleted the whole folder
     write_atomically(place / NAME, text, mode=0o666, unique=False)

@@ -51,10 +51,10 @@ class Keeper:
             ArmadaError: Something is in the place of the folder that keeps it.
         """
         here = self._folder / FOLDER / item.path
-        if here.is_symlink() or not here.exists():
+        if here.is_symlink() or (here.exists() and not here.is_file()):
+            self.keep(item.path)  # a person's link, or a folder that the host replaced by a file
             return
-        if not here.is_file():
-            self.keep(item.path)  # the host replaced a folder by a file
+        if not here.exists():
             return
         entry = self._index.get(item.path) or (0, 0.0)
         only_grows, continues = item.path in ONLY_GROW, _begins_with(came, here)

@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armada.errors import ArmadaError
 from armada.foundation.regular_files import open_regular
 from armada.sync.errors import DiskFull
 from armada.units import amount
@@ -91,6 +92,25 @@ def clear_staging(staging: Path) -> None:
     shutil.rmtree(incoming(staging).parent, ignore_errors=True)
     with contextlib.suppress(OSError):  # another checkpoint may be in there
         staging.parent.rmdir()
+
+
+def make_staging(staging: Path) -> None:
+    """Make the staging folder of a checkpoint.
+
+    Raises:
+        ArmadaError: A link is in its place, or in that of the folder above it: nothing is put, or deleted, behind it.
+        OSError: The disk refuses it.
+    """
+    for folder in (staging.parent, staging):
+        if folder.is_symlink():
+            raise ArmadaError(f"{folder} is a link, so nothing is put there", hint="move it away")
+    staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def staged(folder: Path) -> list[Path]:
+    """Return what lies in the staging folder of a run's checkpoints; no links, and nothing behind one."""
+    within = folder / ".staging"
+    return [] if within.is_symlink() else [path for path in within.glob("*") if not path.is_symlink()]
 
 
 def digest_of(path: Path) -> str:
