@@ -88,11 +88,16 @@ def require_deleted(database: Database, checkpoint: Checkpoint) -> None:
     """
     require_there(database, checkpoint.run_id)
     if checkpoint.home_path is not None and not is_deleted(checkpoint.home_path):
-        raise FolderAway(
-            f"checkpoint-{checkpoint.step} of {checkpoint.run_id} cannot be read at home: {checkpoint.home_path} is a link to a "
-            "disk that may not be mounted, or its own disk gives errors",
-            hint=f"mount that disk; if the checkpoint is gone, delete {checkpoint.home_path}",
-        )
+        raise not_seen(checkpoint)
+
+
+def not_seen(checkpoint: Checkpoint) -> FolderAway:
+    """Return the error for a checkpoint that is at home by the store's records, and that is not seen there."""
+    return FolderAway(
+        f"checkpoint-{checkpoint.step} of {checkpoint.run_id} cannot be read at home: {checkpoint.home_path} is a link to a "
+        "disk that may not be mounted, or its own disk gives errors",
+        hint=f"mount that disk; if the checkpoint is gone, delete {checkpoint.home_path}",
+    )
 
 
 def find_deleted(database: Database, known: Sequence[Checkpoint]) -> list[Checkpoint]:

@@ -23,12 +23,16 @@ _FILES_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One published checkpoint: `damaged` lists its missing or wrong files, including `manifest` if that is damaged."""
+    """One published checkpoint: `damaged` lists its missing or wrong files, including `manifest` if that is damaged.
+
+    `is_read`: every byte of it was read for that.
+    """
 
     checkpoint: Checkpoint
     place: Path
     damaged: tuple[File, ...]
     manifest_damaged: bool = False
+    is_read: bool = False
 
     @property
     def good(self) -> bool:
@@ -46,7 +50,7 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
     Args:
         database: The store.
         run_id: The run.
-        read_data: Read every byte; otherwise check sizes and the manifest's own hash.
+        read_data: Read every byte; otherwise check sizes and the manifest's own hash, but read what was damaged before.
         told: Called with the name of what is being checked.
 
     Raises:
@@ -54,7 +58,6 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
     """
     folders.require_there(database, run_id)
     found = []
-    right = is_right if read_data else has_size
     for checkpoint in checkpoints.of_run(database, run_id):
         place = checkpoint.home_path
         if place is None:
@@ -65,13 +68,15 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
         except ManifestRejected:
             found.append(Finding(checkpoint, place, (), manifest_damaged=True))
             continue
+        is_read = read_data or (checkpoint.trouble is not None and not checkpoint.is_unread)
+        right = is_right if is_read else has_size
         damaged = tuple(file for file in files if not right(place, file))
         for file in damaged:
             files_home.forget(database, place / file.path)
-        if read_data and not damaged and checkpoint.is_unread:
+        if is_read and not damaged and checkpoint.trouble is not None:
             files_home.record(database, [(file.sha256, place / file.path, file.size) for file in files if file.size])
             checkpoints.mark_home(database, run_id, checkpoint.digest, place)
-        found.append(Finding(checkpoint, place, damaged))
+        found.append(Finding(checkpoint, place, damaged, is_read=is_read))
     return found
 
 
