@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, TypedDict
 
-from armada.cli.homes import add_flag, ask_owner
+from armada.cli.homes import add_flag, ask_owner, owner
 from armada.cli.options import add_named_runs
 from armada.cli.several import Handled, Patience, choose_runs, handle_runs
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, ProvisionFailed
@@ -104,21 +104,69 @@ def remove_one(
         with _despite_unseen(options):
             prepare(context.database, context.home, run.run_id)
     wait = functools.partial(reporter.stage, "waiting", f"a sync of {run.run_id} to finish")
-    # To the end under the lock of its syncs: what one of them brings later would belong to no run.
-    with contextlib.nullcontext() if options.dry_run else only_one(folder, wait):
+    agreed: tuple[object, ...] | None = None
+    while True:
         try:
-            looks = run.ended and not run.is_guess  # of others an agent has to find out what lives
-            with (
-                patience.for_host(run.host) as patience_s,
-                context.session(run.host, patience_s=patience_s, looks=looks) as session,
-            ):
-                return _with_host(context, session, run, options, reporter)
-        except (HostUnreachable, ProvisionFailed) as error:
-            return _without_host(context, run, options, error)
-        except NotFound as error:
-            if run.host in context.hosts():
-                raise
-            return _without_host(context, run, options, error)
+            # To the end under the lock of its syncs: what one of them brings later would belong to no run.
+            with contextlib.nullcontext() if options.dry_run else only_one(folder, wait):
+                return _judge_and_remove(context, run, options, reporter, patience, agreed)
+        except _QuestionOpen as question:
+            # Not under the lock: a person may take hours to answer. Then all of it is judged anew.
+            ask_owner(context, run, options, "rm")
+            agreed = question.gives_up
+
+
+class _QuestionOpen(Exception):
+    """Nobody has said yet that another home's run may go, with what that gives up."""
+
+    def __init__(self, gives_up: tuple[object, ...]) -> None:
+        super().__init__()
+        self.gives_up = gives_up
+
+
+def _require_answer(
+    context: Context,
+    run: Run,
+    options: argparse.Namespace,
+    agreed: tuple[object, ...] | None,
+    gives_up: tuple[object, ...],
+) -> None:
+    """Require that a person has said that another home's run may go, if it is one, with exactly what that gives up.
+
+    Raises:
+        _QuestionOpen: Nobody has.
+    """
+    if not options.other_home and agreed != gives_up and owner(context, run) is not None:
+        raise _QuestionOpen(gives_up)
+
+
+def _judge_and_remove(
+    context: Context,
+    run: Run,
+    options: argparse.Namespace,
+    reporter: Reporter,
+    patience: Patience,
+    agreed: tuple[object, ...] | None,
+) -> Handled:
+    """Remove one run, with its lock held; see `remove_one`.
+
+    Raises:
+        ArmadaError: Why it was not removed.
+        _QuestionOpen: A person has to be asked before.
+    """
+    try:
+        looks = run.ended and not run.is_guess  # of others an agent has to find out what lives
+        with (
+            patience.for_host(run.host) as patience_s,
+            context.session(run.host, patience_s=patience_s, looks=looks) as session,
+        ):
+            return _with_host(context, session, run, options, reporter, agreed)
+    except (HostUnreachable, ProvisionFailed) as error:
+        return _without_host(context, run, options, error, agreed)
+    except NotFound as error:
+        if run.host in context.hosts():
+            raise
+        return _without_host(context, run, options, error, agreed)
 
 
 def _despite_unseen(options: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
@@ -155,7 +203,12 @@ def _refuse_alive(context: Context, run: Run) -> None:
 
 
 def _with_host(
-    context: Context, session: HostSession, run: Run, options: argparse.Namespace, reporter: Reporter
+    context: Context,
+    session: HostSession,
+    run: Run,
+    options: argparse.Namespace,
+    reporter: Reporter,
+    agreed: tuple[object, ...] | None,
 ) -> Handled:
     """Delete it on its host, then forget it.
 
@@ -188,8 +241,8 @@ def _with_host(
         _refuse_losses(there, entry, reporter)
     if options.dry_run:
         return _preview(context, there, entry, run, options)
-    ask_owner(context, run, options, "rm")
     lost = _find_lost(context, run) if options.force else None
+    _require_answer(context, run, options, agreed, lost.kinds if lost is not None else ())
     home = AskingHome(**own(context.home).as_json())
     request = RemoveRun(run_id=run.run_id, home=home, despite_homes=options.other_home)
     note = ""
@@ -301,7 +354,9 @@ def _is_unreadable(session: HostSession, run: Run) -> bool:
     return look.exists and look.evidence is None
 
 
-def _without_host(context: Context, run: Run, options: argparse.Namespace, why: ArmadaError) -> Handled:
+def _without_host(
+    context: Context, run: Run, options: argparse.Namespace, why: ArmadaError, agreed: tuple[object, ...] | None
+) -> Handled:
     """Forget it at home alone, and name what is lost with that.
 
     Raises:
@@ -332,7 +387,7 @@ def _without_host(context: Context, run: Run, options: argparse.Namespace, why: 
             f"; {why.hint}" if why.hint else ""
         )
         raise why
-    ask_owner(context, run, options, "rm")
+    _require_answer(context, run, options, agreed, found.kinds)
     said = _forget(context, run)
     is_known = run.host in context.hosts()
     stay = f"  its files on {run.host} stay there; armada recover --host {run.host} finds them again"

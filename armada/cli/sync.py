@@ -304,6 +304,8 @@ def _ls(options: argparse.Namespace) -> int:
 
 
 def _planned(record: RunSync, now: float, *, due_now: bool, lost: str, damaged: int) -> str:
+    if record.is_put_off(now):
+        return f"waits: {sanitize_line(record.reason or '', 100)}"
     if record.requested_at is not None:
         return "asked for"
     if record.final_done and damaged:

@@ -96,7 +96,10 @@ def _mend(context: Context, damaged: Sequence[tuple[Run, Finding]], reporter: Re
                 whys[number] = "the host no longer has it" if isinstance(error, NotFound) else str(error)
     for (_, finding), still, why in zip(damaged, left, whys, strict=True):
         if still.good:
-            reporter.stage("repaired", f"{finding.place} (every byte verified)")
+            what = (
+                "every byte verified" if still.is_read else "what was wrong is verified; --read-data reads every byte"
+            )
+            reporter.stage("repaired", f"{finding.place} ({what})")
             continue
         note_damage(context.database, still, why or "no host has an intact copy")
         reporter.stage("lost", f"{finding.place}: {sanitize_line(why or 'no host has an intact copy')}")
@@ -110,11 +113,9 @@ def _ask_host(context: Context, run: Run, finding: Finding, reporter: Reporter) 
         ArmadaError: It cannot be had there.
     """
     from armada.sync.checkpoints.repair import repair
-    from armada.sync.checkpoints.verify import without_damage
     from armada.sync.context import SyncContext
 
     with context.session_about(run, patience_s=10) as session:
         name = finding.place.name
         wanted = SyncContext(context.database, session, context.home, run.run_id)
-        repair(wanted, finding, lambda seen: reporter.transfer("repair", name, seen))
-    return without_damage(finding)
+        return repair(wanted, finding, lambda seen: reporter.transfer("repair", name, seen))

@@ -72,6 +72,7 @@ class SyncScheduler:
         self._lock = threading.Lock()
         self._workers: dict[str, tuple[threading.Thread, HostSession]] = {}
         self._rests_until: dict[str, float] = {}
+        self._busy: set[str] = set()
         self._ticked_at = 0.0
 
     @property
@@ -130,6 +131,7 @@ class SyncScheduler:
 
                 for outcome in self._sync_host(HostContext(database, session, self._home), run_ids, news=news):
                     _say(name, outcome)
+                    self._say_busy(name, outcome)
         except ArmadaError as error:
             log.warning("%s: sync interrupted (%s); armada retries it later", name, sanitize_line(error.message))
         except Exception:
@@ -139,6 +141,14 @@ class SyncScheduler:
             self._board.synced(name)
             with self._lock:
                 del self._workers[name]
+
+    def _say_busy(self, host: str, outcome: SyncOutcome) -> None:
+        """Log once that a run is put off, and not at every try: a pull may take hours."""
+        if outcome.busy is None:
+            self._busy.discard(outcome.run_id)
+        elif outcome.run_id not in self._busy:
+            self._busy.add(outcome.run_id)
+            log.info("%s: %s is synced later: %s", host, outcome.run_id, outcome.busy)
 
 
 def _say(host: str, outcome: SyncOutcome) -> None:

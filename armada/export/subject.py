@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -185,7 +186,10 @@ def _read(database: Database, checkpoint: Checkpoint, place: Path, file: File) -
     descriptor = open_regular(place / file.path)
     content = b""
     if descriptor is not None:
-        with open(descriptor, "rb") as source:  # noqa: PTH123  # from a descriptor opened without following links
+        with (
+            contextlib.suppress(OSError),  # what its disk cannot read is damaged
+            open(descriptor, "rb") as source,  # noqa: PTH123  # from a descriptor opened without following links
+        ):
             content = source.read(file.size + 1)
     if len(content) != file.size or hashlib.sha256(content).hexdigest() != file.sha256:
         doubt(database, checkpoint, file.path)

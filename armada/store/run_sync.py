@@ -12,13 +12,16 @@ if TYPE_CHECKING:
 
     from armada.store.database import Database
 
+PUT_OFF_S = 30.0
+"""Seconds before a sync is tried again that was put off."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunSync:
     """One row, or the defaults for a run without one. Times are unix seconds.
 
-    `left_there`: how many things the host had that no sync brings, such as files that no `sync.outputs` names; None if
-    that is not known.
+    `reason`: why its syncs fail; without a failure, why the last one was put off. `left_there`: how many things the host
+    had that no sync brings, such as files that no `sync.outputs` names; None if that is not known.
     """
 
     run_id: str
@@ -30,6 +33,11 @@ class RunSync:
     reason: str | None = None
     final_done: bool = False
     left_there: int | None = None
+
+    def is_put_off(self, now: float) -> bool:
+        """Whether its sync was put off, and is not due yet. A time that is too far ahead comes from a wrong clock."""
+        until = self.next_due_at
+        return self.reason is not None and not self.failures and until is not None and now < until <= now + PUT_OFF_S
 
 
 def find(database: Database, run_id: str) -> RunSync:
@@ -111,6 +119,17 @@ def reopen(database: Database, run_id: str) -> None:
     """Schedule syncs again for a run that continues after its end."""
     with database.transaction() as connection:
         connection.execute("UPDATE run_sync SET final_done = 0, next_due_at = NULL WHERE run_id = ?", (run_id,))
+
+
+def put_off(database: Database, run_id: str, *, reason: str, now: float) -> None:
+    """Record that a sync was not begun. That is no failure, and a request stays."""
+    with database.transaction() as connection:
+        connection.execute(
+            """INSERT INTO run_sync (run_id, next_due_at, reason) VALUES (?, ?, ?)
+               ON CONFLICT (run_id) DO UPDATE SET next_due_at = excluded.next_due_at,
+               reason = CASE WHEN failures THEN reason ELSE excluded.reason END""",
+            (run_id, now + PUT_OFF_S, reason),
+        )
 
 
 def failed(database: Database, run_id: str, *, now: float, reason: str, next_due_at: float) -> None:

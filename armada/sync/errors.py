@@ -4,6 +4,7 @@ ArmadaError
 ├── DiskFull
 ├── FolderAway
 ├── ManifestRejected
+├── RunBusy
 └── SourceChanged
 """
 
@@ -22,6 +23,10 @@ class FolderAway(ArmadaError):
 
 class ManifestRejected(ArmadaError):
     """A manifest breaks a rule that honest hosts keep; nothing is fetched for it."""
+
+
+class RunBusy(ArmadaError):
+    """Another command holds the lock on a run's checkpoints, and this one does not wait for it."""
 
 
 class SourceChanged(ArmadaError):

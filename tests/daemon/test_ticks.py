@@ -29,6 +29,7 @@ from armada.protocol.host import Load
 from armada.store import hosts, notifications, operations, run_sync, runs, telemetry
 from armada.store.database import MIGRATIONS, Database
 from armada.sync.context import HostContext
+from armada.sync.runs.report import SyncOutcome
 from armada.sync.schedule.due import Due
 from armada.verdicts.states import Verdict
 from tests.conftest import eventually
@@ -327,6 +328,27 @@ def test_a_daemon_that_ends_interrupts_the_syncs_under_way(home: HomePaths, data
     scheduler.close(60.0)
     eventually(lambda: not scheduler.busy)
     assert [type(error) for error in ended] == [SessionClosed]
+
+
+def test_a_run_that_is_put_off_again_and_again_is_logged_once(
+    home: HomePaths, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    board = HostStatusRegistry()
+    board.add("local")
+    board.saw("local", 0.0, 0.0)
+    busy, done = SyncOutcome("run-1", busy="a pull works on it"), SyncOutcome("run-1")
+    answers = [busy, busy, done, busy]
+    scheduler = SyncScheduler(
+        home,
+        board,
+        due=lambda _database, _now: [Due("run-1", "local", "every 10m")],
+        sync_host=lambda *_, **__: [answers.pop(0)],
+    )
+    caplog.set_level("INFO")
+    for left in (3, 2, 1, 0):
+        scheduler.tick(database, {"local": Host(name="local")}, 0.0)
+        eventually(lambda left=left: len(answers) == left and not scheduler.busy)  # type: ignore[misc]
+    assert [each.message for each in caplog.records] == ["local: run-1 is synced later: a pull works on it"] * 2
 
 
 def test_a_host_left_alone_is_asked_again_within_a_minute() -> None:

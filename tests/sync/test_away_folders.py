@@ -191,6 +191,26 @@ def test_one_checkpoint_behind_a_link_that_leads_nowhere_is_not_deleted(two: Pla
         pull(two.context, progress=NullProgress(), only=of(two)[1])
 
 
+def test_a_run_is_not_all_at_home_while_a_checkpoint_is_behind_a_link_that_leads_nowhere(
+    two: Place, tmp_path: Path
+) -> None:
+    moved = two.published / "checkpoint-1"
+    moved.rename(tmp_path / "elsewhere")
+    moved.symlink_to(tmp_path / "nowhere")
+    two.end()
+    outcome = two.sync()
+    assert not outcome.final
+    assert "cannot be read at home" in outcome.troubles[0].error.message
+    assert not run_sync.find(two.database, two.run_id).final_done
+    assert not list(two.remote.rglob("settled.json"))
+    assert of(two)[1].home_path is not None
+    moved.unlink()
+    moved.symlink_to(tmp_path / "elsewhere")
+    assert two.sync().final
+    assert (run_sync.find(two.database, two.run_id).final_done, of(two)[1].trouble) == (True, None)
+    assert list(two.remote.rglob("settled.json"))
+
+
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_a_deleted_checkpoint_that_is_back_is_recognised_by_its_bytes(
     two: Place, tmp_path: Path, is_changed: bool

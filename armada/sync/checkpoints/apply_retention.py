@@ -15,7 +15,7 @@ from armada.sync.checkpoints import folders, optimizers, published
 from armada.sync.checkpoints.proof import Prover
 from armada.sync.errors import ManifestRejected
 from armada.sync.schedule import due
-from armada.sync.transfer.staging import digest_of
+from armada.sync.transfer.staging import digest_of, staged
 from armada.verdicts.proof import Proof
 from armada.verdicts.retention import Candidate, Decision, decide_home, decide_host
 
@@ -97,7 +97,7 @@ def tidy(database: Database, home: HomePaths, run_id: str) -> None:
             trouble = None if checkpoint.on_host else checkpoints.WAS_HOME
             checkpoints.mark_not_home(database, run_id, checkpoint.digest, trouble)
     coming = {c.digest for c in known if c.on_host and c.home_path is None}
-    for path in (folder / ".staging").glob("*"):
+    for path in staged(folder):
         if digest_of(path) not in coming:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     gone = {c.digest for c in known if not c.on_host and c.home_path is None}
@@ -173,7 +173,7 @@ def retain_home(
     deleted = []
     for decision in surplus:
         place = by_digest[decision.candidate.digest].home_path
-        if place is None:
+        if place is None or place.is_symlink():  # a link is a person's, and so is what is behind it
             continue
         try:
             manifest, _ = published.read_published(place, decision.candidate.digest)

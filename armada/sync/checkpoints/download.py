@@ -13,7 +13,7 @@ from armada.sync.checkpoints import published
 from armada.sync.checkpoints.manifest import Manifest, fetch_manifest, parse_manifest
 from armada.sync.errors import SourceChanged
 from armada.sync.transfer.interface import File
-from armada.sync.transfer.staging import check_space, clear_staging, held_bytes, read_right
+from armada.sync.transfer.staging import check_space, clear_staging, held_bytes, make_staging, read_right
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -201,8 +201,9 @@ def prepare_staging(
 
     Raises:
         DiskFull: They do not fit.
+        ArmadaError: The staging folder is a link.
     """
-    staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_staging(staging)
     linked = published.link_known(database, staging, files)
     missing = [file for file in files if file.path not in linked]
     needed_bytes = sum(file.size for file in missing) - held_bytes(staging, missing)

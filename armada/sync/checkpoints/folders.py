@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import os
 import re
 import secrets
 import shutil
@@ -87,11 +88,16 @@ def require_deleted(database: Database, checkpoint: Checkpoint) -> None:
     """
     require_there(database, checkpoint.run_id)
     if checkpoint.home_path is not None and not is_deleted(checkpoint.home_path):
-        raise FolderAway(
-            f"checkpoint-{checkpoint.step} of {checkpoint.run_id} cannot be read at home: {checkpoint.home_path} is a link to a "
-            "disk that may not be mounted, or its own disk gives errors",
-            hint=f"mount that disk; if the checkpoint is gone, delete {checkpoint.home_path}",
-        )
+        raise not_seen(checkpoint)
+
+
+def not_seen(checkpoint: Checkpoint) -> FolderAway:
+    """Return the error for a checkpoint that is at home by the store's records, and that is not seen there."""
+    return FolderAway(
+        f"checkpoint-{checkpoint.step} of {checkpoint.run_id} cannot be read at home: {checkpoint.home_path} is a link to a "
+        "disk that may not be mounted, or its own disk gives errors",
+        hint=f"mount that disk; if the checkpoint is gone, delete {checkpoint.home_path}",
+    )
 
 
 def find_deleted(database: Database, known: Sequence[Checkpoint]) -> list[Checkpoint]:
@@ -140,10 +146,13 @@ def prepare(database: Database, home: HomePaths, run_id: str) -> None:
 def look_of(place: Path) -> str:
     """Return what `stat` shows of all files of a published checkpoint, as one hash: it changes once somebody touches one."""
     told = hashlib.sha256()
-    for path in sorted(place.rglob("*")):
-        found = path.lstat()
-        if not stat.S_ISDIR(found.st_mode):
-            numbers = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+    for folder, inner, names in os.walk(place):
+        inner.sort()
+        for path in (Path(folder, name) for name in sorted(names)):
+            numbers: tuple[int, ...] = ()
+            with contextlib.suppress(OSError):  # its disk does not say
+                found = path.lstat()
+                numbers = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
             told.update(repr((str(path.relative_to(place)), numbers)).encode())
     return told.hexdigest()
 

@@ -25,7 +25,7 @@ def only_one(folder: Path, wait: Callable[[], None] = lambda: None) -> Iterator[
 
     Args:
         folder: The folder of the run's checkpoints.
-        wait: Called if another process holds the lock.
+        wait: Called if another process holds the lock. If it raises, nothing is waited for, and nothing is locked.
 
     Yields:
         Whether there was a wait, so that what was read before may be outdated.

@@ -10,7 +10,7 @@ import re
 import secrets
 import shutil
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from armada.errors import ArmadaError, Conflict, UsageError
 from armada.foundation.atomic_write import fsync
@@ -121,7 +121,7 @@ def copy_verified(
     with target.open("xb") as copy:
         if descriptor is not None:
             with open(descriptor, "rb") as source:  # noqa: PTH123  # from a descriptor opened without following links
-                while block := source.read(_BLOCK):
+                while block := _read(source):
                     size += len(block)
                     if size > file.size:
                         break
@@ -131,6 +131,14 @@ def copy_verified(
     if size != file.size or digest.hexdigest() != file.sha256:
         doubt(database, checkpoint, file.path)
         raise damaged(checkpoint, file.path)
+
+
+def _read(source: BinaryIO) -> bytes:
+    """Read a block; nothing more from where the disk cannot read, so that the file counts as damaged."""
+    try:
+        return source.read(_BLOCK)
+    except OSError:
+        return b""
 
 
 def damaged(checkpoint: Checkpoint, name: str) -> ArmadaError:

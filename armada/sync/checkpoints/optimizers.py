@@ -40,7 +40,7 @@ def lacking(known: Iterable[Checkpoint], settings: SyncSettings) -> list[Checkpo
     """
     here = [c for c in known if c.home_path is not None]
     whole = _wanted_whole(here, settings)
-    return [c for c in here if c.digest in whole and c.home_path is not None and published.left_out(c.home_path)]
+    return [c for c in here if c.digest in whole and _lacks_files(c)]
 
 
 def plan(database: Database, run_id: str, coming: Iterable[Checkpoint] = ()) -> list[Decision]:
@@ -75,6 +75,15 @@ def shrink(database: Database, run_id: str, progress: Progress | None = None) ->
             published.strip(place, states)
 
 
+def _lacks_files(checkpoint: Checkpoint) -> bool:
+    if checkpoint.home_path is None:
+        return False
+    try:
+        return bool(published.left_out(checkpoint.home_path))
+    except (OSError, ValueError):
+        return False  # nobody can tell; its proof is that it is damaged
+
+
 def _wanted_whole(known: Iterable[Checkpoint], settings: SyncSettings) -> set[str]:
     """Return the digests of the checkpoints that the settings want whole."""
     known = list(known)
@@ -87,7 +96,7 @@ def _wanted_whole(known: Iterable[Checkpoint], settings: SyncSettings) -> set[st
 
 def _states_of(checkpoint: Checkpoint) -> list[str]:
     """Return the files at home that only a resume needs; none if some of them were left out, or its manifest is damaged."""
-    if checkpoint.home_path is None:
+    if checkpoint.home_path is None or checkpoint.home_path.is_symlink():  # what is behind a link is a person's
         return []
     try:
         manifest, files = published.read_published(checkpoint.home_path, checkpoint.digest)

@@ -15,8 +15,9 @@ import stat
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from armada.errors import ArmadaError
 from armada.foundation.atomic_write import fsync, write_atomically
-from armada.foundation.regular_files import open_regular
+from armada.foundation.regular_files import open_parent, open_regular
 from armada.store import files_home
 from armada.store.files_home import Look
 from armada.sync.checkpoints.manifest import NAME, Manifest, parse_manifest
@@ -34,6 +35,8 @@ PARTIAL = "PARTIAL.json"
 """A file beside the manifest of a checkpoint that `include_optimizer` reduced: `{"format": 1, "left_out": [paths]}`."""
 
 TRASH = ".trash"
+_ABOVE = 3
+"""`runs`, a run's folder and its `checkpoints` may be links: folders of armada's on another disk."""
 
 
 def link_known(database: Database, staging: Path, files: Sequence[File]) -> dict[str, Look]:
@@ -56,6 +59,8 @@ def _link(database: Database, target: Path, file: File) -> Look | None:
         if look is None:
             files_home.forget(database, source)  # deleted by hand, or damaged: `armada sync verify` says which
             continue
+        if _is_behind_link(database, source):
+            continue  # it is a person's: a link to it would make it read-only
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         try:
@@ -65,6 +70,14 @@ def _link(database: Database, target: Path, file: File) -> Look | None:
         now = Look.at(target)  # linking has changed its ctime
         return now if look.is_of_the_same_bytes(now) else look
     return None
+
+
+def _is_behind_link(database: Database, source: Path) -> bool:
+    """Whether a person put a link in the place of a checkpoint's folder, or of one in it."""
+    if not source.is_relative_to(database.below):
+        return False
+    names = source.relative_to(database.below).parts[:-1]
+    return any(database.below.joinpath(*names[:end]).is_symlink() for end in range(_ABOVE + 1, len(names) + 1))
 
 
 def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[str]) -> Path:
@@ -86,7 +99,7 @@ def publish(folder: Path, staging: Path, manifest: Manifest, left_out: Sequence[
         fsync(path)
     plain = folder / f"checkpoint-{manifest.step}"
     # The same step can be saved twice: after a resume it is another checkpoint, and the first one stays unchanged.
-    place = plain if not plain.exists() else folder / f"{plain.name}@{manifest.digest[:8]}"
+    place = plain if not os.path.lexists(plain) else folder / f"{plain.name}@{manifest.digest[:8]}"
     staging.rename(place)
     fsync(folder)
     return place
@@ -96,9 +109,9 @@ def find_published(folder: Path, checkpoint: Checkpoint) -> Path | None:
     """Return the folder of a checkpoint that was published but not recorded, because the process died in between."""
     plain = f"checkpoint-{checkpoint.step}"
     for place in (folder / plain, folder / f"{plain}@{checkpoint.digest[:8]}"):
-        manifest = place / NAME
-        if manifest.is_file() and hashlib.sha256(manifest.read_bytes()).hexdigest() == checkpoint.digest:
-            return place
+        with contextlib.suppress(OSError), open_regular(place / NAME) as stream:  # an error: it is not this one
+            if hashlib.file_digest(stream, "sha256").hexdigest() == checkpoint.digest:
+                return place
     return None
 
 
@@ -119,22 +132,52 @@ def read_published(place: Path, digest: str) -> tuple[Manifest, list[File]]:
 
 
 def replace(staging: Path, place: Path, files: Sequence[File]) -> None:
-    """Give files that are right in staging the places of the bad ones in a published checkpoint."""
+    """Give files that are right in staging the places of the bad ones in a published checkpoint.
+
+    Raises:
+        ArmadaError: A person put a link in the place of a folder; the files of other folders were replaced.
+        OSError: Home's disk refuses one.
+    """
+    refused: NotADirectoryError | None = None
     for file in files:
-        source, target = staging / file.path, place / file.path
+        source = staging / file.path
         source.chmod(0o444)
         fsync(source)
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        source.replace(target)
+        try:
+            with open_parent(place, file.path, make=True) as (folder, name):
+                os.replace(source, name, dst_dir_fd=folder)
+        except NotADirectoryError as error:
+            refused = error
+    if refused is not None:
+        raise _no_folder(Path(refused.filename)) from refused
     if files:
         fsync(place)
 
 
+def require_folder(place: Path) -> None:
+    """Refuse to put anything through a link in the place of a folder.
+
+    Raises:
+        ArmadaError: It is one.
+    """
+    if place.is_symlink():
+        raise _no_folder(place)
+
+
+def _no_folder(place: Path) -> ArmadaError:
+    what = f"{place} is a link, or no folder, so nothing is put there"
+    return ArmadaError(what, hint="move it away, then armada sync verify --read-data")
+
+
 def strip(place: Path, surplus: Sequence[str]) -> None:
-    """Delete files from a published checkpoint. PARTIAL.json is written first, so that they count as left out."""
+    """Delete files from a published checkpoint. PARTIAL.json is written first, so that they count as left out.
+
+    What is behind a link that a person put in the place of a folder stays.
+    """
     _write_partial(place, sorted({*surplus, *left_out(place)}))
-    for name in surplus:
-        (place / name).unlink(missing_ok=True)
+    for path in surplus:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), open_parent(place, path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
 
 
 def mark_whole(place: Path) -> None:
@@ -146,9 +189,15 @@ def mark_whole(place: Path) -> None:
 def delete(place: Path, manifest: Manifest) -> None:
     """Move a published checkpoint into the trash; emptying that may be interrupted.
 
-    Only what its manifest names goes: if anything else is in the folder, that stays where it is.
+    Only what its manifest names goes: if anything else is in the folder, that stays where it is. So does a link, and
+    what is behind it: a person put it there.
+
+    Raises:
+        ArmadaError: A link is in the place of the trash.
+        OSError: Home's disk refuses it.
     """
     trash = place.parent / TRASH / f"{place.name}-{os.getpid()}"
+    require_folder(trash.parent)
     trash.parent.mkdir(mode=0o700, exist_ok=True)
     names = [
         NAME,
@@ -160,25 +209,23 @@ def delete(place: Path, manifest: Manifest) -> None:
         fsync(place.parent)
         return
     trash.mkdir(mode=0o700, exist_ok=True)
-    for number, name in enumerate(names):
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISDIR((place / name).lstat().st_mode):  # a person's, in place of the file
-                (place / name).rename(trash / str(number))
-    for folder in sorted({parent for name in names for parent in (place / name).parents if place in parent.parents}):
-        with contextlib.suppress(OSError):  # something is left in it
-            folder.rmdir()
+    for number, path in enumerate(names):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), open_parent(place, path) as (folder, name):
+            # Anything else is a person's, in place of the file.
+            if stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                os.rename(name, trash / str(number), src_dir_fd=folder)
+    inner = {parent.as_posix() for path in names for parent in PurePosixPath(path).parents[:-1]}
+    for path in sorted(inner, reverse=True):
+        with contextlib.suppress(OSError), open_parent(place, path) as (folder, name):  # something is left in it
+            os.rmdir(name, dir_fd=folder)
     fsync(place)
 
 
 def _has_others(place: Path, names: Sequence[str]) -> bool:
-    """Whether anything is in a folder, an empty folder too, that is neither one of these files nor a folder of them."""
+    """Whether anything is in a folder, a link or an empty folder too, that is neither one of these files nor a folder of them."""
     files = {place / name for name in names}
     folders = {parent for file in files for parent in file.parents}
-    for path in place.rglob("*"):
-        is_folder = path.is_dir() and not path.is_symlink()
-        if path not in (folders if is_folder else files):
-            return True
-    return False
+    return any(path.is_symlink() or path not in (folders if path.is_dir() else files) for path in place.rglob("*"))
 
 
 def empty_trash(folder: Path) -> None:

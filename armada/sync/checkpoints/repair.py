@@ -15,8 +15,9 @@ from armada.sync.checkpoints import published
 from armada.sync.checkpoints.download import prepare_staging
 from armada.sync.checkpoints.folders import only_one_there
 from armada.sync.checkpoints.manifest import NAME, fetch_manifest
+from armada.sync.checkpoints.verify import without_damage
 from armada.sync.transfer.chosen_transfer import ChosenTransfer
-from armada.sync.transfer.staging import clear_staging, is_right
+from armada.sync.transfer.staging import clear_staging, is_right, make_staging
 from armada.sync.transfer.stream_transfer import Fetcher
 
 if TYPE_CHECKING:
@@ -42,20 +43,22 @@ def repair_from_home(database: Database, home: HomePaths, finding: Finding) -> F
         What is still damaged.
 
     Raises:
+        ArmadaError: A person put a link in the place of a folder.
         OSError: Home's disk cannot store them.
     """
     checkpoint, place = finding.checkpoint, finding.place
     if finding.manifest_damaged:
         return finding
     with only_one_there(database, home, checkpoint.run_id):
+        finding = _read_in_doubt(database, finding)
         staging = home.staging(checkpoint.run_id, checkpoint.digest)
-        staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_staging(staging)
         linked = published.link_known(database, staging, finding.damaged)
         missing = [file for file in finding.damaged if file.path not in linked]
         _put(database, staging, place, [file for file in finding.damaged if file.path in linked], linked)
         shutil.rmtree(staging)
         clear_staging(staging)
-        if not missing:
+        if not missing and finding.is_read:
             checkpoints.mark_home(database, checkpoint.run_id, checkpoint.digest, place)
     return replace(finding, damaged=tuple(missing))
 
@@ -66,8 +69,11 @@ def repair(
     progress: Callable[[TransferProgress], None],
     *,
     locked: bool = False,
-) -> None:
+) -> Finding:
     """Fetch damaged files again. Each good file replaces the bad one as soon as its hash is correct, even if others fail.
+
+    Returns:
+        The finding for the repaired checkpoint.
 
     Raises:
         NotFound: The host no longer has the checkpoint.
@@ -81,11 +87,32 @@ def repair(
             manifest = fetch_manifest(context.session, checkpoint)
             _replace_manifest(place, manifest.text)
             _, files = published.read_published(place, digest)
-            damaged: Sequence[File] = [file for file in files if not is_right(place, file)]
+            damaged = tuple(file for file in files if not is_right(place, file))
+            finding = replace(finding, damaged=damaged, is_read=True)
         else:
-            damaged = finding.damaged
-        _bring_into(context, checkpoint, place, damaged, progress)
-        checkpoints.mark_home(context.database, run_id, digest, place)
+            finding = _read_in_doubt(context.database, finding)
+        _bring_into(context, checkpoint, place, finding.damaged, progress)
+        if finding.is_read:
+            checkpoints.mark_home(context.database, run_id, digest, place)
+    return without_damage(finding)
+
+
+def _read_in_doubt(database: Database, finding: Finding) -> Finding:
+    """Read every file of a checkpoint in doubt, unless that was done since: or its repair would end the doubt of another file.
+
+    Raises:
+        ManifestRejected: Its manifest has changed in the meantime.
+    """
+    digest, before = finding.checkpoint.digest, finding.checkpoint.trouble
+    known = {each.digest: each for each in checkpoints.of_run(database, finding.checkpoint.run_id)}
+    trouble = known[digest].trouble if digest in known else None
+    if trouble is None or (finding.is_read and trouble == before):
+        return finding
+    _, files = published.read_published(finding.place, digest)
+    damaged = tuple(file for file in files if not is_right(finding.place, file))
+    for file in damaged:
+        files_home.forget(database, finding.place / file.path)
+    return replace(finding, damaged=damaged, is_read=True)
 
 
 def complete(
@@ -182,5 +209,6 @@ def _put(database: Database, staging: Path, place: Path, files: Sequence[File], 
 
 
 def _replace_manifest(place: Path, text: str) -> None:
+    published.require_folder(place)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)  # the user may have deleted the whole folder
     write_atomically(place / NAME, text, mode=0o666, unique=False)

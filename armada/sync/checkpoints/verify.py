@@ -23,12 +23,16 @@ _FILES_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One published checkpoint: `damaged` lists its missing or wrong files, including `manifest` if that is damaged."""
+    """One published checkpoint: `damaged` lists its missing or wrong files, including `manifest` if that is damaged.
+
+    `is_read`: every byte of it was read for that.
+    """
 
     checkpoint: Checkpoint
     place: Path
     damaged: tuple[File, ...]
     manifest_damaged: bool = False
+    is_read: bool = False
 
     @property
     def good(self) -> bool:
@@ -46,7 +50,7 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
     Args:
         database: The store.
         run_id: The run.
-        read_data: Read every byte; otherwise check sizes and the manifest's own hash.
+        read_data: Read every byte; otherwise check sizes and the manifest's own hash, but read what was damaged before.
         told: Called with the name of what is being checked.
 
     Raises:
@@ -64,19 +68,18 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
         except ManifestRejected:
             found.append(Finding(checkpoint, place, (), manifest_damaged=True))
             continue
-        looks = {place / file.path: read_right(place, file) for file in files} if read_data else {}
+        is_read = read_data or (checkpoint.trouble is not None and not checkpoint.is_unread)
+        looks = {place / file.path: read_right(place, file) for file in files} if is_read else {}
         damaged = tuple(
-            file for file in files if (looks[place / file.path] is None if read_data else not has_size(place, file))
+            file for file in files if (looks[place / file.path] is None if is_read else not has_size(place, file))
         )
         for file in damaged:
             files_home.forget(database, place / file.path)
-        if read_data and not damaged and checkpoint.is_unread:
-            seen = {path: look for path, look in looks.items() if look is not None}
-            files_home.record(
-                database, [(file.sha256, place / file.path, file.size) for file in files if file.size], seen
-            )
+        if is_read and not damaged and checkpoint.trouble is not None:
+            read = [(file.sha256, place / file.path, file.size) for file in files if file.size]
+            files_home.record(database, read, {path: look for path, look in looks.items() if look is not None})
             checkpoints.mark_home(database, run_id, checkpoint.digest, place)
-        found.append(Finding(checkpoint, place, damaged))
+        found.append(Finding(checkpoint, place, damaged, is_read=is_read))
     return found
 
 

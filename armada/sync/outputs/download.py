@@ -141,6 +141,9 @@ def download_outputs(
     folder = home.run(run_id) / FOLDER
     if is_special(folder / INDEX):
         raise _in_the_way(folder / INDEX, "no output comes home", run_id)
+    if (folder / STAGING).is_symlink():
+        what = f"{folder / STAGING} is a link, so no output comes home"
+        raise ArmadaError(what, hint=f"move it away, then armada sync now {run_id}")
     missing = stale(home, run_id, listed)
     wanted = [item for item in missing if not is_special(folder / item.path)]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -167,6 +170,8 @@ def download_outputs(
             else:
                 unsettled.append(item.path)
         write_index(folder, index)
+    if keeper.kept:  # a link that was set aside took others with it, which had been read through it
+        unsettled = list(dict.fromkeys((*unsettled, *(item.path for item in stale(home, run_id, listed)))))
     if LOG in {item.path for item in listed} - set(unsettled) and END not in {item.path for item in listed}:
         keeper.drop_part(END, LOG)  # the log is complete here now
     if blocked := [item.path for item in missing if item not in wanted]:
@@ -210,8 +215,10 @@ def _bring_batch(
             wrong = writer.wrong()
         for file in missing:
             if file not in wrong:
+                _clear_folders(folder, file.path, keeper)
                 keeper.before(items[file.path], staging / file.path)
-                _put(folder, staging, file.path, keeper)
+                fsync(staging / file.path)
+                (staging / file.path).replace(folder / file.path)
         missing = wrong
     journal.unlink(missing_ok=True)
     shutil.rmtree(staging, ignore_errors=True)
@@ -238,10 +245,30 @@ def _seed(folder: Path, staging: Path, journal: Path, file: File) -> None:
         return
     target = staging / file.path
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    shutil.copyfile(old, target)
+    blocks = _copy_blocks(old, target, size // BLOCK_BYTES)
+    if not blocks:
+        return
     os.truncate(target, file.size)
     with journal.open("a") as stream:
-        stream.writelines(f"{block} {file.path}\n" for block in range(size // BLOCK_BYTES))
+        stream.writelines(f"{block} {file.path}\n" for block in range(blocks))
+
+
+def _copy_blocks(old: Path, target: Path, most: int) -> int:
+    """Copy the whole blocks of a file up to the first that its disk cannot read. Return how many were copied."""
+    try:
+        stream = open_regular(old)
+    except OSError:
+        return 0
+    with stream, target.open("wb") as copy:
+        for block in range(most):
+            try:
+                data = stream.read(BLOCK_BYTES)
+            except OSError:
+                return block
+            if len(data) < BLOCK_BYTES:
+                return block
+            copy.write(data)
+    return most
 
 
 def _sha256(path: Path, size: int) -> str | None:
@@ -254,11 +281,10 @@ def _sha256(path: Path, size: int) -> str | None:
         return None
 
 
-def _put(folder: Path, staging: Path, name: str, keeper: Keeper) -> None:
+def _clear_folders(folder: Path, name: str, keeper: Keeper) -> None:
+    """Have the folders of an output; move aside what is in the place of one, so that nothing is moved through a link."""
     for parent in reversed(Path(name).parents[:-1]):
         place = folder / parent
         if place.is_symlink() or (place.exists() and not place.is_dir()):
             keeper.keep(str(parent))  # a file on the host became a folder, or somebody put a link here
         place.mkdir(mode=0o700, exist_ok=True)
-    fsync(staging / name)
-    (staging / name).replace(folder / name)

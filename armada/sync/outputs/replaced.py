@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import mmap
 import os
 import shutil
 import time
@@ -52,10 +51,10 @@ class Keeper:
             ArmadaError: Something is in the place of the folder that keeps it.
         """
         here = self._folder / FOLDER / item.path
-        if here.is_symlink() or not here.exists():
+        if here.is_symlink() or (here.exists() and not here.is_file()):
+            self.keep(item.path)  # a person's link, or a folder that the host replaced by a file
             return
-        if not here.is_file():
-            self.keep(item.path)  # the host replaced a folder by a file
+        if not here.exists():
             return
         entry = self._index.get(item.path) or (0, 0.0)
         only_grows, continues = item.path in ONLY_GROW, _begins_with(came, here)
@@ -131,13 +130,17 @@ def _new_folder(above: Path) -> Path:
 def _has(whole: Path, part: Path) -> bool:
     """Whether a file has all bytes of another, which is short, in one piece. What cannot be read has not."""
     try:
-        with (
-            open_regular(part) as stream,
-            open_regular(whole) as longer,
-            mmap.mmap(longer.fileno(), 0, access=mmap.ACCESS_READ) as text,
-        ):
-            return text.find(stream.read()) >= 0
-    except (OSError, ValueError):
+        with open_regular(part) as stream, open_regular(whole) as longer:
+            wanted, held = stream.read(), b""
+            if not wanted:
+                return True
+            while block := longer.read(max(_BLOCK_BYTES, len(wanted))):
+                held += block
+                if wanted in held:
+                    return True
+                held = held[len(held) - len(wanted) + 1 :] if len(held) >= len(wanted) else held
+            return False
+    except OSError:
         return False
 
 

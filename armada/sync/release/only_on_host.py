@@ -35,6 +35,12 @@ class OnlyOnHost:
             said.append(f"{count} ({size}) only on {host}: step {more}{steps}")
         return [*said, *filter(None, (self.outputs, self.work, self.job))]
 
+    @property
+    def kinds(self) -> tuple[object, ...]:
+        """What is lost, without the times that its sentences tell: of two findings that are equal, the same."""
+        digests = tuple(sorted(each.digest for each in self.checkpoints))
+        return (digests, self.outputs is not None, self.work, self.job is not None)
+
     def as_json(self) -> dict[str, object]:
         listed = [{"step": c.step, "digest": c.digest, "size_bytes": c.size_bytes} for c in self.checkpoints]
         return {"checkpoints": listed, "outputs": self.outputs, "work": self.work, "job": self.job}

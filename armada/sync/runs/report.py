@@ -44,6 +44,7 @@ class SyncOutcome:
         missing: Why more may come; None if everything is at home.
         submission: The newest submission that home knew of before it listed the host.
         on_host: Digests on the host from which `missing` was concluded.
+        busy: Why the sync was put off, if another command works on the run's checkpoints.
         left_there: How many things the host has that no sync brings; None if it did not say.
     """
 
@@ -62,6 +63,7 @@ class SyncOutcome:
     missing: str | None = "not checked yet"
     submission: int = 0
     on_host: frozenset[str] = frozenset()
+    busy: str | None = None
     left_there: int | None = None
 
     @property

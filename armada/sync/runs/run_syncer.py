@@ -20,6 +20,7 @@ from armada.store import checkpoints, run_sync, runs, transfers
 from armada.sync.causes import as_error, cause_of, is_broken
 from armada.sync.checkpoints import apply_retention, optimizers
 from armada.sync.checkpoints.download import CheckpointDownloader
+from armada.sync.checkpoints.folders import not_seen
 from armada.sync.checkpoints.proof import Prover
 from armada.sync.checkpoints.recognition import recognise
 from armada.sync.checkpoints.repair import complete, repair
@@ -217,10 +218,16 @@ class RunSyncer:
         return count_left(self.context.home, self.context.run_id, looked.entry, settings.log_limit_bytes)
 
     def _settle_doubts(self) -> None:
-        """Fetch again what has changed at home since it was fetched, while the host has it. Called before the final sync is declared."""
+        """Fetch again what has changed at home since it was fetched, while the host has it. Called before the final sync is declared.
+
+        What is not seen where it was put is a trouble: nobody knows that it is home.
+        """
         prover = Prover(self.context.database, self._progress)
         known = checkpoints.of_run(self.context.database, self.context.run_id)
-        doubted = [c for c in known if prover.prove(c) is Proof.DAMAGED]
+        proofs = [(c, prover.prove(c)) for c in known if c.home_path is not None]
+        unseen = [(not_seen(c), c) for c, proof in proofs if proof is Proof.MISSING]
+        self._troubles += [Trouble(cause_of(error), error, c.digest, c.step) for error, c in unseen]
+        doubted = [c for c, proof in proofs if proof is Proof.DAMAGED]
         if not doubted:
             return
         digests = {checkpoint.digest for checkpoint in doubted}

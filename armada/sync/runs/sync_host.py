@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, HostUnreachable
 from armada.foundation.progress import NullProgress
-from armada.store import runs
+from armada.store import run_sync, runs
 from armada.sync.causes import cause_of
+from armada.sync.errors import RunBusy
 from armada.sync.runs.outbox_listing import FRESH_S, look_first
 from armada.sync.runs.report import SyncOutcome, Trouble
 from armada.sync.runs.run_syncer import RunSyncer
-from armada.sync.runs.sync_run import record_failure, record_outcome, try_sync
+from armada.sync.runs.sync_run import record_failure, record_outcome, say_waiting, try_sync
 from armada.sync.transfer.streams import Streams
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 AGAIN_S = 5.0
 """Seconds after which a run that was just synced may be synced again within the same call."""
+
+BUSY = "another armada command works on its checkpoints, such as a pull"
 
 
 def sync_host(
@@ -37,13 +41,15 @@ def sync_host(
     """Sync several runs of one host; those without news cost one round trip together.
 
     They take turns, one checkpoint at a time, newest first, so that a run with much to fetch does not delay the others.
+    A run whose checkpoints another command works on comes last. Then that is waited for, but not by the daemon, whose
+    other runs may become due: it puts the run off.
 
     Args:
         context: The host.
         run_ids: The runs.
         progress: Receives the progress.
         now: The clock.
-        news: Called after every turn; returns the runs of the host that are due by then, which join in.
+        news: Called after every turn; returns the runs of the host that are due by then, which join in. The daemon's.
 
     Raises:
         HostUnreachable: As in sync_run; runs that were not reached are recorded as failed too.
@@ -56,7 +62,7 @@ def sync_host(
             for run in chosen:
                 record_failure(context.database, run.run_id, error, now())
             raise
-        turns = _Turns(context, progress or NullProgress(), now, pool, looks)
+        turns = _Turns(context, progress or NullProgress(), now, pool, looks, waits=news is None)
         turns.take_all([run.run_id for run in chosen], news)
     return list(turns.outcomes.values())
 
@@ -70,6 +76,7 @@ class _Turns:
         now: The clock.
         pool: Streams with the host, shared by all of them.
         looks: What the host listed a moment ago, by run.
+        waits: Wait for other commands that work on the runs; otherwise put those runs off.
     """
 
     def __init__(
@@ -79,6 +86,8 @@ class _Turns:
         now: Callable[[], float],
         pool: Streams,
         looks: Mapping[str, OutboxListing],
+        *,
+        waits: bool,
     ) -> None:
         self.outcomes: dict[str, SyncOutcome] = {}
         self._context = context
@@ -86,8 +95,10 @@ class _Turns:
         self._now = now
         self._pool = pool
         self._looks = looks
+        self._waits = waits
         self._looked_at = now()
         self._waiting: list[str] = []
+        self._busy: set[str] = set()
         self._began: dict[str, float] = {}
         self._done_at: dict[str, float] = {}
 
@@ -106,7 +117,11 @@ class _Turns:
         self._began.setdefault(run_id, self._now())
         syncer = RunSyncer(self._context.of_run(run_id), self._progress, self._now, insist=False, pool=self._pool)
         try:
-            outcome = try_sync(syncer, None, self._fresh_look(run_id), most=most)
+            wait = functools.partial(self._await_others, run_id)
+            outcome = try_sync(syncer, None, self._fresh_look(run_id), most=most, wait=wait)
+        except RunBusy as error:
+            self._put_off(run_id, error)
+            return
         except HostUnreachable as error:
             for other in self._waiting:
                 record_failure(self._context.database, other, error, self._now())
@@ -115,12 +130,35 @@ class _Turns:
             self._add(SyncOutcome(run_id, troubles=(Trouble(cause_of(error), error),)))
             self._done_at[run_id] = self._now()
             return
+        self._busy.discard(run_id)
         so_far = self._add(outcome)
         if outcome.left:
             self._waiting.append(run_id)
             return
         self.outcomes[run_id] = record_outcome(syncer.context, so_far, self._began.pop(run_id), self._now)
         self._done_at[run_id] = self._now()
+
+    def _await_others(self, run_id: str) -> None:
+        """Say that another command is waited for.
+
+        Raises:
+            RunBusy: It is not: others have their turn first, or this is the daemon.
+        """
+        if not self._waits or not self._busy.issuperset(self._waiting):
+            raise RunBusy(BUSY, host=self._context.host)
+        say_waiting(self._progress, run_id)
+
+    def _put_off(self, run_id: str, error: RunBusy) -> None:
+        """Have a run that another command works on come last, or in a later call, if none but such are left."""
+        self._done_at[run_id] = self._now()
+        if not self._busy.issuperset(self._waiting):
+            self._busy.add(run_id)
+            self._waiting.append(run_id)
+            return
+        if runs.is_known(self._context.database, run_id):
+            run_sync.put_off(self._context.database, run_id, reason=error.message, now=self._now())
+        self._began.pop(run_id, None)
+        self._add(SyncOutcome(run_id, missing=error.message, busy=error.message))
 
     def _fresh_look(self, run_id: str) -> OutboxListing | None:
         """Return the host's listing of a run, unless it is outdated or the run had a turn since."""

@@ -14,6 +14,7 @@ from armada.store import run_sync, runs
 from armada.sync.causes import as_error, cause_of
 from armada.sync.checkpoints.folders import only_one_there
 from armada.sync.checkpoints.lock import leave
+from armada.sync.errors import RunBusy
 from armada.sync.runs.run_syncer import RunSyncer
 from armada.sync.schedule import due as schedule
 from armada.units import counted
@@ -55,8 +56,9 @@ def sync_run(
             outcome.
     """
     began = now()
-    syncer = RunSyncer(context, progress or NullProgress(), now, insist=insist)
-    outcome = try_sync(syncer, only, looked, most=None)
+    progress = progress or NullProgress()
+    syncer = RunSyncer(context, progress, now, insist=insist)
+    outcome = try_sync(syncer, only, looked, most=None, wait=lambda: say_waiting(progress, context.run_id))
     return outcome if only is not None else record_outcome(context, outcome, began, now)
 
 
@@ -84,12 +86,32 @@ def sync_whole(
     return outcome
 
 
-def try_sync(syncer: RunSyncer, only: str | None, looked: OutboxListing | None, *, most: int | None) -> SyncOutcome:
-    """Sync, and record the error if it ended early."""
+def say_waiting(progress: Progress, run_id: str) -> None:
+    """Tell a person why nothing happens."""
+    progress.stage("waiting", f"another armada command to finish with {run_id}")
+
+
+def try_sync(
+    syncer: RunSyncer,
+    only: str | None,
+    looked: OutboxListing | None,
+    *,
+    most: int | None,
+    wait: Callable[[], None] = lambda: None,
+) -> SyncOutcome:
+    """Sync, and record the error if it ended early.
+
+    Args:
+        syncer: The steps.
+        only: As in `sync_run`.
+        looked: As in `sync_run`.
+        most: How many checkpoints to fetch; None for all.
+        wait: Called if another command works on the run's checkpoints, before that is waited for. It may raise `RunBusy`.
+    """
     context = syncer.context
     checkpoints = context.home.checkpoints(context.run_id)
     try:
-        with only_one_there(context.database, context.home, context.run_id) as waited:
+        with only_one_there(context.database, context.home, context.run_id, wait) as waited:
             if not runs.is_known(context.database, context.run_id):
                 leave(checkpoints)
             runs.require(context.database, context.run_id)
@@ -98,6 +120,8 @@ def try_sync(syncer: RunSyncer, only: str | None, looked: OutboxListing | None, 
         problem = as_error(error, host=context.host)
         record_failure(context.database, context.run_id, problem, syncer.now())
         raise problem from error
+    except RunBusy:
+        raise
     except ArmadaError as error:
         record_failure(context.database, context.run_id, error, syncer.now())
         raise

@@ -2,6 +2,7 @@
 
 | situation                                      | due                                                                   |
 |------------------------------------------------|-----------------------------------------------------------------------|
+| another command works on its checkpoints       | after half a minute, whatever else holds                              |
 | the user requested it (`sync now`)             | now, whatever the window says                                         |
 | the run has ended, its final sync is not done  | now, whatever the window says, since a host may be billed by the hour |
 | a finished checkpoint is on the host, not here | now, inside the window                                                |
@@ -65,6 +66,8 @@ def why_due(situation: Situation, now: float, local: dt.time) -> str | None:
         local: The user's local time of day.
     """
     record, settings = situation.record, situation.settings
+    if record.is_put_off(now):
+        return None
     if record.requested_at is not None:
         return "requested"
     if situation.ended and record.final_done and not situation.new_checkpoints:

@@ -149,7 +149,10 @@ class BlockWriter:
             left = memoryview(self._buffer)[: self.length(index, block)]
             stream.seek(block * BLOCK_BYTES)
             while left:
-                size = stream.readinto(left)
+                try:
+                    size = stream.readinto(left)
+                except OSError:
+                    return ""  # a bad sector: what is fetched again gets other ones
                 if not size:
                     return ""  # somebody truncated the file meanwhile
                 digest.update(left[:size])

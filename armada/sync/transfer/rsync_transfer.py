@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from armada.errors import HostUnreachable, RsyncUnusable
 from armada.foundation.locks import FileLock
 from armada.foundation.progress import TransferProgress
+from armada.foundation.regular_files import open_regular
 from armada.sync.errors import SourceChanged
 from armada.sync.transfer.block_writer import BLOCK_BYTES, blocks_in, read_journal
 from armada.sync.transfer.retries import Retries
@@ -224,14 +225,14 @@ def _is_right(folder: Path, file: File, given_up: threading.Event) -> bool:
     if found is None or found.st_size != file.size or not _has_plain_folders(folder, file):
         return False
     digest = hashlib.sha256()
-    descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        while piece := os.read(descriptor, _PIECE_BYTES):
-            if given_up.is_set():
-                return False
-            digest.update(piece)
-    finally:
-        os.close(descriptor)
+        with open_regular(folder / file.path) as stream:
+            while piece := stream.read(_PIECE_BYTES):
+                if given_up.is_set():
+                    return False
+                digest.update(piece)
+    except OSError:
+        return False  # a bad sector: what is fetched again gets other ones
     return digest.hexdigest() == file.sha256
 
 

@@ -10,6 +10,8 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armada.errors import ArmadaError
+from armada.foundation.regular_files import open_regular
 from armada.store.files_home import Look
 from armada.sync.errors import DiskFull
 from armada.units import amount
@@ -30,21 +32,23 @@ INCOMING = ".rsync"
 
 
 def is_right(folder: Path, file: File) -> bool:
-    """Whether it is a regular file with this size and SHA-256."""
+    """Whether it is a regular file with this size and SHA-256. One that its disk cannot read is not right."""
     return read_right(folder, file) is not None
 
 
 def read_right(folder: Path, file: File) -> Look | None:
-    """Return what `stat` showed of a regular file before its bytes were read; None if its size or SHA-256 is another."""
+    """Return what `stat` showed of a regular file before its bytes were read; None if its size or SHA-256 is another.
+
+    So it is of one that its disk cannot read.
+    """
     try:
-        descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open_regular(folder / file.path) as stream:
+            found = os.fstat(stream.fileno())
+            if found.st_size != file.size or hashlib.file_digest(stream, "sha256").hexdigest() != file.sha256:
+                return None
+            return Look.of(found)
     except OSError:
         return None
-    with open(descriptor, "rb") as stream:  # noqa: PTH123  # from a descriptor opened without following links
-        found = os.fstat(stream.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
-            return None
-        return Look.of(found) if hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256 else None
 
 
 def has_size(folder: Path, file: File) -> bool:
@@ -98,6 +102,25 @@ def clear_staging(staging: Path) -> None:
     shutil.rmtree(incoming(staging).parent, ignore_errors=True)
     with contextlib.suppress(OSError):  # another checkpoint may be in there
         staging.parent.rmdir()
+
+
+def make_staging(staging: Path) -> None:
+    """Make the staging folder of a checkpoint.
+
+    Raises:
+        ArmadaError: A link is in its place, or in that of the folder above it: nothing is put, or deleted, behind it.
+        OSError: The disk refuses it.
+    """
+    for folder in (staging.parent, staging):
+        if folder.is_symlink():
+            raise ArmadaError(f"{folder} is a link, so nothing is put there", hint="move it away")
+    staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def staged(folder: Path) -> list[Path]:
+    """Return what lies in the staging folder of a run's checkpoints; no links, and nothing behind one."""
+    within = folder / ".staging"
+    return [] if within.is_symlink() else [path for path in within.glob("*") if not path.is_symlink()]
 
 
 def digest_of(path: Path) -> str:

@@ -194,6 +194,8 @@ def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbol
         tried = "tried once" if sync.failures == 1 else f"tried {sync.failures} times"
         words = f"failing for {span(now - sync.failing_since)}, {tried}: {sanitize_line(sync.reason, 300)}"
         more.append((((words, "warn"),),))
+    elif sync is not None and sync.is_put_off(now):
+        more.append((((f"waits: {sanitize_line(sync.reason, 300)}", "plain"),),))
     elif silent is not None and (row.kept.only_host or not row.run.ended):
         since, why = brief_span(now - silent.since), sanitize_line(silent.why, 200)
         words = f"waits: {row.host} has been unreachable for {since}{f': {why}' if why else ''}"

@@ -43,6 +43,12 @@ def due(
         (None, {"failures": 2, "next_due_at": NOW + 20, "ended": True}),
         ("requested", {"failures": 2, "next_due_at": NOW + 20, "requested_at": NOW}),
         ("checkpoint finished", {"failures": 2, "next_due_at": NOW - 1, "new": True}),
+        # Another command works on its checkpoints: tried again soon, and never failing.
+        (None, {"reason": "a pull", "next_due_at": NOW + 30, "new": True}),
+        (None, {"reason": "a pull", "next_due_at": NOW + 30, "ended": True}),
+        (None, {"reason": "a pull", "next_due_at": NOW + 30, "requested_at": NOW}),
+        ("checkpoint finished", {"reason": "a pull", "next_due_at": NOW - 1, "new": True}),
+        ("checkpoint finished", {"reason": "a pull", "next_due_at": NOW + 86_400, "new": True}),
         # The window holds back what can wait, and nothing else.
         (None, {"settings": WINDOW, "new": True}),
         ("checkpoint finished", {"settings": WINDOW, "new": True, "local": NIGHT}),
