@@ -13,9 +13,9 @@ from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import ENDED, Ending, exit_of
 from armada_agent.records.journal import Journal
-from armada_agent.records.stop_request import concerns, ending_of, read_stop_request
+from armada_agent.records.stop_request import await_stop_request, concerns, ending_of, grace, read_stop_request
 from armada_agent.supervisor import enclosure
-from armada_agent.supervisor.supervise import LEFTOVER_GRACE_S, grace
+from armada_agent.supervisor.supervise import LEFTOVER_GRACE_S
 
 _TICK_S = 0.2
 
@@ -49,7 +49,7 @@ def clear(root: str, run_id: str, submission: int) -> int:
     def report_stuck(pids: List[int]) -> None:
         journal.record("finding", message="SIGKILL does not end these processes: %s" % ", ".join(map(str, pids[:20])))
 
-    alive_at.append(_ask(leader, find, grace(read_stop_request(paths) or {}, spec)))
+    alive_at.append(_ask(leader, find, grace(_stop_request_now(paths), spec)))
     processes.sweep(find, LEFTOVER_GRACE_S, report_stuck)
     failure = enclosure.clear(paths)
     if failure is not None:
@@ -65,6 +65,13 @@ def clear(root: str, run_id: str, submission: int) -> int:
     return 0
 
 
+def _stop_request_now(paths: RunPaths) -> Dict[str, Any]:
+    try:
+        return read_stop_request(paths) or {}
+    except files.UnseenError:
+        return {}  # the plan has a grace period, too
+
+
 def _resume(paths: RunPaths, submission: int, attempt: int) -> Journal:
     journal = Journal(paths, submission)
     journal.take_up(attempt)
@@ -75,7 +82,7 @@ def _recorded_ending(paths: RunPaths, submission: int, attempt: int) -> Ending:
     """Return the end that the supervisor wrote before it died; otherwise, an end as stopped now."""
     written = exit_of(_read(paths.attempt(attempt, "exit.json")), submission) or {}
     if written.get("state") not in ENDED:
-        stop_request = read_stop_request(paths) or {}
+        stop_request = await_stop_request(paths) or {}
         ending = ending_of(stop_request if concerns(stop_request, submission) else {}, True)
         ending.message = "; ".join(filter(None, (ending.message, "stopped after its supervisor had died")))
         return ending
