@@ -32,6 +32,7 @@ from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.outbox.watch_record import read_record
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
 from armada_agent.records.journal import Journal
+from armada_agent.records.place import require_seen
 
 _REMEMBERED = 50
 _SHOWN = 5
@@ -240,7 +241,11 @@ class CheckpointWatch:
         """List the matching checkpoints and their files, oldest first. Empty folders do not count.
 
         Of several names of one checkpoint, such as `best -> step-500`, the link does not count.
+
+        Raises:
+            OSError: The work folder cannot be read. That is not said of one that is missing.
         """
+        require_seen(self._paths, self._paths.work)
         root = os.path.realpath(self._paths.work)
         matches = [name.rstrip("/") for name in glob.glob(os.path.join(glob.escape(self._paths.work), self._pattern))]
         places = {os.path.realpath(match) for match in matches if not os.path.islink(match)}
@@ -259,6 +264,7 @@ class CheckpointWatch:
             if survey.inventory:
                 found.append((path, survey))
         self._outside = outside
+        require_seen(self._paths, self._paths.work)
         return sorted(found, key=lambda pair: (last_change(pair[1].inventory), pair[0]))
 
     def _note_outside(self) -> None:

@@ -1,4 +1,4 @@
-"""A supervisor's records: state.json and events.jsonl. A full disk delays them but never ends the job."""
+"""A supervisor's records: state.json and events.jsonl. A full disk, or one that refuses, delays them but never ends the job."""
 
 import contextlib
 import json
@@ -11,7 +11,7 @@ from armada_agent.foundation import files
 from armada_agent.foundation.log import say
 from armada_agent.paths import RunPaths
 from armada_agent.records.ending import Ending
-from armada_agent.records.place import Place
+from armada_agent.records.place import Place, await_seen, is_seen_gone
 
 _LONGEST_MESSAGE = 500  # characters of an event's message; state.json has the whole message
 
@@ -54,7 +54,7 @@ class Journal:
         """Continue the records of a killed supervisor of the same submission."""
         self._seq = max(self._seq, _last_seq(self._paths))
         try:
-            earlier = files.read_json(self._paths.state) or {}
+            earlier = await_seen(self._paths, lambda: files.read_json(self._paths.state)) or {}
         except files.UnreadableError:
             earlier = {}  # cut short when its supervisor was killed
         if earlier.get("submission") == self.state["submission"]:
@@ -165,7 +165,7 @@ class Journal:
                 try:
                     self._pending[0]()
                 except OSError as error:
-                    if os.path.isdir(self._paths.folder):
+                    if not is_seen_gone(self._paths):
                         self._tell(error)
                         return False
                     self._pending.clear()  # the run's folder was deleted: there is nowhere to write
@@ -175,7 +175,7 @@ class Journal:
             return True
 
     def settle(self, pause: Callable[[float], None] = time.sleep) -> None:
-        """Write everything, and wait as long as the disk is full."""
+        """Write everything, and wait as long as the disk is full or cannot be reached."""
         while not self.flush():
             pause(1.0)
 

@@ -19,7 +19,7 @@ from armada_agent.host.gpu_tickets import Holding
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import ENDED, Ending
 from armada_agent.records.journal import Journal
-from armada_agent.records.place import is_gone
+from armada_agent.records.place import await_seen, is_gone
 from armada_agent.records.stop_request import ending_of
 from armada_agent.supervisor import progress
 from armada_agent.supervisor.job import StartError
@@ -327,12 +327,13 @@ def _recorded_end(paths: RunPaths, submission: int) -> Optional[str]:
     A supervisor writes its attempt's exit before the state. If it was killed between the two while the scheduler believed
     its node dead, the job waits in the queue although it ended; its end is completed here, and nothing runs again.
     """
-    state = files.read_json(paths.state) or {}
+    state = await_seen(paths, lambda: files.read_json(paths.state)) or {}
     if state.get("state") in ENDED and state.get("submission") == submission:
         return str(state["state"])
-    attempt = newest(paths.attempts())
+    attempt = newest(await_seen(paths, paths.attempts))
     try:
-        told = files.read_json(paths.attempt(attempt, "exit.json")) if attempt else None
+        exit_path = paths.attempt(attempt or 0, "exit.json")
+        told = await_seen(paths, lambda: files.read_json(exit_path)) if attempt else None
     except files.UnreadableError:
         return None
     if attempt is None or told is None or told.get("state") not in ENDED or told.get("submission") != submission:
