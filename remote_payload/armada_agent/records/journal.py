@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from armada_agent.foundation import files
 from armada_agent.foundation.log import say
 from armada_agent.paths import RunPaths
+from armada_agent.records import job_status
 from armada_agent.records.ending import Ending
 from armada_agent.records.place import Place, await_seen, is_seen_gone
 
@@ -108,9 +109,20 @@ class Journal:
         """
         self._do(lambda: self._write(path, value))
 
-    def conclude(self, ending: Ending) -> None:
-        """Write a run's end: first the attempt's exit, then delete the secrets, and last write the state."""
-        now = self._clock()
+    def note_status(self, status: int) -> None:
+        """Write how the job of the current attempt ended, before anything else is done about its end."""
+        attempt = self.state["attempt"]
+        told = job_status.compose(attempt, self.state["submission"], status)
+        self.write_json(job_status.path_of(self._paths, attempt), told)
+
+    def conclude(self, ending: Ending, at: Optional[float] = None) -> None:
+        """Write a run's end: first the attempt's exit, then delete the secrets, and last write the state.
+
+        Args:
+            ending: The end.
+            at: When it ended, unix time; by default now.
+        """
+        now = self._clock() if at is None else at
         self.close_attempt(ending, now)
         self._do(lambda: files.remove(self._paths.secrets))
         self.update(ended_at=now, **_told(ending))

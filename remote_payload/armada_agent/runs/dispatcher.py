@@ -82,6 +82,8 @@ def standing(paths: RunPaths) -> str:
     if evidence.has_ended:
         return OVER
     supervisor = evidence.supervisor
+    if evidence.lacks_end:
+        return UNATTENDED  # its job ended: it needs no place
     if supervisor != "none":
         return ACTIVE if supervisor in ("alive", "unknown") else UNATTENDED
     stop_request = read_stop_request(paths)

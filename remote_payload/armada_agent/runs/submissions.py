@@ -233,7 +233,7 @@ def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> 
             # No other process writes the end of a job that is gone, or ends what a dead supervisor left here.
             detached.start("clear", call.session.agent_path, paths, number)
         return answer
-    if evidence.supervisor == "dead":
+    if evidence.supervisor == "dead" or evidence.lacks_end:
         detached.start("clear", call.session.agent_path, paths, number)
     return {"outcome": "stopping"}
 

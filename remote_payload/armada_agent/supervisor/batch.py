@@ -21,7 +21,7 @@ from armada_agent.records.ending import ENDED, Ending
 from armada_agent.records.journal import Journal
 from armada_agent.records.place import await_seen, is_gone
 from armada_agent.records.stop_request import ending_of
-from armada_agent.supervisor import progress
+from armada_agent.supervisor import cleanup, progress
 from armada_agent.supervisor.job import StartError
 from armada_agent.supervisor.supervise import Supervisor
 from armada_agent.verdicts import requeue
@@ -325,7 +325,8 @@ def _recorded_end(paths: RunPaths, submission: int) -> Optional[str]:
     """Return the state in which a submission ended, or None while it has not.
 
     A supervisor writes its attempt's exit before the state. If it was killed between the two while the scheduler believed
-    its node dead, the job waits in the queue although it ended; its end is completed here, and nothing runs again.
+    its node dead, the job waits in the queue although it ended; its end is completed here, and nothing runs again. The
+    same is done if it was killed after its job had ended well, and before it wrote the exit.
     """
     state = await_seen(paths, lambda: files.read_json(paths.state)) or {}
     if state.get("state") in ENDED and state.get("submission") == submission:
@@ -336,6 +337,10 @@ def _recorded_end(paths: RunPaths, submission: int) -> Optional[str]:
         told = await_seen(paths, lambda: files.read_json(exit_path)) if attempt else None
     except files.UnreadableError:
         return None
+    if attempt is not None and told is None and cleanup.has_ended_well(paths, submission, attempt):
+        say("the job of attempt %d had ended well: its end is completed" % attempt)
+        cleanup.complete(paths, submission)
+        return "succeeded"
     if attempt is None or told is None or told.get("state") not in ENDED or told.get("submission") != submission:
         return None  # an older armada did not name the submission: the exit may be an earlier one's
     Journal(paths, submission).complete(attempt, told)

@@ -5,19 +5,23 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Optional
 
+from armada_agent.errors import is_disk_full
 from armada_agent.foundation import files, process_identity
 from armada_agent.host import processes
-from armada_agent.outbox.checkpoint_watch import open_watch
+from armada_agent.outbox.checkpoint_watch import CheckpointWatch, open_watch
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.paths import RunPaths, newest
+from armada_agent.records import job_status
 from armada_agent.records.ending import ENDED, Ending, exit_of
 from armada_agent.records.journal import Journal
+from armada_agent.records.place import await_seen, is_readable
 from armada_agent.records.stop_request import await_stop_request, concerns, ending_of, grace, read_stop_request
 from armada_agent.supervisor import enclosure
 from armada_agent.supervisor.supervise import LEFTOVER_GRACE_S
 
 _TICK_S = 0.2
+_TRIES = 3
 
 
 def clear(root: str, run_id: str, submission: int) -> int:
@@ -28,6 +32,17 @@ def clear(root: str, run_id: str, submission: int) -> int:
     paths = RunPaths(root, run_id)
     if files.lock(paths.supervisor_lock, timeout_s=0.2) is None:  # an observer holds it only for a moment
         return 0  # a supervisor is alive, or another process like this one is at work
+    complete(paths, submission)
+    return 0
+
+
+def complete(paths: RunPaths, submission: int) -> None:
+    """Do so in this process. If the supervisor recorded that its job had ended well, that is the end, and all that it saved is complete.
+
+    Args:
+        paths: The run's files.
+        submission: The submission whose supervisor is dead.
+    """
     spec = _read(paths.spec)  # processes must be ended even if the plan is unreadable
     attempt = newest(paths.attempts()) or 0
     begun = _read(paths.attempt(attempt, "run.json"))
@@ -58,11 +73,33 @@ def clear(root: str, run_id: str, submission: int) -> int:
         watch = open_watch(paths, spec, journal)
         if watch is not None and silent_at is not None:
             watch.note_end(max(alive_at))
-            watch.finish(is_trusted=False)
+            _take_last(paths, watch, journal, has_ended_well(paths, submission, attempt))
         Outbox(paths, spec.get("outbox", {}), journal, watch).look(wait_s=None)
     if journal.state["state"] not in ENDED:
-        journal.conclude(_recorded_ending(paths, submission, attempt))
-    return 0
+        ending = _recorded_ending(paths, submission, attempt)
+        journal.conclude(ending, job_status.ended_at(paths, attempt) if ending.state == "succeeded" else None)
+
+
+def _take_last(paths: RunPaths, watch: CheckpointWatch, journal: Journal, is_trusted: bool) -> None:
+    """Take what a script saved last. A full disk, or one that is away, ends this process: the next one tries again.
+
+    Raises:
+        OSError: As said.
+    """
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            watch.finish(is_trusted)
+            return
+        except OSError as error:
+            if is_disk_full(error) or not is_readable(paths):
+                raise
+            if not tries_left:
+                journal.record("finding", message="the checkpoints that the job saved last cannot be taken: %s" % error)
+
+
+def has_ended_well(paths: RunPaths, submission: int, attempt: int) -> bool:
+    """Return whether it is recorded that an attempt's job exited with 0 by itself."""
+    return await_seen(paths, lambda: job_status.read_status(paths, attempt, submission)) == 0
 
 
 def _stop_request_now(paths: RunPaths) -> Dict[str, Any]:
@@ -81,6 +118,8 @@ def _resume(paths: RunPaths, submission: int, attempt: int) -> Journal:
 def _recorded_ending(paths: RunPaths, submission: int, attempt: int) -> Ending:
     """Return the end that the supervisor wrote before it died; otherwise, an end as stopped now."""
     written = exit_of(_read(paths.attempt(attempt, "exit.json")), submission) or {}
+    if written.get("state") not in ENDED and has_ended_well(paths, submission, attempt):
+        return Ending("succeeded").with_status(0)
     if written.get("state") not in ENDED:
         stop_request = await_stop_request(paths) or {}
         ending = ending_of(stop_request if concerns(stop_request, submission) else {}, True)

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional
 from armada_agent.foundation import files, process_identity
 from armada_agent.foundation.log import say
 from armada_agent.paths import RunPaths, newest
+from armada_agent.records import job_status
 from armada_agent.records.ending import ENDED, exit_of
 from armada_agent.records.place import await_seen, is_seen_gone
 
@@ -33,6 +34,11 @@ class Adopted:
     def __init__(self, pid: int, status: Optional[int] = None) -> None:
         self.pid = pid
         self._status = status
+
+    @classmethod
+    def ended(cls, pid: int, code: int) -> "Adopted":
+        """Return a job that its former supervisor reaped, with the exit code that it recorded, negative for a signal."""
+        return cls(pid, code << 8 if code >= 0 else -code)
 
     def poll(self) -> Optional[int]:
         """Return the exit code, negative for a signal; None while it runs."""
@@ -139,7 +145,7 @@ def _find_left(paths: RunPaths, submission: int, reaped: Dict[int, int]) -> Opti
         leader = record.get("process")
         if record.get("submission") != submission or leader is None or not process_identity.is_identity(leader):
             return None
-        return _left(attempt, record, int(leader["pid"]), reaped)
+        return _left(attempt, record, int(leader["pid"]), reaped) or _recorded(paths, attempt, record)
     job = _find_unrecorded()
     if job is None:
         return None
@@ -168,9 +174,16 @@ def _left(attempt: int, record: Dict[str, Any], pid: int, reaped: Dict[int, int]
         return Left(attempt, record, Adopted(pid, reaped[pid]))
     stat = process_identity.read_stat(pid)
     is_ours = stat is not None and stat.parent == os.getpid()
-    return (
-        Left(attempt, record, Adopted(pid)) if is_ours else None
-    )  # reaped by the supervisor, which died before it recorded that
+    return Left(attempt, record, Adopted(pid)) if is_ours else None  # reaped by the supervisor
+
+
+def _recorded(paths: RunPaths, attempt: int, record: Dict[str, Any]) -> Optional[Left]:
+    """Return a job that the supervisor reaped and whose status it recorded; None if it was killed before that."""
+    try:
+        code = await_seen(paths, lambda: job_status.read_status(paths, attempt, record["submission"]))
+    except files.UnseenError:
+        return None
+    return None if code is None else Left(attempt, record, Adopted.ended(int(record["process"]["pid"]), code))
 
 
 def _read(paths: RunPaths, path: str) -> Dict[str, Any]:

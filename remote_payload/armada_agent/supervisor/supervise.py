@@ -363,6 +363,7 @@ class Supervisor:
         while True:
             status = child.poll()
             if status is not None:
+                self._journal.note_status(status)
                 return self._judge(status)
             stop_request = self._stop_request()
             if stop_request is not None:
