@@ -12,25 +12,27 @@ if TYPE_CHECKING:
     from tests.agent.batch_worker import Worker
 
 PREFACE = """
-import json, os
+import builtins, json, os
+_open = open
 _RULE, _LOG = %r, %r
 def _refusing(verb, real):
     def call(path, *words, **more):
         name = os.fspath(path) if not isinstance(path, int) else ""
         if isinstance(name, str) and "/runs/" in name and not name.startswith(_RULE):
             try:
-                with open(_RULE) as stream:
+                with _open(_RULE) as stream:
                     rule = json.load(stream)
             except FileNotFoundError:
                 rule = None
             if rule and name.startswith(rule["below"]) and verb in rule["verbs"]:
-                with open(_LOG, "a") as stream:
+                with _open(_LOG, "a") as stream:
                     stream.write(verb + " " + name + "\\n")
                 raise OSError(rule["errno"], os.strerror(rule["errno"]), name)
         return real(path, *words, **more)
     return call
 for _verb in ("open", "stat", "lstat", "scandir", "listdir", "link", "rename", "mkdir"):
     setattr(os, _verb, _refusing(_verb, getattr(os, _verb)))
+builtins.open = _refusing("open", open)
 """
 VERBS = ("open", "stat", "lstat", "scandir", "listdir", "link", "rename", "mkdir")
 

@@ -16,9 +16,9 @@ from armada_agent.engines.engine import Handed
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files
 from armada_agent.host import roots
-from armada_agent.outbox import checkpoint_watch, homes, listing, thinning
+from armada_agent.outbox import homes, listing, thinning
 from armada_agent.outbox.finishing import Outbox
-from armada_agent.outbox.watch_record import is_damaged, read_record
+from armada_agent.outbox.watch_record import is_damaged, last_whole, read_record
 from armada_agent.paths import RunPaths, SweepPaths
 from armada_agent.records.ending import ENDED
 from armada_agent.records.journal import Journal
@@ -88,7 +88,7 @@ def _finish(paths: RunPaths) -> Any:
 
 def _taken(paths: RunPaths) -> Any:
     damaged, record = is_damaged(paths), read_record(paths)
-    return [damaged, record, checkpoint_watch.last_whole(paths), find_resumable(paths)]
+    return [damaged, record, last_whole(paths), find_resumable(paths)]
 
 
 def _homes(paths: RunPaths) -> Any:

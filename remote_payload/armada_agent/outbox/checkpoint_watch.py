@@ -32,7 +32,7 @@ from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.outbox.watch_record import read_record
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
 from armada_agent.records.journal import Journal
-from armada_agent.records.place import require_seen
+from armada_agent.records.place import is_readable, require_seen
 
 _REMEMBERED = 50
 _SHOWN = 5
@@ -98,6 +98,7 @@ class CheckpointWatch:
             self._save()
             return
         self._withdraw_spoilt(dict(found))
+        self._retry_failed(found)
         whole = {path for path, _ in self._settled(found, silent_at)}
         for path, survey in found:
             signature = survey.signature
@@ -119,24 +120,52 @@ class CheckpointWatch:
         """
         return [path for path, _ in self._settled(self._find(), silent_at)]
 
-    def take_left_behind(self, silent_at: float) -> None:
+    def take_left_behind(self, silent_at: Optional[float]) -> None:
         """Take these checkpoints. One that cannot be read is left.
 
+        Args:
+            silent_at: When the job was last seen alive, unix time; None if the end of its run was recorded: then only
+                those are tried again that could not be taken before.
+
         Raises:
-            OSError: The disk is full.
+            OSError: The disk is full, or cannot be reached.
         """
         found = self._find()
         self._note_outside()
         self._withdraw_spoilt(dict(found))
-        for path, survey in self._settled(found, silent_at):
-            try:
-                self._take(path, survey, survey.settled(silent_at - self._quiet_s))
-            except OSError as error:
-                if is_disk_full(error):
-                    raise
+        self._retry_failed(found)
+        if silent_at is not None:
+            for path, survey in self._settled(found, silent_at):
+                self._take_last(path, survey, silent_at - self._quiet_s)
+
+    def _retry_failed(self, found: List[Tuple[str, Survey]]) -> None:
+        for path, survey in found:
+            signature, since = self._record["failed"].get(path, ("", None))
+            if signature == survey.signature:
+                self._take_last(path, survey, since)
+
+    def _take_last(self, path: str, survey: Survey, since: Optional[float]) -> None:
+        """Take a checkpoint of a job that is gone. One that cannot be read holds up no other: it is noted, and counts as left behind.
+
+        Args:
+            path: The checkpoint.
+            survey: Its files.
+            since: Links to files that changed later are left out, unix time; None takes all.
+
+        Raises:
+            OSError: The disk is full, or cannot be reached.
+        """
+        try:
+            self._take(path, survey, survey.inventory if since is None else survey.settled(since))
+        except OSError as error:
+            if is_disk_full(error) or not is_readable(self._paths):
+                raise
+            known = [survey.signature, since]
+            if self._record["failed"].get(path) != known:
                 self._journal.record("finding", message="%s cannot be taken: %s" % (path, error))
-                self._record["left"][path] = survey.signature
-                self._save()
+            self._record["failed"][path] = known
+            self._record["left"][path] = survey.signature
+            self._save()
 
     def _settled(self, found: List[Tuple[str, Survey]], silent_at: float) -> List[Tuple[str, Survey]]:
         """Return the new checkpoints that had not changed for a while when their job was last seen alive."""
@@ -173,10 +202,16 @@ class CheckpointWatch:
             seen[path] = (survey.inventory, since, signature, own_since)
             if not self._is_new(path, survey):
                 continue
-            if now - since >= self._quiet_s:
-                self._take(path, survey, survey.inventory)
-            elif now - own_since >= _PATIENCE * self._quiet_s:
-                self._take(path, survey, survey.settled(moment - self._quiet_s))
+            is_patient = now - own_since >= _PATIENCE * self._quiet_s
+            if now - since < self._quiet_s and not is_patient:
+                continue
+            try:
+                is_whole = now - since >= self._quiet_s
+                self._take(path, survey, survey.inventory if is_whole else survey.settled(moment - self._quiet_s))
+            except OSError as error:
+                if is_disk_full(error) or not is_readable(self._paths):
+                    raise
+                say("%s cannot be taken yet: %s" % (path, error))  # it holds up no other
         self._seen = seen
 
     def finish(self, is_trusted: bool) -> None:
@@ -185,6 +220,9 @@ class CheckpointWatch:
         Args:
             is_trusted: The job ended well on its own, so everything that it wrote is complete. Otherwise it may have
                 died while it wrote a checkpoint, and only checkpoints that had not changed for a while then count.
+
+        Raises:
+            OSError: The disk is full, or cannot be reached. What was taken until then is kept: call it again.
         """
         self.look()
         quiet_since = (self._ended[0] if self._ended else time.time()) - self._quiet_s
@@ -193,7 +231,7 @@ class CheckpointWatch:
             if not self._is_new(path, survey):
                 continue
             if is_trusted or survey.last_own_change() <= quiet_since:
-                self._take(path, survey, survey.inventory if is_trusted else survey.settled(quiet_since))
+                self._take_last(path, survey, None if is_trusted else quiet_since)
             else:
                 message = "%s was still being written to less than %g s before the job ended: it is not taken"
                 self._journal.record("finding", message=message % (path, self._quiet_s))
@@ -335,6 +373,7 @@ class CheckpointWatch:
         ][::-1]  # entries whose files still exist must stay, or they would be taken again
         self._record["taken"].insert(_place_behind(self._record["taken"], former), entry)
         self._record["left"].pop(path, None)
+        self._record["failed"].pop(path, None)
         self._save()
         left_out = sorted(survey.left_out + [name for name in survey.inventory if name not in inventory])
         if left_out:
@@ -453,20 +492,6 @@ def open_watch(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optio
     """Open the watch over a run's checkpoints; None if its job announces them, or has none."""
     settings = (spec.get("watch") or {}).get("checkpoints")
     return CheckpointWatch(paths, settings, journal) if settings else None
-
-
-def last_whole(paths: RunPaths) -> Optional[int]:
-    """Return the highest step that was taken and hashed, even if home has had the checkpoint deleted here."""
-    return max((entry["step"] for entry in read_record(paths)["taken"] if entry["digest"]), default=None)
-
-
-def find_outside(paths: RunPaths) -> List[str]:
-    """List the checkpoints, and links in checkpoints, that lead out of the run's work folder now, relative to it."""
-    if not os.path.exists(paths.checkpoint_watch):
-        return []
-    root = os.path.realpath(paths.work)
-    recorded = read_record(paths)["outside"]
-    return [path for path in recorded if leads_outside(os.path.join(paths.work, path), root)]
 
 
 def _shown(names: List[str]) -> str:
