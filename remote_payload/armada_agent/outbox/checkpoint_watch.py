@@ -28,6 +28,7 @@ from armada_agent.outbox.inventory import (
 )
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
 from armada_agent.outbox.overwriting import find_changed, was_cut, was_only_touched
+from armada_agent.outbox.quiet import Sightings
 from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.outbox.watch_record import read_record
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
@@ -64,7 +65,7 @@ class CheckpointWatch:
         self._quiet_s = float(settings["quiet_s"])
         self._journal = journal
         self._clock = clock
-        self._seen: Dict[str, Tuple[Inventory, float, str, float]] = {}
+        self._sightings = Sightings()
         self._outside: List[str] = []
         self._ended: Optional[Tuple[float, float]] = None
         self._record = read_record(paths)
@@ -181,38 +182,35 @@ class CheckpointWatch:
         """Note the job's end. What does not change afterwards says nothing: it may be half.
 
         Args:
-            at: When it was last seen alive, unix time; by default now.
+            at: When it was last seen alive, unix time by the file system's clock; by default now.
         """
-        self._ended = (time.time() if at is None else at, self._clock())
+        self._ended = (self._now() if at is None else at, self._clock())
+
+    def _now(self) -> float:
+        return files.time_beside(self._paths.checkpoint_watch_lock)
 
     def look(self) -> None:
         """Take checkpoints that have not changed for long enough; withdraw those that the job overwrote."""
-        moment, now = self._ended or (time.time(), self._clock())
+        now = self._ended[1] if self._ended else self._clock()
         found = self._find()
         self._note_outside()
         self._withdraw_spoilt(dict(found))
-        seen = {}
+        seen = self._sightings.note(found, now)
         for path, survey in found:
-            signature = survey.signature
-            whole, since, own, own_since = self._seen.get(path, ({}, now, "", now))
-            if own != signature:
-                own_since = now
-            if whole != survey.inventory or own != signature:
-                since = now
-            seen[path] = (survey.inventory, since, signature, own_since)
-            if not self._is_new(path, survey):
-                continue
-            is_patient = now - own_since >= _PATIENCE * self._quiet_s
-            if now - since < self._quiet_s and not is_patient:
+            is_whole = now - seen[path].since >= self._quiet_s
+            is_late = now - seen[path].own_since >= _PATIENCE * self._quiet_s
+            if not self._is_new(path, survey) or not (is_whole or is_late):
                 continue
             try:
-                is_whole = now - since >= self._quiet_s
-                self._take(path, survey, survey.inventory if is_whole else survey.settled(moment - self._quiet_s))
+                self._take(path, survey, survey.inventory if is_whole else survey.settled(self._quiet_since()))
             except OSError as error:
                 if is_disk_full(error) or not is_readable(self._paths):
                     raise
                 say("%s cannot be taken yet: %s" % (path, error))  # it holds up no other
-        self._seen = seen
+
+    def _quiet_since(self) -> float:
+        """Return since when files must not have changed, unix time by the file system's clock."""
+        return (self._ended[0] if self._ended else self._now()) - self._quiet_s
 
     def finish(self, is_trusted: bool) -> None:
         """Take whole checkpoints after every process of the job has ended.
@@ -225,12 +223,14 @@ class CheckpointWatch:
             OSError: The disk is full, or cannot be reached. What was taken until then is kept: call it again.
         """
         self.look()
-        quiet_since = (self._ended[0] if self._ended else time.time()) - self._quiet_s
+        quiet_since = self._quiet_since()
+        ended = self._ended[1] if self._ended else self._clock()
         for path, survey in self._find():
             signature = survey.signature
             if not self._is_new(path, survey):
                 continue
-            if is_trusted or survey.last_own_change() <= quiet_since:
+            by_date = survey.last_own_change() <= quiet_since
+            if is_trusted or self._sightings.was_quiet(path, ended, self._quiet_s, by_date):
                 self._take_last(path, survey, None if is_trusted else quiet_since)
             else:
                 message = "%s was still being written to less than %g s before the job ended: it is not taken"

@@ -58,13 +58,13 @@ def complete(paths: RunPaths, submission: int) -> None:
     def find() -> List[processes.Process]:
         found = processes.members(paths, leader)
         if found:
-            alive_at.append(time.time())
+            alive_at.append(files.time_beside(paths.checkpoint_watch_lock))
         return found
 
     def report_stuck(pids: List[int]) -> None:
         journal.record("finding", message="SIGKILL does not end these processes: %s" % ", ".join(map(str, pids[:20])))
 
-    alive_at.append(_ask(leader, find, grace(_stop_request_now(paths), spec)))
+    alive_at.append(_ask(paths, leader, find, grace(_stop_request_now(paths), spec)))
     processes.sweep(find, LEFTOVER_GRACE_S, report_stuck)
     failure = enclosure.clear(paths)
     if failure is not None:
@@ -130,11 +130,13 @@ def _recorded_ending(paths: RunPaths, submission: int, attempt: int) -> Ending:
     return ending
 
 
-def _ask(leader: Optional[Dict[str, Any]], find: Callable[[], List[processes.Process]], grace_s: float) -> float:
+def _ask(
+    paths: RunPaths, leader: Optional[Dict[str, Any]], find: Callable[[], List[processes.Process]], grace_s: float
+) -> float:
     """Send SIGTERM to the job's first process and wait for the grace period that a living supervisor would have given it.
 
     Returns:
-        When that process was last seen alive, unix time; 0 if it was not.
+        When that process was last seen alive, unix time by the file system's clock; 0 if it was not.
     """
     alive_at = 0.0
     if leader is None or process_identity.judge(leader) != "alive":
@@ -144,7 +146,7 @@ def _ask(leader: Optional[Dict[str, Any]], find: Callable[[], List[processes.Pro
             processes.send(process, signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while process_identity.judge(leader) == "alive" and time.monotonic() < deadline:
-        alive_at = time.time()
+        alive_at = files.time_beside(paths.checkpoint_watch_lock)
         time.sleep(_TICK_S)
     return alive_at
 
