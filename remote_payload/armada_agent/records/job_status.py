@@ -13,6 +13,7 @@ from armada_agent.paths import RunPaths
 from armada_agent.records.ending import Ending
 
 _NAME = "status.json"
+_LATEST = 1 << 37
 
 
 def path_of(paths: RunPaths, attempt: int) -> str:
@@ -57,8 +58,9 @@ def read_status(paths: RunPaths, attempt: int, submission: int) -> Optional[int]
 
 def ended_at(paths: RunPaths, attempt: int) -> Optional[float]:
     """Return when the job ended, unix time; None if it is not recorded."""
-    moment = _read(paths, attempt).get("ended_at")
-    return float(moment) if isinstance(moment, (int, float)) and not isinstance(moment, bool) else None
+    moment = _read(paths, attempt).get("ended_at", -1)
+    is_time = isinstance(moment, (int, float)) and not isinstance(moment, bool) and 0 <= moment < _LATEST
+    return float(moment) if is_time else None
 
 
 def _read(paths: RunPaths, attempt: int) -> Dict[str, Any]:

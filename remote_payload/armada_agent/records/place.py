@@ -10,6 +10,7 @@ from armada_agent.foundation import files, process_identity
 from armada_agent.paths import RunPaths
 
 _TICK_S = 1.0
+_AGAIN_S = 0.1
 _TRIES = 3
 _Found = TypeVar("_Found")
 
@@ -114,7 +115,7 @@ def await_seen(paths: RunPaths, look: Callable[[], _Found], pause: Callable[[flo
             tries = tries + 1 if is_readable(paths) else 0
             if tries >= _TRIES:
                 raise
-        pause(_TICK_S)
+        pause(_AGAIN_S if tries else _TICK_S)
 
 
 def is_readable(paths: RunPaths) -> bool:
