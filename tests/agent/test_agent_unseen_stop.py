@@ -13,7 +13,8 @@ import pytest
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files
 from armada_agent.foundation.session import Call, Session
-from armada_agent.paths import RunPaths
+from armada_agent.host import detached
+from armada_agent.paths import RunPaths, SweepPaths
 from armada_agent.records.stop_request import StopReader, read_stop_request
 from armada_agent.runs import dispatcher, submissions
 
@@ -120,10 +121,10 @@ def test_nothing_is_submitted_and_no_cell_is_over_while_it_cannot_be_read(
     assert not claim.exists()
     claim.write_text("{}")
     (tmp_path / "sweeps/grid-1").mkdir(parents=True)
-    sweep = dispatcher.SweepPaths(str(tmp_path), "grid-1")
+    sweep = SweepPaths(str(tmp_path), "grid-1")
     files.write_json(sweep.cells, {"cells": [paths.run_id], "parallel": 1})
     started: list[str] = []
-    monkeypatch.setattr(dispatcher.detached, "start", lambda *words: started.append(words[0]))
+    monkeypatch.setattr(detached, "start", lambda *words: started.append(words[0]))
     made = dispatcher.Dispatcher(sweep, "")
     with monkeypatch.context() as patch:
         refuse(patch, paths.stop, errno.ESTALE)

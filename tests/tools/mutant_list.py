@@ -130,6 +130,12 @@ MODULES = (
             "tests/agent/test_agent_left_by_scripts.py",
         ),
     ),
+    Module(f"{_AGENT}/outbox/quiet.py", ("tests/agent/test_agent_quiet.py", "tests/agent/test_agent_watch_rules.py")),
+    Module(
+        f"{_AGENT}/outbox/watch_record.py",
+        ("tests/agent/test_agent_watch_rules.py", "tests/agent/test_agent_resumable.py"),
+        frozenset({"last_whole", "find_outside"}),
+    ),
     Module(f"{_AGENT}/outbox/resumable.py", ("tests/agent/test_agent_resumable.py",)),
     Module(f"{_AGENT}/outbox/overwriting.py", ("tests/agent/test_agent_watch_rules.py",)),
     Module(f"{_AGENT}/runs/wipe.py", ("tests/agent/test_agent_wipe.py", "tests/agent/test_agent_wipe_meanwhile.py")),
