@@ -75,7 +75,8 @@ def resume_run(
         Conflict: It has not ended, it succeeded, it never reached its host, or another armada resumed it meanwhile.
         NotFound: Its host has no records of it.
         UsageError: A secret that it needs is not in home's environment, or it is no training that takes `permits`.
-        OutcomeUnknown: The link broke during the submission. The same command finds out; nothing is started twice.
+        OutcomeUnknown: The link broke during the submission, or its supervisor has not started yet. The same command
+            finds out; nothing is started twice.
     """
     lock = session.home.lock(f"resume-{run.run_id}")
     with exclusive_lock(lock, f"resume of {run.run_id}", say):
@@ -91,8 +92,10 @@ def resume_run(
 def _resume(database: Database, session: HostSession, run: Run, permits: Permits, *, unattended: bool) -> Run:
     observe(database, session, [run])
     run = runs.find(database, run.run_id)
-    _refuse(database, run, permits)
-    submission = run.submission + 1
+    # Its host has the claim of an earlier resume that nothing has started yet. The same number starts once, however often.
+    is_claimed = run.state == "submitted" and run.submission > 1
+    _refuse(database, run, permits, is_claimed=is_claimed)
+    submission = run.submission if is_claimed else run.submission + 1
     if unattended:
         request = SubmitRun(run_id=run.run_id, submission=submission, keep_secrets=True)
     else:
@@ -165,7 +168,7 @@ def _launch_again(database: Database, run: Run) -> str:
     return sanitize_line(f"{words} {shlex.join(word for each in changes for word in ('--set', each))}", 2000)
 
 
-def _refuse(database: Database, run: Run, permits: Permits) -> None:
+def _refuse(database: Database, run: Run, permits: Permits, *, is_claimed: bool) -> None:
     if permits != NOTHING and run.task not in TRAININGS:
         raise UsageError(
             f"{run.run_id} is no training of the bundled trainer, so there is nothing to permit",
@@ -181,7 +184,7 @@ def _refuse(database: Database, run: Run, permits: Permits) -> None:
             f"{run.run_id} is {run.state}: its host has no files of it",
             hint=weights if run.task in TRAININGS else again,
         )
-    if not run.ended:
+    if not run.ended and not is_claimed:
         raise Conflict(f"{run.run_id} is {run.state}, so there is nothing to resume", hint=f"armada show {run.run_id}")
 
 

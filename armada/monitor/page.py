@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LOST = ("host_rebooted", "supervisor_lost")
 _LINES = 20
-_NOT_TAKEN = ("not taken", "incomplete", "could not be finished", "is withdrawn", "is skipped")
+_NOT_TAKEN = ("not taken", "cannot be taken", "incomplete", "could not be finished", "is withdrawn", "is skipped")
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,7 +240,8 @@ class CheckpointWatch(Message):
     """harvest.json: the files that match a plan's pattern and were taken as checkpoints.
 
     `origins`, by the SHA-256 of step and files: the attempt and unix time of a checkpoint's first occurrence. `outside`:
-    matches, and links in them, that led out of the work folder, and so were not taken.
+    matches, and links in them, that led out of the work folder, and so were not taken. `failed`: matches that could not be
+    read or copied, with their signature and the unix time up to which links count, or null.
     """
 
     count: Count
@@ -254,6 +255,7 @@ class CheckpointWatch(Message):
         MAY_MISS,
     ] = Field(default_factory=dict)
     outside: Annotated[Many[Text], MAY_MISS] = ()
+    failed: Annotated[dict[str, Many[Text | float | None]], MAY_MISS] = Field(default_factory=dict)
 
 
 class MetricsWatch(Message):

@@ -5,7 +5,7 @@ Jobs, old supervisors and broken disks write here, so an invalid field is read a
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -157,6 +157,17 @@ class ExitRecord(Message):
     ended_at: Unsaid[UnixTime] = None
     step_before: Annotated[UnsaidOrNull[Count], MAY_MISS] = None
     step: Annotated[UnsaidOrNull[Count], MAY_MISS] = None
+
+
+class StatusRecord(Message):
+    """attempts/<n>/status.json: how an attempt's job ended, before its last checkpoints are taken and its end is written."""
+
+    format: Literal[1] = 1
+    attempt: Unsaid[Count] = None
+    submission: Unsaid[Count] = None
+    exit_code: UnsaidOrNull[Integer] = None
+    signal: UnsaidOrNull[Integer] = None
+    ended_at: Unsaid[UnixTime] = None
 
 
 class Attempt(Message):

@@ -72,6 +72,7 @@ FILES: JsonSchemaValue = {
     "submissions/<k>/job.json": records.Job,
     "attempts/<n>/run.json": records.RunRecord,
     "attempts/<n>/exit.json": records.ExitRecord,
+    "attempts/<n>/status.json": records.StatusRecord,
     "attempts/<n>/failure.json": files.FailureRecord,
     "attempts/<n>/failure-<rank>.json": files.FailureRecord,
     "outbox/.new-<step>/.announce.json": files.Announcement,

@@ -50,6 +50,8 @@ class Worker:
         self.begun: list[subprocess.Popen[bytes]] = []
         self.fence_s = 0.5
         self.environment: dict[str, str] = {}
+        self.preface = ""
+        """Lines that a supervisor runs first."""
         folder.mkdir()
         self.say_of_scontrol(0)
 
@@ -90,7 +92,16 @@ class Worker:
         self._up.unlink(missing_ok=True)
         if not in_time:
             self._up.touch()
-        argv = [python, "-c", SUPERVISE, str(self.host.root), run_id, str(self._up), str(self._code), self.kind]
+        argv = [
+            python,
+            "-c",
+            self.preface + SUPERVISE,
+            str(self.host.root),
+            run_id,
+            str(self._up),
+            str(self._code),
+            self.kind,
+        ]
         argv.append(str(submission))
         environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"}
         environment |= self.environment | {

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from armada_agent.outbox.checkpoint_watch import CheckpointWatch, find_outside
+from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import publish
 from armada_agent.outbox.resumable import choose
+from armada_agent.outbox.watch_record import find_outside
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
 

@@ -16,10 +16,11 @@ from armada_agent.engines.engine import Handed
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files
 from armada_agent.host import roots
-from armada_agent.outbox import checkpoint_watch, homes, listing, thinning
+from armada_agent.outbox import homes, listing, thinning
 from armada_agent.outbox.finishing import Outbox
-from armada_agent.outbox.watch_record import is_damaged, read_record
+from armada_agent.outbox.watch_record import is_damaged, last_whole, read_record
 from armada_agent.paths import RunPaths, SweepPaths
+from armada_agent.records import job_status
 from armada_agent.records.ending import ENDED
 from armada_agent.records.journal import Journal
 from armada_agent.records.spent import Spent
@@ -88,7 +89,7 @@ def _finish(paths: RunPaths) -> Any:
 
 def _taken(paths: RunPaths) -> Any:
     damaged, record = is_damaged(paths), read_record(paths)
-    return [damaged, record, checkpoint_watch.last_whole(paths), find_resumable(paths)]
+    return [damaged, record, last_whole(paths), find_resumable(paths)]
 
 
 def _homes(paths: RunPaths) -> Any:
@@ -108,6 +109,10 @@ def _progress(paths: RunPaths) -> Any:
 def _stop(paths: RunPaths) -> Any:
     asked = read_stop_request(paths)
     return asked and [concerns(asked, 1), ending_of(asked, has_started=True)]
+
+
+def _status(paths: RunPaths) -> Any:
+    return [job_status.read_status(paths, 1, 1), job_status.ended_at(paths, 1)]
 
 
 def _spent(paths: RunPaths) -> Any:
@@ -181,6 +186,7 @@ READERS = {
     "progress": Reader(_progress, ("attempts/1/exit.json", "attempts/1/run.json", f"outbox/{DIGESTS[0]}/MANIFEST.json",
                                    "outbox/.new-9/.announce.json", "harvest.json")),
     "stop": Reader(_stop, ("stop.json",)),
+    "status": Reader(_status, ("attempts/1/status.json",), (files.UnseenError,)),
     "spent": Reader(_spent, ("spent.json",)),
     "journal": Reader(_journal, ("state.json", "events.jsonl")),
     "secrets": Reader(lambda paths: job.read_secrets(paths, ["TOKEN"]), ("secrets.env",), (job.StartError,)),
@@ -204,6 +210,7 @@ def write_all(folder: Path, run_id: str) -> None:
         "attempts/1/failure.json": json.dumps(FAILURE),
         "attempts/1/failure-1.json": json.dumps(FAILURE),
         "attempts/1/exit.json": json.dumps(EXIT),
+        "attempts/1/status.json": json.dumps({"submission": 1, "exit_code": 3, "signal": None, "ended_at": 7.0}),
         "output.log": PRINTED,
         "stop.json": json.dumps({"time": 1.0, "submission": 1, "reason": "pruned", "message": "it does badly"}),
         "spent.json": json.dumps({"spent_s": 5.0, "allowed_s": 60.0, "submission": 1}),

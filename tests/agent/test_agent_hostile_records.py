@@ -221,6 +221,7 @@ def write_run(folder: Path, run_id: str, engine: str) -> None:
 MISSING = (
     "stop.json",
     "attempts/1/exit.json",
+    "attempts/1/status.json",
     "submissions/1/taken.json",
     f"homes/{OTHER_HOME}/forgotten.json",
     "left",

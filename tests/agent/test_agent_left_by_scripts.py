@@ -18,6 +18,7 @@ from armada_agent.host import processes
 from armada_agent.outbox import orphans
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
+from armada_agent.outbox.watch_record import count_failed
 from armada_agent.paths import RunPaths
 from armada_agent.records.journal import Journal
 
@@ -190,6 +191,12 @@ def test_one_that_cannot_be_read_holds_up_no_other(
     orphans.finish(run.root, run.run_id, 1)
     assert (finished(run), orphans.left_behind(run)) == ([3], [])
     assert "out/step-2 cannot be taken: [Errno 13] Permission denied" in capsys.readouterr().err
+    assert count_failed(run) == 1, "it still counts as left behind"
+    orphans.finish(run.root, run.run_id, 1)
+    assert "cannot be taken" not in capsys.readouterr().err, "and is not named again and again"
+    monkeypatch.undo()
+    orphans.finish(run.root, run.run_id, 1)
+    assert (finished(run), count_failed(run)) == ([2, 3], 0)
 
 
 def test_a_full_disk_only_delays_it(run: RunPaths, monkeypatch: pytest.MonkeyPatch) -> None:

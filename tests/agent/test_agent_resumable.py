@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from armada_agent.foundation import files
-from armada_agent.outbox.checkpoint_watch import CheckpointWatch, last_whole
+from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox, publish
 from armada_agent.outbox.resumable import arguments
-from armada_agent.outbox.watch_record import read_record
+from armada_agent.outbox.watch_record import last_whole, read_record
 from armada_agent.records.journal import Journal
 
 from tests.agent.conversation import spec_of

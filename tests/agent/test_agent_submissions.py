@@ -344,3 +344,17 @@ class TestStop:
         else:
             assert run.stop(root=told) == outcome
         assert ended == (["alone-1"] if outcome == "stopping" else [])
+
+
+def test_a_supervisor_that_takes_long_to_start_leaves_the_outcome_unknown_and_a_repeat_finds_out(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submissions, "_TAKE_UP_S", 0.0)
+    with pytest.raises(AgentError, match="did not start it within") as refused:
+        run.submit()
+    assert (refused.value.kind, refused.value.hint) == (
+        "outcome_unknown",
+        "run the same command again to find out; nothing is started twice",
+    )
+    assert run.submit() == "already"
+    assert run.started == ["supervise 1"]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from armada_agent.outbox import checkpoint_watch
-from armada_agent.outbox.checkpoint_watch import CheckpointWatch, find_outside
+from armada_agent.outbox.checkpoint_watch import CheckpointWatch
+from armada_agent.outbox.watch_record import find_outside
 from armada_agent.records.journal import Journal
 
 from tests.agent.test_agent_checkpoint_links import Job, find_resumable

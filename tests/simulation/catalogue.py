@@ -277,7 +277,10 @@ FOUND_WITH_SLURM = {
 
 FOUND_WITH_HTCONDOR = {
     "its node is believed dead, and its supervisor is killed between its exit and its state": (
-        "launch start_job save give_up break_at:10 end tick look=succeeded start_job living=0 look=succeeded sync=final"
+        "launch start_job save give_up break_at:11 end tick look=succeeded start_job living=0 look=succeeded sync=final"
+    ),
+    "its node is believed dead, and its supervisor is killed between its job's exit and its own": (
+        "launch start_job save give_up break_at:8 end tick start_job living=0 look=succeeded sync=final"
     ),
     "the same, and it had failed": (
         "launch:2 start_job:1 save:2:1 give_up break_off:1:1 end:2:3 freeze start_job living=0 look=failed/exit_1"

@@ -469,6 +469,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         ),
         (process_identity, "judge", lambda recorded: current().judge(recorded)[0]),
         (job, "start", start_job),
+        (files, "time_beside", lambda _path: current().now()),
         (inventory, "changed_ns", lambda found: found.st_mtime_ns),  # an inode's times are the real machine's
         (Journal, "write_json", write_at_the_worlds_time),
         (processes, "sweep", lambda find, *_: current().world.end_processes(find())),

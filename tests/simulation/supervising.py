@@ -228,6 +228,7 @@ class Supervision:
             return
         self.note_telemetry()
         if self.child.poll() is not None:
+            real._journal.note_status(self.child.poll())  # noqa: SLF001
             ending = real._judge(self.child.poll())  # noqa: SLF001
         elif real._stop_request() is not None:  # noqa: SLF001
             self.child.terminate()

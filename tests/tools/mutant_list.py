@@ -130,6 +130,12 @@ MODULES = (
             "tests/agent/test_agent_left_by_scripts.py",
         ),
     ),
+    Module(f"{_AGENT}/outbox/quiet.py", ("tests/agent/test_agent_quiet.py", "tests/agent/test_agent_watch_rules.py")),
+    Module(
+        f"{_AGENT}/outbox/watch_record.py",
+        ("tests/agent/test_agent_watch_rules.py", "tests/agent/test_agent_resumable.py"),
+        frozenset({"last_whole", "find_outside"}),
+    ),
     Module(f"{_AGENT}/outbox/resumable.py", ("tests/agent/test_agent_resumable.py",)),
     Module(f"{_AGENT}/outbox/overwriting.py", ("tests/agent/test_agent_watch_rules.py",)),
     Module(f"{_AGENT}/runs/wipe.py", ("tests/agent/test_agent_wipe.py", "tests/agent/test_agent_wipe_meanwhile.py")),
@@ -277,7 +283,7 @@ EQUIVALENT = {
     "homes.py enroll: os.path.isdir(paths.folder) → True": "for a run that is not here, nobody is registered",
     "resumable.py _find_noted: os.path.exists(place) → True": "what is not there has no signature of what was taken",
     "resumable.py _find_noted: folder → True": "an empty name is no folder",
-    "checkpoint_watch.py find_outside: not os.path.exists(paths.checkpoint_watch) → False": (
+    "watch_record.py find_outside: not os.path.exists(paths.checkpoint_watch) → False": (
         "without a record, nothing is recorded"
     ),
     "submissions.py claim_first: newest(paths.submissions()) is not None → True": "a claim lies in a submission's folder",

@@ -29,6 +29,10 @@ class UnreadableError(Exception):
     """A file exists but its content is not what it should be."""
 
 
+class UnseenError(UnreadableError):
+    """A file could not be read now: the system answered with an error, which says nothing about its content."""
+
+
 def open_regular(path: str) -> BinaryIO:
     """Open a regular file for reading.
 
@@ -48,7 +52,8 @@ def read_json(path: str, limit: int = JSON_LIMIT) -> Optional[Dict[str, Any]]:
     """Read a JSON object; return None if the file does not exist.
 
     Raises:
-        UnreadableError: The file is larger than `limit` bytes, is not a JSON object, or cannot be read.
+        UnreadableError: The file is larger than `limit` bytes, or is not a JSON object.
+        UnseenError: It cannot be read now, or is not a regular file.
     """
     name = os.path.basename(path)
     try:
@@ -57,7 +62,7 @@ def read_json(path: str, limit: int = JSON_LIMIT) -> Optional[Dict[str, Any]]:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise UnreadableError("%s: %s" % (name, error))
+        raise UnseenError("%s: %s" % (name, error))
     if len(content) > limit:
         raise UnreadableError("%s is larger than %d bytes" % (name, limit))
     try:
@@ -372,6 +377,27 @@ def read_text(path: str, limit: int = 1024 * 1024) -> str:
             return stream.read(limit).decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def time_beside(path: str) -> float:
+    """Return the present unix time by the clock that dates the files of a folder; this machine's if it dates none now.
+
+    On a file server, that clock is another one.
+
+    Args:
+        path: A file of ours, which is dated.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _AS_IT_IS, 0o600)
+    except OSError:
+        return time.time()
+    try:
+        os.utime(descriptor)
+        return os.fstat(descriptor).st_mtime
+    except OSError:
+        return time.time()
+    finally:
+        os.close(descriptor)
 
 
 def remove(path: str) -> None:

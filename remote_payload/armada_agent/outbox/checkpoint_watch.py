@@ -28,10 +28,12 @@ from armada_agent.outbox.inventory import (
 )
 from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
 from armada_agent.outbox.overwriting import find_changed, was_cut, was_only_touched
+from armada_agent.outbox.quiet import Sightings
 from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.outbox.watch_record import read_record
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
 from armada_agent.records.journal import Journal
+from armada_agent.records.place import is_readable, require_seen
 
 _REMEMBERED = 50
 _SHOWN = 5
@@ -63,7 +65,7 @@ class CheckpointWatch:
         self._quiet_s = float(settings["quiet_s"])
         self._journal = journal
         self._clock = clock
-        self._seen: Dict[str, Tuple[Inventory, float, str, float]] = {}
+        self._sightings = Sightings()
         self._outside: List[str] = []
         self._ended: Optional[Tuple[float, float]] = None
         self._record = read_record(paths)
@@ -97,6 +99,7 @@ class CheckpointWatch:
             self._save()
             return
         self._withdraw_spoilt(dict(found))
+        self._retry_failed(found)
         whole = {path for path, _ in self._settled(found, silent_at)}
         for path, survey in found:
             signature = survey.signature
@@ -118,24 +121,52 @@ class CheckpointWatch:
         """
         return [path for path, _ in self._settled(self._find(), silent_at)]
 
-    def take_left_behind(self, silent_at: float) -> None:
+    def take_left_behind(self, silent_at: Optional[float]) -> None:
         """Take these checkpoints. One that cannot be read is left.
 
+        Args:
+            silent_at: When the job was last seen alive, unix time; None if the end of its run was recorded: then only
+                those are tried again that could not be taken before.
+
         Raises:
-            OSError: The disk is full.
+            OSError: The disk is full, or cannot be reached.
         """
         found = self._find()
         self._note_outside()
         self._withdraw_spoilt(dict(found))
-        for path, survey in self._settled(found, silent_at):
-            try:
-                self._take(path, survey, survey.settled(silent_at - self._quiet_s))
-            except OSError as error:
-                if is_disk_full(error):
-                    raise
+        self._retry_failed(found)
+        if silent_at is not None:
+            for path, survey in self._settled(found, silent_at):
+                self._take_last(path, survey, silent_at - self._quiet_s)
+
+    def _retry_failed(self, found: List[Tuple[str, Survey]]) -> None:
+        for path, survey in found:
+            signature, since = self._record["failed"].get(path, ("", None))
+            if signature == survey.signature:
+                self._take_last(path, survey, since)
+
+    def _take_last(self, path: str, survey: Survey, since: Optional[float]) -> None:
+        """Take a checkpoint of a job that is gone. One that cannot be read holds up no other: it is noted, and counts as left behind.
+
+        Args:
+            path: The checkpoint.
+            survey: Its files.
+            since: Links to files that changed later are left out, unix time; None takes all.
+
+        Raises:
+            OSError: The disk is full, or cannot be reached.
+        """
+        try:
+            self._take(path, survey, survey.inventory if since is None else survey.settled(since))
+        except OSError as error:
+            if is_disk_full(error) or not is_readable(self._paths):
+                raise
+            known = [survey.signature, since]
+            if self._record["failed"].get(path) != known:
                 self._journal.record("finding", message="%s cannot be taken: %s" % (path, error))
-                self._record["left"][path] = survey.signature
-                self._save()
+            self._record["failed"][path] = known
+            self._record["left"][path] = survey.signature
+            self._save()
 
     def _settled(self, found: List[Tuple[str, Survey]], silent_at: float) -> List[Tuple[str, Survey]]:
         """Return the new checkpoints that had not changed for a while when their job was last seen alive."""
@@ -151,32 +182,35 @@ class CheckpointWatch:
         """Note the job's end. What does not change afterwards says nothing: it may be half.
 
         Args:
-            at: When it was last seen alive, unix time; by default now.
+            at: When it was last seen alive, unix time by the file system's clock; by default now.
         """
-        self._ended = (time.time() if at is None else at, self._clock())
+        self._ended = (self._now() if at is None else at, self._clock())
+
+    def _now(self) -> float:
+        return files.time_beside(self._paths.checkpoint_watch_lock)
 
     def look(self) -> None:
         """Take checkpoints that have not changed for long enough; withdraw those that the job overwrote."""
-        moment, now = self._ended or (time.time(), self._clock())
+        now = self._ended[1] if self._ended else self._clock()
         found = self._find()
         self._note_outside()
         self._withdraw_spoilt(dict(found))
-        seen = {}
+        seen = self._sightings.note(found, now)
         for path, survey in found:
-            signature = survey.signature
-            whole, since, own, own_since = self._seen.get(path, ({}, now, "", now))
-            if own != signature:
-                own_since = now
-            if whole != survey.inventory or own != signature:
-                since = now
-            seen[path] = (survey.inventory, since, signature, own_since)
-            if not self._is_new(path, survey):
+            is_whole = now - seen[path].since >= self._quiet_s
+            is_late = now - seen[path].own_since >= _PATIENCE * self._quiet_s
+            if not self._is_new(path, survey) or not (is_whole or is_late):
                 continue
-            if now - since >= self._quiet_s:
-                self._take(path, survey, survey.inventory)
-            elif now - own_since >= _PATIENCE * self._quiet_s:
-                self._take(path, survey, survey.settled(moment - self._quiet_s))
-        self._seen = seen
+            try:
+                self._take(path, survey, survey.inventory if is_whole else survey.settled(self._quiet_since()))
+            except OSError as error:
+                if is_disk_full(error) or not is_readable(self._paths):
+                    raise
+                say("%s cannot be taken yet: %s" % (path, error))  # it holds up no other
+
+    def _quiet_since(self) -> float:
+        """Return since when files must not have changed, unix time by the file system's clock."""
+        return (self._ended[0] if self._ended else self._now()) - self._quiet_s
 
     def finish(self, is_trusted: bool) -> None:
         """Take whole checkpoints after every process of the job has ended.
@@ -184,15 +218,20 @@ class CheckpointWatch:
         Args:
             is_trusted: The job ended well on its own, so everything that it wrote is complete. Otherwise it may have
                 died while it wrote a checkpoint, and only checkpoints that had not changed for a while then count.
+
+        Raises:
+            OSError: The disk is full, or cannot be reached. What was taken until then is kept: call it again.
         """
         self.look()
-        quiet_since = (self._ended[0] if self._ended else time.time()) - self._quiet_s
+        quiet_since = self._quiet_since()
+        ended = self._ended[1] if self._ended else self._clock()
         for path, survey in self._find():
             signature = survey.signature
             if not self._is_new(path, survey):
                 continue
-            if is_trusted or survey.last_own_change() <= quiet_since:
-                self._take(path, survey, survey.inventory if is_trusted else survey.settled(quiet_since))
+            by_date = survey.last_own_change() <= quiet_since
+            if is_trusted or self._sightings.was_quiet(path, ended, self._quiet_s, by_date):
+                self._take_last(path, survey, None if is_trusted else quiet_since)
             else:
                 message = "%s was still being written to less than %g s before the job ended: it is not taken"
                 self._journal.record("finding", message=message % (path, self._quiet_s))
@@ -240,7 +279,11 @@ class CheckpointWatch:
         """List the matching checkpoints and their files, oldest first. Empty folders do not count.
 
         Of several names of one checkpoint, such as `best -> step-500`, the link does not count.
+
+        Raises:
+            OSError: The work folder cannot be read. That is not said of one that is missing.
         """
+        require_seen(self._paths, self._paths.work)
         root = os.path.realpath(self._paths.work)
         matches = [name.rstrip("/") for name in glob.glob(os.path.join(glob.escape(self._paths.work), self._pattern))]
         places = {os.path.realpath(match) for match in matches if not os.path.islink(match)}
@@ -259,6 +302,7 @@ class CheckpointWatch:
             if survey.inventory:
                 found.append((path, survey))
         self._outside = outside
+        require_seen(self._paths, self._paths.work)
         return sorted(found, key=lambda pair: (last_change(pair[1].inventory), pair[0]))
 
     def _note_outside(self) -> None:
@@ -329,6 +373,7 @@ class CheckpointWatch:
         ][::-1]  # entries whose files still exist must stay, or they would be taken again
         self._record["taken"].insert(_place_behind(self._record["taken"], former), entry)
         self._record["left"].pop(path, None)
+        self._record["failed"].pop(path, None)
         self._save()
         left_out = sorted(survey.left_out + [name for name in survey.inventory if name not in inventory])
         if left_out:
@@ -447,20 +492,6 @@ def open_watch(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optio
     """Open the watch over a run's checkpoints; None if its job announces them, or has none."""
     settings = (spec.get("watch") or {}).get("checkpoints")
     return CheckpointWatch(paths, settings, journal) if settings else None
-
-
-def last_whole(paths: RunPaths) -> Optional[int]:
-    """Return the highest step that was taken and hashed, even if home has had the checkpoint deleted here."""
-    return max((entry["step"] for entry in read_record(paths)["taken"] if entry["digest"]), default=None)
-
-
-def find_outside(paths: RunPaths) -> List[str]:
-    """List the checkpoints, and links in checkpoints, that lead out of the run's work folder now, relative to it."""
-    if not os.path.exists(paths.checkpoint_watch):
-        return []
-    root = os.path.realpath(paths.work)
-    recorded = read_record(paths)["outside"]
-    return [path for path in recorded if leads_outside(os.path.join(paths.work, path), root)]
 
 
 def _shown(names: List[str]) -> str:

@@ -24,6 +24,7 @@ from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST, MANIFEST_LIMIT, 
 from armada_agent.outbox.settling import settling
 from armada_agent.paths import ANNOUNCED, RunPaths
 from armada_agent.records.journal import Journal
+from armada_agent.records.place import is_readable
 
 _INTERVAL_S = 1.0
 _BLOCK = 1024 * 1024
@@ -88,19 +89,27 @@ class Outbox:
                     return
                 self._finishing.wait(_INTERVAL_S)
                 continue
-            self._reap(is_last)
-            self.look()
-            if is_last and not self.waiting():
+            is_done = self._turn(is_last)
+            if is_last and is_done:
                 return
             if is_last:
-                time.sleep(_INTERVAL_S)  # the disk is full, or a file is still changing
+                time.sleep(_INTERVAL_S)  # the disk is full or cannot be reached, or a file is still changing
             else:
                 self._finishing.wait(_INTERVAL_S)
 
-    def _reap(self, is_last: bool) -> None:
-        """Take the checkpoints that the job itself does not announce."""
+    def _turn(self, is_last: bool) -> bool:
+        """Take and finish checkpoints once; return whether nothing waits any more."""
+        is_taken = self._reap(is_last)
+        try:
+            self.look()
+            return is_taken and not self.waiting()
+        except OSError as error:
+            return self._note_unread("announced", error, is_last)
+
+    def _reap(self, is_last: bool) -> bool:
+        """Take the checkpoints that the job itself does not announce; return whether that succeeded."""
         if self._checkpoint_watch is None:
-            return
+            return True
         try:
             if is_last:
                 with settling(self._paths):
@@ -110,8 +119,19 @@ class Outbox:
         except OSError as error:
             if is_disk_full(error):
                 self._relieve(error)
-            else:
-                say("looking for checkpoints: %s" % error)
+                return False
+            return self._note_unread("saved", error, is_last)
+        return True
+
+    def _note_unread(self, what: str, error: OSError, is_last: bool) -> bool:
+        """Note that checkpoints could not be looked for; return whether that is given up: the run's folder can be read, and they cannot."""
+        say("looking for what the job %s: %s" % (what, error))
+        if is_last and is_readable(self._paths):
+            self._failures[what] = self._failures.get(what, 0) + 1
+            if self._failures[what] == _TRIES:
+                message = "the checkpoints that the job %s last cannot be taken: %s"
+                self._journal.record("finding", message=message % (what, error))
+        return self._failures.get(what, 0) >= _TRIES
 
     def look(self, wait_s: Optional[float] = 0.0) -> None:
         """Finish every announced checkpoint, then delete surplus ones.

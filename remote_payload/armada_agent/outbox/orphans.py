@@ -18,7 +18,7 @@ from armada_agent.outbox import checkpoint_watch
 from armada_agent.outbox.checkpoint_watch import CheckpointWatch
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.outbox.settling import silent_since
-from armada_agent.outbox.watch_record import is_damaged
+from armada_agent.outbox.watch_record import count_failed, is_damaged
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.journal import Journal
 
@@ -88,7 +88,7 @@ def left_behind(paths: RunPaths) -> List[str]:
 
 def _take_left_behind(paths: RunPaths, watch: CheckpointWatch) -> None:
     silent_at = _silent_at(paths)
-    if silent_at is None:
+    if silent_at is None and not count_failed(paths):
         return
     run = _read(paths.attempt(newest(paths.attempts()) or 0, "run.json"))
     if processes.members(paths, run.get("process")):

@@ -2,11 +2,11 @@
 
 import os
 import re
-from typing import Any, Dict
+from typing import Any, Dict, List, Optional
 
 from armada_agent.foundation import files
 from armada_agent.foundation.log import say
-from armada_agent.outbox.inventory import is_facts
+from armada_agent.outbox.inventory import is_facts, leads_outside
 from armada_agent.paths import ANNOUNCED, RunPaths
 
 _RECORD_LIMIT = 64 * 1024 * 1024
@@ -22,6 +22,7 @@ def read_record(paths: RunPaths) -> Dict[str, Any]:
         "came": {},
         "origins": {},
         "outside": [],
+        "failed": {},
     }  # type: Dict[str, Any]
     try:
         kept = files.read_json(paths.checkpoint_watch, _RECORD_LIMIT) or {}
@@ -33,8 +34,33 @@ def read_record(paths: RunPaths) -> Dict[str, Any]:
         dict(entry, digest=entry.get("digest"), seen=entry.get("seen")) for entry in record["taken"] if _is_taken(entry)
     ]
     record["origins"] = {name: known for name, known in record["origins"].items() if _is_origin(known)}
+    record["failed"] = {
+        path: known for path, known in record["failed"].items() if _is_inner(path) and _is_failure(known)
+    }
     record["outside"] = [path for path in record["outside"] if _is_inner(path)]
     return record
+
+
+def last_whole(paths: RunPaths) -> Optional[int]:
+    """Return the highest step that was taken and hashed, even if home has had the checkpoint deleted here."""
+    return max((entry["step"] for entry in read_record(paths)["taken"] if entry["digest"]), default=None)
+
+
+def find_outside(paths: RunPaths) -> List[str]:
+    """List the checkpoints, and links in checkpoints, that lead out of the run's work folder now, relative to it."""
+    if not os.path.exists(paths.checkpoint_watch):
+        return []
+    root = os.path.realpath(paths.work)
+    recorded = read_record(paths)["outside"]
+    return [path for path in recorded if leads_outside(os.path.join(paths.work, path), root)]
+
+
+def count_failed(paths: RunPaths) -> int:
+    """Count the checkpoints that could not be taken, although waiting for room was not the problem, and that are still there."""
+    if not os.path.exists(paths.checkpoint_watch):
+        return 0
+    failed = read_record(paths)["failed"]
+    return sum(1 for path in failed if os.path.lexists(os.path.join(paths.work, path)))
 
 
 def is_damaged(paths: RunPaths) -> bool:
@@ -61,6 +87,13 @@ def _is_origin(value: Any) -> bool:
         and 0 <= attempt < 1 << 31
         and 0 <= moment < 1 << 53
     )
+
+
+def _is_failure(value: Any) -> bool:
+    """Return whether a value is a signature and a unix time or None."""
+    if not isinstance(value, list) or len(value) != 2 or isinstance(value[1], bool):
+        return False
+    return isinstance(value[0], str) and (value[1] is None or isinstance(value[1], (int, float)))
 
 
 def _is_taken(entry: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A supervisor's records: state.json and events.jsonl. A full disk delays them but never ends the job."""
+"""A supervisor's records: state.json and events.jsonl. A full disk, or one that refuses, delays them but never ends the job."""
 
 import contextlib
 import json
@@ -10,8 +10,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from armada_agent.foundation import files
 from armada_agent.foundation.log import say
 from armada_agent.paths import RunPaths
+from armada_agent.records import job_status
 from armada_agent.records.ending import Ending
-from armada_agent.records.place import Place
+from armada_agent.records.place import Place, await_seen, is_seen_gone
 
 _LONGEST_MESSAGE = 500  # characters of an event's message; state.json has the whole message
 
@@ -54,7 +55,7 @@ class Journal:
         """Continue the records of a killed supervisor of the same submission."""
         self._seq = max(self._seq, _last_seq(self._paths))
         try:
-            earlier = files.read_json(self._paths.state) or {}
+            earlier = await_seen(self._paths, lambda: files.read_json(self._paths.state)) or {}
         except files.UnreadableError:
             earlier = {}  # cut short when its supervisor was killed
         if earlier.get("submission") == self.state["submission"]:
@@ -108,9 +109,20 @@ class Journal:
         """
         self._do(lambda: self._write(path, value))
 
-    def conclude(self, ending: Ending) -> None:
-        """Write a run's end: first the attempt's exit, then delete the secrets, and last write the state."""
-        now = self._clock()
+    def note_status(self, status: int) -> None:
+        """Write how the job of the current attempt ended, before anything else is done about its end."""
+        attempt = self.state["attempt"]
+        told = job_status.compose(attempt, self.state["submission"], status)
+        self.write_json(job_status.path_of(self._paths, attempt), told)
+
+    def conclude(self, ending: Ending, at: Optional[float] = None) -> None:
+        """Write a run's end: first the attempt's exit, then delete the secrets, and last write the state.
+
+        Args:
+            ending: The end.
+            at: When it ended, unix time; by default now.
+        """
+        now = self._clock() if at is None else at
         self.close_attempt(ending, now)
         self._do(lambda: files.remove(self._paths.secrets))
         self.update(ended_at=now, **_told(ending))
@@ -165,7 +177,7 @@ class Journal:
                 try:
                     self._pending[0]()
                 except OSError as error:
-                    if os.path.isdir(self._paths.folder):
+                    if not is_seen_gone(self._paths):
                         self._tell(error)
                         return False
                     self._pending.clear()  # the run's folder was deleted: there is nowhere to write
@@ -175,7 +187,7 @@ class Journal:
             return True
 
     def settle(self, pause: Callable[[float], None] = time.sleep) -> None:
-        """Write everything, and wait as long as the disk is full."""
+        """Write everything, and wait as long as the disk is full or cannot be reached."""
         while not self.flush():
             pause(1.0)
 

@@ -1,18 +1,73 @@
 """Read stop.json, a request to stop a run."""
 
-from typing import Any, Dict, Optional
+import os
+import stat
+import time
+from typing import Any, Callable, Dict, Optional
 
 from armada_agent.foundation import files
 from armada_agent.paths import RunPaths
 from armada_agent.records.ending import Ending
 
+_PAUSE_S = 1.0
+
 
 def read_stop_request(paths: RunPaths) -> Optional[Dict[str, Any]]:
-    """Read stop.json. A damaged file also counts as a request to stop."""
+    """Read stop.json. A file that was read and is damaged also counts as a request to stop.
+
+    Raises:
+        files.UnseenError: It cannot be read now. Whether a stop was requested is then unknown.
+    """
     try:
         return files.read_json(paths.stop)
+    except files.UnseenError:
+        if _is_something_else(paths.stop):
+            return None
+        raise
     except files.UnreadableError:
         return {}
+
+
+def await_stop_request(paths: RunPaths, pause: Callable[[float], None] = time.sleep) -> Optional[Dict[str, Any]]:
+    """Read stop.json, and wait as long as it cannot be read."""
+    while True:
+        try:
+            return read_stop_request(paths)
+        except files.UnseenError:
+            pause(_PAUSE_S)
+
+
+class StopReader:
+    """Reads stop.json again and again. As long as it cannot be read, what was read last counts.
+
+    Args:
+        paths: The run's files.
+
+    Attributes:
+        is_known: The last look read the file, or saw that there is none.
+    """
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._paths = paths
+        self._last: Optional[Dict[str, Any]] = None
+        self.is_known = False
+
+    def look(self) -> Optional[Dict[str, Any]]:
+        """Return the request that was read last; None without one."""
+        try:
+            self._last = read_stop_request(self._paths)
+            self.is_known = True
+        except files.UnseenError:
+            self.is_known = False
+        return self._last
+
+
+def _is_something_else(path: str) -> bool:
+    """Return whether a path was seen to be no file, but a link, a folder or a pipe: armada writes no request that way."""
+    try:
+        return not stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 BY_SWEEP = ("pruned", "sweep_stopped")
@@ -36,3 +91,9 @@ def concerns(stop_request: Dict[str, Any], submission: int) -> bool:
     """Return whether a stop request applies to this submission. One from before the first submission applies to all of them."""
     number = stop_request.get("submission")
     return not isinstance(number, int) or submission <= number
+
+
+def grace(stop_request: Dict[str, Any], spec: Dict[str, Any]) -> float:
+    """Return the seconds between SIGTERM and SIGKILL that a stop request, or else the plan, gives a job."""
+    grace_s = stop_request.get("grace_s", spec.get("stop_grace_s", 60.0))
+    return float(grace_s) if isinstance(grace_s, (int, float)) else 60.0

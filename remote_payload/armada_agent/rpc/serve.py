@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Dict, Iterable, Optional, cast
 from armada_agent import OLDEST_PROTOCOL, PROTOCOL, __version__
 from armada_agent.errors import AgentError, from_os_error
 from armada_agent.foundation import process_identity
+from armada_agent.foundation.files import UnseenError
 from armada_agent.foundation.session import Call, Method, Session
 
 METHODS = {
@@ -189,6 +190,8 @@ def _answer(session: Session, line: bytes) -> Optional[Dict[str, Any]]:
         return _refusal(request_id, (_missing(session) if unexpected else None) or error)
     except OSError as error:
         return _refusal(request_id, _missing(session) or from_os_error(error))
+    except UnseenError as error:
+        return _refusal(request_id, _missing(session) or AgentError("io", str(error)))
     except Exception as error:
         gone = _missing(session)
         if gone is not None:

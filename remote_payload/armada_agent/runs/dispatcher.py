@@ -68,7 +68,11 @@ def read_plan(sweep: SweepPaths) -> Optional[Plan]:
 
 
 def standing(paths: RunPaths) -> str:
-    """Return whether a cell waits for its start, is active, unattended, not claimed yet, or needs nothing from a dispatcher."""
+    """Return whether a cell waits for its start, is active, unattended, not claimed yet, or needs nothing from a dispatcher.
+
+    Raises:
+        OSError, files.UnseenError: Its records cannot be seen now.
+    """
     if is_gone(paths):
         return OVER  # it was removed
     evidence = Evidence(paths, [])
@@ -78,6 +82,8 @@ def standing(paths: RunPaths) -> str:
     if evidence.has_ended:
         return OVER
     supervisor = evidence.supervisor
+    if evidence.lacks_end:
+        return UNATTENDED  # its job ended: it needs no place
     if supervisor != "none":
         return ACTIVE if supervisor in ("alive", "unknown") else UNATTENDED
     stop_request = read_stop_request(paths)
@@ -155,7 +161,10 @@ class Dispatcher:
         except AgentError as error:
             say("%s: %s" % (run_id, error))
             return OVER
-        except OSError as error:  # unknown never reads as ended: it keeps its place until it can be read
+        except (
+            OSError,
+            files.UnseenError,
+        ) as error:  # unknown never reads as ended: it keeps its place until it can be read
             say("%s: %s" % (run_id, error))
             return ACTIVE
         if word == UNATTENDED:

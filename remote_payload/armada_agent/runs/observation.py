@@ -13,6 +13,7 @@ from armada_agent.foundation.session import Call
 from armada_agent.host import detached, processes, roots, set_aside
 from armada_agent.outbox import listing
 from armada_agent.paths import RunPaths, newest
+from armada_agent.records import job_status
 from armada_agent.records.ending import ENDED, exit_of
 from armada_agent.records.place import is_gone, require_there
 from armada_agent.runs import leftover_processes, supervisor_liveness
@@ -55,12 +56,36 @@ class Evidence:
 
     @property
     def supervisor(self) -> str:
-        """`alive`, `dead`, `none` (no supervisor has started), or `unknown` (on another machine, or damaged records)."""
+        """`alive`, `dead`, `none` (no supervisor has started), or `unknown` (on another machine, or damaged records).
+
+        It is `unknown`, too, if its job ended well and it died before it wrote that: the end is completed (`lacks_end`).
+        """
         if self.job is not None and self.settings is not None:
             return self._supervisor_of_job()
         if self.job is not None:
-            return supervisor_liveness.judge_supervisor(self._paths, self._supervisor_now())[0]
+            judged = supervisor_liveness.judge_supervisor(self._paths, self._supervisor_now())[0]
+            return "unknown" if judged == "dead" and self._has_ended_well else judged
         return "unknown" if self._job_damaged else "none"
+
+    @property
+    def lacks_end(self) -> bool:
+        """Whether the newest attempt's job is recorded to have ended well, and its supervisor died before it wrote the end."""
+        if self.job is None or not self._has_ended_well:
+            return False
+        if self.settings is not None:
+            return self.supervisor == "dead"
+        return supervisor_liveness.judge_supervisor(self._paths, self._supervisor_now())[0] == "dead"
+
+    @property
+    def _has_ended_well(self) -> bool:
+        """Whether the newest attempt's job is recorded to have ended well, and no end is written."""
+        if self.has_ended or self.attempt is None or self.attempt["exit"] is not None:
+            return False
+        try:
+            return job_status.read_status(self._paths, self.attempt["number"], self.submission_number or 0) == 0
+        except files.UnseenError as error:
+            self.findings.append(str(error)[:500])
+            return False
 
     @property
     def handed(self) -> engines.Handed:
@@ -316,6 +341,8 @@ def _observe_run(
     )  # after the evidence: an ended run has then written everything
     if evidence.may_forget_secrets:
         files.remove(paths.secrets)  # the supervisor died before it deleted them
+    if evidence.lacks_end:
+        detached.start("clear", call.session.agent_path, paths, evidence.submission_number or 0)
     if evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):
         detached.start("quota", call.session.agent_path, paths, evidence.submission_number or 0)
     return {

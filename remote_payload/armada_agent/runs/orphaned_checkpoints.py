@@ -1,14 +1,18 @@
 """Start the process that finishes a run's checkpoints after its supervisor died (`outbox/orphans.py`)."""
 
 import os
+import time
 from typing import List, NamedTuple
 
 from armada_agent.foundation import files
 from armada_agent.foundation.session import Call
 from armada_agent.host import detached
 from armada_agent.outbox import orphans
+from armada_agent.outbox.watch_record import count_failed
 from armada_agent.paths import RunPaths
 from armada_agent.runs.observation import Evidence
+
+_AGAIN_S = 600.0
 
 
 class Unfinished(NamedTuple):
@@ -25,20 +29,31 @@ def attend(call: Call, paths: RunPaths) -> Unfinished:
         The number of these checkpoints; 0 if a supervisor lives, or if that is unknown.
     """
     found = orphans.left_behind(paths)
+    failed = count_failed(paths)
     left = _left(paths)  # in this order, one that is taken meanwhile is counted twice instead of never
-    if not found and not left:
+    if not found and not left and not failed:
         return Unfinished(0, 0)
     evidence = Evidence(paths)
     is_dead = evidence.supervisor == "dead"
     if not is_dead and not evidence.is_gone:
         return Unfinished(0, 0)
     # A job that is gone by a guess may live elsewhere, and its supervisor with it.
-    unannounced = len(found) if is_dead and not evidence.processes() else 0
+    is_over = is_dead and not evidence.processes()
+    unannounced = len(found) + failed if is_over else 0
     if not unannounced and not left:
         return Unfinished(0, 0)
-    if not any(map(files.is_locked, (paths.outbox_lock, paths.checkpoint_watch_lock))):
+    is_due = bool(left) or (is_over and (bool(found) or _is_long_ago(paths)))
+    if is_due and not any(map(files.is_locked, (paths.outbox_lock, paths.checkpoint_watch_lock))):
         detached.start("finish", call.session.agent_path, paths, evidence.submission_number or 0)
     return Unfinished(len(left) + unannounced, unannounced)
+
+
+def _is_long_ago(paths: RunPaths) -> bool:
+    """Return whether it is a while since anybody tried to take what could not be taken."""
+    try:
+        return abs(time.time() - os.stat(paths.checkpoint_watch).st_mtime) >= _AGAIN_S
+    except OSError:
+        return False
 
 
 def _left(paths: RunPaths) -> List[str]:

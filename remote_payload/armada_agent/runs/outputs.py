@@ -14,7 +14,7 @@ from armada_agent.errors import AgentError
 from armada_agent.foundation import parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import roots
-from armada_agent.outbox import checkpoint_watch, homes, listing
+from armada_agent.outbox import homes, listing, watch_record
 from armada_agent.paths import RunPaths
 from armada_agent.runs import beside_work, orphaned_checkpoints, readable_files
 from armada_agent.runs.sent_files import Sent
@@ -149,7 +149,7 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
     answer["unreadable"] = listing.find_unreadable(paths)
     answer["outbox"] = listing.list_finished(paths)
     answer["homes"] = homes.describe(paths)
-    outside = checkpoint_watch.find_outside(paths)
+    outside = watch_record.find_outside(paths)
     answer["outside"] = {"count": len(outside), "examples": outside[:_SHOWN]}
     sent = Sent(paths)
     beside = beside_work.find(paths)

@@ -39,7 +39,7 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `not_found`; `conflict`: another submission is active, the run was cancelled before it started, or
             secrets to keep are gone; `environment`: files of the run are gone or have changed; `io`: its plan is lost;
             `scheduler`: the batch system refuses; `outcome_unknown`: it is impossible to know whether the batch system
-            has the job.
+            has the job, or the supervisor has not started yet.
     """
     paths = RunPaths(call.root, params.get("run_id"))
     number = parameters.integer(params, "submission", least=1)
@@ -233,7 +233,7 @@ def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> 
             # No other process writes the end of a job that is gone, or ends what a dead supervisor left here.
             detached.start("clear", call.session.agent_path, paths, number)
         return answer
-    if evidence.supervisor == "dead":
+    if evidence.supervisor == "dead" or evidence.lacks_end:
         detached.start("clear", call.session.agent_path, paths, number)
     return {"outcome": "stopping"}
 
@@ -447,7 +447,7 @@ def _await_job(paths: RunPaths, number: int) -> Dict[str, Any]:
         time.sleep(0.02)
     words = files.read_tail(paths.supervisor_log, 2000).strip() or "it printed nothing"
     message = "the supervisor of %s did not start it within %.0f s: %s" % (paths.run_id, _TAKE_UP_S, words)
-    raise AgentError("internal", message, "it is safe to run the command again")
+    raise AgentError("outcome_unknown", message, "run the same command again to find out; nothing is started twice")
 
 
 def _cancel_unstarted(paths: RunPaths, submission: int) -> Dict[str, Any]:

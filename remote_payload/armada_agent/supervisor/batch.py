@@ -4,6 +4,7 @@ One submission may be executed several times: after preemption, a requeue, or th
 an attempt. A batch system that ends an attempt restarts it later, so that end is not the end of the run.
 """
 
+import contextlib
 import os
 import signal
 import time
@@ -18,9 +19,9 @@ from armada_agent.host.gpu_tickets import Holding
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import ENDED, Ending
 from armada_agent.records.journal import Journal
-from armada_agent.records.place import is_gone
-from armada_agent.records.stop_request import ending_of, read_stop_request
-from armada_agent.supervisor import progress
+from armada_agent.records.place import await_seen, is_gone
+from armada_agent.records.stop_request import ending_of
+from armada_agent.supervisor import cleanup, progress
 from armada_agent.supervisor.job import StartError
 from armada_agent.supervisor.supervise import Supervisor
 from armada_agent.verdicts import requeue
@@ -128,7 +129,7 @@ class BatchSupervisor(Supervisor):
         if stop_request is not None or self._stop_before is None:
             return stop_request
         # Whoever asks for it now sees an earlier submission, and means what lives of the run: the batch system knows no other.
-        found = read_stop_request(self._paths)
+        found = self._stops.look()
         return found if found is not None and found != self._stop_before else None
 
     def _look_whether_it_was_put_back(self) -> None:
@@ -140,16 +141,21 @@ class BatchSupervisor(Supervisor):
         if is_as_before:
             self._stop_before = None
         elif self._stop_before is None:
-            self._stop_before = read_stop_request(self._paths) or {}
+            found = self._stops.look()
+            self._stop_before = (found or {}) if self._stops.is_known else None
 
     def _is_outdated(self) -> bool:
-        """Return whether the scheduler considered this node dead and started the run elsewhere. The records belong to that attempt."""
-        if not self._outdated and (newest(self._paths.attempts()) or 0) > self._attempt > 0:
-            self._outdated = True
-        if not self._outdated and (
-            _is_given_up(self._paths, self._attempt) or _is_taken_after(self._paths, self._submission)
-        ):
-            self._outdated = True
+        """Return whether the scheduler considered this node dead and started the run elsewhere. The records belong to that attempt.
+
+        As long as the folder cannot be seen, nobody knows, and it is not.
+        """
+        if not self._outdated:
+            with contextlib.suppress(OSError):
+                self._outdated = (
+                    (newest(self._paths.attempts()) or 0) > self._attempt > 0
+                    or _is_given_up(self._paths, self._attempt)
+                    or _is_taken_after(self._paths, self._submission)
+                )
         return self._outdated
 
     def _stopped_ending(self) -> Ending:
@@ -319,16 +325,22 @@ def _recorded_end(paths: RunPaths, submission: int) -> Optional[str]:
     """Return the state in which a submission ended, or None while it has not.
 
     A supervisor writes its attempt's exit before the state. If it was killed between the two while the scheduler believed
-    its node dead, the job waits in the queue although it ended; its end is completed here, and nothing runs again.
+    its node dead, the job waits in the queue although it ended; its end is completed here, and nothing runs again. The
+    same is done if it was killed after its job had ended well, and before it wrote the exit.
     """
-    state = files.read_json(paths.state) or {}
+    state = await_seen(paths, lambda: files.read_json(paths.state)) or {}
     if state.get("state") in ENDED and state.get("submission") == submission:
         return str(state["state"])
-    attempt = newest(paths.attempts())
+    attempt = newest(await_seen(paths, paths.attempts))
     try:
-        told = files.read_json(paths.attempt(attempt, "exit.json")) if attempt else None
+        exit_path = paths.attempt(attempt or 0, "exit.json")
+        told = await_seen(paths, lambda: files.read_json(exit_path)) if attempt else None
     except files.UnreadableError:
         return None
+    if attempt is not None and told is None and cleanup.has_ended_well(paths, submission, attempt):
+        say("the job of attempt %d had ended well: its end is completed" % attempt)
+        cleanup.complete(paths, submission)
+        return "succeeded"
     if attempt is None or told is None or told.get("state") not in ENDED or told.get("submission") != submission:
         return None  # an older armada did not name the submission: the exit may be an earlier one's
     Journal(paths, submission).complete(attempt, told)

@@ -5,19 +5,23 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Optional
 
+from armada_agent.errors import is_disk_full
 from armada_agent.foundation import files, process_identity
 from armada_agent.host import processes
-from armada_agent.outbox.checkpoint_watch import open_watch
+from armada_agent.outbox.checkpoint_watch import CheckpointWatch, open_watch
 from armada_agent.outbox.finishing import Outbox
 from armada_agent.outbox.settling import settling, silent_since
 from armada_agent.paths import RunPaths, newest
+from armada_agent.records import job_status
 from armada_agent.records.ending import ENDED, Ending, exit_of
 from armada_agent.records.journal import Journal
-from armada_agent.records.stop_request import concerns, ending_of, read_stop_request
+from armada_agent.records.place import await_seen, is_readable
+from armada_agent.records.stop_request import await_stop_request, concerns, ending_of, grace, read_stop_request
 from armada_agent.supervisor import enclosure
-from armada_agent.supervisor.supervise import LEFTOVER_GRACE_S, grace
+from armada_agent.supervisor.supervise import LEFTOVER_GRACE_S
 
 _TICK_S = 0.2
+_TRIES = 3
 
 
 def clear(root: str, run_id: str, submission: int) -> int:
@@ -28,6 +32,17 @@ def clear(root: str, run_id: str, submission: int) -> int:
     paths = RunPaths(root, run_id)
     if files.lock(paths.supervisor_lock, timeout_s=0.2) is None:  # an observer holds it only for a moment
         return 0  # a supervisor is alive, or another process like this one is at work
+    complete(paths, submission)
+    return 0
+
+
+def complete(paths: RunPaths, submission: int) -> None:
+    """Do so in this process. If the supervisor recorded that its job had ended well, that is the end, and all that it saved is complete.
+
+    Args:
+        paths: The run's files.
+        submission: The submission whose supervisor is dead.
+    """
     spec = _read(paths.spec)  # processes must be ended even if the plan is unreadable
     attempt = newest(paths.attempts()) or 0
     begun = _read(paths.attempt(attempt, "run.json"))
@@ -43,13 +58,13 @@ def clear(root: str, run_id: str, submission: int) -> int:
     def find() -> List[processes.Process]:
         found = processes.members(paths, leader)
         if found:
-            alive_at.append(time.time())
+            alive_at.append(files.time_beside(paths.checkpoint_watch_lock))
         return found
 
     def report_stuck(pids: List[int]) -> None:
         journal.record("finding", message="SIGKILL does not end these processes: %s" % ", ".join(map(str, pids[:20])))
 
-    alive_at.append(_ask(leader, find, grace(read_stop_request(paths) or {}, spec)))
+    alive_at.append(_ask(paths, leader, find, grace(_stop_request_now(paths), spec)))
     processes.sweep(find, LEFTOVER_GRACE_S, report_stuck)
     failure = enclosure.clear(paths)
     if failure is not None:
@@ -58,11 +73,40 @@ def clear(root: str, run_id: str, submission: int) -> int:
         watch = open_watch(paths, spec, journal)
         if watch is not None and silent_at is not None:
             watch.note_end(max(alive_at))
-            watch.finish(is_trusted=False)
+            _take_last(paths, watch, journal, has_ended_well(paths, submission, attempt))
         Outbox(paths, spec.get("outbox", {}), journal, watch).look(wait_s=None)
     if journal.state["state"] not in ENDED:
-        journal.conclude(_recorded_ending(paths, submission, attempt))
-    return 0
+        ending = _recorded_ending(paths, submission, attempt)
+        journal.conclude(ending, job_status.ended_at(paths, attempt) if ending.state == "succeeded" else None)
+
+
+def _take_last(paths: RunPaths, watch: CheckpointWatch, journal: Journal, is_trusted: bool) -> None:
+    """Take what a script saved last. A full disk, or one that is away, ends this process: the next one tries again.
+
+    Raises:
+        OSError: As said.
+    """
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            watch.finish(is_trusted)
+            return
+        except OSError as error:
+            if is_disk_full(error) or not is_readable(paths):
+                raise
+            if not tries_left:
+                journal.record("finding", message="the checkpoints that the job saved last cannot be taken: %s" % error)
+
+
+def has_ended_well(paths: RunPaths, submission: int, attempt: int) -> bool:
+    """Return whether it is recorded that an attempt's job exited with 0 by itself."""
+    return await_seen(paths, lambda: job_status.read_status(paths, attempt, submission)) == 0
+
+
+def _stop_request_now(paths: RunPaths) -> Dict[str, Any]:
+    try:
+        return read_stop_request(paths) or {}
+    except files.UnseenError:
+        return {}  # the plan has a grace period, too
 
 
 def _resume(paths: RunPaths, submission: int, attempt: int) -> Journal:
@@ -74,8 +118,10 @@ def _resume(paths: RunPaths, submission: int, attempt: int) -> Journal:
 def _recorded_ending(paths: RunPaths, submission: int, attempt: int) -> Ending:
     """Return the end that the supervisor wrote before it died; otherwise, an end as stopped now."""
     written = exit_of(_read(paths.attempt(attempt, "exit.json")), submission) or {}
+    if written.get("state") not in ENDED and has_ended_well(paths, submission, attempt):
+        return Ending("succeeded").with_status(0)
     if written.get("state") not in ENDED:
-        stop_request = read_stop_request(paths) or {}
+        stop_request = await_stop_request(paths) or {}
         ending = ending_of(stop_request if concerns(stop_request, submission) else {}, True)
         ending.message = "; ".join(filter(None, (ending.message, "stopped after its supervisor had died")))
         return ending
@@ -84,11 +130,13 @@ def _recorded_ending(paths: RunPaths, submission: int, attempt: int) -> Ending:
     return ending
 
 
-def _ask(leader: Optional[Dict[str, Any]], find: Callable[[], List[processes.Process]], grace_s: float) -> float:
+def _ask(
+    paths: RunPaths, leader: Optional[Dict[str, Any]], find: Callable[[], List[processes.Process]], grace_s: float
+) -> float:
     """Send SIGTERM to the job's first process and wait for the grace period that a living supervisor would have given it.
 
     Returns:
-        When that process was last seen alive, unix time; 0 if it was not.
+        When that process was last seen alive, unix time by the file system's clock; 0 if it was not.
     """
     alive_at = 0.0
     if leader is None or process_identity.judge(leader) != "alive":
@@ -98,7 +146,7 @@ def _ask(leader: Optional[Dict[str, Any]], find: Callable[[], List[processes.Pro
             processes.send(process, signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while process_identity.judge(leader) == "alive" and time.monotonic() < deadline:
-        alive_at = time.time()
+        alive_at = files.time_beside(paths.checkpoint_watch_lock)
         time.sleep(_TICK_S)
     return alive_at
 

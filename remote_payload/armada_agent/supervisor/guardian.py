@@ -14,7 +14,9 @@ from typing import Any, Callable, Dict, List, Optional
 from armada_agent.foundation import files, process_identity
 from armada_agent.foundation.log import say
 from armada_agent.paths import RunPaths, newest
+from armada_agent.records import job_status
 from armada_agent.records.ending import ENDED, exit_of
+from armada_agent.records.place import await_seen, is_seen_gone
 
 _PR_SET_CHILD_SUBREAPER = 36
 _NOT_OURS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -32,6 +34,11 @@ class Adopted:
     def __init__(self, pid: int, status: Optional[int] = None) -> None:
         self.pid = pid
         self._status = status
+
+    @classmethod
+    def ended(cls, pid: int, code: int) -> "Adopted":
+        """Return a job that its former supervisor reaped, with the exit code that it recorded, negative for a signal."""
+        return cls(pid, code << 8 if code >= 0 else -code)
 
     def poll(self) -> Optional[int]:
         """Return the exit code, negative for a signal; None while it runs."""
@@ -94,11 +101,21 @@ def watch(supervisor: int, paths: RunPaths, submission: int, take_over: Callable
         left = _find_left(paths, submission, reaped)
         if left is not None:
             say("the supervisor was killed (exit code %d); this process takes over" % exit_code(reaped[supervisor]))
-            files.write_json(
-                paths.submission(submission, "successor.json"), {"supervisor": process_identity.identify()}
-            )
+            successor = {"supervisor": process_identity.identify()}
+            _write(paths, paths.submission(submission, "successor.json"), successor)
             take_over(left)
     return 0
+
+
+def _write(paths: RunPaths, path: str, value: Dict[str, Any]) -> None:
+    """Write a record, and wait as long as the disk is full or cannot be reached."""
+    while not is_seen_gone(paths):
+        try:
+            files.write_json(path, value)
+            return
+        except OSError as error:
+            say("cannot write, will keep trying: %s" % error)
+            time.sleep(1.0)
 
 
 def _reap(supervisor: int) -> Dict[int, int]:
@@ -114,21 +131,21 @@ def _reap(supervisor: int) -> Dict[int, int]:
 
 
 def _has_ended(paths: RunPaths, submission: int) -> bool:
-    state = _read(paths.state)
+    state = _read(paths, paths.state)
     return state.get("state") in ENDED and state.get("submission") == submission
 
 
 def _find_left(paths: RunPaths, submission: int, reaped: Dict[int, int]) -> Optional[Left]:
     """Find the job: the recorded one, or our child if the supervisor died before it wrote the record."""
-    attempt = newest(paths.attempts()) or 0
-    if not attempt or exit_of(_read(paths.attempt(attempt, "exit.json")), submission):
+    attempt = newest(await_seen(paths, paths.attempts)) or 0
+    if not attempt or exit_of(_read(paths, paths.attempt(attempt, "exit.json")), submission):
         return None
-    record = _read(paths.attempt(attempt, "run.json"))
+    record = _read(paths, paths.attempt(attempt, "run.json"))
     if record:
         leader = record.get("process")
         if record.get("submission") != submission or leader is None or not process_identity.is_identity(leader):
             return None
-        return _left(attempt, record, int(leader["pid"]), reaped)
+        return _left(attempt, record, int(leader["pid"]), reaped) or _recorded(paths, attempt, record)
     job = _find_unrecorded()
     if job is None:
         return None
@@ -157,13 +174,20 @@ def _left(attempt: int, record: Dict[str, Any], pid: int, reaped: Dict[int, int]
         return Left(attempt, record, Adopted(pid, reaped[pid]))
     stat = process_identity.read_stat(pid)
     is_ours = stat is not None and stat.parent == os.getpid()
-    return (
-        Left(attempt, record, Adopted(pid)) if is_ours else None
-    )  # reaped by the supervisor, which died before it recorded that
+    return Left(attempt, record, Adopted(pid)) if is_ours else None  # reaped by the supervisor
 
 
-def _read(path: str) -> Dict[str, Any]:
+def _recorded(paths: RunPaths, attempt: int, record: Dict[str, Any]) -> Optional[Left]:
+    """Return a job that the supervisor reaped and whose status it recorded; None if it was killed before that."""
     try:
-        return files.read_json(path) or {}
+        code = await_seen(paths, lambda: job_status.read_status(paths, attempt, record["submission"]))
+    except files.UnseenError:
+        return None
+    return None if code is None else Left(attempt, record, Adopted.ended(int(record["process"]["pid"]), code))
+
+
+def _read(paths: RunPaths, path: str) -> Dict[str, Any]:
+    try:
+        return await_seen(paths, lambda: files.read_json(path)) or {}
     except files.UnreadableError:
         return {}  # cut short when the supervisor was killed

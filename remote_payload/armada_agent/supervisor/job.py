@@ -5,6 +5,7 @@ import subprocess
 from typing import Any, Dict, List, Sequence
 
 from armada_agent.foundation import files
+from armada_agent.host import gpus as gpu_list
 from armada_agent.host import job_variables
 from armada_agent.paths import RunPaths
 from armada_agent.records.ending import Ending
@@ -60,6 +61,24 @@ def require_environment(spec: Dict[str, Any]) -> None:
     programs = [os.path.join(folder, "bin", name) for name in ("python", "python3")] if folder is not None else []
     if programs and not any(map(os.path.isfile, programs)):
         raise StartError("env_error", "the Python environment of this run is not here: %s does not exist" % programs[0])
+
+
+def require_gpus(count: int) -> None:
+    """Refuse to start a job on a machine that has fewer GPUs than it needs.
+
+    Raises:
+        StartError: It has fewer, or they cannot be listed.
+    """
+    if not gpu_list.is_installed():
+        raise StartError("env_error", "the run needs %s, but this host has no nvidia-smi" % gpu_list.counted(count))
+    try:
+        present = len(gpu_list.list_gpus())
+    except gpu_list.GpuError as error:
+        raise StartError("env_error", str(error))
+    if present < count:
+        raise StartError(
+            "not_enough_gpus", "the run needs %s, but this host has %d" % (gpu_list.counted(count), present)
+        )
 
 
 def clean_environment() -> Dict[str, str]:

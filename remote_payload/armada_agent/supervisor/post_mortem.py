@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional
 from armada_agent.foundation import files
 from armada_agent.host import kernel
 from armada_agent.paths import RunPaths, list_folder
+from armada_agent.records.place import await_seen
 from armada_agent.verdicts.cause import Cause, Facts, Said, find_cause
 
 _REASON = re.compile(r"[a-z0-9_]{1,64}|signal_[A-Z0-9+]{1,20}")
@@ -54,7 +55,7 @@ def examine(paths: RunPaths, attempt: int, status: int) -> Cause:
 def unfinished_saves(paths: RunPaths) -> List[str]:
     """List the checkpoints that armada's training began to save but did not announce."""
     folder = os.path.join(paths.folder, "checkpoints")
-    names = list_folder(folder)
+    names = await_seen(paths, lambda: list_folder(folder))
     return [name for name in names if _SAVE.fullmatch(name) and ".announced-" + name not in names]
 
 
@@ -72,7 +73,9 @@ def _said(content: Dict[str, Any]) -> Optional[Said]:
 
 def _complaints(paths: RunPaths, attempt: int) -> List[Said]:
     folder = paths.attempt(attempt)
-    names = [name for name in list_folder(folder) if _RANKS_FILE.fullmatch(name)][:_MOST_RANKS]
+    names = [name for name in await_seen(paths, lambda: list_folder(folder)) if _RANKS_FILE.fullmatch(name)][
+        :_MOST_RANKS
+    ]
     said = (_said(_read(os.path.join(folder, name))) for name in names)
     return [each for each in said if each is not None]
 

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Optional
 
 from armada_agent.foundation import files
 from armada_agent.foundation.log import say
-from armada_agent.outbox import checkpoint_watch, listing
+from armada_agent.outbox import listing, watch_record
 from armada_agent.paths import RunPaths
 from armada_agent.records.ending import exit_of
 from armada_agent.verdicts.requeue import Attempt
@@ -71,7 +71,7 @@ def ended_attempts(paths: RunPaths, submission: int) -> List[Attempt]:
 
 def _newest_whole(paths: RunPaths) -> Optional[int]:
     """Return the highest step of any checkpoint that was ever complete here, as far as the host still knows."""
-    return _highest([checkpoint_watch.last_whole(paths)] + [entry["step"] for entry in listing.list_finished(paths)])
+    return _highest([watch_record.last_whole(paths)] + [entry["step"] for entry in listing.list_finished(paths)])
 
 
 def _newest_announced(paths: RunPaths) -> Optional[int]:

@@ -19,7 +19,7 @@ from armada_agent.outbox.finishing import Outbox
 from armada_agent.paths import RunPaths, newest
 from armada_agent.records.ending import Ending
 from armada_agent.records.journal import Journal
-from armada_agent.records.stop_request import concerns, ending_of, read_stop_request
+from armada_agent.records.stop_request import StopReader, concerns, ending_of, grace
 from armada_agent.supervisor import enclosure, guardian, job, post_mortem, used_data
 from armada_agent.supervisor.budget import Budget
 from armada_agent.supervisor.job import StartError
@@ -73,6 +73,7 @@ class Supervisor:
         self._metrics_watch: Optional[MetricsWatch] = None
         self._limit = TimeLimit(spec)
         self._budget = Budget(paths, spec, submission)
+        self._stops = StopReader(paths)
         self._progress = Progress(paths)
         self._log_size = LogSize(paths.output)
         self._enclosure: Optional[enclosure.Prepared] = None
@@ -188,12 +189,17 @@ class Supervisor:
 
     def _persons_stop_request(self) -> Optional[Dict[str, Any]]:
         """Return the user's request to stop the run, whatever signals arrived."""
-        stop_request = read_stop_request(self._paths)
+        stop_request = self._stops.look()
         return stop_request if stop_request is not None and concerns(stop_request, self._submission) else None
 
     def _refuse_if_stopped(self) -> None:
-        if self._stop_request() is not None:
-            raise StoppedError
+        """Raise StoppedError if a stop was requested. Return only once stop.json was looked for: what cannot be read may be one."""
+        while self._stop_request() is None:
+            if self._stops.is_known:
+                return
+            self._journal.flush()
+            time.sleep(_QUEUE_TICK_S)
+        raise StoppedError
 
     def _stopped_ending(self) -> Ending:
         if self._budget.is_reached and self._persons_stop_request() is None:
@@ -226,7 +232,7 @@ class Supervisor:
         count = self._spec["gpus"]
         if not count:
             return
-        _require_gpus(count)
+        job.require_gpus(count)
         ticket = gpu_tickets.Ticket(self._paths.root, self._paths.run_id)
         try:
             while True:
@@ -357,6 +363,7 @@ class Supervisor:
         while True:
             status = child.poll()
             if status is not None:
+                self._journal.note_status(status)
                 return self._judge(status)
             stop_request = self._stop_request()
             if stop_request is not None:
@@ -466,11 +473,6 @@ def _wait_for_predecessor(paths: RunPaths, record: str) -> bool:
     return False
 
 
-def grace(stop_request: Dict[str, Any], spec: Dict[str, Any]) -> float:
-    grace_s = stop_request.get("grace_s", spec.get("stop_grace_s", 60.0))
-    return float(grace_s) if isinstance(grace_s, (int, float)) else 60.0
-
-
 def _open_attempt(paths: RunPaths) -> int:
     number = (newest(paths.attempts()) or 0) + 1
     while True:
@@ -482,14 +484,3 @@ def _open_attempt(paths: RunPaths) -> int:
             return number
         except FileExistsError:
             number += 1
-
-
-def _require_gpus(count: int) -> None:
-    if not gpus.is_installed():
-        raise StartError("env_error", "the run needs %s, but this host has no nvidia-smi" % gpus.counted(count))
-    try:
-        present = len(gpus.list_gpus())
-    except gpus.GpuError as error:
-        raise StartError("env_error", str(error))
-    if present < count:
-        raise StartError("not_enough_gpus", "the run needs %s, but this host has %d" % (gpus.counted(count), present))

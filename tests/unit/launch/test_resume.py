@@ -80,6 +80,23 @@ def test_a_hand_over_without_an_answer_is_looked_at_again_and_a_no_changes_nothi
         assert not run_sync.find(database, "q-aaaaaa").final_done
 
 
+@pytest.mark.parametrize(("claimed", "leaves"), [(2, OutcomeUnknown), (1, Conflict)])
+def test_a_resume_that_was_claimed_and_never_started_is_submitted_under_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claimed: int, leaves: type[ArmadaError]
+) -> None:
+    """What waits for its first start is left to whoever launched it, such as the dispatcher of a sweep."""
+    waiting = {"submission": {"number": claimed, "claimed": True, "job": None}, "supervisor": "none"}
+    before: Any = ENTRY["evidence"]
+    monkeypatch.setitem(ENTRY, "evidence", {**before, **waiting} if claimed == 2 else {**waiting, "state": None})
+    with Database(tmp_path / "store.db") as database:
+        runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})
+        runs.record(database, "q-aaaaaa", Verdict("submitted", None, None, 1, 5), submission=claimed)
+        session = Session(HomePaths(tmp_path, tmp_path), OutcomeUnknown("its supervisor did not start it within 15 s"))
+        with pytest.raises(leaves):
+            resume_run(database, session, runs.find(database, "q-aaaaaa"))  # type: ignore[arg-type]  # all that is used
+        assert runs.find(database, "q-aaaaaa").state == ("unknown" if claimed == 2 else "submitted")
+
+
 @pytest.mark.parametrize(
     ("permits", "variables"),
     [

@@ -1,0 +1,170 @@
+"""A job that ended while its supervisor, or its machine, dies before the end is written: its status was recorded before."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from armada_agent.foundation import files, process_identity
+from armada_agent.paths import RunPaths
+from armada_agent.records import job_status
+from armada_agent.runs.observation import Evidence
+
+from armada.verdicts import again
+from tests.agent.batch_worker import RESUME, Worker
+from tests.agent.conversation import Host, Refused, check
+from tests.supervisors import kill_both
+from tests.waiting import WITHIN_S, eventually
+
+SAVES = (
+    "echo ran >> ran; touch up; while [ ! -e go ]; do sleep 0.05; done;"
+    "mkdir -p out/step-7; echo w > out/step-7/w; exit %d"
+)
+WATCH: dict[str, Any] = {"checkpoints": {"pattern": "out/step-*", "quiet_s": 600.0}, "resume": []}
+
+
+def paths_of(host: Host, run_id: str) -> RunPaths:
+    return RunPaths(str(host.root), run_id)
+
+
+@contextmanager
+def hashing(host: Host, run_id: str) -> Iterator[None]:
+    """Keep whoever supervises a run at its last checkpoint, as one does that takes an hour to hash."""
+    held = files.lock(paths_of(host, run_id).checkpoint_watch_lock)
+    assert held is not None
+    yield
+    os.close(held)
+
+
+def await_status(host: Host, run_id: str, attempt: int = 1) -> dict[str, Any]:
+    path = Path(job_status.path_of(paths_of(host, run_id), attempt))
+    eventually(path.exists)
+    found: dict[str, Any] = json.loads(path.read_text())
+    check(found, "files", "attempts/<n>/status.json")
+    return found
+
+
+def launch(host: Host, run_id: str, code: int = 0) -> dict[str, Any]:
+    """Have its job end, and return job.json, while its supervisor is kept from its last checkpoint."""
+    host.launch(run_id, "sh", "-c", SAVES % code, watch=WATCH)
+    eventually((host.folder(run_id) / "work/up").exists)
+    host.await_state(run_id, "running")
+    job: dict[str, Any] = host.look(run_id)["evidence"]["submission"]["job"]
+    return job
+
+
+def go(host: Host, run_id: str) -> dict[str, Any]:
+    (host.folder(run_id) / "work/go").touch()
+    told = await_status(host, run_id)
+    assert not (host.folder(run_id) / "attempts/1/exit.json").exists()
+    return told
+
+
+def assert_succeeded_once(host: Host, run_id: str) -> None:
+    ended = host.await_end(run_id)
+    assert (ended["state"], ended["exit_code"], ended["attempt"]) == ("succeeded", 0, 1)
+    assert [entry["step"] for entry in host.look(run_id)["outbox"]] == [7]
+    assert (host.folder(run_id) / "work/ran").read_text() == "ran\n"
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_guardian_completes_the_end_that_its_supervisor_had_no_time_to_write(this_host: Host, code: int) -> None:
+    job = launch(this_host, "s-1", code)
+    with hashing(this_host, "s-1"):
+        assert go(this_host, "s-1")["exit_code"] == code
+        os.kill(job["supervisor"]["pid"], signal.SIGKILL)
+        eventually((this_host.folder("s-1") / "submissions/1/successor.json").exists)
+    if code == 0:
+        assert_succeeded_once(this_host, "s-1")
+    else:
+        assert this_host.await_end("s-1")["reason"] == "exit_3"
+
+
+def test_without_any_supervisor_whoever_looks_has_the_end_completed(this_host: Host) -> None:
+    job = launch(this_host, "s-2")
+    with hashing(this_host, "s-2"):
+        go(this_host, "s-2")
+        kill_both(job)
+        evidence = eventually(
+            lambda: (told := this_host.look("s-2")["evidence"])["supervisor"] != "alive" and told,
+        )
+        assert (evidence["supervisor"], evidence["state"]["state"]) == ("unknown", "running")
+        with pytest.raises(Refused, match="has submission 1 already"):
+            this_host.call("run.submit", run_id="s-2", submission=2)
+    assert_succeeded_once(this_host, "s-2")
+
+
+def test_a_stop_of_a_run_whose_job_had_ended_well_completes_its_end(this_host: Host) -> None:
+    job = launch(this_host, "s-3")
+    with hashing(this_host, "s-3"):
+        go(this_host, "s-3")
+        kill_both(job)
+        eventually(lambda: process_identity.judge(job["supervisor"]) == "dead")
+    assert this_host.call("run.stop", run_id="s-3", grace_s=1)["outcome"] == "stopping"
+    assert_succeeded_once(this_host, "s-3")
+
+
+def test_after_a_restart_of_its_machine_it_is_not_lost_and_not_run_again(
+    this_host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = launch(this_host, "s-4")
+    with hashing(this_host, "s-4"):
+        go(this_host, "s-4")
+        kill_both(job)
+        eventually(lambda: all(process_identity.judge(job[name]) == "dead" for name in ("supervisor", "guardian")))
+        monkeypatch.setattr(process_identity, "_host", {**process_identity.current_host(), "boot_id": "another"})
+        evidence = Evidence(paths_of(this_host, "s-4"))
+        told = evidence.as_json()
+        assert (told["supervisor"], told["rebooted"], evidence.lacks_end) == ("unknown", True, True)
+        said = told["may_have_succeeded"]
+        assert again.may_have_succeeded(said, "host_rebooted", is_announcing=False, rebooted=True)
+
+
+def test_a_batch_system_that_starts_it_again_gets_its_end_and_no_second_job(worker: Callable[[str], Worker]) -> None:
+    there = worker("slurm")
+    there.hand_over("s-5", SAVES % 0, watch={**RESUME, "checkpoints": WATCH["checkpoints"]})
+    first = there.begin("s-5")
+    eventually((there.host.folder("s-5") / "work/up").exists)
+    with hashing(there.host, "s-5"):
+        go(there.host, "s-5")
+        first.kill()
+        first.wait()
+    assert there.begin("s-5").wait(WITHIN_S) == 0
+    assert_succeeded_once(there.host, "s-5")
+    assert there.exit_of("s-5", 1)["state"] == "succeeded"
+    assert not (there.host.folder("s-5") / "attempts/2").exists()
+
+
+def test_a_stopped_job_that_exits_with_0_has_not_ended_by_itself(this_host: Host) -> None:
+    this_host.launch("s-6", "sh", "-c", "trap 'exit 0' TERM; touch up; while :; do sleep 0.05; done")
+    eventually((this_host.folder("s-6") / "work/up").exists)
+    this_host.call("run.stop", run_id="s-6", grace_s=20)
+    assert this_host.await_end("s-6")["state"] == "cancelled"
+    assert not Path(job_status.path_of(paths_of(this_host, "s-6"), 1)).exists()
+
+
+@pytest.mark.parametrize(
+    ("record", "status"),
+    [
+        ({"submission": 1, "exit_code": 0, "signal": None}, 0),
+        ({"submission": 1, "exit_code": None, "signal": 9}, -9),
+        ({"submission": 2, "exit_code": 0}, None),
+        ({"exit_code": 0}, None),
+        ({"submission": 1, "exit_code": False}, None),
+        ({"submission": 1, "exit_code": "0"}, None),
+        ({"submission": 1}, None),
+        ("{", None),
+    ],
+)
+def test_only_a_whole_record_of_this_submission_counts(tmp_path: Path, record: object, status: int | None) -> None:
+    paths = RunPaths(str(tmp_path), "s-7")
+    Path(paths.attempt(1)).mkdir(parents=True)
+    assert job_status.read_status(paths, 1, 1) is None
+    Path(job_status.path_of(paths, 1)).write_text(record if isinstance(record, str) else json.dumps(record))
+    assert job_status.read_status(paths, 1, 1) == status
