@@ -106,10 +106,13 @@ def preview(board: Dashboard, experiment: str, changes: Sequence[str], form: For
     from armada.tui.screens.preview_window import PreviewWindow
 
     if form.cells is not None:
-        kind = "trials, chosen one after the other" if form.cells.is_search else "cells"
+        count = form.cells.count
+        kind = (
+            f"{counted(count, 'trial')}, chosen one after the other" if form.cells.is_search else counted(count, "cell")
+        )
         lines = [f"{number:>4}  {label}" for number, label in enumerate(form.cells.labels, 1)]
         note = "with a host in the field, this shows hours and cost, too"
-        board.push_screen(PreviewWindow(f"{form.cells.count} {kind}   {note}", lines))
+        board.push_screen(PreviewWindow(f"{kind}   {note}", lines))
         return
     if form.data and form.task not in ("script", "command") and not board.read_only:
         show_output(board, ["data", "show", *([f"--host={host}"] if host else []), *options, "--", experiment])
@@ -121,7 +124,7 @@ def _data_lines(form: Form) -> list[str]:
     lines: list[str] = []
     for data in form.data:
         facts = [amount(data.size_bytes)] if data.size_bytes is not None else []
-        facts += [f"{data.rows:,} rows"] if data.rows is not None else []
+        facts += [counted(data.rows, "row")] if data.rows is not None else []
         facts += [f"columns {', '.join(data.columns)}"] if data.columns else []
         lines += [f"data.{data.split}  {data.source}", f"    {' · '.join(facts) or 'is read on the host'}"]
         lines += ["", *_wrapped(data.first[:ROW_SHOWN])] if data.first else []
