@@ -61,6 +61,7 @@ def test_while_an_act_runs_no_older_change_of_a_screen_is_undone(world: World) -
 
 def test_a_second_undo_reaches_the_pin_that_was_set_before_the_act(world: World) -> None:
     world.run("demo-aaaaaa", state="succeeded")
+    board = world.board()
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
@@ -68,13 +69,14 @@ def test_a_second_undo_reaches_the_pin_that_was_set_before_the_act(world: World)
         await until(pilot, lambda: "demo-aaaaaa" in pins(pilot))
         await pilot.press("asterisk")
         await until(pilot, lambda: starred(world) and "star demo-aaaaaa done" in said(pilot))
+        await until(pilot, lambda: board.snapshot.by_id["demo-aaaaaa"].run.starred_at is not None)
         await pilot.press("U")
         await until(pilot, lambda: "undo star demo-aaaaaa done" in said(pilot))
         await pilot.press("U")
         await until(pilot, lambda: not pins(pilot))
         assert not starred(world)
 
-    drive(world.board(), use)
+    drive(board, use)
 
 
 def pins(pilot: Pilot[None]) -> Collection[str]:
