@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
 
 KEPT = 100
+LATEST = 1e11
+"""A Unix time in the year 5138: a record with a later one is damaged."""
 _LARGEST_BYTES = 1_000_000
 _NAME = r"(\d+\.\d{3})-([A-Za-z_-]{1,40})(?:-\d+)?"
 
@@ -67,7 +69,16 @@ class Act(NamedTuple):
 
     @property
     def can_undo(self) -> bool:
-        return bool(self.undo) and not self.is_undone and self.exit_code == 0
+        return self._may_be_undone and self.exit_code == 0
+
+    @property
+    def can_undo_later(self) -> bool:
+        """Whether it still runs, and can be undone once it has ended well."""
+        return self._may_be_undone and self.runs
+
+    @property
+    def _may_be_undone(self) -> bool:
+        return bool(self.undo) and not self.is_undone
 
 
 def interrupt(act: Act) -> bool:
@@ -139,9 +150,9 @@ def record_end(log: Path, exit_code: int) -> None:
     _change(log, {"ended_at": time.time(), "exit_code": exit_code})
 
 
-def record_undone(log: Path) -> None:
-    """Record that a command was undone."""
-    _change(log, {"undone": True})
+def record_undone(log: Path, is_undone: bool = True) -> None:
+    """Record that what undoes a command was started, or that it failed."""
+    _change(log, {"undone": is_undone})
 
 
 def _change(log: Path, changes: dict[str, object]) -> None:
@@ -170,6 +181,14 @@ def newest(home: HomePaths) -> list[Act]:
     return [act for log in logs if (act := read(log)) is not None]
 
 
+def to_undo(home: HomePaths) -> Act | None:
+    """Return the newest act that can be undone now or once it has ended; None if there is none.
+
+    What undid another act is left out.
+    """
+    return next((act for act in newest(home) if act.undoes is None and (act.can_undo or act.can_undo_later)), None)
+
+
 def exit_code(log: Path) -> int | None:
     """Return how an act ended; None while it runs, 0 if that is unknown."""
     act = read(log)
@@ -193,8 +212,8 @@ def read(log: Path) -> Act | None:
         log=log,
         title=title if isinstance(title, str) else name[2],
         words=words,
-        started_at=float(started if isinstance(started, int | float) else name[1]),
-        ended_at=float(ended) if isinstance(ended, int | float) else None,
+        started_at=_moment(started) or _moment(float(name[1])) or 0.0,
+        ended_at=_moment(ended),
         exit_code=code if isinstance(code, int) else None,
         process=_process(told.get("process")),
         undo=tuple(found for each in undo if (found := _words(each))) if isinstance(undo, list) else (),
@@ -205,6 +224,11 @@ def read(log: Path) -> Act | None:
 
 def _words(found: object) -> Words:
     return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+def _moment(found: object) -> float | None:
+    """Return a Unix time; None if it cannot be one."""
+    return float(found) if isinstance(found, int | float) and 0 <= found < LATEST else None
 
 
 def _process(found: object) -> Process | None:

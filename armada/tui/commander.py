@@ -180,17 +180,12 @@ class Commander:
             first.action_pin() if view is first else first.pin(view.concerned())
 
     def _show(self, started: list[Words]) -> None:
-        from armada.tui.outputs import Reading
-        from armada.tui.screens.output import OutputWindow
-        from armada.tui.screens.window import inside
+        from armada.tui.screens.output import show_output
 
-        board = self._board
-        reading = Reading(board.home, started[:MOST_READ], inside(board.size.width))
-        window = OutputWindow(started[0], reading.log, lambda: reading.exit_code, reading.stop)
-        board.push_screen(window)
-        if len(started) > MOST_READ:
+        window = show_output(self._board, *started[:MOST_READ])
+        if window is not None and len(started) > MOST_READ:
             words = f"{len(started)} runs are selected; this shows the first {MOST_READ}"
-            window.call_after_refresh(board.notify, words, severity="warning")  # else it goes as the window opens
+            window.call_after_refresh(self._board.notify, words, severity="warning")  # else it goes as the window opens
 
     def _print(self, started: list[Words]) -> None:
         from armada.tui import acts

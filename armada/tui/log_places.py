@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 COUNT_BYTES = 1 << 20
+LONGEST = 100
+"""Characters of a position. Python refuses to read a number of more than 4,300 digits."""
 PROBE_LINES = 200
 """After so many lines without a time, that part of the log counts as having none."""
 HOW = "12000 (a line) · 45% · @1048576 (a byte) · step 1200 · 12:10 · 2026-11-20 12:10:41 (as the log writes its times)"
@@ -46,6 +48,8 @@ def parse_place(text: str) -> Place:
         UsageError: It is not a position.
     """
     word = text.strip()
+    if len(word) > LONGEST:
+        raise UsageError(f"{word[:20] + '…'!r} is not a position in a log", hint=HOW)
     if word.replace(",", "").isdecimal():
         return Place("line", int(word.replace(",", "")))
     if (found := _STEP_WORD.fullmatch(word)) is not None:

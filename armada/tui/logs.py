@@ -97,11 +97,24 @@ class Follower:
     """`armada logs --follow` of one run, as a child process that ends with the screen that started it.
 
     It starts from the synced log, so that only newer lines are fetched. If nothing was synced yet, or too much to copy,
-    the log is `partial` and begins near its end.
+    the log is `partial` and begins near its end. Where it cannot be started, as on a full disk, `trouble` says why.
     """
 
     def __init__(self, home: HomePaths, run_id: str) -> None:
         self.path = fetched(home, run_id)
+        self.errors = self.path.with_suffix(".err")
+        self.partial = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._why = ""
+        try:
+            self._process = self._start(home, run_id)
+        except OSError as error:
+            self._why = f"the log cannot be fetched: {error}"
+            self.partial = False
+            with contextlib.suppress(OSError):  # a half copy would hide the whole one
+                self.path.unlink(missing_ok=True)
+
+    def _start(self, home: HomePaths, run_id: str) -> subprocess.Popen[bytes]:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         known = home.run(run_id) / "outputs" / LOG
         size = known.stat().st_size if known.is_file() else 0
@@ -116,18 +129,23 @@ class Follower:
         argv = command(
             "logs", "--follow", "--colours", "--pid", str(os.getpid()), *begin, run_id
         )  # ends with this process
-        self.errors = self.path.with_suffix(".err")
         with self.path.open("ab") as out, self.errors.open("wb") as err:
-            self._process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
+            return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
+
+    @property
+    def is_started(self) -> bool:
+        return self._process is not None
 
     @property
     def trouble(self) -> str | None:
         """Return why it failed, if it failed."""
+        if self._process is None:
+            return self._why
         if self._process.poll() in (None, 0):
             return None
-        return self.errors.read_text(encoding="utf-8", errors="replace")[-500:].strip() or "armada logs ended"
+        with contextlib.suppress(OSError):  # somebody has deleted it
+            return self.errors.read_text(encoding="utf-8", errors="replace")[-500:].strip() or "armada logs ended"
+        return "armada logs ended"
 
     @property
     def reason(self) -> str:
@@ -137,7 +155,7 @@ class Follower:
         return (last_of(trouble) or "armada logs ended").replace("the lines above", sanitize_line(self.errors, 200))
 
     def stop(self) -> None:
-        if self._process.poll() is None:
+        if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):  # it only reads, so it may outlive us briefly
                 self._process.wait(0.2)

@@ -37,7 +37,10 @@ def command(*words: str) -> list[str]:
 
 
 class Ended(NamedTuple):
-    """The end of a command: its title on the screen, exit code, last line, and the file with its output."""
+    """The end of a command: its title on the screen, exit code, last line, and the file with its output.
+
+    If it was not started, `last` says why, and `log` is the folder of such files.
+    """
 
     title: str
     exit_code: int
@@ -47,10 +50,12 @@ class Ended(NamedTuple):
     @property
     def words(self) -> str:
         """What the user is told. A run that the title names is not named again."""
+        if self.log.suffix != ".log":
+            return f"{self.title}: {self.last}"  # it was not started
         named, colon, rest = self.last.partition(": ")
         said = rest if colon and named in self.title.split() else self.last
         good = self.exit_code == 0
-        more = "\n(7 shows its output)" if not good and self.log.suffix == ".log" else ""
+        more = "" if good else "\n(7 shows its output)"
         return f"{self.title}{' done' if good else f' ended with {self.exit_code}'}{f': {said}' if said else ''}{more}"
 
 
@@ -82,8 +87,7 @@ def start(
         log = acts.new_log(home, words[0], kind="checks", kept=10) if is_own else acts.new_log(home, words[0])
         output = log.open("wb")
     except OSError as error:
-        why = sanitize_line(f"not started, as there can be no file for its output: {error}", 300)
-        tell(Ended(title, NOT_STARTED, why, acts.folder_of(home)))
+        tell(Ended(title, NOT_STARTED, without_file(error), acts.folder_of(home)))
         return None
     try:
         with output:
@@ -110,6 +114,11 @@ def start(
 
     threading.Thread(target=wait, name=f"wait {words[0]}", daemon=True).start()
     return log
+
+
+def without_file(error: OSError) -> str:
+    """Say why a command was not started: there can be no file for its output."""
+    return sanitize_line(f"not started, as there can be no file for its output: {error}", 300)
 
 
 class Answer(NamedTuple):

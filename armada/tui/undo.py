@@ -42,7 +42,7 @@ class Changes:
         self._changes = [*self._changes, _Change(time.time(), said, back)][-MOST:]
 
     def undo(self) -> str | None:
-        """Undo the newest change, if no command that can be undone was started after it.
+        """Undo the newest change, if no command that can be undone, now or once it has ended, was started after it.
 
         Returns:
             What is so again; None if nothing was undone.
@@ -50,7 +50,8 @@ class Changes:
         if not self._changes:
             return None
         change = self._changes[-1]
-        if any(act.started_at > change.made_at and act.can_undo for act in acts.newest(self._home)):
+        act = acts.to_undo(self._home)
+        if act is not None and act.started_at > change.made_at:
             return None
         self._changes.pop()
         change.back()

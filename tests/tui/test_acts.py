@@ -94,6 +94,15 @@ def test_an_act_without_a_record_or_with_a_broken_one_is_shown_by_its_name(world
         assert (act.title, act.words, act.exit_code, act.can_undo, act.runs) == ("stop", (), None, False, False)
 
 
+@pytest.mark.parametrize("moment", ["1" + "0" * 400, "-1", "1e300", "Infinity", "-Infinity", "NaN", '"now"', "null"])
+def test_a_time_that_cannot_be_is_that_of_the_acts_name_or_unknown(world: World, moment: str) -> None:
+    log = acts.new_log(world.home, "stop")
+    log.with_suffix(".json").write_text(f'{{"started_at": {moment}, "ended_at": {moment}}}')
+    (act,) = acts.newest(world.home)
+    assert f"{act.started_at:.3f}-stop" == act.name
+    assert act.ended_at is None
+
+
 def test_an_act_runs_while_its_process_lives_and_ended_unknown_after_it(world: World) -> None:
     log = acts.new_log(world.home, "stop")
     acts.record(log, title="t", words=["stop", "a b"], process=current(), undo=[["star", "a"]])

@@ -15,6 +15,7 @@ from armada.tui.operations import Answer, Ended
 from armada.tui.screens.add_host import AddHost
 from tests.tui.conftest import World, drive, lacks, nothing, said, screen, shows, until
 from tests.tui.test_dialogs import at_once
+from tests.tui.test_store_gone import delete
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,8 @@ class Commands:
         self.started: list[list[str]] = []
         self.answer = Answer(0, json.dumps({"ssh": "root@192.0.2.1:50022", "offered": [KEY], "pinned_before": []}), "")
         self.end = (0, "box added\n[bold]2 × RTX 3090\n")
-        self._log = folder / "add.log"
+        self.output: Path | None = folder / "add.log"
+        self._folder = folder
         monkeypatch.setattr("armada.tui.operations.ask", self._ask)
         monkeypatch.setattr("armada.tui.operations.start", self._start)
 
@@ -42,8 +44,11 @@ class Commands:
 
     def _start(self, _home: object, title: str, words: list[str], tell: Callable[[Ended], None], **_: object) -> None:
         self.started.append(words)
-        self._log.write_text(self.end[1])
-        tell(Ended(title, self.end[0], "", self._log))
+        if self.output is None:
+            tell(Ended(title, 1, "not started, as there is no room", self._folder))
+            return
+        self.output.write_text(self.end[1])
+        tell(Ended(title, self.end[0], "", self.output))
 
 
 @pytest.fixture
@@ -129,6 +134,40 @@ def test_what_keeps_a_host_from_being_added_stays_in_the_form(world: World, comm
         form = pilot.app.screen
         assert isinstance(form, AddHost)
         assert not form.fields["ssh"].disabled
+
+    drive(world.board(), use)
+
+
+def test_a_host_is_not_added_where_there_can_be_no_file_for_the_output(world: World, commands: Commands) -> None:
+    commands.output = None
+
+    async def use(pilot: Pilot[None]) -> None:
+        await fill(pilot, name="box", ssh=LINE)
+        await pilot.press("enter")
+        await shows(pilot, "Pin this key")
+        await pilot.press("y")
+        await shows(pilot, "add box: not started, as there is no room")
+        form = pilot.app.screen
+        assert isinstance(form, AddHost)
+        assert not form.fields["ssh"].disabled
+
+    drive(world.board(), use)
+
+
+def test_a_host_is_not_added_to_a_store_that_is_gone_and_the_form_can_be_used_again(
+    world: World, commands: Commands
+) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await fill(pilot, name="box", ssh=LINE)
+        await pilot.press("enter")
+        await shows(pilot, "Pin this key")
+        delete(world)
+        await pilot.press("y")
+        await shows(pilot, "Nothing was added: the store is gone")
+        form = pilot.app.screen
+        assert isinstance(form, AddHost)
+        assert not form.fields["ssh"].disabled
+        assert commands.started == []
 
     drive(world.board(), use)
 

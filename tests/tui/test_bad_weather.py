@@ -314,7 +314,9 @@ def test_an_act_that_can_have_no_file_for_its_output_is_not_started_and_says_so(
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("asterisk")
-        await until(pilot, lambda: "not started, as there can be no file for its output" in said(pilot))
+        await until(
+            pilot, lambda: "star demo-aaaaaa: not started, as there can be no file for its output" in said(pilot)
+        )
         await shows(pilot, "demo-aaaaaa")
 
     drive(world.board(), use)

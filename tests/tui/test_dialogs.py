@@ -10,9 +10,12 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from armada.tui import operations
+from armada.tui.operations import Answer
 from armada.tui.screens.prompt import Prompt
 from armada.tui.screens.run import RunScreen
 from armada.tui.screens.runs import RunsScreen
+from armada.tui.screens.unanswered import Unanswered
+from armada.tui.screens.verdict import Verdict, show_verdict
 from armada.tui.symbols import UNICODE
 from tests.tui.conftest import World, drive, lacks, said, shows, until
 
@@ -105,6 +108,37 @@ def test_a_key_that_answered_a_question_works_again_after_another_key_or_a_click
         await until(pilot, lambda: started[5:] == [sync])
 
     drive(world.board(), use)
+
+
+@pytest.mark.parametrize(
+    ("answer", "key", "started_words"),
+    [
+        (Answer(0, '{"safe": true, "items": []}', ""), "y", ["hosts", "release", "box"]),
+        (Answer(4, "", "box refuses connections"), "c", ["hosts", "check", "box"]),
+    ],
+)
+def test_the_key_that_answers_about_a_release_does_not_act_on_the_screen_below(
+    world: World, monkeypatch: pytest.MonkeyPatch, answer: Answer, key: str, started_words: list[str]
+) -> None:
+    started = commands(world, monkeypatch)
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        if key == "c":
+            world.hosts(box={"ssh": "root@192.0.2.1"})
+            await pilot.press("3")
+            await shows(pilot, "– local", "box")
+            await pilot.press("home")
+        show_verdict(board, "box", answer)
+        await until(pilot, lambda: isinstance(pilot.app.screen, Verdict | Unanswered))
+        await pilot.press(key)
+        await until(pilot, lambda: not isinstance(pilot.app.screen, Verdict | Unanswered))
+        await pilot.press(key)
+        await until(pilot, lambda: f"{key} answered the question" in said(pilot))
+        assert started == [started_words]
+
+    drive(board, use)
 
 
 def test_two_enters_at_once_leave_the_screen_below(world: World) -> None:

@@ -255,6 +255,30 @@ def test_a_yes_stars_all_runs_of_a_folded_group_in_one_command(tagged: World, mo
     assert len(started[0]) == 5
 
 
+@pytest.mark.parametrize("key", ["asterisk", "z", "y"])
+def test_a_yes_about_a_folded_group_acts_on_no_run_that_the_question_did_not_name(
+    tagged: World, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(Dashboard, "operate", lambda _, __, words, *___, **____: started.append(list(words)))
+    board = tagged.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "4 of 4 runs")
+        await pilot.press("b")
+        await shows(pilot, "box  4 runs")
+        by_tag(pilot).table.place("two-bbbbbb")
+        await pilot.press("left", key)
+        await shows(pilot, " 4 runs?")
+        tagged.run("new-eeeeee", state="succeeded")
+        await until(pilot, lambda: len(board.snapshot.runs) == 5)
+        await pilot.press("y")
+        await until(pilot, lambda: bool(started))
+        assert not any("new-eeeeee" in words for words in started)
+
+    drive(board, use, (150, 40))
+
+
 def test_a_group_folds_into_one_row_and_says_what_needs_you_in_it(tagged: World) -> None:
     tagged.run("dead-eeeeee", state="failed", reason="oom", host="other")
 

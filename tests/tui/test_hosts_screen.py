@@ -436,7 +436,7 @@ def test_from_its_row_a_host_is_diagnosed_and_removed(world: World) -> None:
         await pilot.press("escape", "end", "D")
         await until(pilot, lambda: "this machine is built in and stays" in said(pilot))
         await pilot.press("home", "D")
-        await shows(pilot, "Remove gone?", "1 run of it stay")
+        await shows(pilot, "Remove gone?", "1 run of it stays in the list")
         await pilot.press("y")
         await until(pilot, lambda: "remove gone done" in said(pilot))
         await lacks(pilot, "– gone")

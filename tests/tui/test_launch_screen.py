@@ -108,6 +108,19 @@ def test_settings_are_edited_in_place_and_become_changes_of_the_command(world: W
     drive(world.board(), use)
 
 
+def test_a_value_that_the_editor_cannot_show_whole_is_not_edited_there(world: World, file: Path) -> None:
+    file.write_text(EXPERIMENT.replace("name: hello", f"name: {'x' * 5000}"))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        await at(pilot, "name")
+        await pilot.press("enter")
+        await until(pilot, lambda: "name has 5,000 characters, and at most 4,000 can be edited here" in said(pilot))
+        assert isinstance(pilot.app.screen, LaunchScreen)
+
+    drive(world.board(), use)
+
+
 def test_the_difference_is_shown_and_saved_beside_the_file(world: World, file: Path) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await opened(pilot)

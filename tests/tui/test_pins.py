@@ -162,7 +162,7 @@ def test_a_pinned_cell_stands_above_and_its_sweep_keeps_all_its_cells(swept: Wor
 def test_a_pinned_run_keeps_the_beginning_of_a_name_that_does_not_fit(
     world: World, columns: list[str], shown: str
 ) -> None:
-    run_id = "qwen-lora-as-long-as-an-id-with-a-name-can-be-here-and-longer-aaaaaa"
+    run_id = "qwen-lora-as-long-as-an-id-with-a-name-can-be-here-longer-aaaaaa"
     name = "qwen-0.5b-lora-with-a-name-that-is-longer-than-every-column-of-the-table-is-wide"
     world.run(run_id, name=name, host="workstation-under-my-desk-with-two-gpus-in-the-cellar-of-the-house")
     remembered.keep_pinned(world.home, [run_id])

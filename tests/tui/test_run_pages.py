@@ -98,6 +98,18 @@ def test_what_is_no_place_in_a_log_is_said_with_what_is(world: World, log: Path,
     drive(world.board(), use)
 
 
+@pytest.mark.parametrize("sign", ["{}", "@{}", "step {}", "{}%"])
+def test_a_number_that_is_too_long_to_be_read_is_no_place_in_a_log(world: World, log: Path, sign: str) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await type_into(pilot, "J", sign.format("9" * 5000))
+        await until(pilot, lambda: "…' is not a position in a log" in said(pilot))
+        await shows(pilot, "following")
+
+    drive(world.board(), use)
+
+
 @pytest.mark.parametrize("place", ["2000000", "2027-01-01 00:00"])
 def test_a_place_beyond_the_log_is_not_found_and_nothing_moves(world: World, log: Path, place: str) -> None:
     async def use(pilot: Pilot[None]) -> None:

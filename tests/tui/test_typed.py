@@ -190,6 +190,25 @@ def test_what_needs_a_terminal_of_its_own_is_refused(text: str, words: str) -> N
     assert words in (rules.refusal(typed) or "")
 
 
+@pytest.mark.parametrize(
+    "words", ["touch x -h", "touch x --help", "-h", "ls -t", "rm -f x", "-- rm --follow x", "sh -c -h"]
+)
+def test_options_of_the_program_that_exec_starts_are_not_those_of_exec(words: str) -> None:
+    typed = understand(f"exec x {words}", registry())
+    assert typed is not None
+    assert (rules.refusal(typed), rules.manner(typed), rules.changes(typed)) == (None, "prints", True)
+    assert fill_in(typed, Selected(("a",), ("a",))) == [("exec", "x", *words.split())]
+
+
+def test_options_of_exec_stand_before_the_run() -> None:
+    typed = understand("exec -t x ls", registry())
+    assert typed is not None
+    assert "it needs a terminal" in (rules.refusal(typed) or "")
+    typed = understand("exec --help", registry())
+    assert typed is not None
+    assert rules.manner(typed) == "reads"
+
+
 def test_read_only_lets_through_what_reads_home_alone() -> None:
     def refused(text: str) -> bool:
         typed = understand(text, registry())

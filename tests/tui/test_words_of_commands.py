@@ -203,5 +203,5 @@ def test_an_end_names_a_run_once_and_no_file() -> None:
     assert Ended(f"star {name}", 0, f"{name}: starred", log).words == f"star {name} done: starred"
     failed = Ended("launch x.yaml", 2, "x.yaml: there is no such file", log).words
     assert failed == "launch x.yaml ended with 2: there is no such file\n(7 shows its output)"
-    assert Ended("pull", 1, "not started: no room", log.parent).words == "pull ended with 1: not started: no room"
+    assert Ended("pull", 1, "not started: no room", log.parent).words == "pull: not started: no room"
     assert Ended("ps", 0, "", log).words == "ps done"

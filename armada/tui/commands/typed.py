@@ -93,14 +93,18 @@ def understand(text: str, registry: Registry) -> Typed | None:
 
 
 def _sort(command: Command, words: Sequence[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Sort the words after a command into positional arguments and options."""
+    """Sort the words after a command into positional arguments and options.
+
+    What comes after the words before a `...` argument is the command line of another program, with options of its own.
+    """
     given: list[str] = []
     flags: set[str] = set()
+    others = next((place for place, word in enumerate(command.words) if word.count == "..."), len(words))
     ended = is_value = False
     for word in words:
         if is_value:
             is_value = False
-        elif ended or not word.startswith("-") or word == "-":
+        elif ended or not word.startswith("-") or word == "-" or (len(given) >= others and word != "--"):
             given.append(word)
         elif word == "--":
             flags.add(word)

@@ -185,7 +185,12 @@ class AddHost(Dialog[str | None]):
         )
 
     def _add(self, words: list[str], fingerprints: list[str]) -> None:
+        from armada.tui.app import GONE
+
         name = words[-2]
+        if self.board.refuses(f"add {name}"):
+            self._unlock(f"Nothing was added: {GONE}.", "error", "name")
+            return
         self._lock(f"adding {name}, then inspecting it …")
         expected = [f"--expect={mark}" for mark in fingerprints]
         self.board.operate(
@@ -195,7 +200,10 @@ class AddHost(Dialog[str | None]):
     def _end(self, name: str, ended: Ended) -> None:
         if not self.is_attached:
             return
-        text = ended.log.read_text(encoding="utf-8", errors="replace")[-SAID_MOST:]
+        try:
+            text = ended.log.read_text(encoding="utf-8", errors="replace")[-SAID_MOST:]
+        except OSError:  # it was not started, or somebody has deleted its output
+            text = ended.words
         if ended.exit_code:
             self._unlock(text.strip(), "error")
             return

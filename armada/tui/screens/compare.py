@@ -334,8 +334,7 @@ class CompareScreen(Exports, RunOrder):
     def _draw_parallel(self) -> None:
         axes, runs = self.axes() if self.is_read else [], [run.drawn for run in self.runs]
         self.parallel.show(axes, runs, "reading …" if not self.is_read else "no runs")
-        shown = len(self.parallel.fitting(self.parallel.size.width or 1000))
-        more = f" · {len(axes) - shown} of {len(axes) - 1} settings do not fit" if shown < len(axes) else ""
+        more = self.parallel.left_out(self.parallel.size.width or 1000)
         frame.title(self.parallel, self._title(f"settings and {axes[-1].title}{more}" if axes else "reading …"))
 
     def _title(self, words: str) -> str:

@@ -33,19 +33,14 @@ class Exports(View):
 
     def action_diff(self) -> None:
         """Show how the run under the cursor differs from the pinned one, as `armada diff` prints it."""
-        from armada.tui.outputs import Reading
-        from armada.tui.screens.output import OutputWindow
-        from armada.tui.screens.window import inside
+        from armada.tui.screens.output import show_output
 
         lit = self.lit
         if lit is None or len(self.run_ids) < 2:
             self.notify("diff: two runs are needed", severity="warning")
             return
         other = lit.row.id if lit.row.id != self.run_ids[0] else self.run_ids[1]
-        words = ["diff", self.run_ids[0], other]
-        reading = Reading(self.board.home, [words], inside(self.board.size.width))
-        window = OutputWindow(words, reading.log, lambda: reading.exit_code, reading.stop)
-        self.board.push_screen(window)
+        show_output(self.board, ["diff", self.run_ids[0], other])
 
     def action_picture(self) -> None:
         """Write the visible plot as SVG or PNG."""

@@ -12,6 +12,7 @@ from armada.foundation.sanitize import sanitize_text
 from armada.tui.samples import SampleBook, prompts_of, samples_file, steps_of
 from armada.tui.widgets import frame
 from armada.tui.widgets.text_scroll import TextScroll
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,7 +107,6 @@ def beside(
         answers = [history.get(prompt, {}).get(step) for history in histories]
         grid.add_row(f"{step:,}", *(said(each.generated if each else symbols.none) for each in answers))
     if len(steps) > MOST_STEPS:
-        grid.add_row(
-            "", said(f"{len(steps) - MOST_STEPS} earlier steps", styles["dim"]), *(Text("") for _ in names[1:])
-        )
+        more = counted(len(steps) - MOST_STEPS, "earlier step")
+        grid.add_row("", said(more, styles["dim"]), *(Text("") for _ in names[1:]))
     return grid

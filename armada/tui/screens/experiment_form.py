@@ -16,7 +16,7 @@ from armada.foundation.user_folder import expanded_or_same
 from armada.tui import changes, form
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.question import Question
-from armada.tui.screens.setting_editor import SettingEditor, describe
+from armada.tui.screens.setting_editor import SettingEditor, describe, why_not_here
 from armada.tui.widgets import frame
 from armada.tui.widgets.setting_table import SettingTable
 from armada.units import counted
@@ -225,6 +225,8 @@ class ExperimentForm(Vertical):
             self._tell(f"{why}: e opens the file")
         elif setting.choices:
             self._choose(setting)
+        elif (unfit := why_not_here(setting)) is not None:
+            self._tell(f"{unfit}: e opens the file")
         else:
             self.app.push_screen(SettingEditor(setting, self._taker(setting), self._symbols))
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from armada.tui.acts import Act
     from armada.tui.app import Dashboard
+    from armada.tui.operations import Ended
     from armada.tui.widgets.table import Cells, Span
 
 COLUMNS = (
@@ -148,9 +149,11 @@ def undo(board: Dashboard, act: Act) -> None:
     """Start the commands that undo an act, or say why it cannot be undone."""
     title = act.title or act.command_line
     if act.can_undo:
-        acts.record_undone(act.log)
+        if board.refuses("undo"):  # the store may have gone while a question was open
+            return
+        acts.record_undone(act.log)  # at once: a second key must not undo it again
         for words in act.undo:
-            board.operate(f"undo {title}", words, undoes=act.name)
+            board.operate(f"undo {title}", words, partial(_undone, act), undoes=act.name)
         return
     why = NOT_UNDONE
     if act.is_undone:
@@ -162,16 +165,22 @@ def undo(board: Dashboard, act: Act) -> None:
     board.notify(board.symbols.text(sanitize_line(f"{title}: {why}", 300)), severity="warning", markup=False)
 
 
+def _undone(act: Act, ended: Ended) -> None:
+    """Take back that an act is undone, if a command that undoes it has failed."""
+    if ended.exit_code:
+        acts.record_undone(act.log, is_undone=False)
+
+
 def undo_last(board: Dashboard) -> None:
-    """Undo the newest act that can be undone, and say what it was."""
+    """Undo the newest act that can be undone, and say what it was; say so if it still runs."""
     if board.refuses("undo"):
         return
-    found = next((act for act in acts.newest(board.home) if act.can_undo and act.undoes is None), None)
+    found = acts.to_undo(board.home)
     if found is None:
         board.notify(NOTHING, severity="warning")
         return
     now = time.time()
-    if 0 <= now - found.started_at < FRESH_S:
+    if not found.can_undo or 0 <= now - found.started_at < FRESH_S:
         undo(board, found)
         return
     from armada.tui.screens.question import Question

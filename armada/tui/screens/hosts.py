@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from armada.store.transfers import Transfer
     from armada.tui.curves import CurveUpdate
     from armada.tui.host_runs import RunsOfHost
-    from armada.tui.operations import Answer, Ended
+    from armada.tui.operations import Answer
     from armada.tui.snapshot import HostView
     from armada.tui.widgets.host_safety import Safety
     from armada.tui.widgets.table import Span, Table
@@ -268,7 +268,8 @@ class HostsScreen(View):
         name = host.name
         rows = self.board.host_runs.read(self.snapshot).get(name, NO_RUNS).rows
         lines = [f"{row.run.run_id}, {row.run.state}" for row in rows if not row.run.ended]
-        lines += [f"{counted(len(rows), 'run')} of it stay in the list"] if rows else []
+        stay = "stays" if len(rows) == 1 else "stay"
+        lines += [f"{counted(len(rows), 'run')} of it {stay} in the list"] if rows else []
         note = (
             "It leaves hosts.yaml and its SSH key is forgotten. Nothing on the host changes, and its price still runs."
         )
@@ -304,12 +305,10 @@ class HostsScreen(View):
         shown = [f"{name} ({found.get('ssh')}) shows now", *(f"  {kind} {mark}" for mark, kind in offered.items())]
         shown += ["pinned before", *([f"  {kind} {mark}" for mark, kind in pinned.items()] or ["  none"])]
         if known:
-            title, note = (
-                f"{name} shows the key that is pinned",
-                "The pinned key is unchanged; there is nothing to do.",
-            )
+            title, verb = f"{name} shows the key that is pinned", "check it"
+            note = "Nothing is to be pinned. y connects to the host and checks it."
         else:
-            title = f"Pin another key for {name}?"
+            title, verb = f"Pin another key for {name}?", "pin it"
             note = (
                 "The key changes when a box is reinstalled, or when somebody intercepts the connection. Compare it with what "
                 "the box's console or its provider shows. Everything sent there later, including secrets, goes to the holder "
@@ -317,14 +316,16 @@ class HostsScreen(View):
             )
         words = ["hosts", "trust", *(f"--expect={mark}" for mark in offered), name]
 
-        def look(ended: Ended) -> None:
-            if ended.exit_code == 0:
-                self.board.operate(f"check {name}", ["hosts", "check", name])
+        def look() -> None:
+            self.board.operate(f"check {name}", ["hosts", "check", name])
 
         def go() -> None:
-            self.board.operate(f"trust {name}", words, look)
+            if known:
+                look()
+            else:
+                self.board.operate(f"trust {name}", words, lambda ended: None if ended.exit_code else look())
 
-        question = Question(title, shown, note, "pin it", self.board.symbols)
+        question = Question(title, shown, note, verb, self.board.symbols)
         self.board.push_screen(question, lambda yes: go() if yes else None)
 
     def action_release(self) -> None:

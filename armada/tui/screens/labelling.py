@@ -46,7 +46,12 @@ class Labelling:
             words = f"archive: {self._rows[0].name} is {self._rows[0].run.state}; only ended runs can be archived"
             self._warn(words)
             return
-        ids = [row.run.run_id for row in ended]
+        going = len(self._rows) - len(ended)
+        if going:
+            has, stays = ("has", "stays") if going == 1 else ("have", "stay")
+            self._warn(f"archive: {counted(going, 'run')} of {len(self._rows):,} {has} not ended and {stays} in lists")
+        self._rows = ended
+        ids = self._ids
         self._command("show in lists" if undo else "archive", ["archive", *ids, *(["--undo"] if undo else [])])
 
     def tag(self) -> None:

@@ -409,7 +409,7 @@ class LaunchScreen(View):
 
     def _ask(self, hosts: Sequence[str]) -> None:
         words = self.words
-        if words is None or self.board.refuses("a plan asks the host; it"):
+        if words is None or self.board.refuses("plan"):
             return
         options = [word for word in words if word.startswith("--set=")]
         self.asked = ("plan", "--json", *options, *(f"--host={host}" for host in hosts), "--", self.experiment)

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.user_folder import expanded_or_same
 from armada.paths import bundled
-from armada.tui.outputs import Reading
-from armada.tui.screens.output import OutputWindow
+from armada.tui.screens.output import show_output
 from armada.tui.screens.question import Question
-from armada.tui.screens.window import inside
 from armada.units import amount, counted
 
 if TYPE_CHECKING:
@@ -28,15 +26,9 @@ if TYPE_CHECKING:
 ROW_SHOWN = 2000
 
 
-def show(board: Dashboard, words: Sequence[str]) -> None:
-    """Show what a command prints that only reads, in a window."""
-    reading = Reading(board.home, [words], inside(board.size.width))
-    board.push_screen(OutputWindow(words, reading.log, lambda: reading.exit_code, reading.stop))
-
-
 def show_difference(board: Dashboard, experiment: str, changes: Sequence[str]) -> None:
     """Show what the changes do to the text of the file."""
-    show(board, ["config", "edit", *(f"--set={change}" for change in changes), "--", experiment])
+    show_output(board, ["config", "edit", *(f"--set={change}" for change in changes), "--", experiment])
 
 
 def is_faulty(board: Dashboard, form: Form | None) -> bool:
@@ -109,18 +101,21 @@ def preview(board: Dashboard, experiment: str, changes: Sequence[str], form: For
     options = [f"--set={change}" for change in changes]
     if form.cells is not None and host and not board.read_only:
         # The hosts say how many cells run at once, and so how long it takes and what it costs.
-        show(board, ["sweep", "--dry-run", f"--host={host}", *options, "--", experiment])
+        show_output(board, ["sweep", "--dry-run", f"--host={host}", *options, "--", experiment])
         return
     from armada.tui.screens.preview_window import PreviewWindow
 
     if form.cells is not None:
-        kind = "trials, chosen one after the other" if form.cells.is_search else "cells"
+        count = form.cells.count
+        kind = (
+            f"{counted(count, 'trial')}, chosen one after the other" if form.cells.is_search else counted(count, "cell")
+        )
         lines = [f"{number:>4}  {label}" for number, label in enumerate(form.cells.labels, 1)]
         note = "with a host in the field, this shows hours and cost, too"
-        board.push_screen(PreviewWindow(f"{form.cells.count} {kind}   {note}", lines))
+        board.push_screen(PreviewWindow(f"{kind}   {note}", lines))
         return
     if form.data and form.task not in ("script", "command") and not board.read_only:
-        show(board, ["data", "show", *([f"--host={host}"] if host else []), *options, "--", experiment])
+        show_output(board, ["data", "show", *([f"--host={host}"] if host else []), *options, "--", experiment])
         return
     board.push_screen(PreviewWindow("The data as it is in the files", list(_data_lines(form))))
 
@@ -129,7 +124,7 @@ def _data_lines(form: Form) -> list[str]:
     lines: list[str] = []
     for data in form.data:
         facts = [amount(data.size_bytes)] if data.size_bytes is not None else []
-        facts += [f"{data.rows:,} rows"] if data.rows is not None else []
+        facts += [counted(data.rows, "row")] if data.rows is not None else []
         facts += [f"columns {', '.join(data.columns)}"] if data.columns else []
         lines += [f"data.{data.split}  {data.source}", f"    {' · '.join(facts) or 'is read on the host'}"]
         lines += ["", *_wrapped(data.first[:ROW_SHOWN])] if data.first else []

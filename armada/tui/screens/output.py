@@ -5,10 +5,12 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.log_file import LogFile
+from armada.tui.operations import without_file
 from armada.tui.screens.prompt import Prompt
-from armada.tui.screens.window import Window
+from armada.tui.screens.window import Window, inside
 from armada.tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
@@ -97,13 +99,30 @@ class OutputWindow(Window):
         self.view.toggle_wrap()
 
 
+def show_output(board: Dashboard, *commands: Sequence[str]) -> OutputWindow | None:
+    """Run commands that only read, and show what they print in a window.
+
+    Args:
+        board: Shows the window.
+        commands: The arguments after `armada`, for each command.
+
+    Returns:
+        The window; None if there can be no file for the output: the user is told why.
+    """
+    from armada.tui.outputs import Reading
+
+    try:
+        reading = Reading(board.home, commands, inside(board.size.width))
+    except OSError as error:
+        words = f"{sanitize_line(shlex.join(commands[0]), 200)}: {without_file(error)}"
+        board.notify(board.symbols.text(words), severity="error", markup=False, timeout=15)
+        return None
+    window = OutputWindow(commands[0], reading.log, lambda: reading.exit_code, reading.stop)
+    board.push_screen(window)
+    return window
+
+
 def diagnose(board: Dashboard, name: str) -> None:
     """Diagnose a host, and show the findings in a window."""
-    from armada.tui.outputs import Reading
-    from armada.tui.screens.window import inside
-
-    if board.refuses("doctor"):
-        return
-    words = ("doctor", "--", name)
-    reading = Reading(board.home, [words], inside(board.size.width))
-    board.push_screen(OutputWindow(words, reading.log, lambda: reading.exit_code, reading.stop))
+    if not board.refuses("doctor"):
+        show_output(board, ("doctor", "--", name))

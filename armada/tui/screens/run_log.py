@@ -60,7 +60,7 @@ class LogPage(View):
         reason = self._follower.reason if self._follower is not None else ""
         path = logs.at_home(self.board.home, run, local=run.host == "local")
         if self._follower is not None:
-            path = self._follower.path
+            path = self._follower.path if self._follower.is_started else path
             empty = f"armada logs: {reason}" if reason else f"asking {row.host} …"
         elif path is not None:
             empty = "nothing printed yet"

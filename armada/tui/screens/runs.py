@@ -321,12 +321,14 @@ class RunsScreen(RunsChoices):
         return [row for row in self.snapshot.runs if row.run.run_id in wanted]
 
     def action_sync(self) -> None:
-        about_group(self, "sync", "Sync", super().action_sync)
+        about_group(self, "sync", "Sync", partial(self._act, "sync"))
 
     def action_label(self, what: str) -> None:
         asks = {"star": "Star", "archive": "Archive"}  # the others ask for a text, and name the count there
-        act = partial(super().action_label, what)
-        about_group(self, what, asks[what], act) if what in asks else act()
+        if what in asks:
+            about_group(self, what, asks[what], partial(self._label, what))
+        else:
+            super().action_label(what)
 
     @property
     def cursor_run(self) -> str | None:

@@ -63,11 +63,8 @@ class SettingEditor(Dialog[None]):
             yield Static(Text(text(describe(setting)), style="dim"))
             if setting.meaning:
                 yield Static(Text(text(sanitize_line(setting.meaning, 600))))
-            value = setting.value if setting.value not in (None, "null") else ""
-            if setting.takes_text and value.startswith('"'):
-                value = _unquoted(value)
             # Control characters would be drawn as they are.
-            yield Field(sanitize_line(value, LONGEST))
+            yield Field(sanitize_line(_text_of(setting), LONGEST))
             self.said = Static(classes="said")
             yield self.said
 
@@ -110,6 +107,19 @@ def describe(setting: Setting) -> str:
     elif setting.default is not None:
         parts.append(f"default: {UNSET}" if setting.default == "null" else f"default {setting.default}")
     return sanitize_line("   ".join(parts), 300) or ("section" if setting.value is None else "value")
+
+
+def why_not_here(setting: Setting) -> str | None:
+    """Return why the editor cannot show the whole value, so that Enter would cut it; None if it can."""
+    value = _text_of(setting)
+    if len(value) > LONGEST:
+        return f"{setting.key} has {len(value):,} characters, and at most {LONGEST:,} can be edited here"
+    return None
+
+
+def _text_of(setting: Setting) -> str:
+    value = setting.value if setting.value not in (None, "null") else ""
+    return _unquoted(value) if setting.takes_text and value.startswith('"') else value
 
 
 def _unquoted(value: str) -> str:

@@ -39,6 +39,8 @@ class Unanswered(ListWindow[str | None]):
         Binding("exclamation_mark", "answer('shell')", "shell"),
         Binding("n,escape,q,enter", "answer('')", "leave"),
     ]
+    ANSWERS = frozenset(("c", "d", "exclamation_mark", "n", "q", "enter"))
+    """As those of a question."""
 
     def __init__(self, host: str, why: str, rows: Iterable[RunRow], symbols: Symbols) -> None:
         text = symbols.text

@@ -37,6 +37,8 @@ class Verdict(ListWindow[str | None]):
         Binding("w", "answer('wipe')", "wipe"),
         Binding("n,escape,q,enter", "answer('')", "leave"),
     ]
+    ANSWERS = frozenset(("d", "y", "w", "n", "q", "enter"))
+    """As those of a question."""
 
     def __init__(self, host: str, answer: Mapping[str, Any], symbols: Symbols) -> None:
         listed = answer.get("items")

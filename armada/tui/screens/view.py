@@ -237,10 +237,10 @@ class View(Screen[None]):
     def action_resume(self) -> None:
         self._act("resume")
 
-    def _act(self, verb: str) -> None:
+    def _act(self, verb: str, rows: Sequence[RunRow] | None = None) -> None:
         from armada.tui.screens.run_acts import act_on_runs
 
-        act_on_runs(self.board, verb, self.concerned())
+        act_on_runs(self.board, verb, self.concerned() if rows is None else rows)
 
     def action_remove(self) -> None:
         from armada.tui.screens.removal import Removal
@@ -249,9 +249,12 @@ class View(Screen[None]):
 
     def action_label(self, what: str) -> None:
         """Change the labels of the runs: `star`, `tag`, `note`, `group` or `archive`."""
+        self._label(what, self.concerned())
+
+    def _label(self, what: str, rows: Sequence[RunRow]) -> None:
         from armada.tui.screens.labelling import Labelling
 
-        labelling = Labelling(self.board, self.concerned())
+        labelling = Labelling(self.board, rows)
         {
             "star": labelling.star,
             "tag": labelling.tag,

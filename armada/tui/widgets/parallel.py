@@ -10,6 +10,7 @@ from armada.tui import ticks
 from armada.tui.curves import NAN, Levels
 from armada.tui.widgets.braille import EMPTY, Canvas, Window, draw
 from armada.tui.widgets.plot import BLANK, Cell, Drawn, Plot, put
+from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +39,12 @@ class Parallel(Plot):
         """Return the axes that fit into a width."""
         most = max(1, width // NARROWEST)
         return self.axes if len(self.axes) <= most else (*self.axes[: most - 1], self.axes[-1])
+
+    def left_out(self, width: int) -> str:
+        """Return how many settings do not fit into a width, for a title; "" if all do."""
+        left = len(self.axes) - len(self.fitting(width))
+        does = "does" if left == 1 else "do"
+        return f" · {left:,} of {counted(len(self.axes) - 1, 'setting')} {does} not fit" if left else ""
 
     def cells(self, width: int, height: int) -> list[list[Cell]]:
         axes, rows = self.fitting(width), height - 1

@@ -75,7 +75,7 @@ class SafetyPicture(Panel):
         lines = safety_lines(self.symbols, self._tally.safety, moving, now, cells, picture)
         self.show(lines or no_hosts(snapshot))
         room = self.screen.size.height * 2 // 5 - 2
-        frame.facts(self, f" {len(lines) - room} more hosts " if len(lines) > room else "")
+        frame.facts(self, f" {counted(len(lines) - room, 'more host')} " if len(lines) > room else "")
 
 
 class CameHome(Panel):

@@ -1,0 +1,117 @@
+"""`U` undoes the newest act, and none before it while it runs; what failed to be undone can be undone still."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from textual.pilot import Pilot
+
+from armada.foundation.process_identity import current
+from armada.store import labels
+from armada.tui import acts
+from armada.tui.screens.runs import RunsScreen
+from tests.tui.conftest import World, drive, said, shows, until
+from tests.tui.test_history import starred
+
+
+def record(world: World, title: str, undo: str, *, ended: bool) -> acts.Act:
+    """Record an act as the dashboard does; one that has not `ended` runs as long as the test."""
+    log = acts.new_log(world.home, "star")
+    acts.record(log, title=title, words=["star", "demo-aaaaaa"], process=current(), undo=[undo.split()])
+    if ended:
+        acts.record_end(log, 0)
+    act = acts.read(log)
+    assert act is not None
+    return act
+
+
+def test_while_the_newest_act_runs_no_older_one_is_undone(world: World) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+    labels.star(world.database, "demo-aaaaaa", on=True)
+    older = record(world, "older", "star demo-aaaaaa --off", ended=True)
+    newer = record(world, "newer", "group demo-aaaaaa --clear", ended=False)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("U")
+        await until(pilot, lambda: "newer: it still runs" in said(pilot))
+        assert acts.read(older.log) == older
+        acts.record_end(newer.log, 1)
+        await pilot.press("U")
+        await until(pilot, lambda: not starred(world))
+
+    drive(world.board(), use)
+
+
+def test_while_an_act_runs_no_older_change_of_a_screen_is_undone(world: World) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("P")
+        await until(pilot, lambda: "demo-aaaaaa" in pins(pilot))
+        record(world, "newer", "star demo-aaaaaa --off", ended=False)
+        await pilot.press("U")
+        await until(pilot, lambda: "newer: it still runs" in said(pilot))
+        assert "demo-aaaaaa" in pins(pilot)
+
+    drive(world.board(), use)
+
+
+def test_a_second_undo_reaches_the_pin_that_was_set_before_the_act(world: World) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("P")
+        await until(pilot, lambda: "demo-aaaaaa" in pins(pilot))
+        await pilot.press("asterisk")
+        await until(pilot, lambda: starred(world) and "star demo-aaaaaa done" in said(pilot))
+        await until(pilot, lambda: board.snapshot.by_id["demo-aaaaaa"].run.starred_at is not None)
+        await pilot.press("U")
+        await until(pilot, lambda: "undo star demo-aaaaaa done" in said(pilot))
+        await pilot.press("U")
+        await until(pilot, lambda: not pins(pilot))
+        assert not starred(world)
+
+    drive(board, use)
+
+
+def pins(pilot: Pilot[None]) -> Collection[str]:
+    first = pilot.app.screen_stack[0]
+    assert isinstance(first, RunsScreen)
+    return first.pins.ids
+
+
+def test_what_a_command_failed_to_undo_can_be_undone_still(world: World) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+    act = record(world, "star it", "star gone-bbbbbb --off", ended=True)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("U")
+        await until(pilot, lambda: "undo star it ended with" in said(pilot))
+        await until(pilot, lambda: acts.read(act.log) == act)
+        await pilot.press("7")
+        await shows(pilot, "armada star demo-aaaaaa", "u undoes")
+
+    drive(world.board(), use)
+
+
+def test_an_act_whose_record_has_no_possible_time_is_listed(world: World) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+    act = record(world, "star it", "star demo-aaaaaa --off", ended=True)
+    labels.star(world.database, "demo-aaaaaa", on=True)
+    told = json.loads(act.log.with_suffix(".json").read_text())
+    act.log.with_suffix(".json").write_text(json.dumps(told | {"started_at": 10**400}))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("7")
+        await shows(pilot, "armada star demo-aaaaaa", "done")
+        await pilot.press("escape", "U")
+        await until(pilot, lambda: not starred(world))
+
+    drive(world.board(), use)
