@@ -145,7 +145,7 @@ def test_what_arrived_on_a_bad_sector_is_fetched_again(place: Place, monkeypatch
     class Failing(io.FileIO):
         failed = False
 
-        def readinto(self, buffer: Any, /) -> int | None:  # type: ignore[override]  # as FileIO's
+        def readinto(self, buffer: Any, /) -> int | None:
             if not Failing.failed:
                 Failing.failed = True
                 raise OSError(errno.EIO, "Input/output error")
