@@ -168,3 +168,20 @@ def test_only_a_whole_record_of_this_submission_counts(tmp_path: Path, record: o
     assert job_status.read_status(paths, 1, 1) is None
     Path(job_status.path_of(paths, 1)).write_text(record if isinstance(record, str) else json.dumps(record))
     assert job_status.read_status(paths, 1, 1) == status
+
+
+def test_a_status_that_cannot_be_read_leaves_open_how_a_dead_supervisor_s_job_ended(this_host: Host) -> None:
+    job = launch(this_host, "s-8")
+    with hashing(this_host, "s-8"):
+        go(this_host, "s-8")
+        kill_both(job)
+        eventually(lambda: all(process_identity.judge(job[name]) == "dead" for name in ("supervisor", "guardian")))
+        record = Path(job_status.path_of(paths_of(this_host, "s-8"), 1))
+        whole = record.read_bytes()
+        record.unlink()
+        record.symlink_to(record)  # a circle: the system answers with an error
+        evidence = Evidence(paths_of(this_host, "s-8"))
+        assert (evidence.supervisor, evidence.lacks_end) == ("unknown", False)
+        record.unlink()
+        record.write_bytes(whole)
+        assert Evidence(paths_of(this_host, "s-8")).lacks_end

@@ -58,34 +58,47 @@ class Evidence:
     def supervisor(self) -> str:
         """`alive`, `dead`, `none` (no supervisor has started), or `unknown` (on another machine, or damaged records).
 
-        It is `unknown`, too, if its job ended well and it died before it wrote that: the end is completed (`lacks_end`).
+        It is `unknown`, too, if its job ended well and it died before it wrote that: the end is completed (`lacks_end`). So
+        it is as long as that cannot be read.
         """
         if self.job is not None and self.settings is not None:
             return self._supervisor_of_job()
         if self.job is not None:
             judged = supervisor_liveness.judge_supervisor(self._paths, self._supervisor_now())[0]
-            return "unknown" if judged == "dead" and self._has_ended_well else judged
+            return "unknown" if judged == "dead" and self._may_have_ended_well else judged
         return "unknown" if self._job_damaged else "none"
 
     @property
     def lacks_end(self) -> bool:
         """Whether the newest attempt's job is recorded to have ended well, and its supervisor died before it wrote the end."""
-        if self.job is None or not self._has_ended_well:
-            return False
+        try:
+            if self.job is None or not self._has_ended_well:
+                return False
+        except files.UnseenError:
+            return False  # the next look sees it
         if self.settings is not None:
             return self.supervisor == "dead"
         return supervisor_liveness.judge_supervisor(self._paths, self._supervisor_now())[0] == "dead"
 
     @property
-    def _has_ended_well(self) -> bool:
-        """Whether the newest attempt's job is recorded to have ended well, and no end is written."""
-        if self.has_ended or self.attempt is None or self.attempt["exit"] is not None:
-            return False
+    def _may_have_ended_well(self) -> bool:
+        """Whether the newest attempt's job is recorded to have ended well, or that cannot be read, and no end is written."""
         try:
-            return job_status.read_status(self._paths, self.attempt["number"], self.submission_number or 0) == 0
+            return self._has_ended_well
         except files.UnseenError as error:
             self.findings.append(str(error)[:500])
+            return True
+
+    @property
+    def _has_ended_well(self) -> bool:
+        """Whether the newest attempt's job is recorded to have ended well, and no end is written.
+
+        Raises:
+            files.UnseenError: The record cannot be read now.
+        """
+        if self.has_ended or self.attempt is None or self.attempt["exit"] is not None:
             return False
+        return job_status.read_status(self._paths, self.attempt["number"], self.submission_number or 0) == 0
 
     @property
     def handed(self) -> engines.Handed:

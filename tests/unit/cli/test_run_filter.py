@@ -16,7 +16,7 @@ RUNS = (
     ("qwen-lora-aaaaaa", "Qwen LoRA", "desk", "running"),
     ("qwen-full-bbbbbb", "qwen full", "far-1", "failed"),
     ("llama-cccccc", "llama [draft]", "desk", "failed"),
-    ("straße-dddddd", "STRASSE Ä", "gone", "succeeded"),
+    ("strasse-dddddd", "STRASSE Ä", "gone", "succeeded"),
 )
 
 
@@ -50,7 +50,7 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     ("words", "found"),
     [
         (["--host", "desk"], ["qwen-lora", "llama"]),
-        (["--host", "desk", "--host", "gone"], ["qwen-lora", "llama", "straße"]),
+        (["--host", "desk", "--host", "gone"], ["qwen-lora", "llama", "strasse"]),
         (["--host", "idle"], []),
         (["--state", "failed"], ["qwen-full", "llama"]),
         (["--state", "failed", "--state", "running", "--host", "desk"], ["qwen-lora", "llama"]),
@@ -61,11 +61,11 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
         (["--name", "qwen.full"], []),
         (["--name", "llama-c"], ["llama"]),
         (["--name", "[a"], []),
-        (["--name", "ä"], ["straße"]),
-        (["--name", ""], ["qwen-lora", "qwen-full", "llama", "straße"]),
-        (["--limit", "1"], ["straße"]),
+        (["--name", "ä"], ["strasse"]),
+        (["--name", ""], ["qwen-lora", "qwen-full", "llama", "strasse"]),
+        (["--limit", "1"], ["strasse"]),
         (["--limit", "1", "--state", "failed"], ["llama"]),
-        (["--limit", "99"], ["qwen-lora", "qwen-full", "llama", "straße"]),
+        (["--limit", "99"], ["qwen-lora", "qwen-full", "llama", "strasse"]),
     ],
 )
 def test_each_filter_lists_what_matches(
