@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import RunRow
 
 MANY = 1000
-GONE = "the store is gone: it was deleted or moved. Put it back, or close the dashboard"
 OPEN_FIELDS = frozenset(":/C")
 OF_VIEWS = frozenset({"go", "help", "command", "history", "notifications", "undo"})
 """Actions that wait while a window is open."""
@@ -441,7 +440,7 @@ class Dashboard(App[None]):
             self.notify(f"{what}: disabled, because this dashboard was started with --read-only", severity="warning")
             return True
         if not self.home.store.exists():  # a command would make it anew, empty
-            self.notify(f"{what}: {GONE}", severity="error", markup=False)
+            self.notify(f"{what}: {operations.GONE}", severity="error", markup=False)
             return True
         return False
 
@@ -478,7 +477,7 @@ class Dashboard(App[None]):
     def read(self, words: Sequence[str], then: Callable[[operations.Answer], None]) -> Callable[[], None]:
         """Run an armada command that only reads, and call `then` with its answer; return what ends it earlier."""
         if not self.home.store.exists():
-            self.call_later(then, operations.Answer(7, "", GONE))
+            self.call_later(then, operations.Answer(7, "", operations.GONE))
             return lambda: None
         return operations.ask(words, lambda answer: self._tell(Answered(answer, then)))
 

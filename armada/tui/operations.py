@@ -27,6 +27,8 @@ ASK_S = 120.0
 _UNASKED = re.compile(r"armada: (\S+): (.+)")
 """What `armada ps` says of a host that it could not ask."""
 NOT_STARTED = 1
+GONE = "the store is gone: it was deleted or moved. Put it back, or close the dashboard"
+"""Why no command is started."""
 ROOM_BYTES = 1 << 16
 """On a disk with less room than this, output may be lost."""
 

@@ -14,6 +14,7 @@ from textual.widgets import Input, Static
 from armada.config.ssh_line import read_ssh_line
 from armada.errors import ArmadaError
 from armada.foundation.sanitize import sanitize_line, sanitize_text
+from armada.tui.operations import GONE
 from armada.tui.screens.dialog import Dialog
 from armada.tui.screens.keys import keys_of
 from armada.tui.screens.question import Question
@@ -185,8 +186,6 @@ class AddHost(Dialog[str | None]):
         )
 
     def _add(self, words: list[str], fingerprints: list[str]) -> None:
-        from armada.tui.app import GONE
-
         name = words[-2]
         if self.board.refuses(f"add {name}"):
             self._unlock(f"Nothing was added: {GONE}.", "error", "name")
