@@ -186,15 +186,15 @@ def test_one_that_cannot_be_read_holds_up_no_other(
     def copy(source: str, target: str) -> None:
         raise PermissionError(13, "Permission denied", source)
 
-    monkeypatch.setattr(os, "link", link)
-    monkeypatch.setattr(shutil, "copy2", copy)
-    orphans.finish(run.root, run.run_id, 1)
-    assert (finished(run), orphans.left_behind(run)) == ([3], [])
-    assert "out/step-2 cannot be taken: [Errno 13] Permission denied" in capsys.readouterr().err
-    assert count_failed(run) == 1, "it still counts as left behind"
-    orphans.finish(run.root, run.run_id, 1)
-    assert "cannot be taken" not in capsys.readouterr().err, "and is not named again and again"
-    monkeypatch.undo()
+    with monkeypatch.context() as refusing:
+        refusing.setattr(os, "link", link)
+        refusing.setattr(shutil, "copy2", copy)
+        orphans.finish(run.root, run.run_id, 1)
+        assert (finished(run), orphans.left_behind(run)) == ([3], [])
+        assert "out/step-2 cannot be taken: [Errno 13] Permission denied" in capsys.readouterr().err
+        assert count_failed(run) == 1, "it still counts as left behind"
+        orphans.finish(run.root, run.run_id, 1)
+        assert "cannot be taken" not in capsys.readouterr().err, "and is not named again and again"
     orphans.finish(run.root, run.run_id, 1)
     assert (finished(run), count_failed(run)) == ([2, 3], 0)
 
