@@ -227,7 +227,7 @@ EQUIVALENT = {
     "optimizers.py _states_of: states <= {file.path for file in files} → (states) < ({file.path for file in files})": (
         "a checkpoint's states are never all of its files"
     ),
-    "proof.py prove: read → True": "of no file nothing is recorded",
+    "proof.py prove: untouched → True": "of no file nothing is recorded",
     "proof.py doubt: checkpoint.home_path is not None → True": (
         "`prove`, `copy_checkpoint` and the export, whose callees doubt, refuse a checkpoint without a folder at home first"
     ),

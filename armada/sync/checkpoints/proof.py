@@ -65,7 +65,8 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
         read.append((file.sha256, path, file.size))
         seen[path] = look
     now = {path: Look.at(path) for path in seen}
-    if untouched := [(sha256, path, size) for sha256, path, size in read if now[path] == seen[path]]:
+    untouched = [(sha256, path, size) for sha256, path, size in read if now[path] == seen[path]]
+    if untouched:
         files_home.record(database, untouched)
     if not all(look.is_of_the_same_bytes(now[path]) for path, look in seen.items()):
         return Proof.DAMAGED  # somebody wrote to it meanwhile: it is read again the next time
