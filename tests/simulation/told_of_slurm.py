@@ -245,7 +245,7 @@ TOLD_OF_SLURM = {
     ),
     "the answer to its submission is lost": (
         "launch start_job end:0:1 tick look=failed/exit_1 lose_answer resume=OutcomeUnknown look=submitted "
-        "resume=Conflict look=submitted start_job tick look=running begun=2 release=lives+logs end tick "
+        "resume=again look=submitted start_job tick look=running begun=2 release=lives+logs end tick "
         "look=succeeded sync=final release=yes"
     ),
     "a guess while Slurm is down": (
