@@ -67,6 +67,23 @@ def test_one_that_cannot_be_read_is_named_counts_as_left_and_is_taken_once_it_ca
     assert steps(there.host, "l-2") == [5, 7]
 
 
+def test_one_of_which_a_file_cannot_be_seen_is_not_taken_without_it(worker: Callable[[str], Worker]) -> None:
+    there = worker("direct")
+    disk = RefusingDisk(there)
+    there.hand_over("l-4", SAVES.replace("> out/step-7/w", "> out/step-7/w; echo o > out/step-7/o"), watch=WATCH)
+    folder = there.host.folder("l-4")
+    there.begin("l-4")
+    eventually((folder / "work/up").exists)
+    disk.refuse(folder / "work/out/step-7/o", errno.EIO, ("lstat",))
+    (folder / "work/go").touch()
+    assert there.host.await_end("l-4")["state"] == "succeeded"
+    assert steps(there.host, "l-4") == [5]
+    os.utime(folder / "harvest.json", (1.0, 1.0))
+    eventually(lambda: sync_look(there.host, "l-4")["finishing"] == 0)
+    (taken,) = [each for each in there.host.look("l-4")["outbox"] if each["step"] == 7]
+    assert taken["file_count"] == 2
+
+
 def test_what_was_taken_before_the_disk_was_full_is_not_taken_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

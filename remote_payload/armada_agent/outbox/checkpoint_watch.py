@@ -106,7 +106,7 @@ class CheckpointWatch:
             if self._taken(path, survey) or self._record["came"].get(path) == signature:
                 continue
             if path in whole:
-                self._take(path, survey, survey.settled(silent_at - self._quiet_s))
+                self._take_last(path, survey, silent_at - self._quiet_s)
             else:
                 self._record["left"][path] = signature
                 self._keep_aside(path, survey.inventory)
@@ -141,8 +141,8 @@ class CheckpointWatch:
 
     def _retry_failed(self, found: List[Tuple[str, Survey]]) -> None:
         for path, survey in found:
-            signature, since = self._record["failed"].get(path, ("", None))
-            if signature == survey.signature:
+            signature, since = self._record["failed"].get(path, (None, None))
+            if signature in ("", survey.signature):  # it is empty where a file could not be seen then
                 self._take_last(path, survey, since)
 
     def _take_last(self, path: str, survey: Survey, since: Optional[float]) -> None:
@@ -161,7 +161,7 @@ class CheckpointWatch:
         except OSError as error:
             if is_disk_full(error) or not is_readable(self._paths):
                 raise
-            known = [survey.signature, since]
+            known = [survey.signature if survey.is_whole else "", since]
             if self._record["failed"].get(path) != known:
                 self._journal.record("finding", message="%s cannot be taken: %s" % (path, error))
             self._record["failed"][path] = known
@@ -330,7 +330,7 @@ class CheckpointWatch:
 
     def _take(self, path: str, survey: Survey, inventory: Inventory) -> None:
         source = os.path.join(self._paths.work, path)
-        signature = survey.signature
+        signature = survey.whole().signature
         step = find_step(self._paths.work, path)
         if step is None:
             step = 1 if self.last_step is None else self.last_step + 1
@@ -339,7 +339,7 @@ class CheckpointWatch:
         shutil.rmtree(part, ignore_errors=True)  # of a supervisor that was killed while it linked
         try:
             is_copied = self._put(source, inventory, part)
-            after = Survey(source, self._paths.work)
+            after = Survey(source, self._paths.work).whole()
             if after.signature != signature or any(after.inventory.get(name) != inventory[name] for name in inventory):
                 shutil.rmtree(part)
                 return  # it is still changing

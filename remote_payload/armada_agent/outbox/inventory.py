@@ -37,6 +37,7 @@ class Survey:
         self.links: Dict[str, str] = {}
         self.left_out: List[str] = []
         self.outside: List[str] = []
+        self._unseen: Optional[OSError] = None
         self._within = os.path.realpath(within)
         self._real = os.path.realpath(path)
         if os.path.isfile(path):
@@ -55,6 +56,21 @@ class Survey:
             for name, facts in self.inventory.items()
         )  # type: List[Tuple[str, List[Any]]]
         return hashlib.sha256(files.encode(listed)).hexdigest()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every file could be seen."""
+        return self._unseen is None
+
+    def whole(self) -> "Survey":
+        """Return this survey, if every file could be seen.
+
+        Raises:
+            OSError: One could not.
+        """
+        if self._unseen is not None:
+            raise self._unseen
+        return self
 
     def last_own_change(self) -> float:
         """Return the unix time of the newest change of a file; of files that links lead to, only where there are no others."""
@@ -104,9 +120,22 @@ class Survey:
             self.left_out.append(relative)
 
     def _note(self, relative: str, real: str) -> bool:
-        """Note a file of the checkpoint; return whether it is a regular file, and within the folder."""
-        found = _status(real) if is_below(real, self._within) else None
-        if found is None:
+        """Note a file of the checkpoint; return whether it is a regular file, and within the folder.
+
+        One that cannot be seen now counts as a file that cannot be read: a checkpoint without it is not whole.
+        """
+        if not is_below(real, self._within):
+            return False
+        try:
+            found = os.lstat(real)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            self._unseen = error
+            self.inventory[relative] = (0, 0, 0)
+            self._changed_ns[relative] = 0
+            return True
+        if not stat.S_ISREG(found.st_mode):
             return False
         self.inventory[relative] = (found.st_ino, found.st_size, found.st_mtime_ns)
         self._changed_ns[relative] = changed_ns(found)
@@ -160,14 +189,6 @@ def changed_ns(found: os.stat_result) -> int:
 def is_facts(value: Any) -> bool:
     """Return whether a value of a record can be an entry of an inventory."""
     return isinstance(value, (list, tuple)) and len(value) == 3 and all(isinstance(each, int) for each in value)
-
-
-def _status(path: str) -> Optional[os.stat_result]:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found if stat.S_ISREG(found.st_mode) else None
 
 
 def _folder_status(path: str) -> Optional[os.stat_result]:
