@@ -89,7 +89,9 @@ class Retries:
         except (HostUnreachable, OutcomeUnknown) as error:
             # The next call finds out whether the run continues; if not, it tries again.
             log.info("%s: %s: %s", run.run_id, words, sanitize_line(error.message))
-            raise
+            if isinstance(error, HostUnreachable):
+                raise
+            return True  # its supervisor may only be slow
         except ArmadaError as error:
             known = runs.find(database, run.run_id)
             if not known.ended or known.submission > run.submission:

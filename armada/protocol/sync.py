@@ -67,6 +67,7 @@ class RunListing(Message):
     `problem`: why the listing is incomplete; `truncated` is then true. `manifests` contains files byte for byte.
     `unreadable`: finished checkpoints whose manifest cannot be read; older agents do not name them.
     `unregistered`: why the host did not register the home that asks, and so keeps nothing for it; older agents do not say.
+    `untaken`: checkpoints of a script that could not be read or copied when its job was gone; older agents do not say.
     `submission` is the newest one, 0 before the first: a home that knows an older number has not seen everything.
     """
 
@@ -76,6 +77,7 @@ class RunListing(Message):
     unreadable: Annotated[Fitting[Digest], MAY_MISS] = ()
     announced: Unsaid[Count] = None
     finishing: Unsaid[Count] = None
+    untaken: Annotated[Unsaid[Count], MAY_MISS] = None
     submission: Unsaid[Count] = None
     outputs: Annotated[Fitting[Output], EMPTY] = ()
     truncated: Flag = False

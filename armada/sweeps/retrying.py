@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError, HostUnreachable, OutcomeUnknown
+from armada.errors import ArmadaError, HostUnreachable
 from armada.launch.retry import LOST
 from armada.launch.service import Caller, resume
 from armada.monitor.observe import ask_about
@@ -50,7 +50,6 @@ def retry_cells(order: Order, cells: Sequence[Run], also: Collection[str], calle
 
     Raises:
         HostUnreachable: The host does not answer.
-        OutcomeUnknown: The link broke while one was submitted.
     """
     for run in cells:
         if run.reason not in (*RETRIED, *also):
@@ -60,7 +59,7 @@ def retry_cells(order: Order, cells: Sequence[Run], also: Collection[str], calle
         else:
             try:
                 resume(order, run, caller)
-            except (HostUnreachable, OutcomeUnknown):
+            except HostUnreachable:
                 raise
             except ArmadaError as error:
                 done.left[run.run_id] = error.message

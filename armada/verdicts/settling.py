@@ -30,6 +30,7 @@ class Seen:
         troubles: Number of failures, without those that were given up.
         partial: The sync was for one checkpoint only.
         unreadable: Number of checkpoints on its host that cannot be read, and that home lacks and wants.
+        untaken: Number of checkpoints of a script that its host could not read or copy.
     """
 
     ended: bool
@@ -39,6 +40,7 @@ class Seen:
     troubles: int
     partial: bool = False
     unreadable: int = 0
+    untaken: int = 0
 
 
 def what_is_missing(run_id: str, seen: Seen) -> str | None:
@@ -50,6 +52,8 @@ def what_is_missing(run_id: str, seen: Seen) -> str | None:
     if seen.finishing:
         named = counted(seen.finishing, "checkpoint")
         return f"{named} of {run_id} still being hashed on its host"
+    if seen.untaken:
+        return f"{counted(seen.untaken, 'checkpoint')} of {run_id} that its host could not read (armada why says why)"
     if seen.unreadable:
         named = counted(seen.unreadable, "checkpoint")
         return f"{named} of {run_id} on its host whose MANIFEST.json cannot be read there"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from armada_agent.host import gpu_tickets, gpus
+from armada_agent.provision.facts import describe_gpus
 
 from tests.agent.conversation import Conversation, Host, check
 from tests.supervisors import kill_both
@@ -220,15 +221,35 @@ def test_facts_show_the_slices_of_a_divided_gpu(machine: Machine, gpu_host: Host
     assert second["slices"] == []
 
 
-def test_facts_tell_a_driver_that_does_not_answer_from_one_without_a_gpu(machine: Machine, gpu_host: Host) -> None:
-    program = machine.folder / "nvidia-smi"
+def test_a_machine_without_a_device_of_nvidia_has_no_gpu_whatever_nvidia_smi_says(tmp_path: Path) -> None:
+    assert gpus.may_have_gpus(str(tmp_path / "none")), "nobody can tell"
+    for name, vendor, kind in (("a", "0x10de", "0x020700"), ("b", "0x1002", "0x030000")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "class").write_text(f"{kind}\n")
+    assert not gpus.may_have_gpus(str(tmp_path))
+    (tmp_path / "a" / "class").write_text("0x030200\n")
+    assert gpus.may_have_gpus(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("said", "has_device", "trouble"),
+    [
+        ("Failed to initialize NVML: Driver/library version mismatch", True, "nvidia-smi: Failed to initialize NVML"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver", False, None),
+        ("No devices were found", True, None),
+    ],
+)
+def test_facts_tell_a_driver_that_does_not_answer_from_a_machine_without_a_gpu(
+    machine: Machine, gpu_host: Host, monkeypatch: pytest.MonkeyPatch, said: str, has_device: bool, trouble: str | None
+) -> None:
     assert gpu_host.call("host.facts")["gpu_trouble"] is None
-    program.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'; exit 18\n")
-    facts = gpu_host.call("host.facts")
-    assert (facts["gpus"], "version mismatch" in facts["gpu_trouble"]) == ([], True)
-    program.write_text("#!/bin/sh\necho 'No devices were found'; exit 6\n")
-    facts = gpu_host.call("host.facts")
-    assert (facts["gpus"], facts["gpu_trouble"]) == ([], None)
+    (machine.folder / "nvidia-smi").write_text(f'#!/bin/sh\necho "{said}"; exit 9\n')
+    monkeypatch.setenv("PATH", machine.environment["PATH"])
+    monkeypatch.setattr(gpus, "may_have_gpus", lambda: has_device)
+    found, told = describe_gpus()
+    assert (found, told and told.partition(":")[0]) == ([], trouble and trouble.partition(":")[0])
+    assert trouble is None or str(told).startswith(trouble)
 
 
 @pytest.mark.parametrize("text", [None, "", "[N/A]", "nan", "inf", "-inf", "1e999"])

@@ -61,9 +61,9 @@ def test_one_that_cannot_be_read_is_named_counts_as_left_and_is_taken_once_it_ca
     assert [words for words in said if "out/step-5 cannot be taken" in str(words)]
     eventually(lambda: there.host.look("l-2")["evidence"]["supervisor"] == "dead")
     looked = sync_look(there.host, "l-2")
-    assert (looked["announced"], looked["finishing"]) == (1, 1)
+    assert (looked["announced"], looked["finishing"], looked["untaken"]) == (1, 0, 1)
     os.utime(folder / "harvest.json", (1.0, 1.0))  # nobody has tried for a while
-    eventually(lambda: sync_look(there.host, "l-2")["finishing"] == 0)
+    eventually(lambda: sync_look(there.host, "l-2")["untaken"] == 0)
     assert steps(there.host, "l-2") == [5, 7]
 
 
@@ -79,7 +79,7 @@ def test_one_of_which_a_file_cannot_be_seen_is_not_taken_without_it(worker: Call
     assert there.host.await_end("l-4")["state"] == "succeeded"
     assert steps(there.host, "l-4") == [5]
     os.utime(folder / "harvest.json", (1.0, 1.0))
-    eventually(lambda: sync_look(there.host, "l-4")["finishing"] == 0)
+    eventually(lambda: sync_look(there.host, "l-4")["untaken"] == 0)
     (taken,) = [each for each in there.host.look("l-4")["outbox"] if each["step"] == 7]
     assert taken["file_count"] == 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from armada.foundation.metric_goals import BestBy
@@ -108,7 +109,12 @@ def tidy(database: Database, home: HomePaths, run_id: str) -> None:
 
 def plan_home(database: Database, run_id: str, settings: SyncSettings) -> list[Decision]:
     known = checkpoints.of_run(database, run_id)
-    return [d for d in decide_home(candidates(database, run_id, known), settings.keep_home) if d.candidate.at_home]
+    linked = {c.digest for c in known if c.home_path is not None and c.home_path.is_symlink()}
+    return [
+        d if d.keep or d.candidate.digest not in linked else replace(d, keep=True, reason="a link, which is yours")
+        for d in decide_home(candidates(database, run_id, known), settings.keep_home)
+        if d.candidate.at_home
+    ]
 
 
 def plan_optimizers(
@@ -173,18 +179,19 @@ def retain_home(
     deleted = []
     for decision in surplus:
         place = by_digest[decision.candidate.digest].home_path
-        if place is None or place.is_symlink():  # a link is a person's, and so is what is behind it
+        if place is None:
             continue
         try:
             manifest, _ = published.read_published(place, decision.candidate.digest)
         except ManifestRejected:
             continue  # nothing says which files are the checkpoint's: `armada sync verify` mends or reports it
         links = files_home.linked_to(database, place)
-        files_home.forget(database, place)
+        looks = {path: look for _, path, _ in links if (look := files_home.Look.at(path)) is not None}
         published.delete(place, manifest)
+        files_home.forget(database, place)
         checkpoints.mark_not_home(database, run_id, decision.candidate.digest, due.NOT_WANTED)
         published.empty_trash(home.checkpoints(run_id))
-        files_home.record(database, links)
+        files_home.record(database, links, looks)
         deleted.append(place)
     if settings.include_optimizer == "last":
         optimizers.shrink(database, run_id, progress)

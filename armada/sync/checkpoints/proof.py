@@ -67,7 +67,7 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
     now = {path: Look.at(path) for path in seen}
     untouched = [(sha256, path, size) for sha256, path, size in read if now[path] == seen[path]]
     if untouched:
-        files_home.record(database, untouched)
+        files_home.record(database, untouched, seen)
     if not all(look.is_of_the_same_bytes(now[path]) for path, look in seen.items()):
         return Proof.DAMAGED  # somebody wrote to it meanwhile: it is read again the next time
     if doubted:

@@ -149,9 +149,20 @@ def replace(staging: Path, place: Path, files: Sequence[File]) -> None:
         except NotADirectoryError as error:
             refused = error
     if refused is not None:
-        raise _no_folder(Path(refused.filename)) from refused
+        raise no_folder(Path(refused.filename)) from refused
     if files:
         fsync(place)
+
+
+def is_reachable(place: Path, path: str) -> bool:
+    """Whether a file of a checkpoint can be replaced: no link is in the place of one of its folders."""
+    try:
+        with open_parent(place, path):
+            return True
+    except FileNotFoundError:
+        return True
+    except NotADirectoryError:
+        return False
 
 
 def require_folder(place: Path) -> None:
@@ -161,10 +172,11 @@ def require_folder(place: Path) -> None:
         ArmadaError: It is one.
     """
     if place.is_symlink():
-        raise _no_folder(place)
+        raise no_folder(place)
 
 
-def _no_folder(place: Path) -> ArmadaError:
+def no_folder(place: Path) -> ArmadaError:
+    """Return the error for what would have to be put through a link."""
     what = f"{place} is a link, or no folder, so nothing is put there"
     return ArmadaError(what, hint="move it away, then armada sync verify --read-data")
 

@@ -53,7 +53,8 @@ def repair_from_home(database: Database, home: HomePaths, finding: Finding) -> F
         finding = _read_in_doubt(database, finding)
         staging = home.staging(checkpoint.run_id, checkpoint.digest)
         make_staging(staging)
-        linked = published.link_known(database, staging, finding.damaged)
+        mendable = [file for file in finding.damaged if published.is_reachable(place, file.path)]
+        linked = published.link_known(database, staging, mendable)
         missing = [file for file in finding.damaged if file.path not in linked]
         _put(database, staging, place, [file for file in finding.damaged if file.path in linked], linked)
         shutil.rmtree(staging)
@@ -151,7 +152,12 @@ def _bring_into(
     files: Sequence[File],
     progress: Callable[[TransferProgress], None],
 ) -> None:
-    """Fetch files of a published checkpoint; each is moved into place only once its hash is correct."""
+    """Fetch files of a published checkpoint; each is moved into place only once its hash is correct.
+
+    Those behind a person's link are not fetched, as there is nowhere to put them.
+    """
+    behind = [file for file in files if not published.is_reachable(place, file.path)]
+    files = [file for file in files if file not in behind]
     database, session = context.database, context.session
     staging = context.home.staging(checkpoint.run_id, checkpoint.digest)
     missing, linked = prepare_staging(database, staging, checkpoint, files)
@@ -167,6 +173,8 @@ def _bring_into(
     clear_staging(staging)
     for error in failed.values():
         raise error
+    if behind:
+        raise published.no_folder((place / behind[0].path).parent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,11 @@ class Acknowledger:
         unknown = self._before is not None and checkpoint.digest not in self._before.held
         return unknown and prove(self._database, checkpoint) is Proof.PROVEN
 
+    @property
+    def may_decline(self) -> bool:
+        """Whether another home's deletion may wait for this one's word."""
+        return self._has_others and self._before is not None
+
     def decline(self, checkpoint: Checkpoint) -> None:
         """Tell a host that this home will not fetch a checkpoint, in case another home's deletion waits for that."""
         if self._has_others and self._before is not None and checkpoint.digest not in self._before.unwanted:

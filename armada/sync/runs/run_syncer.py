@@ -59,6 +59,8 @@ class _Came:
     outputs: Outputs = dataclasses.field(default_factory=Outputs)
 
 
+_MOST_INSTEAD = 3
+
 SYNC = "sync"
 HOME = "home"
 """The parts of a sync as shown: transfers, and what is verified and in place."""
@@ -185,6 +187,7 @@ class RunSyncer:
             sum(trouble.cause != "rejected" for trouble in self._troubles),
             partial=is_partial,
             unreadable=len(set(looked.entry.unreadable) - home_now - unwanted),
+            untaken=looked.entry.untaken or 0,
         )
         missing = settling.what_is_missing(run_id, seen)
         if missing is None:
@@ -284,9 +287,10 @@ class RunSyncer:
     def _bring_instead(
         self, came: _Came, settings: SyncSettings, fetcher: Fetcher, manifests: Mapping[str, str], most: int | None
     ) -> None:
-        """Fetch what the settings want in the place of what turned out to be broken on the host."""
+        """Fetch what the settings want in the place of what turned out to be broken on the host; what else is broken, the next time."""
         before = set[str]()
-        while (tried := {checkpoint.digest for checkpoint in came.wanted}) - before:
+        for _ in range(_MOST_INSTEAD):
+            tried = {checkpoint.digest for checkpoint in came.wanted}
             transferred = transfers.of_run(self.context.database, self.context.run_id)
             if not any(is_broken(transferred[digest]) for digest in tried - before if digest in transferred):
                 return
@@ -300,6 +304,8 @@ class RunSyncer:
 
     def _decline(self, settings: SyncSettings) -> None:
         """Say that home will not fetch what is not wanted beside what came: not before, as what is to come may be broken."""
+        if not self._acknowledger.may_decline:
+            return
         database, run_id = self.context.database, self.context.run_id
         known = checkpoints.of_run(database, run_id)
         for checkpoint in apply_retention.unneeded(database, run_id, known, settings):

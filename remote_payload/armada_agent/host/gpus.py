@@ -9,6 +9,8 @@ import shutil
 import subprocess
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from armada_agent.foundation import files
+
 MIB = 1024 * 1024
 _NONE = "No devices were found"
 """What nvidia-smi says, and fails, where there is a driver and no GPU."""
@@ -122,6 +124,18 @@ def count_amd(nodes: str = "/sys/class/kfd/kfd/topology/nodes") -> int:
         if words.get("vendor_id", "").strip() == "4098" and words.get("simd_count", "0").strip() not in ("0", ""):
             found += 1
     return found
+
+
+def may_have_gpus(devices: str = "/sys/bus/pci/devices") -> bool:
+    """Return whether the machine has a GPU of NVIDIA, or its devices are not known: many images bring nvidia-smi without one."""
+    if not os.path.isdir(devices):
+        return True
+    for path in glob.glob(os.path.join(devices, "*")):
+        vendor, kind = (files.read_text(os.path.join(path, name)).strip() for name in ("vendor", "class"))
+        # A display or 3D controller, no network card of the same maker.
+        if not vendor or (vendor == "0x10de" and kind.startswith("0x03")):
+            return True
+    return False
 
 
 def list_users() -> List[Tuple[str, int]]:

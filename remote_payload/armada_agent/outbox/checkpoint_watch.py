@@ -30,7 +30,7 @@ from armada_agent.outbox.listing import ANNOUNCEMENT, MANIFEST
 from armada_agent.outbox.overwriting import find_changed, was_cut, was_only_touched
 from armada_agent.outbox.quiet import Sightings
 from armada_agent.outbox.settling import settling, silent_since
-from armada_agent.outbox.watch_record import read_record
+from armada_agent.outbox.watch_record import place_behind, read_record
 from armada_agent.paths import ANNOUNCED, RunPaths, list_folder, newest
 from armada_agent.records.journal import Journal
 from armada_agent.records.place import is_readable, require_seen
@@ -144,6 +144,10 @@ class CheckpointWatch:
             signature, since = self._record["failed"].get(path, (None, None))
             if signature in ("", survey.signature):  # it is empty where a file could not be seen then
                 self._take_last(path, survey, since)
+            elif signature is not None:
+                self._journal.record("finding", message="%s has changed since and is not taken" % path)
+                self._record["failed"].pop(path)
+                self._save()
 
     def _take_last(self, path: str, survey: Survey, since: Optional[float]) -> None:
         """Take a checkpoint of a job that is gone. One that cannot be read holds up no other: it is noted, and counts as left behind.
@@ -349,9 +353,11 @@ class CheckpointWatch:
             files.write_json(os.path.join(part, ANNOUNCEMENT), announcement)
             folder = ANNOUNCED + name
             os.rename(part, os.path.join(self._paths.outbox, folder))
-        except FileNotFoundError:
-            shutil.rmtree(part, ignore_errors=True)  # the job has just deleted it
-            return
+        except OSError as error:
+            shutil.rmtree(part, ignore_errors=True)  # half a copy would keep a full disk full
+            if isinstance(error, FileNotFoundError):
+                return  # the job has just deleted it
+            raise
         entry = {
             "path": path,
             "signature": signature,
@@ -371,7 +377,7 @@ class CheckpointWatch:
             for number, earlier in enumerate(reversed(self._record["taken"]))
             if number < _REMEMBERED - 1 or os.path.lexists(os.path.join(self._paths.work, earlier["path"]))
         ][::-1]  # entries whose files still exist must stay, or they would be taken again
-        self._record["taken"].insert(_place_behind(self._record["taken"], former), entry)
+        self._record["taken"].insert(place_behind(self._record["taken"], former), entry)
         self._record["left"].pop(path, None)
         self._record["failed"].pop(path, None)
         self._save()
@@ -480,12 +486,6 @@ class CheckpointWatch:
             files.write_json(self._paths.checkpoint_watch, self._record)
         except OSError as error:
             say("%s cannot be written: %s" % (os.path.basename(self._paths.checkpoint_watch), error))
-
-
-def _place_behind(taken: List[Dict[str, Any]], former: List[Dict[str, Any]]) -> int:
-    """Return the place behind the last of these entries, or at the end."""
-    places = [number for number, each in enumerate(taken) if each in former]
-    return max(places) + 1 if places else len(taken)
 
 
 def open_watch(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[CheckpointWatch]:

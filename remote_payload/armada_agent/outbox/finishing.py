@@ -27,6 +27,7 @@ from armada_agent.records.journal import Journal
 from armada_agent.records.place import is_readable
 
 _INTERVAL_S = 1.0
+_LONGEST_PAUSE_S = 60.0
 _BLOCK = 1024 * 1024
 _TRIES = 3
 _TOO_MUCH = 1 << 53  # home refuses such a number, so its checkpoint would never come home
@@ -82,6 +83,7 @@ class Outbox:
 
     def _work(self) -> None:
         os.nice(19)
+        pause_s = _INTERVAL_S
         while True:
             is_last = self._finishing.is_set()
             if not self._journal.place.is_ours():
@@ -93,7 +95,8 @@ class Outbox:
             if is_last and is_done:
                 return
             if is_last:
-                time.sleep(_INTERVAL_S)  # the disk is full or cannot be reached, or a file is still changing
+                time.sleep(pause_s)  # the disk is full or cannot be reached, or a file is still changing
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)  # a copy of gigabytes may have been made in vain
             else:
                 self._finishing.wait(_INTERVAL_S)
 

@@ -93,6 +93,7 @@ class Survey:
             place = os.fsdecode(error.filename or folder)
             found = None if isinstance(error, (FileNotFoundError, NotADirectoryError)) else _folder_status(place)
             if found is not None:
+                self._unseen = error
                 relative = os.path.normpath(os.path.join(prefix, os.path.relpath(place, folder)))
                 self.inventory[relative] = (found.st_ino, found.st_size, found.st_mtime_ns)
                 self._changed_ns[relative] = changed_ns(found)

@@ -41,6 +41,12 @@ def read_record(paths: RunPaths) -> Dict[str, Any]:
     return record
 
 
+def place_behind(taken: List[Dict[str, Any]], former: List[Dict[str, Any]]) -> int:
+    """Return the place behind the last of these entries, or at the end."""
+    places = [number for number, each in enumerate(taken) if each in former]
+    return max(places) + 1 if places else len(taken)
+
+
 def last_whole(paths: RunPaths) -> Optional[int]:
     """Return the highest step that was taken and hashed, even if home has had the checkpoint deleted here."""
     return max((entry["step"] for entry in read_record(paths)["taken"] if entry["digest"]), default=None)

@@ -25,7 +25,7 @@ def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     doubts = trust.require_root(call.root)
     setup = setup_lines.find_failure()  # before the search for tools: it may add them to PATH
     disk = os.statvfs(call.root)
-    found, trouble = _gpus()
+    found, trouble = describe_gpus()
     return {
         "hostname": process_identity.current_host()["hostname"],
         "user": _user(),
@@ -60,7 +60,7 @@ def describe(call: Call, _params: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _gpus() -> Tuple[List[Dict[str, Any]], Optional[str]]:
+def describe_gpus() -> Tuple[List[Dict[str, Any]], Optional[str]]:
     """Return the GPUs with who uses them; if that cannot be asked, why."""
     if not gpus.is_installed():
         return [], None
@@ -69,7 +69,8 @@ def _gpus() -> Tuple[List[Dict[str, Any]], Optional[str]]:
         # With MIG a GPU has no utilization of its own. The question takes a second where the driver is not loaded.
         slices = gpus.list_slices() if any(gpu["utilization"] is None for gpu in found) else {}
     except gpus.GpuError as error:
-        return [], str(error)  # a broken driver: no new job can use a GPU here, and nobody sees who does
+        # A broken driver: no new job can use a GPU here, and nobody sees who does.
+        return [], str(error) if gpus.may_have_gpus() else None
     table = processes.scan()
     runs = {process.pid: process.run_id for process in table}
     for gpu in found:

@@ -16,10 +16,17 @@ _AGAIN_S = 600.0
 
 
 class Unfinished(NamedTuple):
-    """What a dead supervisor left: checkpoints to be hashed, and those of them that are not announced yet."""
+    """What a dead supervisor left.
+
+    Attributes:
+        finishing: Checkpoints to be hashed.
+        unannounced: Those of them that are not announced yet.
+        untaken: Others that could not be read or copied. They are tried again, and nobody waits for them.
+    """
 
     finishing: int
     unannounced: int
+    untaken: int
 
 
 def attend(call: Call, paths: RunPaths) -> Unfinished:
@@ -32,20 +39,20 @@ def attend(call: Call, paths: RunPaths) -> Unfinished:
     failed = count_failed(paths)
     left = _left(paths)  # in this order, one that is taken meanwhile is counted twice instead of never
     if not found and not left and not failed:
-        return Unfinished(0, 0)
+        return Unfinished(0, 0, 0)
     evidence = Evidence(paths)
     is_dead = evidence.supervisor == "dead"
     if not is_dead and not evidence.is_gone:
-        return Unfinished(0, 0)
+        return Unfinished(0, 0, 0)
     # A job that is gone by a guess may live elsewhere, and its supervisor with it.
     is_over = is_dead and not evidence.processes()
-    unannounced = len(found) + failed if is_over else 0
-    if not unannounced and not left:
-        return Unfinished(0, 0)
+    unannounced, untaken = (len(found), failed) if is_over else (0, 0)
+    if not unannounced and not untaken and not left:
+        return Unfinished(0, 0, 0)
     is_due = bool(left) or (is_over and (bool(found) or _is_long_ago(paths)))
     if is_due and not any(map(files.is_locked, (paths.outbox_lock, paths.checkpoint_watch_lock))):
         detached.start("finish", call.session.agent_path, paths, evidence.submission_number or 0)
-    return Unfinished(len(left) + unannounced, unannounced)
+    return Unfinished(len(left) + unannounced, unannounced, untaken)
 
 
 def _is_long_ago(paths: RunPaths) -> bool:

@@ -145,7 +145,8 @@ def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", ans
     # In this order, a checkpoint that is finished meanwhile is counted twice instead of never.
     unfinished = orphaned_checkpoints.attend(call, paths)
     answer["finishing"] = unfinished.finishing
-    answer["announced"] = len(paths.announced()) + unfinished.unannounced
+    answer["announced"] = len(paths.announced()) + unfinished.unannounced + unfinished.untaken
+    answer["untaken"] = unfinished.untaken
     answer["unreadable"] = listing.find_unreadable(paths)
     answer["outbox"] = listing.list_finished(paths)
     answer["homes"] = homes.describe(paths)
