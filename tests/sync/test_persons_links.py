@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from armada.cli.context import Context
 from armada.cli.verify import verify
 from armada.errors import ArmadaError
 from armada.store import runs
+from armada.sync.transfer.chosen_transfer import ChosenTransfer
 from tests.sync.conftest import OPTIMIZER, Place
 
 
@@ -104,6 +106,27 @@ def test_a_repair_replaces_nothing_behind_a_link_and_says_so(
     assert verify(Context(), [runs.find(one_stays.database, one_stays.run_id)], options)
     assert (content(mine)["x"], (first / "model").read_bytes()) == (b"my", b"1")
     assert f"{first / 'sub'} is a link" in capsys.readouterr().out
+
+
+def test_what_is_damaged_behind_a_link_is_not_fetched_at_every_sync(
+    one_stays: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = one_stays.published / "checkpoint-1"
+    mine = moved_away(first / "sub", tmp_path / "mine")
+    (mine / "x").write_bytes(b"my")
+    (first / "model").unlink()
+    bring, fetched = ChosenTransfer.bring, list[str]()
+
+    def noting(self: ChosenTransfer, run_id: str, source: str, staging: Path, files: Any, progress: Any) -> Any:
+        fetched.extend(file.path for file in files)
+        return bring(self, run_id, source, staging, files, progress)
+
+    monkeypatch.setattr(ChosenTransfer, "bring", noting)
+    one_stays.end()
+    for _ in range(2):
+        outcome = one_stays.sync()
+        assert ("is a link" in outcome.troubles[0].error.message, outcome.final) == (True, False)
+    assert fetched == ["model"]
 
 
 def test_a_file_behind_a_link_is_no_source_of_another_checkpoint(one_stays: Place, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ def test_nothing_is_missing_of_a_run_that_ended_and_of_which_all_came() -> None:
         ({"pending": 1, "unsettled": 2}, "3 things of q-1 are still to come"),
         ({"unsettled": 2, "finishing": 1}, "2 things of q-1 are still to come"),
         ({"finishing": 1}, "1 checkpoint of q-1 still being hashed"),
+        ({"untaken": 2}, "2 checkpoints of q-1 that its host could not read (armada why says why)"),
         ({"unreadable": 1}, "1 checkpoint of q-1 on its host whose MANIFEST.json cannot be read there"),
         ({"troubles": 2}, "2 things of q-1 could not be brought"),
         ({"partial": True}, "only a part of q-1 was asked for"),
