@@ -8,13 +8,19 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from armada_agent.engines import engine, slurm
+from armada_agent.errors import AgentError
 from armada_agent.foundation import files, process_identity
+from armada_agent.host import detached
 from armada_agent.paths import RunPaths
 from armada_agent.records import job_status
+from armada_agent.runs import completion, submissions
 from armada_agent.runs.observation import Evidence
+from armada_agent.supervisor import cleanup
 
 from armada.verdicts import again
 from tests.agent.batch_worker import RESUME, Worker
@@ -185,3 +191,106 @@ def test_a_status_that_cannot_be_read_leaves_open_how_a_dead_supervisor_s_job_en
         record.unlink()
         record.write_bytes(whole)
         assert Evidence(paths_of(this_host, "s-8")).lacks_end
+
+
+def refusing(refused: Path) -> Callable[..., dict[str, Any] | None]:
+    """Reads JSON from a disk that answers with an error where one file is asked for."""
+    real = files.read_json
+
+    def read(path: str, *words: Any, **more: Any) -> dict[str, Any] | None:
+        if path == str(refused):
+            raise files.UnseenError(f"{refused.name}: Input/output error")
+        return real(path, *words, **more)
+
+    return read
+
+
+@contextmanager
+def batch_job_without_supervisor(
+    there: Worker, run_id: str, monkeypatch: pytest.MonkeyPatch, says: str
+) -> Iterator[Path]:
+    """A batch job that exited with 0, whose supervisor was killed while it hashed, and of which its scheduler says a word."""
+    there.hand_over(run_id, SAVES % 0, watch={**RESUME, "checkpoints": WATCH["checkpoints"]})
+    folder = there.host.folder(run_id)
+    (folder / "submissions/1/job.json").write_text(
+        json.dumps({"submission": 1, "scheduler": "slurm", "job_id": "7", "name": f"armada.{run_id}.1", "time": 1.0})
+    )
+    first = there.begin(run_id)
+    eventually((folder / "work/up").exists)
+    monkeypatch.setattr(slurm, "look", lambda *_: engine.scheduler_status(says, 1.0, reason="node_failure"))
+    with hashing(there.host, run_id):
+        go(there.host, run_id)
+        first.kill()
+        first.wait()
+        yield folder
+
+
+@pytest.mark.parametrize("says", ["ended", "gone"])
+def test_whatever_its_scheduler_says_a_job_that_exited_with_0_is_ending_and_is_not_run_again(
+    worker: Callable[[str], Worker], monkeypatch: pytest.MonkeyPatch, says: str
+) -> None:
+    there = worker("slurm")
+    paths = paths_of(there.host, "s-9")
+    with batch_job_without_supervisor(there, "s-9", monkeypatch, says) as folder:
+        evidence = Evidence(paths)
+        told = evidence.as_json()
+        assert (told["supervisor"], told["scheduler"]["state"], evidence.lacks_end) == ("unknown", "ending", True)
+        with pytest.raises(AgentError, match="how its job ended is recorded"):
+            submissions._refuse_second(paths, 2)
+        record = Path(job_status.path_of(paths, 1))
+        whole = record.read_bytes()
+        read_json = files.read_json
+        monkeypatch.setattr(files, "read_json", refusing(record))
+        evidence = Evidence(paths)
+        assert (evidence.as_json()["scheduler"]["state"], evidence.lacks_end) == ("ending", False)
+        with pytest.raises(AgentError, match="how its job ended is recorded"):
+            submissions._refuse_second(paths, 2)
+        monkeypatch.setattr(files, "read_json", read_json)
+        record.unlink()
+        assert Evidence(paths).as_json()["scheduler"]["state"] == says
+        submissions._refuse_second(paths, 2)
+        record.write_bytes(whole)
+    cleanup.complete(paths, 1)
+    assert there.host.state("s-9")["state"] == "succeeded"
+    assert folder.exists()
+
+
+def test_what_completes_an_end_leaves_a_later_submission_alone(
+    worker: Callable[[str], Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = worker("slurm")
+    paths = paths_of(there.host, "s-10")
+    with batch_job_without_supervisor(there, "s-10", monkeypatch, "ended") as folder:
+        there.claim("s-10", 2)
+        Path(paths.secrets).write_text("{}")
+        before = (folder / "state.json").read_bytes()
+    cleanup.complete(paths, 1)
+    assert (folder / "state.json").read_bytes() == before
+    assert Path(paths.secrets).exists()
+    assert not (folder / "attempts/1/exit.json").exists()
+
+
+def test_of_all_who_look_one_in_a_minute_has_an_end_completed_and_nobody_while_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = RunPaths(str(tmp_path), "s-11")
+    Path(paths.submission(1)).mkdir(parents=True)
+    started: list[int] = []
+    monkeypatch.setattr(detached, "start", lambda _command, _agent, _paths, number: started.append(number))
+    call: Any = SimpleNamespace(session=SimpleNamespace(agent_path="agent"))
+    lock = files.lock(paths.supervisor_lock)
+    assert lock is not None
+    completion.start(call, paths, 1)
+    assert started == []
+    os.close(lock)
+    completion.start(call, paths, 1)
+    completion.start(call, paths, 1)
+    assert started == [1]
+    mark = Path(paths.submission(1, "completing"))
+    for moment in (mark.stat().st_mtime - 61, mark.stat().st_mtime + 3600):  # also one of a clock that was ahead
+        os.utime(mark, (moment, moment))
+        completion.start(call, paths, 1)
+    assert started == [1, 1, 1]
+    Path(paths.submission(2)).mkdir()
+    completion.start(call, paths, 2)
+    assert started == [1, 1, 1, 2]

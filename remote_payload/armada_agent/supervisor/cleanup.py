@@ -41,8 +41,10 @@ def complete(paths: RunPaths, submission: int) -> None:
 
     Args:
         paths: The run's files.
-        submission: The submission whose supervisor is dead.
+        submission: The submission whose supervisor is dead. If a later one was claimed, all belongs to that: nothing is done.
     """
+    if _is_followed(paths, submission):
+        return
     spec = _read(paths.spec)  # processes must be ended even if the plan is unreadable
     attempt = newest(paths.attempts()) or 0
     begun = _read(paths.attempt(attempt, "run.json"))
@@ -75,9 +77,14 @@ def complete(paths: RunPaths, submission: int) -> None:
             watch.note_end(max(alive_at))
             _take_last(paths, watch, journal, has_ended_well(paths, submission, attempt))
         Outbox(paths, spec.get("outbox", {}), journal, watch).look(wait_s=None)
-    if journal.state["state"] not in ENDED:
+    if journal.state["state"] not in ENDED and not _is_followed(paths, submission):
         ending = _recorded_ending(paths, submission, attempt)
         journal.conclude(ending, job_status.ended_at(paths, attempt) if ending.state == "succeeded" else None)
+
+
+def _is_followed(paths: RunPaths, submission: int) -> bool:
+    """Return whether a later submission was claimed."""
+    return (await_seen(paths, paths.newest_submission) or 0) > submission
 
 
 def _take_last(paths: RunPaths, watch: CheckpointWatch, journal: Journal, is_trusted: bool) -> None:
