@@ -176,21 +176,79 @@ def test_only_a_whole_record_of_this_submission_counts(tmp_path: Path, record: o
     assert job_status.read_status(paths, 1, 1) == status
 
 
-def test_a_status_that_cannot_be_read_leaves_open_how_a_dead_supervisor_s_job_ended(this_host: Host) -> None:
-    job = launch(this_host, "s-8")
-    with hashing(this_host, "s-8"):
-        go(this_host, "s-8")
+def kill_after_its_job(host: Host, run_id: str, code: int = 0) -> Path:
+    """Have its job end, and kill whoever supervises it while it takes the last checkpoint; return the job's record."""
+    job = launch(host, run_id, code)
+    with hashing(host, run_id):
+        go(host, run_id)
         kill_both(job)
         eventually(lambda: all(process_identity.judge(job[name]) == "dead" for name in ("supervisor", "guardian")))
-        record = Path(job_status.path_of(paths_of(this_host, "s-8"), 1))
-        whole = record.read_bytes()
-        record.unlink()
-        record.symlink_to(record)  # a circle: the system answers with an error
-        evidence = Evidence(paths_of(this_host, "s-8"))
-        assert (evidence.supervisor, evidence.lacks_end) == ("unknown", False)
-        record.unlink()
-        record.write_bytes(whole)
-        assert Evidence(paths_of(this_host, "s-8")).lacks_end
+    return Path(job_status.path_of(paths_of(host, run_id), 1))
+
+
+def test_a_status_that_cannot_be_read_leaves_open_how_a_dead_supervisor_s_job_ended(
+    this_host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, paths = kill_after_its_job(this_host, "s-8"), paths_of(this_host, "s-8")
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "read_json", refusing(record))
+        evidence = Evidence(paths)
+        assert (evidence.supervisor, evidence.lacks_end, evidence.may_lack_end) == ("unknown", False, True)
+        with pytest.raises(files.UnseenError):
+            cleanup.complete(paths, 1)
+        assert this_host.folder("s-8").joinpath("attempts/1/exit.json").exists() is False
+    assert Evidence(paths).lacks_end
+
+
+def test_a_person_s_stop_ends_a_run_of_whose_job_nobody_can_read_how_it_ended(
+    this_host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, paths = kill_after_its_job(this_host, "s-12"), paths_of(this_host, "s-12")
+    started: list[str] = []
+    monkeypatch.setattr(files, "read_json", refusing(record))
+    monkeypatch.setattr(detached, "start", lambda command, *_: started.append(command))
+    call: Any = SimpleNamespace(root=str(this_host.root), session=SimpleNamespace(agent_path="agent"))
+    assert submissions.stop(call, {"run_id": "s-12", "grace_s": 1})["outcome"] == "stopping"
+    assert started == ["clear"]
+    cleanup.complete(paths, 1)
+    state = json.loads(Path(paths.state).read_text())
+    assert (state["state"], state["reason"]) == ("cancelled", "killed_by_user")
+    assert "how its job had ended cannot be read: status.json" in state["message"]
+
+
+@pytest.mark.parametrize("kind", ["a link", "a folder", "a pipe"])
+def test_what_was_seen_to_be_no_file_is_no_record(tmp_path: Path, kind: str) -> None:
+    paths = RunPaths(str(tmp_path), "s-13")
+    Path(paths.attempt(1)).mkdir(parents=True)
+    record = Path(job_status.path_of(paths, 1))
+    if kind == "a link":
+        record.symlink_to(record)
+    elif kind == "a folder":
+        record.mkdir()
+    else:
+        os.mkfifo(record)
+    assert (job_status.read_status(paths, 1, 1), job_status.ended_at(paths, 1)) == (None, None)
+
+
+@pytest.mark.parametrize("damaged", ["outbox", "work", "pattern", "quiet_s"])
+def test_what_keeps_the_last_checkpoints_from_being_taken_is_told_and_does_not_keep_the_run_from_its_end(
+    this_host: Host, damaged: str
+) -> None:
+    kill_after_its_job(this_host, "s-14")
+    folder = this_host.folder("s-14")
+    spec = json.loads((folder / "spec.json").read_text())
+    if damaged in ("outbox", "work"):
+        (folder / damaged).rename(folder / f"{damaged}-away")
+        (folder / damaged).symlink_to(folder / damaged)
+    elif damaged == "pattern":
+        del spec["watch"]["checkpoints"]["pattern"]
+    else:
+        spec["watch"]["checkpoints"]["quiet_s"] = "a while"
+    (folder / "spec.json").write_text(json.dumps(spec))
+    cleanup.complete(paths_of(this_host, "s-14"), 1)
+    assert json.loads((folder / "state.json").read_text())["state"] == "succeeded"
+    said = [event["message"] for event in this_host.events("s-14") if event["kind"] == "finding"]
+    assert [words for words in said if "cannot be taken" in words or "cannot be looked for" in words]
 
 
 def refusing(refused: Path) -> Callable[..., dict[str, Any] | None]:
@@ -231,12 +289,13 @@ def test_whatever_its_scheduler_says_a_job_that_exited_with_0_is_ending_and_is_n
 ) -> None:
     there = worker("slurm")
     paths = paths_of(there.host, "s-9")
+    call: Any = SimpleNamespace(root=str(there.host.root))
     with batch_job_without_supervisor(there, "s-9", monkeypatch, says) as folder:
         evidence = Evidence(paths)
         told = evidence.as_json()
         assert (told["supervisor"], told["scheduler"]["state"], evidence.lacks_end) == ("unknown", "ending", True)
         with pytest.raises(AgentError, match="how its job ended is recorded"):
-            submissions._refuse_second(paths, 2)
+            submissions.submit(call, {"run_id": "s-9", "submission": 2})
         record = Path(job_status.path_of(paths, 1))
         whole = record.read_bytes()
         read_json = files.read_json
@@ -244,11 +303,11 @@ def test_whatever_its_scheduler_says_a_job_that_exited_with_0_is_ending_and_is_n
         evidence = Evidence(paths)
         assert (evidence.as_json()["scheduler"]["state"], evidence.lacks_end) == ("ending", False)
         with pytest.raises(AgentError, match="how its job ended is recorded"):
-            submissions._refuse_second(paths, 2)
+            submissions.submit(call, {"run_id": "s-9", "submission": 2})
         monkeypatch.setattr(files, "read_json", read_json)
         record.unlink()
-        assert Evidence(paths).as_json()["scheduler"]["state"] == says
-        submissions._refuse_second(paths, 2)
+        evidence = Evidence(paths)
+        assert (evidence.as_json()["scheduler"]["state"], evidence.may_have_ended_well) == (says, False)
         record.write_bytes(whole)
     cleanup.complete(paths, 1)
     assert there.host.state("s-9")["state"] == "succeeded"
