@@ -92,6 +92,27 @@ def test_a_guardian_completes_the_end_that_its_supervisor_had_no_time_to_write(t
         assert this_host.await_end("s-1")["reason"] == "exit_3"
 
 
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_guardian_judges_checkpoints_by_when_the_job_s_end_was_recorded_and_shows_no_life_after_that(
+    this_host: Host, quiet: bool
+) -> None:
+    job = launch(this_host, "s-15", 3)
+    folder = this_host.folder("s-15")
+    with hashing(this_host, "s-15"):
+        go(this_host, "s-15")
+        record = Path(job_status.path_of(paths_of(this_host, "s-15"), 1))
+        whole = record.read_bytes()
+        if quiet:  # as if it had been recorded long after the last checkpoint was saved
+            moment = record.stat().st_mtime + 1000
+            os.utime(record, (moment, moment))
+        os.kill(job["supervisor"]["pid"], signal.SIGKILL)
+        eventually((folder / "submissions/1/successor.json").exists)
+    assert this_host.await_end("s-15")["reason"] == "exit_3"
+    assert [entry["step"] for entry in this_host.look("s-15")["outbox"]] == ([7] if quiet else [])
+    assert record.read_bytes() == whole
+    assert (folder / "telemetry.jsonl").stat().st_mtime <= (folder / "submissions/1/successor.json").stat().st_mtime
+
+
 def test_without_any_supervisor_whoever_looks_has_the_end_completed(this_host: Host) -> None:
     job = launch(this_host, "s-2")
     with hashing(this_host, "s-2"):
@@ -247,8 +268,8 @@ def test_what_keeps_the_last_checkpoints_from_being_taken_is_told_and_does_not_k
     (folder / "spec.json").write_text(json.dumps(spec))
     cleanup.complete(paths_of(this_host, "s-14"), 1)
     assert json.loads((folder / "state.json").read_text())["state"] == "succeeded"
-    said = [event["message"] for event in this_host.events("s-14") if event["kind"] == "finding"]
-    assert [words for words in said if "cannot be taken" in words or "cannot be looked for" in words]
+    events = (folder / "events.jsonl").read_text()
+    assert "cannot be taken" in events or "cannot be looked for" in events
 
 
 def refusing(refused: Path) -> Callable[..., dict[str, Any] | None]:

@@ -5,6 +5,7 @@ Without this record, a job that ended well would be called lost if its host were
 for a job that was told to stop: then the stop decides what the end is.
 """
 
+import os
 import time
 from typing import Any, Dict, Optional
 
@@ -65,6 +66,14 @@ def ended_at(paths: RunPaths, attempt: int) -> Optional[float]:
         return None
     is_time = isinstance(moment, (int, float)) and not isinstance(moment, bool) and 0 <= moment < _LATEST
     return float(moment) if is_time else None
+
+
+def noted_at(paths: RunPaths, attempt: int) -> Optional[float]:
+    """Return when the status was recorded, unix time by the file system's clock; None if that cannot be seen."""
+    try:
+        return os.lstat(path_of(paths, attempt)).st_mtime
+    except OSError:
+        return None
 
 
 def _read(paths: RunPaths, attempt: int) -> Dict[str, Any]:
