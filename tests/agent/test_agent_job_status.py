@@ -284,6 +284,36 @@ def refusing(refused: Path) -> Callable[..., dict[str, Any] | None]:
     return read
 
 
+@pytest.mark.parametrize("boot", ["this", "another", "unknown"])
+def test_after_a_restart_of_its_machine_what_changed_just_before_a_job_s_end_is_not_trusted(
+    this_host: Host, boot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, paths = kill_after_its_job(this_host, "s-16"), paths_of(this_host, "s-16")
+    here = process_identity.current_host()
+    if boot == "another":
+        monkeypatch.setattr(process_identity, "_host", {**here, "boot_id": "another"})
+    elif boot == "unknown":
+        for name in ("attempts/1/run.json", "submissions/1/job.json"):
+            (this_host.folder("s-16") / name).write_text('{"submission": 1}')
+    cleanup.complete(paths, 1)
+    assert json.loads(Path(paths.state).read_text())["state"] == "succeeded"
+    assert len(paths.checkpoints()) == (boot == "this")
+    said = Path(paths.events).read_text()
+    assert ("out/step-7 was still being written to less than 600 s before the job ended" in said) == (boot != "this")
+    assert record.exists()
+
+
+def test_after_a_restart_of_its_machine_what_had_not_changed_for_a_while_when_the_job_ended_is_taken(
+    this_host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, paths = kill_after_its_job(this_host, "s-17"), paths_of(this_host, "s-17")
+    moment = record.stat().st_mtime + 1000  # as if its end had been recorded long after it saved its last checkpoint
+    os.utime(record, (moment, moment))
+    monkeypatch.setattr(process_identity, "_host", {**process_identity.current_host(), "boot_id": "another"})
+    cleanup.complete(paths, 1)
+    assert len(paths.checkpoints()) == 1
+
+
 @contextmanager
 def batch_job_without_supervisor(
     there: Worker, run_id: str, monkeypatch: pytest.MonkeyPatch, says: str

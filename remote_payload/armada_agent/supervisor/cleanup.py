@@ -75,8 +75,10 @@ def complete(paths: RunPaths, submission: int) -> None:
     with settling(paths):
         watch = _open_watch(paths, spec, journal)
         if watch is not None and silent_at is not None:
-            watch.note_end(max(alive_at))
-            is_trusted = _is_known_to_have_ended_well(paths, submission, attempt)
+            status = _known_status(paths, submission, attempt)
+            ended_at = None if status is None else job_status.noted_at(paths, attempt)
+            watch.note_end(max(alive_at) if ended_at is None else ended_at)
+            is_trusted = status == 0 and _is_same_boot(paths, submission, begun)
             _try(paths, journal, "saved", functools.partial(watch.finish, is_trusted))
         settings = spec.get("outbox")
         outbox = Outbox(paths, settings if isinstance(settings, dict) else {}, journal, watch)
@@ -123,11 +125,24 @@ def has_ended_well(paths: RunPaths, submission: int, attempt: int) -> bool:
     return await_seen(paths, lambda: job_status.read_status(paths, attempt, submission)) == 0
 
 
-def _is_known_to_have_ended_well(paths: RunPaths, submission: int, attempt: int) -> bool:
+def _known_status(paths: RunPaths, submission: int, attempt: int) -> Optional[int]:
     try:
-        return has_ended_well(paths, submission, attempt)
+        return await_seen(paths, lambda: job_status.read_status(paths, attempt, submission))
     except files.UnseenError:
-        return False
+        return None
+
+
+def _is_same_boot(paths: RunPaths, submission: int, begun: Dict[str, Any]) -> bool:
+    """Return whether the attempt's supervisor is recorded to have run since this machine was started.
+
+    Otherwise the power may have been cut after the job's end was recorded: what it wrote just before may never have reached
+    the disk, although the record did.
+    """
+    supervisor: Any = begun.get("supervisor") or _read(paths, paths.submission(submission, "job.json")).get(
+        "supervisor"
+    )
+    boot = process_identity.current_host()["boot_id"]
+    return bool(boot) and process_identity.is_identity(supervisor) and bool(supervisor["boot_id"] == boot)
 
 
 def _stop_request_now(paths: RunPaths) -> Dict[str, Any]:
