@@ -5,12 +5,14 @@ Without this record, a job that ended well would be called lost if its host were
 for a job that was told to stop: then the stop decides what the end is.
 """
 
+import os
 import time
 from typing import Any, Dict, Optional
 
 from armada_agent.foundation import files
 from armada_agent.paths import RunPaths
 from armada_agent.records.ending import Ending
+from armada_agent.records.place import is_something_else
 
 _NAME = "status.json"
 _LATEST = 1 << 37
@@ -57,10 +59,21 @@ def read_status(paths: RunPaths, attempt: int, submission: int) -> Optional[int]
 
 
 def ended_at(paths: RunPaths, attempt: int) -> Optional[float]:
-    """Return when the job ended, unix time; None if it is not recorded."""
-    moment = _read(paths, attempt).get("ended_at", -1)
+    """Return when the job ended, unix time; None if it is not recorded, or cannot be read."""
+    try:
+        moment = _read(paths, attempt).get("ended_at", -1)
+    except files.UnseenError:
+        return None
     is_time = isinstance(moment, (int, float)) and not isinstance(moment, bool) and 0 <= moment < _LATEST
     return float(moment) if is_time else None
+
+
+def noted_at(paths: RunPaths, attempt: int) -> Optional[float]:
+    """Return when the status was recorded, unix time by the file system's clock; None if that cannot be seen."""
+    try:
+        return os.lstat(path_of(paths, attempt)).st_mtime
+    except OSError:
+        return None
 
 
 def _read(paths: RunPaths, attempt: int) -> Dict[str, Any]:
@@ -69,6 +82,8 @@ def _read(paths: RunPaths, attempt: int) -> Dict[str, Any]:
     try:
         return files.read_json(path_of(paths, attempt)) or {}
     except files.UnseenError:
+        if is_something_else(path_of(paths, attempt)):
+            return {}
         raise
     except files.UnreadableError:
         return {}  # a job wrote it, so it may be anything

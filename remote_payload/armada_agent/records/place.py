@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import stat
 import time
 from typing import Callable, Optional, Tuple, TypeVar
 
@@ -125,6 +126,14 @@ def is_readable(paths: RunPaths) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_something_else(path: str) -> bool:
+    """Return whether a path was seen to be no file, but a link, a folder or a pipe: armada writes no record that way."""
+    try:
+        return not stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def require_there(paths: RunPaths) -> None:

@@ -1,13 +1,12 @@
 """Read stop.json, a request to stop a run."""
 
-import os
-import stat
 import time
 from typing import Any, Callable, Dict, Optional
 
 from armada_agent.foundation import files
 from armada_agent.paths import RunPaths
 from armada_agent.records.ending import Ending
+from armada_agent.records.place import is_something_else
 
 _PAUSE_S = 1.0
 
@@ -21,7 +20,7 @@ def read_stop_request(paths: RunPaths) -> Optional[Dict[str, Any]]:
     try:
         return files.read_json(paths.stop)
     except files.UnseenError:
-        if _is_something_else(paths.stop):
+        if is_something_else(paths.stop):
             return None
         raise
     except files.UnreadableError:
@@ -60,14 +59,6 @@ class StopReader:
         except files.UnseenError:
             self.is_known = False
         return self._last
-
-
-def _is_something_else(path: str) -> bool:
-    """Return whether a path was seen to be no file, but a link, a folder or a pipe: armada writes no request that way."""
-    try:
-        return not stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:
-        return False
 
 
 BY_SWEEP = ("pruned", "sweep_stopped")

@@ -16,7 +16,7 @@ from armada_agent.paths import RunPaths, newest
 from armada_agent.records import job_status
 from armada_agent.records.ending import ENDED, exit_of
 from armada_agent.records.place import is_gone, require_there
-from armada_agent.runs import leftover_processes, supervisor_liveness
+from armada_agent.runs import completion, leftover_processes, supervisor_liveness
 from armada_agent.verdicts import doubt, following
 
 _TEXT_LIMIT = 65536
@@ -59,14 +59,19 @@ class Evidence:
         """`alive`, `dead`, `none` (no supervisor has started), or `unknown` (on another machine, or damaged records).
 
         It is `unknown`, too, if its job ended well and it died before it wrote that: the end is completed (`lacks_end`). So
-        it is as long as that cannot be read.
+        it is as long as that cannot be read, whatever a batch system says.
         """
-        if self.job is not None and self.settings is not None:
+        if self.job is None:
+            return "unknown" if self._job_damaged else "none"
+        judged = self._judged
+        return "unknown" if judged == "dead" and self.may_have_ended_well else judged
+
+    @property
+    def _judged(self) -> str:
+        """What is to be seen of the supervisor itself, whatever it wrote last of its job."""
+        if self.settings is not None:
             return self._supervisor_of_job()
-        if self.job is not None:
-            judged = supervisor_liveness.judge_supervisor(self._paths, self._supervisor_now())[0]
-            return "unknown" if judged == "dead" and self._may_have_ended_well else judged
-        return "unknown" if self._job_damaged else "none"
+        return supervisor_liveness.judge_supervisor(self._paths, self._supervisor_now())[0]
 
     @property
     def lacks_end(self) -> bool:
@@ -76,17 +81,21 @@ class Evidence:
                 return False
         except files.UnseenError:
             return False  # the next look sees it
-        if self.settings is not None:
-            return self.supervisor == "dead"
-        return supervisor_liveness.judge_supervisor(self._paths, self._supervisor_now())[0] == "dead"
+        return self._judged == "dead" or self.is_gone
 
     @property
-    def _may_have_ended_well(self) -> bool:
+    def may_lack_end(self) -> bool:
+        """Whether that is so, or may be: the record cannot be read."""
+        return self.job is not None and self.may_have_ended_well and (self._judged == "dead" or self.is_gone)
+
+    @property
+    def may_have_ended_well(self) -> bool:
         """Whether the newest attempt's job is recorded to have ended well, or that cannot be read, and no end is written."""
         try:
             return self._has_ended_well
         except files.UnseenError as error:
-            self.findings.append(str(error)[:500])
+            words = str(error)[:500]
+            self.findings += [] if words in self.findings else [words]
             return True
 
     @property
@@ -98,7 +107,10 @@ class Evidence:
         """
         if self.has_ended or self.attempt is None or self.attempt["exit"] is not None:
             return False
-        return job_status.read_status(self._paths, self.attempt["number"], self.submission_number or 0) == 0
+        number, begun_by = self.submission_number or 0, (self.attempt["run"] or {}).get("submission")
+        if isinstance(begun_by, int) and begun_by != number:
+            return False  # an earlier submission's
+        return job_status.read_status(self._paths, self.attempt["number"], number) == 0
 
     @property
     def handed(self) -> engines.Handed:
@@ -166,7 +178,7 @@ class Evidence:
     def may_forget_secrets(self) -> bool:
         """Whether the newest submission, of which only a batch system told the end, needs its secrets no more."""
         status = self.scheduler_status
-        if status is None or status["state"] != engines.ENDED:
+        if status is None or status["state"] != engines.ENDED or self.may_have_ended_well:
             return False
         return following.may_forget_secrets(
             status["state"], len(self.processes()), self._is_listed, self._stop_wished()
@@ -190,7 +202,7 @@ class Evidence:
             "state": self.state,
             "attempt": self.attempt,
             "stop_wished": self._stop_wished(),
-            "scheduler": self.scheduler_status,
+            "scheduler": self._scheduler_word(),
             "processes": len(members),
             "stopped": _find_stopped(
                 members, self._supervisor_now() if self.job is not None and self.settings is None else None
@@ -200,6 +212,13 @@ class Evidence:
             "untouched_s": self._untouched_s(),
             "written_at": _changed_at(self._paths.state) or None,
         }
+
+    def _scheduler_word(self) -> Optional[Dict[str, Any]]:
+        """Return the batch system's answer. As long as the end that is recorded of the job is not completed, it is ending."""
+        status = self.scheduler_status
+        if status is None or status["state"] not in (engines.ENDED, engines.GONE) or not self.may_lack_end:
+            return status
+        return dict(status, state=engines.ENDING, reason=None, message="its job ended; its end is being completed")
 
     def _may_have_succeeded(self) -> Optional[bool]:
         """Return whether a job without a recorded exit may have succeeded; None if its exit is known or may still be recorded."""
@@ -355,7 +374,7 @@ def _observe_run(
     if evidence.may_forget_secrets:
         files.remove(paths.secrets)  # the supervisor died before it deleted them
     if evidence.lacks_end:
-        detached.start("clear", call.session.agent_path, paths, evidence.submission_number or 0)
+        completion.start(call, paths, evidence.submission_number or 0)
     if evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):
         detached.start("quota", call.session.agent_path, paths, evidence.submission_number or 0)
     return {

@@ -227,13 +227,16 @@ def _fulfil(call: Call, paths: RunPaths, evidence: Evidence, grace_s: float) -> 
     if number is None or evidence.job is None:
         # No supervisor, or one that has not read the stop request yet and will write the same end.
         return _cancel_unstarted(paths, number or 0)
+    if evidence.may_lack_end and not evidence.is_gone:
+        detached.start("clear", call.session.agent_path, paths, number)
+        return {"outcome": "stopping"}
     if evidence.settings is not None and evidence.supervisor != "dead":
         answer = _cancel_job(paths, number, evidence, grace_s)
         if evidence.is_gone or (_waits(evidence) and evidence.processes() and "problem" not in answer):
             # No other process writes the end of a job that is gone, or ends what a dead supervisor left here.
             detached.start("clear", call.session.agent_path, paths, number)
         return answer
-    if evidence.supervisor == "dead" or evidence.lacks_end:
+    if evidence.supervisor == "dead":
         detached.start("clear", call.session.agent_path, paths, number)
     return {"outcome": "stopping"}
 
@@ -414,6 +417,9 @@ def _refuse_second(paths: RunPaths, number: int) -> None:
     evidence = Evidence(paths)
     is_dead = evidence.supervisor == "dead" or evidence.is_gone
     was_taken = evidence.job is not None
+    if number > before and evidence.may_have_ended_well:
+        message = "run %s has submission %d already: how its job ended is recorded, and its end is not written yet"
+        raise AgentError("conflict", message % (paths.run_id, before), "look again in a minute, or stop the run")
     if not following.may_follow(
         number, before, evidence.has_ended, was_taken, is_dead, len(evidence.processes()) if was_taken else 0
     ):

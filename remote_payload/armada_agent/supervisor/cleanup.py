@@ -1,5 +1,6 @@
 """Clean up after a killed supervisor: end the run's processes and record its end."""
 
+import functools
 import os
 import signal
 import time
@@ -41,13 +42,15 @@ def complete(paths: RunPaths, submission: int) -> None:
 
     Args:
         paths: The run's files.
-        submission: The submission whose supervisor is dead.
+        submission: The submission whose supervisor is dead. If a later one was claimed, all belongs to that: nothing is done.
     """
-    spec = _read(paths.spec)  # processes must be ended even if the plan is unreadable
-    attempt = newest(paths.attempts()) or 0
-    begun = _read(paths.attempt(attempt, "run.json"))
+    if _is_followed(paths, submission):
+        return
+    spec = _read(paths, paths.spec)  # processes must be ended even if the plan is unreadable
+    attempt = newest(await_seen(paths, paths.attempts)) or 0
+    begun = _read(paths, paths.attempt(attempt, "run.json"))
     leader = begun.get("process")
-    record = begun if "submission" in begun else _read(paths.attempt(attempt, "exit.json"))
+    record = begun if "submission" in begun else _read(paths, paths.attempt(attempt, "exit.json"))
     if isinstance(record.get("submission"), int) and record["submission"] < submission:
         attempt = 0  # this submission began none: the end of an earlier one is not its end
     journal = _resume(paths, submission, attempt)
@@ -70,36 +73,76 @@ def complete(paths: RunPaths, submission: int) -> None:
     if failure is not None:
         journal.record("finding", message=failure)
     with settling(paths):
-        watch = open_watch(paths, spec, journal)
+        watch = _open_watch(paths, spec, journal)
         if watch is not None and silent_at is not None:
-            watch.note_end(max(alive_at))
-            _take_last(paths, watch, journal, has_ended_well(paths, submission, attempt))
-        Outbox(paths, spec.get("outbox", {}), journal, watch).look(wait_s=None)
-    if journal.state["state"] not in ENDED:
+            status = _known_status(paths, submission, attempt)
+            ended_at = None if status is None else job_status.noted_at(paths, attempt)
+            watch.note_end(max(alive_at) if ended_at is None else ended_at)
+            is_trusted = status == 0 and _is_same_boot(paths, submission, begun)
+            _try(paths, journal, "saved", functools.partial(watch.finish, is_trusted))
+        settings = spec.get("outbox")
+        outbox = Outbox(paths, settings if isinstance(settings, dict) else {}, journal, watch)
+        _try(paths, journal, "announced", functools.partial(outbox.look, None))
+    if journal.state["state"] not in ENDED and not _is_followed(paths, submission):
         ending = _recorded_ending(paths, submission, attempt)
         journal.conclude(ending, job_status.ended_at(paths, attempt) if ending.state == "succeeded" else None)
 
 
-def _take_last(paths: RunPaths, watch: CheckpointWatch, journal: Journal, is_trusted: bool) -> None:
-    """Take what a script saved last. A full disk, or one that is away, ends this process: the next one tries again.
+def _is_followed(paths: RunPaths, submission: int) -> bool:
+    """Return whether a later submission was claimed."""
+    return (await_seen(paths, paths.newest_submission) or 0) > submission
+
+
+def _open_watch(paths: RunPaths, spec: Dict[str, Any], journal: Journal) -> Optional[CheckpointWatch]:
+    try:
+        return open_watch(paths, spec, journal)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        message = "the checkpoints that the job saved last cannot be looked for: the plan's `watch` is damaged: %r"
+        journal.record("finding", message=message % error)
+        return None
+
+
+def _try(paths: RunPaths, journal: Journal, what: str, take: Callable[[], None]) -> None:
+    """Take what a job saved or announced last. A full disk, or one that is away, ends this process: the next one tries again.
 
     Raises:
         OSError: As said.
     """
     for tries_left in reversed(range(_TRIES)):
         try:
-            watch.finish(is_trusted)
+            take()
             return
-        except OSError as error:
-            if is_disk_full(error) or not is_readable(paths):
+        except Exception as error:  # a damaged plan does not keep a run from its end
+            if (isinstance(error, OSError) and is_disk_full(error)) or not is_readable(paths):
                 raise
             if not tries_left:
-                journal.record("finding", message="the checkpoints that the job saved last cannot be taken: %s" % error)
+                message = "the checkpoints that the job %s last cannot be taken: %s"
+                journal.record("finding", message=message % (what, error))
 
 
 def has_ended_well(paths: RunPaths, submission: int, attempt: int) -> bool:
     """Return whether it is recorded that an attempt's job exited with 0 by itself."""
     return await_seen(paths, lambda: job_status.read_status(paths, attempt, submission)) == 0
+
+
+def _known_status(paths: RunPaths, submission: int, attempt: int) -> Optional[int]:
+    try:
+        return await_seen(paths, lambda: job_status.read_status(paths, attempt, submission))
+    except files.UnseenError:
+        return None
+
+
+def _is_same_boot(paths: RunPaths, submission: int, begun: Dict[str, Any]) -> bool:
+    """Return whether the attempt's supervisor is recorded to have run since this machine was started.
+
+    Otherwise the power may have been cut after the job's end was recorded: what it wrote just before may never have reached
+    the disk, although the record did.
+    """
+    supervisor: Any = begun.get("supervisor") or _read(paths, paths.submission(submission, "job.json")).get(
+        "supervisor"
+    )
+    boot = process_identity.current_host()["boot_id"]
+    return bool(boot) and process_identity.is_identity(supervisor) and bool(supervisor["boot_id"] == boot)
 
 
 def _stop_request_now(paths: RunPaths) -> Dict[str, Any]:
@@ -117,16 +160,35 @@ def _resume(paths: RunPaths, submission: int, attempt: int) -> Journal:
 
 def _recorded_ending(paths: RunPaths, submission: int, attempt: int) -> Ending:
     """Return the end that the supervisor wrote before it died; otherwise, an end as stopped now."""
-    written = exit_of(_read(paths.attempt(attempt, "exit.json")), submission) or {}
-    if written.get("state") not in ENDED and has_ended_well(paths, submission, attempt):
-        return Ending("succeeded").with_status(0)
+    written = exit_of(_read(paths, paths.attempt(attempt, "exit.json")), submission) or {}
     if written.get("state") not in ENDED:
-        stop_request = await_stop_request(paths) or {}
-        ending = ending_of(stop_request if concerns(stop_request, submission) else {}, True)
-        ending.message = "; ".join(filter(None, (ending.message, "stopped after its supervisor had died")))
-        return ending
+        return _ending_by_status(paths, submission, attempt)
     ending = Ending(written["state"], written.get("reason"), written.get("message"))
     ending.exit_code, ending.signal = written.get("exit_code"), written.get("signal")
+    return ending
+
+
+def _ending_by_status(paths: RunPaths, submission: int, attempt: int) -> Ending:
+    """Return the end of a job of which at most the status was recorded.
+
+    Raises:
+        files.UnseenError: That cannot be read, and nobody has stopped the run: how it ended is not known.
+    """
+    how = "stopped after its supervisor had died"
+    unseen = None
+    try:
+        if has_ended_well(paths, submission, attempt):
+            return Ending("succeeded").with_status(0)
+    except files.UnseenError as error:
+        unseen = error
+    stop_request = await_stop_request(paths)
+    is_stopped = stop_request is not None and concerns(stop_request, submission)
+    if unseen is not None and not is_stopped:
+        raise unseen
+    if unseen is not None:
+        how = "%s; how its job had ended cannot be read: %s" % (how, unseen)
+    ending = ending_of(stop_request or {} if is_stopped else {}, True)
+    ending.message = "; ".join(filter(None, (ending.message, how)))
     return ending
 
 
@@ -151,8 +213,8 @@ def _ask(
     return alive_at
 
 
-def _read(path: str) -> Dict[str, Any]:
+def _read(paths: RunPaths, path: str) -> Dict[str, Any]:
     try:
-        return files.read_json(path) or {}
+        return await_seen(paths, lambda: files.read_json(path)) or {}
     except files.UnreadableError:
         return {}  # cut short when the supervisor was killed

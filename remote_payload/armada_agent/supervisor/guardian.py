@@ -68,12 +68,14 @@ class Left:
         attempt: The number of the attempt.
         record: The attempt's run.json, or as much as is known of it.
         job: The job, which is now this process's child.
+        noted_at: When its supervisor recorded its end, unix time by the file system's clock; None if it did not.
     """
 
-    def __init__(self, attempt: int, record: Dict[str, Any], job: Adopted) -> None:
+    def __init__(self, attempt: int, record: Dict[str, Any], job: Adopted, noted_at: Optional[float] = None) -> None:
         self.attempt = attempt
         self.record = record
         self.job = job
+        self.noted_at = noted_at
 
 
 def exit_code(status: int) -> int:
@@ -183,7 +185,11 @@ def _recorded(paths: RunPaths, attempt: int, record: Dict[str, Any]) -> Optional
         code = await_seen(paths, lambda: job_status.read_status(paths, attempt, record["submission"]))
     except files.UnseenError:
         return None
-    return None if code is None else Left(attempt, record, Adopted.ended(int(record["process"]["pid"]), code))
+    if code is None:
+        return None
+    return Left(
+        attempt, record, Adopted.ended(int(record["process"]["pid"]), code), job_status.noted_at(paths, attempt) or 0.0
+    )
 
 
 def _read(paths: RunPaths, path: str) -> Dict[str, Any]:

@@ -67,6 +67,7 @@ class Supervisor:
         self._leader: Optional[Dict[str, Any]] = None
         self._terminated_by = 0
         self._had_s = 0.0
+        self._noted_at: Optional[float] = None
         self._watching: Dict[str, Any] = spec.get("watch") or {}
         self._checkpoint_watch: Optional[CheckpointWatch] = None
         self._log_watch: Optional[LogWatch] = None
@@ -103,7 +104,7 @@ class Supervisor:
     def take_over(self, left: guardian.Left) -> None:
         """Watch a job until its end after its supervisor was killed."""
         self._answer_signals()
-        self._attempt, self._leader = left.attempt, left.record["process"]
+        self._attempt, self._leader, self._noted_at = left.attempt, left.record["process"], left.noted_at
         self._holding = gpu_tickets.Holding(
             [{"index": index, "uuid": ""} for index in left.record.get("gpus") or []], []
         )
@@ -151,14 +152,17 @@ class Supervisor:
         outbox = Outbox(self._paths, self._spec["outbox"], self._journal, self._checkpoint_watch)
         indexes = {gpu["index"] for gpu in self._holding.gpus}
         telemetry = Telemetry(self._paths.telemetry, indexes, self._journal.place.is_ours)
+        self._note_recorded_end()
         outbox.start()
-        telemetry.start()
+        if self._noted_at is None:
+            telemetry.start()  # else it would say that the job was alive
         if self._metrics_watch is not None:
             self._metrics_watch.start()
         self._limit.start(self._spent_s())
         self._budget.start()
         ending = self._watch(child)
-        outbox.note_end()
+        if self._noted_at is None:
+            outbox.note_end()
         self._budget.note(self._journal.place.is_ours, at_once=True)
         if self._stop_request() is None:
             self._name_left(ending)
@@ -171,6 +175,11 @@ class Supervisor:
         for name in post_mortem.unfinished_saves(self._paths):
             self._journal.record("finding", message="%s is not taken: the job ended while it saved it" % name)
         return ending
+
+    def _note_recorded_end(self) -> None:
+        """Have checkpoints judged by when the job ended, if its former supervisor recorded that: it may be long ago."""
+        if self._noted_at is not None and self._checkpoint_watch is not None:
+            self._checkpoint_watch.note_end(self._noted_at)
 
     def _spent_s(self) -> float:
         """Return how many seconds of its time limit a run had used before its job started."""
@@ -363,7 +372,8 @@ class Supervisor:
         while True:
             status = child.poll()
             if status is not None:
-                self._journal.note_status(status)
+                if self._noted_at is None:
+                    self._journal.note_status(status)
                 return self._judge(status)
             stop_request = self._stop_request()
             if stop_request is not None:

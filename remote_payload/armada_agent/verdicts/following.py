@@ -9,6 +9,7 @@
 | its batch system keeps answering that it is unknown: a guess    | yes, on request    | no                  |
 | its supervisor is dead, and none of its processes lives here    | yes                | no: no recorded end |
 | its supervisor lives, or that is unknown                        | no                 | no                  |
+| its job's exit with 0 is recorded, or cannot be read; no end    | no                 | no                  |
 | nothing has started it yet                                      | no                 | no                  |
 | it is later than the requested submission                       | no                 |                     |
 
