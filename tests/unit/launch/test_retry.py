@@ -152,16 +152,25 @@ def test_a_refusal_is_final_and_what_may_pass_is_tried_again_after_a_while(
     assert (run.state, run.reason, run.message) == ("failed", "host_rebooted", "not resumed automatically: its words")
 
 
-@pytest.mark.parametrize("error", [HostUnreachable, OutcomeUnknown])
-def test_an_outcome_that_is_unknown_is_looked_at_again_at_once(
-    database: Database, host: Host, error: type[ArmadaError]
-) -> None:
+def test_a_host_that_does_not_answer_to_a_resume_is_asked_again_at_once(database: Database, host: Host) -> None:
     lose(database)
-    host.error = lambda: error("no answer")
+    host.error = lambda: HostUnreachable("no answer")
     looks = retries(host)
     for _ in range(2):
-        with pytest.raises(error):
+        with pytest.raises(HostUnreachable):
             looks.look(database, NOW)
+    assert runs.find(database, "q-1").message == "lost"
+
+
+def test_an_outcome_that_is_unknown_is_looked_at_again_at_once_and_says_nothing_of_the_host(
+    database: Database, host: Host
+) -> None:
+    lose(database)
+    host.error = lambda: OutcomeUnknown("its supervisor has not started yet")
+    looks = retries(host)
+    for number in (1, 2):
+        assert looks.look(database, NOW) == ["q-1"]
+        assert host.resumed == ["q-1"] * number
     assert runs.find(database, "q-1").message == "lost"
 
 
