@@ -18,6 +18,7 @@ from armada_agent.outbox.inventory import Survey
 from armada_agent.paths import RunPaths
 from armada_agent.provision import content, integrity
 from armada_agent.runs import outputs, readable_files
+from armada_agent.runs.orphaned_checkpoints import Unfinished
 
 LONG_AGO = (1.0, 1.0)
 
@@ -86,9 +87,7 @@ class Run:
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
-    monkeypatch.setattr(
-        "armada_agent.runs.orphaned_checkpoints.attend", lambda *_: type("N", (), {"finishing": 0, "unannounced": 0})
-    )
+    monkeypatch.setattr("armada_agent.runs.orphaned_checkpoints.attend", lambda *_: Unfinished(0, 0, 0))
     return lambda code=None: Run(tmp_path / "root", code)
 
 
