@@ -48,9 +48,7 @@ def test_a_text_that_fits_into_no_command_stays_in_its_field(world: World) -> No
 def test_a_command_that_cannot_be_started_is_told_and_leaves_no_file(world: World) -> None:
     told: list[operations.Ended] = []
     assert operations.start(world.home, "note demo", ["note", "demo", "x" * 400_000], told.append) is None
-    assert [each.words for each in told] == [
-        f"note demo ended with {operations.NOT_STARTED}: not started: Argument list too long"
-    ]
+    assert [each.words for each in told] == ["note demo: not started: Argument list too long"]
     assert not list((world.home.state / "dashboard").rglob("*note*"))
 
 
