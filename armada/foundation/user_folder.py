@@ -18,7 +18,7 @@ def expanded(path: Path | str) -> Path:
     except RuntimeError:
         user = Path(path).parts[0].removeprefix("~")
         what = f"there is no user {user}" if user else "your folder is not known"
-        raise UsageError(f"{path}: {what}", hint=f"./{path} is a file of this name") from None
+        raise UsageError(f"{path}: {what}", hint=f"./{path} means a file in this folder") from None
 
 
 def expanded_or_same(path: Path | str) -> Path:

@@ -12,7 +12,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from armada.store.database import MIGRATIONS, UNREADABLE
-from armada.store.values import ValueDamaged, without_damage
+from armada.store.values import OF_RUNS, ValueDamaged, without_damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,6 @@ _TABLES = (
     *("runs", "hosts", "transitions", "events", "series", "points", "checkpoints", "run_sync", "telemetry"),
     *("operations", "notifications", "sweeps"),
 )
-_OF_RUNS = ("transitions", "events", "series", "left_out", "checkpoints", "run_sync")
 
 
 def salvage(source: Path, target: Database) -> dict[str, int]:
@@ -133,7 +132,7 @@ def _key(target: Database, table: str) -> str:
 def forget_orphans(target: Database) -> None:
     """Delete rows whose run does not exist."""
     with target.transaction() as connection:
-        for table in _OF_RUNS:
+        for table in OF_RUNS:
             connection.execute(f"DELETE FROM {table} WHERE run_id NOT IN (SELECT run_id FROM runs)")  # noqa: S608  # our own names
         connection.execute("DELETE FROM points WHERE series NOT IN (SELECT id FROM series)")
 

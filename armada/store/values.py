@@ -34,7 +34,8 @@ _EMPTY: dict[str, dict[str, str | None]] = {
 }
 """What a row has instead of a damaged value, where the rest of the row is worth more. A run's plan is read again elsewhere."""
 
-_WITH_RUN_ID = ("runs", "transitions", "events", "series", "left_out", "checkpoints", "run_sync")
+OF_RUNS = ("transitions", "events", "series", "left_out", "checkpoints", "run_sync")
+"""The tables whose rows belong to a run each."""
 
 
 class ValueDamaged(sqlite3.DatabaseError):
@@ -106,7 +107,7 @@ def without_damage(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
 def damage(connection: sqlite3.Connection) -> Iterator[str]:
     """Find values that readers of the store cannot use, in a file that SQLite finds in order."""
     connection.row_factory = sqlite3.Row
-    for table in dict.fromkeys((*_WITH_RUN_ID, *_COLUMNS)):
+    for table in dict.fromkeys((*_COLUMNS, *OF_RUNS)):
         for row in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608  # names of our own schema
             try:
                 check(table, dict(row))

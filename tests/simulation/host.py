@@ -108,6 +108,11 @@ class SimHost:
         """Whether something else than armada believes that a job is no more, and starts it anew."""
         return False
 
+    def is_ending(self, run_id: str) -> bool:
+        """Whether how a job ended is recorded, and the end of its attempt is not: that is being completed."""
+        attempts = (at for folder in self.folders(run_id) for at in folder.glob("attempts/*"))
+        return any((at / "status.json").exists() and not (at / "exit.json").exists() for at in attempts)
+
     @functools.cached_property
     def root(self) -> Path:
         return self.place / "disk" / "armada"

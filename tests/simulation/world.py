@@ -409,8 +409,8 @@ class World:
                 f"{home.name} says that {run_id} is {state} ({reason}), and its job waits to be started",
             )
         elif state in ("running", "queued", "submitted"):
-            # Of an agent that gives no time with its answer, one that shows less may be a late one.
-            may_be_late = any("moment" in host.forgets for host in self.hosts.values())
+            # An answer without a time may be a late one; an end that is recorded in part is completed, once a minute is tried.
+            may_be_late = any("moment" in host.forgets or host.is_ending(run_id) for host in self.hosts.values())
             self.hold(
                 may_be_late or self.untaken(run_id) or lives or self.supervised(run_id) or self.waits(run_id),
                 f"{home.name} says that {run_id} is {state} ({reason}), and nothing of it lives",
