@@ -207,7 +207,7 @@ class Dashboard(App[None]):
 
     def want(self, wants: Subscription) -> None:
         view = self._uppermost
-        self._watcher.want(wants, (view, view.visits if view is not None else 0))
+        self._watcher.want(wants, view.asks_as if view is not None else None)
 
     def on_seen(self, message: Seen) -> None:
         first, changed = not self.snapshot.taken_at, message.snapshot.changed

@@ -80,9 +80,12 @@ class LeftScreens:
         """
         known = self._kept.get(kind.PLACE)
         is_left = known is not None and _lives(known) and not self._is_open(known)
-        if is_left and isinstance(known, kind) and (known.shows == shows or known.turn_over(shows)):
-            known.visits += 1
-            return known
+        if is_left and isinstance(known, kind):
+            is_same = known.shows == shows
+            if is_same or known.turn_over(shows):
+                known.visits += 1
+                known.is_new |= not is_same
+                return known
         self.forget(kind.PLACE)
         made = make()
         self._kept[kind.PLACE] = made

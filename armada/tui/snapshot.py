@@ -231,6 +231,8 @@ class Snapshot(NamedTuple):
     bests: Mapping[str, RunBest] = NOTHING
     """How good runs are, of those of which a screen wants it; `bests_version` rises as `facts_version` does."""
     bests_version: int = 0
+    answers: object = None
+    """What was asked for, and for whom (`Watcher.want`), when details, curves, facts and bests were read."""
     first_of: int | None = None
     """How many runs there are, while `runs` are only those that the first screen shows; None: they are all."""
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import Money
 
 LOOK_EVERY_S = 0.2
-CALM_S, CALM_EVERY_S = 5.0, 0.5
+CALM = ((60.0, 1.0), (5.0, 0.5))
 """After so many seconds without a change, how often it looks, in seconds: a key wakes it at once."""
 READ_EVERY_S = 0.4
 """The shortest interval between readings, in seconds: the eye follows only two or three frames a second."""
@@ -136,7 +136,7 @@ class Watcher:
     def want(self, wants: Subscription, who: object = None) -> None:
         """Set what is visible; missing data is read at once. A new subscriber has no curves yet."""
         if wants != self._wants or who != self._who:
-            self._who, self._wants = who, wants
+            self._wants, self._who = wants, who  # in this order: `_read_wanted` reads them in the other
             self._wake.set()
 
     def _run(self) -> None:
@@ -221,7 +221,8 @@ class Watcher:
                 first = False
                 self._rest(time.monotonic() - began, asked=woken)
             else:
-                self._wake.wait(LOOK_EVERY_S if time.monotonic() - moved_at < CALM_S else CALM_EVERY_S)
+                calm_s = time.monotonic() - moved_at
+                self._wake.wait(next((every_s for after_s, every_s in CALM if calm_s >= after_s), LOOK_EVERY_S))
 
     def _rest(self, spent_s: float, *, asked: bool) -> None:
         """Wait until the next reading: a store that changes all the time is read at most at an interval, a screen's request sooner."""
@@ -266,7 +267,7 @@ class Watcher:
         self, database: Database, hosts: HostReader, facts: FactReader, bests: BestReader
     ) -> tuple[Snapshot, tuple[CurveUpdate, ...]]:
         """Add what only the visible screen needs. When just the cursor moves, the runs are not read again."""
-        wants, index = self._wants, self._last.by_id
+        who, wants, index = self._who, self._wants, self._last.by_id
         facts.read(wants.facts, self._last.generation, self._last.changed, words=wants.words)
         changed = {each: index[each] for each in self._last.changed} if self._last.changed is not None else None
         bests.read(wants.bests, self._last.runs, self._last.generation, changed)
@@ -286,6 +287,7 @@ class Watcher:
             facts_version=facts.version,
             bests=bests.bests,
             bests_version=bests.version,
+            answers=(wants, who),
         )
         return self._last, self._curves(database, wants, index)
 

@@ -248,7 +248,7 @@ class RunsScreen(RunsChoices):
             self.draw()  # a filter about ages
         self.preview.tick()
         self._ticks += 1
-        if self._ticks % 5 == 1:  # ages there go on by tens of seconds
+        if self._ticks % 10 == 1:  # ages there go on by tens of seconds
             self.table.refresh_changed()
             self.answers.tick()
 

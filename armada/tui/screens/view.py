@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from armada.tui.watcher import Subscription
 
 
+HELD_S = 0.1
+"""A new screen is painted after so many seconds even if what it asked for has not come."""
+
+
 class View(Screen[None]):
     """A screen, identified by its name in the table of keys."""
 
@@ -64,6 +68,10 @@ class View(Screen[None]):
         self.update_classes(classes)
 
     _is_left = False
+    _is_held = False
+    """It is new, and paints nothing until what it asked for has come: half of its frames are empty before."""
+    is_new = True
+    """Nobody has opened it yet, or it shows something else since."""
     visits = 0
     """How often it was opened again after it was left (`left_screens.py`): what was read for it may have come meanwhile."""
     is_ahead = False
@@ -113,7 +121,28 @@ class View(Screen[None]):
         self.notice.take(self.snapshot)
         self.going.take(self.snapshot, time.time())
         self.draw(updates)
-        self.board.want(self.wants())
+        wants = self.wants()
+        self.board.want(wants)
+        if self._is_held and self.snapshot.answers == (wants, self.asks_as):
+            self._release()
+        elif self._is_held:
+            self.set_timer(HELD_S, self._release)
+
+    @property
+    def asks_as(self) -> object:
+        """For whom the watcher reads what this screen wants: it has no curves yet when it is opened again."""
+        return self, self.visits
+
+    def _release(self) -> None:
+        """Paint from now on: what a new screen asked for has come, or takes long."""
+        if self._is_held:
+            self._is_held = False
+            self.refresh(repaint=False, layout=True)  # laying out paints what changed meanwhile
+
+    def _compositor_refresh(self) -> None:
+        """Paint. Textual calls this; what is not painted now stays to be painted."""
+        if not self._is_held:
+            super()._compositor_refresh()
 
     def tick(self) -> None:
         """Update ages; called each second."""
@@ -155,6 +184,8 @@ class View(Screen[None]):
         self.keys.refresh()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
+        self._is_held = self.is_new and bool(self.snapshot.taken_at)  # else the dashboard itself has just started
+        self.is_new = False
         if self.is_mounted:
             drawn, self._mounted_with = self._mounted_with, None
             # Textual would style all widgets anew: those of a new screen a moment after it styled them.
