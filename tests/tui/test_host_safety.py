@@ -206,13 +206,14 @@ def test_a_transfer_that_receives_nothing_says_so_first_on_every_screen(world: W
         world.checkpoint("demo-aaaaaa", step, home=False)
         transfers.begin(world.database, "demo-aaaaaa", f"{step:064x}", 2_100_000_000)
         transfers.progress(world.database, "demo-aaaaaa", f"{step:064x}", 1_300_000_000, 22e6)
-    old = time.time() - 507
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("4")
         await shows(pilot, "44.0 MB/s incoming", "1.3 GB · 22.0 MB/s · 36 s left", "● box", "2 on the way")
-        world.database.connection.execute("UPDATE transfers SET updated_at = ? WHERE digest LIKE '%37dc'", (old - 1,))
-        world.database.connection.execute("UPDATE transfers SET updated_at = ? WHERE digest LIKE '%3840'", (old,))
+        old = time.time() - 490  # "8 m" for the next 50 s
+        with world.database.transaction() as connection:  # no reading comes between
+            connection.execute("UPDATE transfers SET updated_at = ? WHERE digest LIKE '%37dc'", (old - 1,))
+            connection.execute("UPDATE transfers SET updated_at = ? WHERE digest LIKE '%3840'", (old,))
         seen = await shows(pilot, "62%  no progress for 8 m · 1.3 GB ", "▲ box")
         assert "2 transfers without progress for 8 m" in seen
         assert "/s" not in "".join(line for line in seen.splitlines() if "GB" in line or "box" in line)
