@@ -26,7 +26,7 @@ from armada.store import operations, runs
 from armada.store.database import Database
 from armada.store.running_operations import is_alive, operation
 from armada.sync.context import HostContext
-from armada.sync.release.judge import came_since, judge_host, losses, submissions_there
+from armada.sync.release.judge import came_since, judge_host, list_there, losses
 from armada.units import counted, counted_processes, duration_s, span
 from armada.verdicts.idle import BELIEVED_S, Idleness, Stopping, stopping_of, why_wait
 
@@ -134,7 +134,7 @@ class IdleStop:
                         f"stop command: {without_secrets_in_command(self._host.stop_command or '')}", 300
                     ),
                 )
-                there, listed = putting(database, name), submissions_there(session)
+                there, listed = putting(database, name), list_there(session)
                 context = HostContext(database, session, self._home)
                 items = losses(judge_host(context))
                 if items:
@@ -148,7 +148,7 @@ class IdleStop:
                 begin_clearing(database, recorded.id, name, there)
                 # Another home asks no store of this one. What it launches from now on is stopped with the host.
                 if came := came_since(context, listed):
-                    raise Conflict(f"not stopped: {came[0].run_id} was launched or resumed there meanwhile")
+                    raise Conflict(f"not stopped: {came[0].run_id}: {came[0].what}")
                 state = "failed"
                 code, said = run_command(words, _environment(self._host, since, self._now()))
                 if code != 0:

@@ -206,12 +206,14 @@ class Evidence(Message):
     `may_have_succeeded` is about a job that ended without a recorded exit. `stopped` lists processes of the run,
     including its supervisor, that SIGSTOP has suspended. `written_at` is when `state` was written, by the file system's
     clock: that of the worker that wrote it may be wrong. `untouched_s` is about a job without a living supervisor: the
-    seconds since it or its supervisor last wrote a file.
+    seconds since it or its supervisor last wrote a file. `lacks_end`: its job ended, its supervisor died before it wrote
+    that, and the host completes it.
     """
 
     submission: UnsaidOrNull[Submission] = None
     supervisor: Annotated[str, word("alive", "dead", "none", "unknown")] = "unknown"
     stop_wished: Annotated[Flag, MAY_MISS] = False
+    lacks_end: Annotated[Flag, MAY_MISS] = False
     may_have_succeeded: Annotated[UnsaidOrNull[bool], MAY_MISS] = None
     rebooted: Flag = False
     state: UnsaidOrNull[State] = None

@@ -59,6 +59,8 @@ class Life(enum.Enum):
     NONE = "none"
     LIVES = "lives"
     """Also if it may live: its state is unknown."""
+    ENDING = "ending"
+    """It ended, and the host is completing its records."""
     MAY_BEGIN = "may begin"
     """Its launch or resume is claimed, as of a job in a queue, and nothing says that it was started or has ended."""
     GUESSED_GONE = "gone"
@@ -261,6 +263,8 @@ def life_of(evidence: Evidence | None) -> Life:
     # A value that is not a number proves nothing, so processes may live.
     if evidence.processes != 0:
         return Life.LIVES
+    if evidence.lacks_end:
+        return Life.ENDING
     newest = of_newest_submission(evidence)
     exit_ = newest.attempt.exit if newest.attempt is not None else None
     ended = any(each is not None and each.state in ENDED for each in (newest.state, exit_))
@@ -344,6 +348,9 @@ def _of_life(seen: RunThere) -> list[Item]:
     if seen.life is Life.MAY_BEGIN:
         what = "nothing there says that its job has started or ended: it may still start"
         return [Item(seen.run_id, what, lost=True, hint=f"armada stop {seen.run_id}")]
+    if seen.life is Life.ENDING:
+        what = "its job ended, and its supervisor died before it recorded that: the host is completing its records"
+        return [Item(seen.run_id, what, lost=True, hint=f"armada hosts release {seen.host}  # in a minute")]
     if seen.life is Life.LIVES:
         return [Item(seen.run_id, "its job is running", lost=True, hint=f"armada stop {seen.run_id}")]
     return []

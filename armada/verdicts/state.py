@@ -257,6 +257,9 @@ def _decide(observed: Observation, newest: Newest) -> Verdict:
         is_told = found.state in ENDED and evidence.scheduler.state == "ended" and not evidence.stop_wished
         return dataclasses.replace(found, only_told=is_told)
     began = attempt is not None and attempt.run is not None
+    if evidence.lacks_end:
+        because = f"the job of attempt {number} ended, and its supervisor died before it wrote that"
+        return verdict(because, "running", None, "its job ended; its end is being completed")
     written = (state.state if state is not None else None) or ("running" if began else "submitted")
     if evidence.supervisor not in ("dead", "none"):
         alive = (

@@ -148,7 +148,7 @@ def test_after_a_restart_of_its_machine_it_is_not_lost_and_not_run_again(
         monkeypatch.setattr(process_identity, "_host", {**process_identity.current_host(), "boot_id": "another"})
         evidence = Evidence(paths_of(this_host, "s-4"))
         told = evidence.as_json()
-        assert (told["supervisor"], told["rebooted"], evidence.lacks_end) == ("unknown", True, True)
+        assert (told["supervisor"], told["rebooted"], told["lacks_end"]) == ("unknown", True, True)
         said = told["may_have_succeeded"]
         assert again.may_have_succeeded(said, "host_rebooted", is_announcing=False, rebooted=True)
 
@@ -352,7 +352,8 @@ def test_whatever_its_scheduler_says_a_job_that_exited_with_0_is_ending_and_is_n
         read_json = files.read_json
         monkeypatch.setattr(files, "read_json", refusing(record))
         evidence = Evidence(paths)
-        assert (evidence.as_json()["scheduler"]["state"], evidence.lacks_end) == ("ending", False)
+        told = evidence.as_json()
+        assert (told["scheduler"]["state"], told["lacks_end"]) == ("ending", False)
         with pytest.raises(AgentError, match="how its job ended is recorded"):
             submissions.submit(call, {"run_id": "s-9", "submission": 2})
         monkeypatch.setattr(files, "read_json", read_json)

@@ -224,7 +224,10 @@ def test_what_another_home_launches_at_the_last_moment_keeps_the_host(
 
     monkeypatch.setattr(HostSession, "call", launch_first)
     found = box.idle(30)
-    assert (found.state, found.said) == ("refused", "not stopped: theirs-1 was launched or resumed there meanwhile")
+    assert (found.state, found.said) == (
+        "refused",
+        "not stopped: theirs-1: it was launched or resumed while the host was checked",
+    )
     assert ran(armada) == []
 
 

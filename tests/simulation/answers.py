@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _KINDS = {
     "lives": "its job is running",
+    "ending": "the host is completing its records",
     "may_begin": "it may still start",
     "gone": "no longer lists its job",
     "unreadable": "its records there cannot be read",
@@ -72,10 +73,11 @@ def check_lines(world: World, home: SimHome, host: SimHost, items: Sequence[Item
     """Hold each line of a release's answer against the world: what is said to be lost would be."""
     checks: dict[str, Callable[[str], bool]] = {
         "lives": lambda run_id: _may_live(world, host, run_id),
+        "ending": lambda run_id: not world.alive(run_id),
         "stranger": lambda run_id: run_id not in home.known(),
         "damaged": lambda run_id: _has_damaged(world, home, run_id),
-        "only_there": lambda run_id: _is_alone(world, home, run_id),
-        "unwanted": lambda run_id: _is_alone(world, home, run_id),
+        "only_there": lambda run_id: _is_alone(world, home, host, run_id),
+        "unwanted": lambda run_id: _is_alone(world, home, host, run_id),
         "runs_on": lambda run_id: bool(world.alive(run_id)) or world.supervised(run_id),
         "untold": lambda _: "remains" in host.forgets or "run.observe" in host.misfits,
         # A home whose launch broke off cannot know that its run was not put below the mount.
@@ -106,11 +108,26 @@ def _has_damaged(world: World, home: SimHome, run_id: str) -> bool:
     return any(model not in good for model in models) or home.was_damaged
 
 
-def _is_alone(world: World, home: SimHome, run_id: str) -> bool:
+def _is_alone(world: World, home: SimHome, host: SimHost, run_id: str) -> bool:
     # What a sync that was killed had published and not recorded is not proven: it counts as lost, and it is not.
     here = home.recorded(run_id) if home.was_killed else world.at_home(home, run_id)
     is_known = run_id in home.known()
-    return not is_known or bool(world.on_hosts(run_id) - here) or world.root_was_lost or home.was_damaged
+    return (
+        not is_known
+        or _has_twins(host, run_id)
+        or bool(world.on_hosts(run_id) - here)
+        or world.root_was_lost
+        or home.was_damaged
+    )
+
+
+def _has_twins(host: SimHost, run_id: str) -> bool:
+    """Whether two attempts took the same files: home may have those of one, and knows by name that the other's did not come."""
+    outbox = f"{host.run_folder(run_id)}/outbox"
+    taken = [
+        model for name in folders.names(outbox) if len(name) == 64 and (model := folders.model(f"{outbox}/{name}"))
+    ]
+    return len(set(taken)) < len(taken)
 
 
 def check_kept(world: World, home: SimHome, run: Run) -> None:

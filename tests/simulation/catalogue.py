@@ -92,6 +92,9 @@ FOUND_BY_CHANCE = {
     ),
     "a sync is killed between a checkpoint's last rename and its record": "launch save tick break_at:14 sync release",
     "a sync is killed there, and the next one proves what it left": "launch save tick break_at:14 sync sync release=lives",
+    "somebody renames its folder, whose file system goes away while a release asks what there is": (
+        "launch:2:1 save stop:0:3 rename_run:1:3 meanwhile_unmount:2:2 release:1:2"
+    ),
     "a power cut brings back scraps of a deleted run below another root": (
         "launch:0:1 tear:3:3 sync:1 unmount:1:3 look mount:3 lose_run tear:3:3"
     ),
@@ -134,6 +137,7 @@ FOUND_WITH_SCRIPTS = {
     "its folder is deleted, it saves again, and a person stops it while another look is under way": (
         "launch:3 hide_run:3 save:0:3 tick:0:2 break_off:1:1 resume:2:2 meanwhile_stop look:2:3"
     ),
+    "it ended well, and its supervisor died before it wrote that": "launch:1 end:2 break_off:0:2 tick release=ending+logs",
     "a script that had ended well is run again by itself": "launch:1 save tick kill_supervisor save end look retry",
     "its host was restarted after a script had ended well": "launch:1 save tick kill_supervisor save end power_cut look retry",
     "a script clears away what its supervisor had not found yet": "launch:1 save save kill_supervisor power_cut resume",
@@ -192,6 +196,9 @@ FOUND_ON_CLUSTERS = {
 }
 
 FOUND_ON_CLUSTERS_WITH_SCRIPTS = {
+    "both jobs of it save the same, and a sync breaks off when it has one of them": (
+        "launch:1 start_job:0:2 give_up:0:1 start_job:2:1 save:2:2 save:2:1 tick:1 break_off:3:3 sync:2:2 release:2:2"
+    ),
     "its disk is put back to before the next attempt, and a former one goes on": (
         "launch:1:1 start_job:1 snapshot_host:3:2 give_up:0:1 start_job:3:2 restore_host:3:3 tick:1:3"
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from armada.config.schedulers import cancel_command
 from armada.config.sync import settings_of
@@ -81,9 +81,9 @@ def judge_host(context: HostContext, *, ignore_work: bool = False, progress: Pro
     Raises:
         HostUnreachable: Nothing can be decided.
     """
-    listed = submissions_there(context.session)
+    listed = list_there(context.session)
     items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress)
-    return items + came_since(context, listed) + _no_runs(context)
+    return items + came_since(context, listed)
 
 
 def judge_and_forget_secrets(
@@ -109,8 +109,8 @@ def judge_and_forget_secrets(
     Raises:
         HostUnreachable: Nothing can be decided.
     """
-    listed = submissions_there(context.session)
-    items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress) + _no_runs(context)
+    listed = list_there(context.session)
+    items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress)
     judged()
     secrets = context.session.call(ForgetSecrets(leaves=not losses(items)))
     items += came_since(context, listed)
@@ -210,27 +210,21 @@ def lacking_elsewhere(context: SyncContext, entry: RunListing) -> list[Item]:
     return losses(judge(RunThere(context.run_id, context.host, known=True, life=Life.NONE, others=others)))
 
 
-def _judge_listed(
-    context: HostContext, listed: Mapping[str, int | None], *, ignore_work: bool, progress: Progress | None
-) -> list[Item]:
+def _judge_listed(context: HostContext, listed: Listed, *, ignore_work: bool, progress: Progress | None) -> list[Item]:
     prover = Prover(context.database, progress)
-    run_ids = list(listed)
+    run_ids = list(listed.submissions)
     items = _not_there(context, prover, run_ids, ignore_work=ignore_work)
     for start in range(0, len(run_ids), _AT_ONCE):
         items += _judge_some(context, prover, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
-    return items
+    return items + list(map(no_run, listed.strange))
 
 
-def came_since(context: HostContext, listed: Mapping[str, int | None]) -> list[Item]:
-    """List what was launched or resumed since `submissions_there` gave a listing: reading every byte at home took time."""
-    later = submissions_there(context.session)
-    came = [run_id for run_id in later if run_id not in listed or later[run_id] != listed[run_id]]
-    return [put_there_meanwhile(run_id, context.host) for run_id in came]
-
-
-def _no_runs(context: HostContext) -> list[Item]:
-    """List what lies among the runs of a host and is none: a run's folder that somebody renamed, or somebody's files."""
-    return [no_run(name) for name in context.session.call(ListRuns()).strange]
+def came_since(context: HostContext, listed: Listed) -> list[Item]:
+    """List what is there that `list_there` did not list: reading every byte at home took time."""
+    before, now = listed.submissions, list_there(context.session)
+    came = [run_id for run_id, number in now.submissions.items() if run_id not in before or number != before[run_id]]
+    items = [put_there_meanwhile(run_id, context.host) for run_id in came]
+    return items + [no_run(name) for name in now.strange if name not in listed.strange]
 
 
 def settle_stopped(session: HostSession, *, sleep: Callable[[float], None] = time.sleep) -> list[str]:
@@ -246,7 +240,7 @@ def settle_stopped(session: HostSession, *, sleep: Callable[[float], None] = tim
     Raises:
         HostUnreachable: The host does not answer.
     """
-    listed = list(submissions_there(session))
+    listed = runs_there(session)
     found = [run_id for run_id, life in _evidence(session, listed).items() if was_stopped_and_forgotten(life)]
     for run_id in found:
         with contextlib.suppress(SchedulerRefused, NotFound):  # the verdict reports what is left of it
@@ -335,13 +329,26 @@ def _is_settled(database: Database, prover: Prover, run_id: str) -> bool:
 
 def runs_there(session: HostSession) -> list[str]:
     """Return the ids of the runs that a host has."""
-    return list(submissions_there(session))
+    return list(list_there(session).submissions)
 
 
-def submissions_there(session: HostSession) -> dict[str, int | None]:
-    """Return the number of submissions of each run that a host has, by id."""
-    listed = session.call(ListRuns()).runs
-    return {run.run_id: run.submission for run in listed if not isinstance(run, Misfit)}
+class Listed(NamedTuple):
+    """What a host has at one moment.
+
+    Attributes:
+        submissions: How often each run was submitted, by id; None: it is not said.
+        strange: Names of what lies among the runs and is none: a run's folder that somebody renamed, or somebody's files.
+    """
+
+    submissions: Mapping[str, int | None]
+    strange: tuple[str, ...]
+
+
+def list_there(session: HostSession) -> Listed:
+    """List the runs that a host has, and what lies among them."""
+    answer = session.call(ListRuns())
+    found = {run.run_id: run.submission for run in answer.runs if not isinstance(run, Misfit)}
+    return Listed(found, tuple(answer.strange))
 
 
 def losses(items: Sequence[Item]) -> list[Item]:

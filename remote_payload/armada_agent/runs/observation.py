@@ -202,6 +202,7 @@ class Evidence:
             "state": self.state,
             "attempt": self.attempt,
             "stop_wished": self._stop_wished(),
+            "lacks_end": self.lacks_end,
             "scheduler": self._scheduler_word(),
             "processes": len(members),
             "stopped": _find_stopped(

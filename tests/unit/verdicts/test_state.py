@@ -368,6 +368,12 @@ def test_why_says_whether_a_supervisor_was_seen_to_live(supervisor: str, words: 
     assert words in str(decide(observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor=supervisor)).because)
 
 
+def test_a_job_whose_end_is_being_completed_is_not_said_to_run_on() -> None:
+    found = decide(observed(submission=JOB, state=RUNNING, attempt=ATTEMPT, supervisor="unknown", lacks_end=True))
+    assert (found.state, found.reason, found.message) == ("running", None, "its job ended; its end is being completed")
+    assert "its supervisor died before it wrote that" in str(found.because)
+
+
 def test_an_end_is_believed_even_after_a_reboot() -> None:
     state = {"state": "succeeded", "attempt": 1, "seq": 9}
     assert decide(observed(submission=JOB, state=state, supervisor="dead", rebooted=True)).state == "succeeded"

@@ -10,6 +10,7 @@ import pytest
 from armada.home import own
 from armada.store import checkpoints, runs
 from armada.sync.checkpoints.proof import Prover
+from armada.sync.release import judge
 from armada.sync.schedule.due import NOT_WANTED
 from armada.verdicts.proof import Proof
 from tests.answers import outbox
@@ -360,6 +361,22 @@ def test_what_lies_among_the_runs_and_is_none_is_named(world: World) -> None:
     world.strange = ("q-aaaaaa.bak", "notes.txt")
     assert [(item.run_id, item.lost) for item in world.judge()] == [("q-aaaaaa.bak", True), ("notes.txt", True)]
     assert all("is none: somebody renamed a run's folder" in each for each in world.lost())
+
+
+def test_what_lay_among_the_runs_at_first_is_named_when_its_file_system_went_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = iter([judge.Listed({}, ("q-aaaaaa.bak",)), judge.Listed({}, ())])
+    monkeypatch.setattr(judge, "list_there", lambda _: next(there))
+    (item,) = world.judge()
+    assert (item.run_id, item.lost) == ("q-aaaaaa.bak", True)
+
+
+def test_what_came_among_the_runs_meanwhile_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = iter([judge.Listed({}, ()), judge.Listed({}, ("q-aaaaaa.bak",))])
+    monkeypatch.setattr(judge, "list_there", lambda _: next(there))
+    (item,) = world.judge()
+    assert (item.run_id, item.lost) == ("q-aaaaaa.bak", True)
 
 
 def test_a_folder_with_the_name_of_a_run_that_is_none_is_named_as_such(world: World) -> None:
