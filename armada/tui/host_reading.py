@@ -45,10 +45,12 @@ class History:
             self._found_at = time.monotonic()
             for gpu in telemetry.gpus_of(database, self.host):
                 self._points.setdefault(gpu, ())
-        for gpu, known in self._points.items():
+        for gpu, before in self._points.items():
+            is_ahead = bool(before) and before[-1].time > now  # the clock was set back
+            known = () if is_ahead else before
             came = telemetry.of_gpu(database, self.host, gpu, after=known[-1].time if known else since)
             stale = next((place for place, point in enumerate(known) if point.time >= since), len(known))
-            if came or stale:
+            if came or stale or is_ahead:
                 self._points[gpu] = (*known[stale:], *came)
         return {gpu: points for gpu, points in self._points.items() if points}
 

@@ -59,7 +59,7 @@ class Reachability:
                 answered = max(answered, record.observed_at or 0.0)
                 if record.unreachable_since is not None:
                     marks.append(Silence(record.unreachable_since, record.unreachable_why))
-            is_trusted = now - answered < TRUSTED_S
+            is_trusted = abs(now - answered) < TRUSTED_S  # the clock may have been set back since
             lasting = [mark for mark in marks if not (is_trusted and answered > mark.since)]
             if len(lasting) < len(marks):
                 self.due_at = min(self.due_at, answered + TRUSTED_S)

@@ -265,3 +265,15 @@ class Snapshot(NamedTuple):
 
 
 EMPTY = Snapshot(0.0)
+MANY = 1000
+
+
+def has_many_new(before: Snapshot, after: Snapshot) -> bool:
+    """Whether many rows of a snapshot are new objects: the first whole one, many changed, or another store was opened."""
+    if not before.taken_at:
+        return True
+    if after.changed is not None:
+        return len(after.changed) > MANY
+    # The oldest row stays the same object where runs were added or removed.
+    is_read_anew = bool(before.runs and after.runs) and before.runs[-1] is not after.runs[-1]
+    return is_read_anew or abs(len(after.runs) - len(before.runs)) > MANY

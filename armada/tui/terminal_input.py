@@ -18,6 +18,7 @@ from textual.keys import Keys
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from _typeshed import ReadableBuffer
     from textual.driver import Driver
     from textual.message import Message
 
@@ -48,14 +49,36 @@ class Parser(XTermParser):
             return None
 
 
+_ANSWER = re.compile(r"\x1b\]1[01];[0-9A-Za-z:/#]*(?:\x07|\x1b\\)|\x1b\[\?[0-9;]*c")
+"""A terminal's answer to a question about its colours, or about what it is."""
+_BEGUN = re.compile(r"\x1b\]1(?:[01](?:;[0-9A-Za-z:/#]{0,40}\x1b?)?)?\Z|\x1b\[\?[0-9;]{0,40}\Z")
+
+
+class _Keys(codecs.IncrementalDecoder):
+    """Decodes what comes from a terminal, without late answers to questions, which would be taken for keys.
+
+    What is no text becomes `�`.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__("replace")
+        self._inner = codecs.getincrementaldecoder(encoding)("replace")
+        self._held = ""
+
+    def decode(self, input: ReadableBuffer, final: bool = False) -> str:  # noqa: A002  # the base's name
+        text = _ANSWER.sub("", self._held + self._inner.decode(input, final))
+        begun = None if final else _BEGUN.search(text)
+        self._held = text[begun.start() :] if begun is not None else ""
+        return text[: len(text) - len(self._held)]
+
+
 def _decoder(encoding: str) -> Callable[[], codecs.IncrementalDecoder]:
-    """Return how to make a decoder that shows what is no text as `�`."""
-    return partial(codecs.getincrementaldecoder(encoding), errors="replace")
+    return partial(_Keys, encoding)
 
 
 def forgive(driver: type[Driver]) -> None:
     """Let a driver of Textual read whatever comes. It looks these two up by their names when it begins to read."""
-    module = sys.modules[driver.__module__]
-    for name, mine in (("getincrementaldecoder", _decoder), ("XTermParser", Parser)):
-        if hasattr(module, name):
-            setattr(module, name, mine)
+    for module in {sys.modules[each.__module__] for each in driver.__mro__}:
+        for name, mine in (("getincrementaldecoder", _decoder), ("XTermParser", Parser)):
+            if hasattr(module, name):
+                setattr(module, name, mine)

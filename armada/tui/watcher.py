@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 0.2
 CALM = ((60.0, 1.0), (5.0, 0.5))
 """After so many seconds without a change, how often it looks, in seconds: a key wakes it at once."""
+UNTAKEN_S = 60.0
+"""How long it waits for a snapshot to be taken before it reads again, in seconds."""
 READ_EVERY_S = 0.4
 """The shortest interval between readings, in seconds: the eye follows only two or three frames a second."""
 BESIDES_EVERY_S = 2.0
@@ -94,12 +96,15 @@ class Watcher:
 
     Args:
         home: The home with the store.
-        tell: Called in the thread with each new snapshot and the updates of curves.
+        tell: Called in the thread with each new snapshot and the updates of curves. If it returns True, `taken` is called
+            once they were taken.
     """
 
-    def __init__(self, home: HomePaths, tell: Callable[[Snapshot, tuple[CurveUpdate, ...]], None]) -> None:
+    def __init__(self, home: HomePaths, tell: Callable[[Snapshot, tuple[CurveUpdate, ...]], bool | None]) -> None:
         self._home = home
-        self._tell = tell
+        self._receiver = tell
+        self._taken = threading.Event()
+        self._taken.set()
         self._wants = Subscription()
         self._who: object = None
         self._curves_of: object = None
@@ -132,6 +137,16 @@ class Watcher:
     def stop(self) -> None:
         self._ended.set()
         self._wake.set()
+        self._taken.set()
+
+    def taken(self) -> None:
+        """Read on: what was told last was taken."""
+        self._taken.set()
+
+    def _tell(self, snapshot: Snapshot, updates: tuple[CurveUpdate, ...]) -> None:
+        self._taken.clear()
+        if not self._receiver(snapshot, updates):
+            self._taken.set()
 
     def want(self, wants: Subscription, who: object = None) -> None:
         """Set what is visible; missing data is read at once. A new subscriber has no curves yet."""
@@ -183,12 +198,10 @@ class Watcher:
         """Wait until the store that cannot be read here is deleted or replaced, or can be read again: a copy was put back."""
         with contextlib.suppress(_Gone, _Replaced):
             while not self._ended.wait(2.0):
-                self._look_whether_it_is_there()
-                with (
-                    contextlib.suppress(ArmadaError, sqlite3.DatabaseError),
-                    Database(self._home.store, existing=True, patience_s=PATIENCE_S),
-                ):
-                    return
+                with contextlib.suppress(ArmadaError, sqlite3.DatabaseError, OSError):
+                    self._look_whether_it_is_there()
+                    with Database(self._home.store, existing=True, patience_s=PATIENCE_S):
+                        return
 
     def _watch(self, database: Database) -> None:
         reader, hosts = RunReader(database), HostReader(database, self._home)
@@ -198,6 +211,8 @@ class Watcher:
         self._last = self._last._replace(generation=self._last.generation + 1)
         first, moved_at = True, time.monotonic()
         while not self._ended.is_set():
+            # While a shell has the terminal, nothing is taken, and what is told would fill the memory.
+            self._taken.wait(UNTAKEN_S)
             self._look_whether_it_is_there()
             woken = self._wake.is_set()
             self._wake.clear()

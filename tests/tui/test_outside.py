@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import io
+import signal
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from textual.pilot import Pilot
 
+from armada.tui import lending
 from armada.tui.screens import outside
 from tests.tui.conftest import World, drive, said, shows, until
+
+if TYPE_CHECKING:
+    from armada.tui.app import Dashboard
 
 
 def printed(world: World, words: str) -> None:
@@ -99,3 +109,51 @@ def test_a_shell_gets_the_terminal_and_gives_it_back(world: World, monkeypatch: 
     drive(board, use)
     assert order == ["given", "back"]
     assert typed.read() == "", "why there was no shell stands there until Enter"
+
+
+class Lent:
+    """A dashboard that lends its terminal. As Textual's, it is not taken back after an exception."""
+
+    def __init__(self) -> None:
+        self.did: list[object] = []
+
+    @contextmanager
+    def suspend(self) -> Iterator[None]:
+        self.did.append("given")
+        yield
+        self.did.append("back")
+
+    def exit(self, *codes: object) -> None:
+        self.did.append(codes)
+
+
+def lent(*words: str) -> tuple[int, list[object]]:
+    """Lend a terminal to a command; its exit code, and what the dashboard did until a while later."""
+    board = Lent()
+
+    async def use() -> int:
+        lending.heed_signals(cast("Dashboard", board))
+        code = lending.lend(cast("Dashboard", board), words, "armada ssh far")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return code
+
+    try:
+        return asyncio.run(use()), board.did
+    except OSError as error:
+        return error.errno or 0, board.did
+
+
+def test_a_command_that_cannot_be_started_gives_the_terminal_back() -> None:
+    assert lent("/no/such/editor") == (errno.ENOENT, ["given", "back"])
+
+
+def test_ctrl_c_in_a_shell_ends_what_runs_there_and_not_the_dashboard() -> None:
+    ends = "kill -INT $PPID; kill -INT $PPID; kill -QUIT $PPID; exit 7"
+    assert lent("sh", "-c", ends) == (7, ["given", "back"])
+    assert lent("sh", "-c", "trap 'exit 3' INT; kill -INT $$; sleep 60") == (3, ["given", "back"])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_system_that_shuts_down_ends_the_dashboard_once_it_has_its_terminal() -> None:
+    assert lent("sh", "-c", "kill -TERM $PPID") == (0, ["given", "back", (None, 0)])

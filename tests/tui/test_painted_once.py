@@ -33,12 +33,29 @@ class Painted:
         monkeypatch.setattr(Dashboard, "_display", note)
 
 
-@pytest.fixture
-def may_read(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+class MayRead(threading.Event):
     """While it is not set, no reading of the store ends."""
-    event, read = threading.Event(), Watcher._read_wanted  # noqa: SLF001
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = threading.Event()
+
+    async def stop(self, pilot: Pilot[None]) -> None:
+        """Let no reading end from now on."""
+        self.waits.clear()
+        self.clear()
+        board_of(pilot)._watcher._wake.set()  # noqa: SLF001
+        await until(pilot, self.waits.is_set)
+        await pilot.pause()  # what was told before is taken
+
+
+@pytest.fixture
+def may_read(monkeypatch: pytest.MonkeyPatch) -> MayRead:
+    event, read = MayRead(), Watcher._read_wanted  # noqa: SLF001
 
     def wait(self: Watcher, *given: Any) -> Any:
+        if not event.is_set():
+            event.waits.set()
         event.wait()
         return read(self, *given)
 
@@ -59,7 +76,7 @@ async def open_run(pilot: Pilot[None]) -> None:
 
 @pytest.mark.parametrize("is_slow", [False, True])
 def test_the_first_frame_has_what_was_read(
-    full: World, may_read: threading.Event, monkeypatch: pytest.MonkeyPatch, *, is_slow: bool
+    full: World, may_read: MayRead, monkeypatch: pytest.MonkeyPatch, *, is_slow: bool
 ) -> None:
     monkeypatch.setattr(view, "HELD_S", 3600.0)
     painted = Painted(monkeypatch)
@@ -67,7 +84,7 @@ def test_the_first_frame_has_what_was_read(
     async def use(pilot: Pilot[None]) -> None:
         await all_read(pilot)
         if is_slow:
-            may_read.clear()
+            await may_read.stop(pilot)
         await open_run(pilot)
         if is_slow:
             await pilot.press("c", "f5", "o")  # each would paint something
@@ -84,7 +101,7 @@ def test_the_first_frame_has_what_was_read(
 
 
 def test_another_run_on_the_same_screen_is_painted_when_it_has_been_read(
-    full: World, may_read: threading.Event, monkeypatch: pytest.MonkeyPatch
+    full: World, may_read: MayRead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view, "HELD_S", 3600.0)
     painted = Painted(monkeypatch)
@@ -104,7 +121,7 @@ def test_another_run_on_the_same_screen_is_painted_when_it_has_been_read(
         await pilot.press("escape")
         await until(pilot, lambda: on_top(pilot).PLACE == "runs")
         painted.with_details.clear()
-        may_read.clear()
+        await may_read.stop(pilot)
         await open_run(pilot)  # what is known of it is shown at once
         await until(pilot, lambda: painted.with_details)
         may_read.set()
@@ -116,14 +133,14 @@ def test_another_run_on_the_same_screen_is_painted_when_it_has_been_read(
 
 
 def test_a_screen_whose_data_take_long_is_painted_without_them(
-    full: World, may_read: threading.Event, monkeypatch: pytest.MonkeyPatch
+    full: World, may_read: MayRead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view, "HELD_S", 0.01)
     painted = Painted(monkeypatch)
 
     async def use(pilot: Pilot[None]) -> None:
         await all_read(pilot)
-        may_read.clear()
+        await may_read.stop(pilot)
         await open_run(pilot)
         await until(pilot, lambda: painted.with_details)
         assert not any(painted.with_details)

@@ -201,3 +201,13 @@ def test_a_host_on_which_a_run_hangs_has_its_sign_and_says_which_and_why(world: 
         await shows(pilot, "▲ box ", "● calm ", "What do the GPUs do?")
 
     drive(world.board(), use, (160, 44))
+
+
+def test_a_clock_that_was_set_back_hides_no_silence(world: World, clock: Clock) -> None:
+    world.run("one-aaaaaa", host="box")
+    hosts.record_facts(world.database, "box", {})
+    clock.now = NOW - 3600
+    hosts.mark_unreachable(world.database, "box", "timed out")
+    reader = RunReader(world.database)
+    reader.read({}, hosts.every(world.database))
+    assert set(reader.silent) == {"box"}

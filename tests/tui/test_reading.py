@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 import time
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
@@ -14,8 +15,9 @@ from armada.costs.tariff import Tariff
 from armada.store import checkpoints, run_sync, runs
 from armada.store.database import MIGRATIONS, Database
 from armada.store.queries.curves import OUTLINE, read_curve
+from armada.tui import snapshot
 from armada.tui.reading import RunReader
-from armada.tui.snapshot import Counts
+from armada.tui.snapshot import Counts, RunRow
 from armada.verdicts.states import Verdict
 from tests.tui.conftest import World
 
@@ -132,3 +134,25 @@ def test_a_store_without_revisions_gets_them_and_loses_nothing(world: World) -> 
         assert [row.id for row in reader.read({})] == ["old-aaaaaa"]
         database.connection.execute("UPDATE runs SET loss = 1.0")
         assert reader.read({})[0].run.loss == 1.0
+
+
+@pytest.mark.parametrize(
+    ("moved", "is_many"),
+    [("nothing", False), ("one more", False), ("one changed", False), ("all anew", True), ("most gone", True)],
+)
+def test_only_many_new_rows_are_kept_from_the_garbage_collector(
+    moved: str, is_many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "MANY", 2)
+    rows = cast("list[RunRow]", [object() for _ in range(9)])
+    before = snapshot.Snapshot(1.0, tuple(rows))
+    after = {
+        "nothing": before._replace(changed=frozenset()),
+        "one more": before._replace(runs=(cast("RunRow", object()), *rows)),
+        "one changed": before._replace(changed=frozenset({"a"})),
+        "all anew": before._replace(runs=tuple(cast("list[RunRow]", [object() for _ in rows]))),
+        "most gone": before._replace(runs=tuple(rows[6:])),
+    }[moved]
+    assert snapshot.has_many_new(before, after) is is_many
+    assert snapshot.has_many_new(snapshot.EMPTY, after)
+    assert snapshot.has_many_new(before, before._replace(changed=frozenset("abc")))

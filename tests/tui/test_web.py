@@ -241,6 +241,7 @@ def test_another_page_and_another_name_are_turned_away_with_the_token_too(
         "the browser sends brackets",
         "the browser goes while it hangs",
         "Ctrl-C while it hangs",
+        "its process is killed",
     ],
 )
 def test_a_window_ends_with_whoever_ends(world: World, serve: Callable[..., Served], end: str) -> None:
@@ -266,6 +267,10 @@ def test_a_window_ends_with_whoever_ends(world: World, serve: Callable[..., Serv
                 await websocket.send_str("[" * 80_000)
             elif end == "the browser sends rubbish":
                 await websocket.send_str('{"not": "ours"')
+            elif end == "its process is killed":
+                os.kill(pid, signal.SIGKILL)
+                async for _ in websocket:  # until the server closes it
+                    pass
             elif end == "the server is killed":
                 served.process.kill()
             else:

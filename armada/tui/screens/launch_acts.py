@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.user_folder import expanded_or_same
 from armada.paths import bundled
+from armada.tui.lending import lend
 from armada.tui.screens.output import show_output
 from armada.tui.screens.question import Question
 from armada.units import amount, counted
@@ -153,10 +152,7 @@ def edit_file(board: Dashboard, path: str, line: int | None) -> None:
         _say(board, f"an editor needs a terminal of its own; in another one: {shown}")
         return
     try:
-        with board.suspend():
-            sys.stdout.write(f"{sanitize_line(shown, 1000)}\n")
-            sys.stdout.flush()
-            code = subprocess.run(words, check=False).returncode
+        code = lend(board, words, shown)
     except OSError as error:
         _say(board, f"{shown}: {error.strerror}; set EDITOR to an editor of this machine")
         return

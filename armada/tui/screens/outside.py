@@ -7,13 +7,13 @@ import shlex
 import sqlite3
 import subprocess
 import sys
-import time
 import webbrowser
 from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import logs, web_pages
+from armada.tui.lending import lend
 from armada.tui.operations import command
 
 if TYPE_CHECKING:
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from armada.paths import HomePaths
     from armada.tui.app import Dashboard
     from armada.tui.snapshot import RunRow
-
-
-SOON_S = 10.0
-"""A shell that failed within this time was none, in seconds: a later one ends with the code of its last command."""
 
 
 def open_page(board: Dashboard, rows: Sequence[RunRow]) -> None:
@@ -88,17 +84,11 @@ def open_shell(board: Dashboard, words: Sequence[str]) -> None:
     if not board.can_suspend:
         _say(board, f"a shell needs a terminal of its own; in another one: {shown}")
         return
-    with board.suspend():
-        sys.stdout.write(f"{sanitize_line(shown, 1000)}\n")
-        sys.stdout.flush()
-        began = time.monotonic()
-        code = subprocess.run(command(*words), check=False).returncode
-        if code and time.monotonic() - began < SOON_S:
-            # Why there was no shell stands on the terminal, and would be gone.
-            sys.stdout.write(f"\nended with {code}; Enter goes back to the dashboard ")
-            sys.stdout.flush()
-            with contextlib.suppress(KeyboardInterrupt, OSError, ValueError):
-                sys.stdin.readline()
+    try:
+        code = lend(board, command(*words), shown, stays=True)
+    except OSError as error:
+        _say(board, f"{shown}: {error.strerror}")
+        return
     if code:
         _say(board, f"{shown} ended with {code}")
 

@@ -122,11 +122,9 @@ class View(Screen[None]):
         self.going.take(self.snapshot, time.time())
         self.draw(updates)
         wants = self.wants()
-        self.board.want(wants)
+        self.board.want(wants, self)
         if self._is_held and self.snapshot.answers == (wants, self.asks_as):
             self._release()
-        elif self._is_held:
-            self.set_timer(HELD_S, self._release)
 
     @property
     def asks_as(self) -> object:
@@ -186,6 +184,8 @@ class View(Screen[None]):
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self._is_held = self.is_new and bool(self.snapshot.taken_at)  # else the dashboard itself has just started
         self.is_new = False
+        if self._is_held:
+            self.set_timer(HELD_S, self._release)
         if self.is_mounted:
             drawn, self._mounted_with = self._mounted_with, None
             # Textual would style all widgets anew: those of a new screen a moment after it styled them.

@@ -68,6 +68,14 @@ class Window(AppService):
         self._stdin = process.stdin
         return process
 
+    async def run(self) -> None:
+        """Pass on what the process says until it ends, however it does; then close the browser's connection."""
+        try:
+            await super().run()
+        finally:
+            with contextlib.suppress(ConnectionError):
+                await self.remote_close()
+
     async def on_data(self, payload: bytes) -> None:
         """Pass on output. It is still read after the browser has gone, because a blocked writer could not exit."""
         with contextlib.suppress(ConnectionError):
