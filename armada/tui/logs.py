@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import time
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
@@ -34,13 +35,24 @@ def at_home(home: HomePaths, run: Run, *, local: bool) -> Path | None:
     """Return the newest copy of the run's log on this machine; on `local` it is the run's own file."""
     outputs = home.run(run.run_id) / "outputs"
     end = outputs / END  # the end part of a log that is too long to be fetched completely
-    places = [end if end.is_file() else outputs / LOG, fetched(home, run.run_id)]
+    places = [end if _modified(end) is not None else outputs / LOG, fetched(home, run.run_id)]
     if local:
         places.insert(0, home.local_root / "runs" / run.run_id / "output.log")
-    found = [place for place in places if place.is_file()]
-    if local and found[:1] == places[:1]:
-        return found[0]
-    return max(found, key=lambda place: place.stat().st_mtime, default=None)
+    found = {place: moment for place in places if (moment := _modified(place)) is not None}
+    if local and places[0] in found:
+        return places[0]
+    return max(found, key=lambda place: found[place], default=None)
+
+
+def _modified(place: Path) -> float | None:
+    """Return when a file was modified; None if there is none, 0 if that cannot be told: who reads it then learns why."""
+    try:
+        stat = place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return 0.0
+    return stat.st_mtime if S_ISREG(stat.st_mode) else None
 
 
 def why_none(run: Run) -> str:

@@ -145,6 +145,8 @@ class LogView(Widget, can_focus=True):
         self._left = 0
         self._lines: list[LogLine] = []
         self._strips: list[Strip] = []
+        self._trouble = ""
+        """Why the file cannot be read; empty if it can."""
         self._drawn: list[LogLine] = []
         """The line that each strip shows, or a piece of it."""
         self._stamp: object = None
@@ -183,7 +185,7 @@ class LogView(Widget, can_focus=True):
             self.empty,
             self.word,
         )
-        if stamp == self._stamp:
+        if stamp == self._stamp and not self._trouble:
             return
         if self.file is not None and self._top > self.file.size:
             self.following = True  # the file was started again
@@ -199,6 +201,7 @@ class LogView(Widget, can_focus=True):
             self._lines = self.file.forward(self._top, height)
         else:
             self._lines = self.file.forward(self._top, height)
+        self._trouble = self.file.trouble if self.file is not None and not self._lines else ""
         self._strips = self._draw(self.size.width)
         if self.following:
             self._strips, self._drawn = self._strips[-height:], self._drawn[-height:]
@@ -210,6 +213,8 @@ class LogView(Widget, can_focus=True):
         """Describe what of the file is visible, the most important first: a narrow frame cuts the end."""
         if self.file is None:
             return ""
+        if self._trouble:
+            return "cannot be read"
         end = self._lines[-1].next if self._lines else 0
         number = self.file.number_of(self._lines[0].start) if self._lines else None
         parts = (
@@ -253,7 +258,8 @@ class LogView(Widget, can_focus=True):
         dim = style + self.get_component_rich_style("log--dim")
         self._drawn = []
         if not self._lines:
-            lines = self.symbols.text(self.empty).splitlines()
+            words = f"the log cannot be read: {self._trouble}" if self._trouble else self.empty
+            lines = self.symbols.text(words).splitlines()
             return [Strip([Segment(f"  {line}", dim)]).adjust_cell_length(width, style) for line in lines]
         strips: list[Strip] = []
         severities, coloured = self._severities(), self._colours()
