@@ -313,12 +313,8 @@ class RunsScreen(RunsChoices):
     # Keys -----------------------------------------------------------------------------------------------------------
 
     def concerned(self) -> list[RunRow]:
-        meant = self.table.marked or {self.table.cursor_mark or ""}
-        folds = [fold for key, fold in self.table.folds.items() if key in meant]
-        groups = [group for key, group in self.table.closed.items() if key in meant]
-        wanted = meant | {row.run.run_id for fold in folds for row in fold.cells}
-        wanted |= {row.run.run_id for group in groups for row in group.folded}
-        return [row for row in self.snapshot.runs if row.run.run_id in wanted]
+        meant = self.table.marked or self.table.runs_of(self.table.cursor or "")
+        return [row for row in self.snapshot.runs if row.run.run_id in meant]
 
     def action_sync(self) -> None:
         about_group(self, "sync", "Sync", partial(self._act, "sync"))
@@ -402,9 +398,8 @@ class RunsScreen(RunsChoices):
             self._redraw()
 
     def action_mark_all(self) -> None:
-        shown = {self.table.mark_of(entry.key) for entry in self.table.entries if entry.kind == "row"}
-        for key, group in self.table.closed.items():
-            shown = shown - {key} | {row.run.run_id for row in group.folded}
+        rows = (entry.key for entry in self.table.entries if entry.kind == "row")
+        shown = {run_id for key in rows for run_id in self.table.runs_of(key)}
         self.table.marked = set() if shown <= self.table.marked else shown
         self.table.refresh()
         self._redraw()

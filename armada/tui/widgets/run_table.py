@@ -108,7 +108,7 @@ class RunTable(Table):
         self.folds = {line.key: line for line in lines if isinstance(line, Fold)}
         self.closed = {line.key: line for line in lines if isinstance(line, Heading) and line.folded}
         self._others = {}
-        self.marked &= set(snapshot.by_id) | set(self.folds)  # of a folded group its runs are marked
+        self.marked &= set(snapshot.by_id)  # of a sweep and of a folded group the runs are marked
         entries: list[Entry] = []
         for line in lines:
             if isinstance(line, Heading):
@@ -133,19 +133,20 @@ class RunTable(Table):
     def mark_of(self, key: str) -> str:
         return key.partition("\t")[0]  # a run is marked in all of its lines
 
-    def is_marked(self, key: str) -> bool:
+    def runs_of(self, key: str) -> set[str]:
+        """Return the ids of the runs that a row stands for: the newest of each cell of a sweep, all of a folded group."""
         if key in self.closed:
-            return {row.id for row in self.closed[key].folded} <= self.marked
-        return super().is_marked(key)
+            return {row.id for row in self.closed[key].folded}
+        return {row.id for row in self.folds[key].cells} if key in self.folds else {self.mark_of(key)}
+
+    def is_marked(self, key: str) -> bool:
+        return bool(self.marked) and self.runs_of(key) <= self.marked
 
     def toggle_mark(self, key: str) -> None:
-        """Mark or unmark a run or a sweep; of a folded group, all its runs."""
-        if key not in self.closed:
-            super().toggle_mark(key)
-            return
-        runs = {row.id for row in self.closed[key].folded}
+        """Mark or unmark the runs that a row stands for."""
+        runs = self.runs_of(key)
         self.marked = self.marked - runs if runs <= self.marked else self.marked | runs
-        self.refresh()
+        self.refresh()  # a run may have several rows
 
     @property
     def cursor_mark(self) -> str | None:
