@@ -98,10 +98,9 @@ class RunTable(Table):
         self._names, columns = columns_of(keys) if keys else (tuple(USUAL), COLUMNS[1:])
         self.set_columns((COLUMNS[0], *columns))
 
-    def key_of(self, title: str) -> Key | None:
-        """Return what the column of the user's choice with this title shows; None if it is not one."""
-        titles = {column.title: name for name, column in zip(self._names, self.columns[1:], strict=True)}
-        return self._keys.get(titles.get(title, ""))
+    def key_of(self, place: int) -> Key | None:
+        """Return what the column of the user's choice at a place shows; None if it is not one."""
+        return self._keys.get(("", *self._names)[place])
 
     def show_runs(self, snapshot: Snapshot, lines: Sequence[Line]) -> None:
         self.snapshot = snapshot
@@ -175,6 +174,16 @@ class RunTable(Table):
             found = entry.key if entry.kind == "heading" else found
             if entry.key == key and entry.kind == "row":
                 return found
+        return None
+
+    def fold_of(self, key: str) -> str | None:
+        """Return the key of the sweep whose row this is, or under whose row its line hangs; None if there is none."""
+        for entry in reversed(self.entries[: self._lines.get(key, -1) + 1]):
+            if entry.kind == "heading":
+                return None
+            if (fold := self.folds.get(entry.key)) is not None:
+                is_under = fold.is_open and any(row.id == self.mark_of(key) for row in fold.rows)
+                return entry.key if entry.key == key or is_under else None
         return None
 
     def first_under(self, key: str) -> str | None:
