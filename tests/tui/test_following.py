@@ -32,9 +32,12 @@ class Host:
         return ["sh", "-c", script]
 
 
-def grows_with(file: Path) -> str:
-    """A script that prints a file, and what it gets."""
-    return f"exec {sys.executable} -c 'import sys, time\nfor line in iter(open(sys.argv[1]).readline, None): print(end=line, flush=True); time.sleep(0 if line else 0.05)' {file}"
+FOLLOWS = """\
+import sys, time
+for line in iter(open(sys.argv[1]).readline, None):
+    print(end=line, flush=True)
+    time.sleep(0 if line else 0.05)
+"""
 
 
 def follower_of(pilot: Pilot[None]) -> logs.Follower:
@@ -50,14 +53,14 @@ def test_two_dashboards_follow_the_same_log_each_in_a_file_of_its_own(
     world.run("demo-aaaaaa")
     source = tmp_path / "source"
     source.write_text("first line\n")
-    Host(monkeypatch, grows_with(source))
+    monkeypatch.setattr(logs, "command", lambda *_: [sys.executable, "-c", FOLLOWS, str(source)])
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")
         await pilot.press("l")
         await shows(pilot, "first line", "following")
         with monkeypatch.context() as patch:
-            patch.setattr(logs.os, "getpid", lambda: os.getppid())
+            patch.setattr(os, "getpid", os.getppid)
             other = logs.Follower(world.home, "demo-aaaaaa")
         assert other.path != follower_of(pilot).path
         await until(pilot, lambda: other.path.read_text() == "first line\n")

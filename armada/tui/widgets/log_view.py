@@ -278,7 +278,10 @@ class LogView(Widget, can_focus=True):
             return [strip]
         indent = beginning(strip.text, width) if self.hangs else 0
         first, *others = [strip.crop(start, end) for start, end in wrapped(strip.text, width, indent)]
-        return [first, *(Strip.join([Strip.blank(indent, self.rich_style), each]) if indent else each for each in others)]
+        return [
+            first,
+            *(Strip.join([Strip.blank(indent, self.rich_style), each]) if indent else each for each in others),
+        ]
 
     def _first_of_page(self, file: LogFile, end: int) -> int:
         """Return the start of the first line from which all lines up to an offset fit on the screen; at least one line."""
