@@ -15,7 +15,7 @@ from armada.tui.folds import Fold
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.snapshot import Kept, RunRow
 from armada.verdicts.states import Verdict
-from tests.tui.conftest import World, drive, lacks, shows, until
+from tests.tui.conftest import World, drive, lacks, said, shows, until
 from tests.tui.test_runs_screen import rows
 
 SIX = {
@@ -185,6 +185,18 @@ def test_a_sweep_is_marked_when_all_of_its_cells_are(swept: World) -> None:
         table.place("sweep:lr-x7:")
         await pilot.press("space")
         await lacks(pilot, " marked")
+
+    drive(swept.board(), use, (170, 40))
+
+
+def test_a_note_for_several_runs_is_refused_with_what_they_are(swept: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "lr-x7 (6 cells)")
+        first(pilot).table.place("sweep:lr-x7:")
+        await pilot.press("i")
+        await until(pilot, lambda: "note: these are 6 runs, and a note is for one run" in said(pilot))
+        await pilot.press("space", "i")
+        await until(pilot, lambda: "note: 6 runs are marked, and a note is for one run" in said(pilot))
 
     drive(swept.board(), use, (170, 40))
 
