@@ -12,7 +12,7 @@ from armada.sweeps.counts import count_states
 from armada.tui.best import LOSS, Ranking, best_among, ranking_of
 from armada.tui.chains import Chains
 from armada.tui.filtering import Query, subject_of
-from armada.tui.folds import Fold, fold
+from armada.tui.folds import Fold, done, fold
 from armada.tui.snapshot import RunRow
 
 if TYPE_CHECKING:
@@ -199,14 +199,21 @@ class Arrangement:
         """Whether a new version of a row changes the heading above it, or its place under headings."""
         if old.run.state != new.run.state or self._groups_of(old) != self._groups_of(new):
             return True
-        if self.closed and old.trouble != new.trouble:
-            return True  # a folded group says why a run of it needs you
+        if (old.trouble != new.trouble or done(old) != done(new)) and self._is_folded(new):
+            return True  # a folded group says why a run of it needs you, and how much is done
         if self.bests.get(new.id) != self._bests_of.get(new.id):
             return True
         before, now = old.run.loss, new.run.loss
         if before == now:
             return False
         return any(_moves(self._bests.get(title), before, now) for title in self._groups_of(new))
+
+    def _is_folded(self, row: RunRow) -> bool:
+        """Whether the row of a folded group stands for a run, too."""
+        if not self.closed:
+            return False
+        keys = {f"{self.group}:{title}" for title in self._groups_of(row)}
+        return not keys.isdisjoint(self.closed) or (row.id in self.pins and PINNED_KEY in self.closed)
 
     def groupings(self, rows: Sequence[RunRow]) -> list[str]:
         """Return what runs can be grouped by: where no run has a group, a tag or a chain, not by that."""

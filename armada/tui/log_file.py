@@ -44,6 +44,8 @@ class LogFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.trouble = ""
+        """Why the file could not be read last, as "Permission denied"; empty if it could, or if there is none."""
         self._counted = (0, 0, 1)
         """The file's inode, the start of a line in it, and the line's number."""
 
@@ -58,40 +60,43 @@ class LogFile:
         """Return the bytes from an offset on; none if the file cannot be read."""
         try:
             with self.path.open("rb") as file:
+                self.trouble = ""
                 file.seek(start)
                 return file.read(size)
-        except OSError:
+        except OSError as error:
+            self._note(error)
             return b""
+
+    def _note(self, error: OSError) -> None:
+        self.trouble = "" if isinstance(error, FileNotFoundError) else reason_of(error)
 
     def forward(self, offset: int, count: int) -> list[LogLine]:
         """Return up to `count` lines from the one that begins at `offset`."""
         found: list[LogLine] = []
-        if not self.path.is_file():
-            return found
-        with self.path.open("rb") as file:
-            while len(found) < count:
-                file.seek(offset)
-                head = file.read(LINE_BYTES)
-                if not head:
-                    break
-                end = head.find(b"\n")
-                if end >= 0:
-                    following, text = offset + end + 1, coloured_state(head[:end].decode("utf-8", "replace"))
-                else:
-                    following = _after_newline(file, offset + len(head))
-                    text = _long_line(file, head, following)
-                found.append(LogLine(offset, following, text))
-                offset = following
+        try:
+            if not self.path.is_file():
+                return found
+            with self.path.open("rb") as file:
+                self.trouble = ""
+                while len(found) < count and (line := _line_at(file, offset)) is not None:
+                    found.append(line)
+                    offset = line.next
+        except OSError as error:
+            self._note(error)
         return found
 
     def backward(self, offset: int, count: int) -> int:
         """Return the start of the line that is `count` lines before the one at `offset`."""
-        if not self.path.is_file():
-            return 0
-        with self.path.open("rb") as file:
-            while count > 0 and offset > 0:
-                offset = _line_start(file, offset - 1)
-                count -= 1
+        try:
+            if not self.path.is_file():
+                return 0
+            with self.path.open("rb") as file:
+                self.trouble = ""
+                while count > 0 and offset > 0:
+                    offset = _line_start(file, offset - 1)
+                    count -= 1
+        except OSError as error:
+            self._note(error)
         return max(0, offset)
 
     def lines_before(self, offset: int) -> list[str]:
@@ -105,9 +110,17 @@ class LogFile:
         return self.backward(self.size, count)
 
     def number_of(self, offset: int) -> int | None:
-        """Return the number of the line at an offset, from 1; None if that is too far to count, or only one rank is read."""
-        if self.rank is not None or not self.path.is_file():
+        """Return the number of the line at an offset, from 1.
+
+        None if that is too far to count, if only one rank is read, or if the file cannot be read.
+        """
+        try:
+            return self._number_of(offset) if self.rank is None and self.path.is_file() else None
+        except OSError as error:
+            self._note(error)
             return None
+
+    def _number_of(self, offset: int) -> int | None:
         with self.path.open("rb") as file:
             stat = os.fstat(file.fileno())
             inode, known, number = self._counted
@@ -126,10 +139,13 @@ class LogFile:
 
     def line_start(self, offset: int) -> int:
         """Return the start of the line that contains a byte."""
-        if offset <= 0 or not self.path.is_file():
-            return 0
-        with self.path.open("rb") as file:
-            return _line_start(file, offset)
+        try:
+            if offset > 0 and self.path.is_file():
+                with self.path.open("rb") as file:
+                    return _line_start(file, offset)
+        except OSError as error:
+            self._note(error)
+        return 0
 
     def find_back(self, word: str, before: int, given_up: Callable[[], bool] = lambda: False) -> int | None:
         """Return the start of the last line before an offset that contains a word. Case matters only if the word has capital letters."""
@@ -187,6 +203,24 @@ class LogFile:
                 if len(data) < SEARCHED:
                     return
                 start += SEARCHED
+
+
+def reason_of(error: OSError) -> str:
+    """Return why a file cannot be read, without its path: "Permission denied"."""
+    return error.strerror or str(error)
+
+
+def _line_at(file: BinaryIO, offset: int) -> LogLine | None:
+    """Return the line that begins at an offset; None at the end of the file."""
+    file.seek(offset)
+    head = file.read(LINE_BYTES)
+    if not head:
+        return None
+    end = head.find(b"\n")
+    if end >= 0:
+        return LogLine(offset, offset + end + 1, coloured_state(head[:end].decode("utf-8", "replace")))
+    following = _after_newline(file, offset + len(head))
+    return LogLine(offset, following, _long_line(file, head, following))
 
 
 def _long_line(file: BinaryIO, head: bytes, following: int) -> str:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import time
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
@@ -26,7 +27,12 @@ COPIED_BYTES = 64_000_000
 
 
 def fetched(home: HomePaths, run_id: str) -> Path:
-    """Return the file to which this dashboard's `armada logs` writes."""
+    """Return the file to which this dashboard's `armada logs` writes; another dashboard has its own."""
+    return kept(home, run_id).with_name(f"{run_id}.{os.getpid()}.log")
+
+
+def kept(home: HomePaths, run_id: str) -> Path:
+    """Return the copy that remains after a log was followed."""
     return home.state / "dashboard" / "logs" / f"{run_id}.log"
 
 
@@ -34,13 +40,24 @@ def at_home(home: HomePaths, run: Run, *, local: bool) -> Path | None:
     """Return the newest copy of the run's log on this machine; on `local` it is the run's own file."""
     outputs = home.run(run.run_id) / "outputs"
     end = outputs / END  # the end part of a log that is too long to be fetched completely
-    places = [end if end.is_file() else outputs / LOG, fetched(home, run.run_id)]
+    places = [end if _modified(end) is not None else outputs / LOG, fetched(home, run.run_id), kept(home, run.run_id)]
     if local:
         places.insert(0, home.local_root / "runs" / run.run_id / "output.log")
-    found = [place for place in places if place.is_file()]
-    if local and found[:1] == places[:1]:
-        return found[0]
-    return max(found, key=lambda place: place.stat().st_mtime, default=None)
+    found = {place: moment for place in places if (moment := _modified(place)) is not None}
+    if local and places[0] in found:
+        return places[0]
+    return max(found, key=lambda place: found[place], default=None)
+
+
+def _modified(place: Path) -> float | None:
+    """Return when a file was modified; None if there is none, 0 if that cannot be told: who reads it then learns why."""
+    try:
+        stat = place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return 0.0
+    return stat.st_mtime if S_ISREG(stat.st_mode) else None
 
 
 def why_none(run: Run) -> str:
@@ -102,6 +119,7 @@ class Follower:
 
     def __init__(self, home: HomePaths, run_id: str) -> None:
         self.path = fetched(home, run_id)
+        self._kept = kept(home, run_id)
         self.errors = self.path.with_suffix(".err")
         self.partial = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -116,6 +134,7 @@ class Follower:
 
     def _start(self, home: HomePaths, run_id: str) -> subprocess.Popen[bytes]:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._clear()
         known = home.run(run_id) / "outputs" / LOG
         size = known.stat().st_size if known.is_file() else 0
         self.partial = not 0 < size <= COPIED_BYTES or known.with_name(END).is_file()
@@ -132,9 +151,21 @@ class Follower:
         with self.path.open("ab") as out, self.errors.open("wb") as err:
             return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
 
+    def _clear(self) -> None:
+        """Delete what dashboards that were killed have left of this run's log."""
+        for left in self.path.parent.glob(f"{self._kept.stem}.*"):
+            pid = left.stem.removeprefix(f"{self._kept.stem}.")
+            if pid.isdecimal() and not _is_running(int(pid)):
+                left.unlink(missing_ok=True)
+
     @property
     def is_started(self) -> bool:
         return self._process is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing follows the log any more, or ever did."""
+        return self._process is None or self._process.poll() is not None
 
     @property
     def trouble(self) -> str | None:
@@ -155,7 +186,26 @@ class Follower:
         return (last_of(trouble) or "armada logs ended").replace("the lines above", sanitize_line(self.errors, 200))
 
     def stop(self) -> None:
+        """End the command. What it has fetched remains as the copy at home, and its errors if there are some."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):  # it only reads, so it may outlive us briefly
                 self._process.wait(0.2)
+        with contextlib.suppress(OSError):  # the disk may be full, or read-only by now
+            if self.path.stat().st_size:
+                self.path.replace(self._kept)
+            else:
+                self.path.unlink()
+        with contextlib.suppress(OSError):
+            if not self.errors.stat().st_size:
+                self.errors.unlink()
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True  # another user's
+    return True

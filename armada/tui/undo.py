@@ -18,7 +18,7 @@ MOST = 50
 class _Change(NamedTuple):
     made_at: float
     said: str
-    back: Callable[[], None]
+    back: Callable[[], bool]
 
 
 class Changes:
@@ -32,12 +32,12 @@ class Changes:
         self._home = home
         self._changes: list[_Change] = []
 
-    def add(self, said: str, back: Callable[[], None]) -> None:
+    def add(self, said: str, back: Callable[[], bool]) -> None:
         """Remember a change.
 
         Args:
             said: What is so again when it is undone.
-            back: Undoes it.
+            back: Undoes it, and returns whether it did; if not, it has said why.
         """
         self._changes = [*self._changes, _Change(time.time(), said, back)][-MOST:]
 
@@ -45,7 +45,7 @@ class Changes:
         """Undo the newest change, if no command that can be undone, now or once it has ended, was started after it.
 
         Returns:
-            What is so again; None if nothing was undone.
+            What is so again; empty if it could not be undone, None if there was nothing to undo.
         """
         if not self._changes:
             return None
@@ -54,5 +54,4 @@ class Changes:
         if act is not None and act.started_at > change.made_at:
             return None
         self._changes.pop()
-        change.back()
-        return change.said
+        return change.said if change.back() else ""

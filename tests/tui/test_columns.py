@@ -177,6 +177,26 @@ def test_a_chosen_column_of_the_usual_ones_yields_its_room_to_others() -> None:
     assert [key.name for key in left_out(keys, 20)] == [*USUAL[1:], "note", "reason"]
 
 
+def test_a_click_on_a_title_sorts_by_its_column_where_another_has_the_same(world: World) -> None:
+    for run_id, model, data in (("one-aaaaaa", "a", "z"), ("two-bbbbbb", "b", "y"), ("six-cccccc", "c", "x")):
+        settings = {"model": {"name": model}, "data": {"name": data}}
+        world.run(run_id, spec={"job": {"argv": ["true"]}, "experiment": settings})
+    remembered.keep_columns(world.home, ["id", "model.name", "data.name"])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "3 of 3 runs")
+        view = pilot.app.screen_stack[0]
+        assert isinstance(view, RunsScreen)
+        title = next(line for line in (await shows(pilot, "NAME")).splitlines() if "NAME" in line)
+        first = title.index("NAME")
+        y = view.table.content_region.y
+        for x, name in ((first, "model.name"), (title.index("NAME", first + 1), "data.name")):
+            await pilot.click(offset=(x, y))
+            await until(pilot, lambda name=name: view.arrangement.sort == name)  # type: ignore[misc]
+
+    drive(world.board(), use, (140, 40))
+
+
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (20, 6), (1, 1)])
 def test_a_small_terminal_says_how_many_fit(world: World, size: tuple[int, int]) -> None:
     one(world)

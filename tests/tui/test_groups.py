@@ -14,6 +14,7 @@ from armada.tui.best import Best
 from armada.tui.chains import Chains
 from armada.tui.reading import RunReader
 from armada.tui.screens.runs import RunsScreen
+from armada.verdicts.states import Verdict
 from tests.tui.conftest import World, drive, lacks, screen, shows, until
 
 
@@ -313,3 +314,90 @@ def test_a_group_folds_into_one_row_and_says_what_needs_you_in_it(tagged: World)
         assert by_tag(pilot).cursor_run is not None
 
     drive(tagged.board(), use, (150, 40))
+
+
+def test_folding_a_folded_group_leaves_the_others_as_they_are(tagged: World) -> None:
+    tagged.run("else-eeeeee", host="other")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "5 of 5 runs")
+        await pilot.press("b")
+        await shows(pilot, "box  4 runs", "other  1 run")
+        view = by_tag(pilot)
+        headings = [entry.key for entry in view.table.entries if entry.kind == "heading"]
+        await pilot.press("end", "left")
+        await until(pilot, lambda: view.table.cursor == headings[-1])
+        await pilot.press("left")
+        assert view.arrangement.closed == {headings[-1]}
+        assert view.table.cursor == headings[-1]
+
+    drive(tagged.board(), use, (150, 40))
+
+
+def test_a_cell_under_its_second_tag_folds_the_row_of_its_sweep_there(world: World) -> None:
+    for cell in (1, 2):
+        spec = {"job": {"argv": ["true"]}, "experiment": {}, "sweep": {"id": "lr", "cell": cell}}
+        labels.change_tags(world.database, world.run(f"cell-{cell}aaaa", spec=spec), add=["arc", "base"])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press(*"bbb")  # host, state, tag: no run has a group
+        await shows(pilot, "arc  2 runs", "base  2 runs")
+        view = by_tag(pilot)
+        for key in ("sweep:lr:arc", "sweep:lr:base"):
+            view.table.place(key)
+            await pilot.press("right")
+        again = next(entry.key for entry in view.table.entries if entry.key.endswith("\tbase"))
+        view.table.place(again)
+        await pilot.press("left")
+        assert view.arrangement.opened == {"sweep:lr:arc"}
+        assert view.table.cursor == "sweep:lr:base"
+        view.table.place("cell-1aaaa")
+        await pilot.press("left")
+        assert view.arrangement.opened == set()
+        assert view.table.cursor == "sweep:lr:arc"
+
+    drive(world.board(), use, (150, 40))
+
+
+def test_the_bar_of_a_folded_group_moves_with_its_runs(world: World) -> None:
+    for run_id in ("one-aaaaaa", "two-bbbbbb"):
+        world.run(run_id, step=100, total_steps=1000)
+    reader, arrangement = RunReader(world.database), Arrangement(group="host", sort="name")
+    arrangement.closed = {"host:box"}
+
+    def goes_on(run_id: str, step: int) -> bool:
+        """Whether the lines stay when a run has done more steps."""
+        reader.read({})
+        arrangement.arrange(reader.rows)
+        runs.record(world.database, run_id, Verdict("running", None, None, 1, 1, "evidence"), step=step)
+        reader.read({})
+        return arrangement.stays([reader.by_id[run_id]])
+
+    assert not goes_on("one-aaaaaa", 200)
+    arrangement.pins, arrangement.closed = frozenset({"two-bbbbbb"}), {"pinned:"}
+    assert not goes_on("two-bbbbbb", 200)
+    assert goes_on("one-aaaaaa", 300), "it is in no folded group"
+    arrangement.closed = {"host:other"}
+    assert goes_on("two-bbbbbb", 300)
+
+
+def test_the_newest_run_is_found_in_its_folded_group(world: World) -> None:
+    world.run("one-aaaaaa", host="a100")
+    world.run("two-bbbbbb", host="box")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press("b")
+        await shows(pilot, "box  1 run")
+        table = by_tag(pilot).table
+        newest = by_tag(pilot).snapshot.runs[0]
+        table.place(newest.id)
+        await pilot.press("left")
+        await shows(pilot, f"▸ {newest.host}")
+        other = next(row.id for row in by_tag(pilot).snapshot.runs if row is not newest)
+        table.place(other)
+        await pilot.press("e")
+        assert table.cursor == f"host:{newest.host}"
+
+    drive(world.board(), use, (150, 40))

@@ -73,6 +73,27 @@ def test_answers_stand_side_by_side_over_the_steps_and_keys_move_among_them(worl
     drive(world.board(), use, (150, 40))
 
 
+def test_the_chosen_step_stays_when_a_newer_one_comes_and_the_newest_follows(world: World) -> None:
+    world.run("one-aaaaaa", spec=ASKS)
+    write(world, "one-aaaaaa", rows(100, 200, 300))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        await shows(pilot, "Answers · step 300", "3 of 3")
+        await pilot.press("left")
+        await shows(pilot, "Answers · step 200", "2 of 3")
+        write(world, "one-aaaaaa", rows(100, 200, 300, 400))
+        world.losses("one-aaaaaa", [2.0, 1.0])
+        await shows(pilot, "Answers · step 200", "2 of 4")
+        await pilot.press("right", "right", "right")
+        await shows(pilot, "Answers · step 400", "4 of 4")
+        write(world, "one-aaaaaa", rows(100, 200, 300, 400, 500))
+        world.losses("one-aaaaaa", [0.5])
+        await shows(pilot, "Answers · step 500", "5 of 5")
+
+    drive(world.board(), use, (60, 40))
+
+
 def test_a_long_answer_scrolls_and_escape_goes_back_to_the_prompts(world: World) -> None:
     world.run("one-aaaaaa", spec=ASKS)
     long = "\n".join(f"line {number} [red]\x1b[31m" for number in range(80))

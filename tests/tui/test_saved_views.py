@@ -63,6 +63,65 @@ def test_a_view_is_saved_chosen_and_deleted(two: World) -> None:
     drive(two.board(), use)
 
 
+def test_what_a_view_shows_is_shown_after_a_restart(world: World) -> None:
+    for rate, run_id in enumerate(("one-aaaaaa", "two-bbbbbb"), 1):
+        world.run(run_id, spec={"job": {"argv": ["true"]}, "experiment": {"train": {"warmup": rate}}})
+    view = SavedView("host:box", ("name", "train.warmup"), "train.warmup", reverse=True, group="train.warmup")
+    views.save(world.home, "mine", view)
+    usual = SavedView()
+
+    async def choose(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press("v", *"mine", "enter")
+        await shows(pilot, "Runs  mine", "WARMUP", "grouped by train.warmup")
+
+    async def again(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs", "WARMUP", "by train.warmup reversed", "grouped by train.warmup")
+        assert first(pilot).present_view == view
+        await pilot.press("v", *"every", "enter")
+        await lacks(pilot, "WARMUP")
+
+    async def at_last(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        assert first(pilot).present_view == usual
+
+    for use in (choose, again, at_last):
+        drive(world.board(), use)
+    drive(world.board(read_only=True), choose)
+    drive(world.board(), at_last)
+
+
+def test_undo_says_as_before_only_where_it_is(two: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def saved(pilot: Pilot[None], name: str) -> None:
+        await pilot.press("V")
+        await shows(pilot, "Save this view as")
+        await pilot.press(*name, "enter")
+        await until(pilot, lambda: name in views.load(two.home))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await saved(pilot, "mine")
+        views.save(two.home, "mine", SavedView("failed"))  # as another dashboard does
+        await pilot.press("U")
+        await until(pilot, lambda: "view mine stays: another dashboard has changed it since" in said(pilot))
+        assert "view mine as before" not in said(pilot)
+        await saved(pilot, "x")
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(views, "delete", full)
+            await pilot.press("U")
+            await until(pilot, lambda: "No space left on device" in said(pilot))
+        assert "as before" not in said(pilot)
+        await pilot.press("U")  # there is room again
+        await until(pilot, lambda: "view x as before: none" in said(pilot))
+        assert set(views.load(two.home)) == {"mine"}
+
+    drive(two.board(), use)
+
+
 @pytest.mark.parametrize("size", [(140, 40), (80, 24), (40, 12)])
 def test_without_a_saved_view_the_list_says_how_to_save_one(two: World, size: tuple[int, int]) -> None:
     async def use(pilot: Pilot[None]) -> None:

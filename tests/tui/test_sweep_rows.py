@@ -15,7 +15,7 @@ from armada.tui.folds import Fold
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.snapshot import Kept, RunRow
 from armada.verdicts.states import Verdict
-from tests.tui.conftest import World, drive, lacks, shows, until
+from tests.tui.conftest import World, drive, lacks, said, shows, until
 from tests.tui.test_runs_screen import rows
 
 SIX = {
@@ -132,11 +132,71 @@ def test_what_is_done_to_its_row_is_done_to_all_its_cells(swept: World) -> None:
         first(pilot).table.place("sweep:lr-x7:")
         assert {row.run.run_id for row in first(pilot).concerned()} == set(SIX)
         await pilot.press("space")
-        await until(pilot, lambda: first(pilot).table.marked == {"sweep:lr-x7:"})
+        await until(pilot, lambda: first(pilot).table.marked == set(SIX))
+        await shows(pilot, "6 marked")
         assert {row.run.run_id for row in first(pilot).concerned()} == set(SIX)
         await pilot.press("l")  # the log of the cell that stands first
         await shows(pilot, "log")
         assert pilot.app.screen is not first(pilot)
+
+    drive(swept.board(), use, (170, 40))
+
+
+@pytest.mark.parametrize("keys", ["/", "b"])
+def test_its_mark_stays_when_the_list_is_filtered_or_grouped(swept: World, keys: str) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "lr-x7 (6 cells)")
+        table = first(pilot).table
+        table.place("sweep:lr-x7:")
+        await pilot.press("space")
+        await shows(pilot, "6 marked")
+        assert table.is_marked("sweep:lr-x7:")
+        if keys == "/":
+            await pilot.press("slash", *"name:alone")
+            await lacks(pilot, "lr-x7 (")
+            await pilot.press("enter")
+        else:
+            await pilot.press("b")
+            await shows(pilot, "grouped by host")
+        assert {row.id for row in first(pilot).concerned()} == set(SIX)
+        if keys == "/":
+            await pilot.press("escape")
+        await shows(pilot, "lr-x7 (6 cells)", "6 marked")
+
+    drive(swept.board(), use, (170, 40))
+
+
+def test_a_sweep_is_marked_when_all_of_its_cells_are(swept: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "lr-x7 (6 cells)")
+        table = first(pilot).table
+        table.place("sweep:lr-x7:")
+        await pilot.press("enter")
+        await shows(pilot, "└ lr-4")
+        await pilot.press("space")
+        await shows(pilot, "6 marked")
+        table.place("lr-4aaaa")
+        await pilot.press("space")
+        await shows(pilot, "5 marked")
+        assert not table.is_marked("sweep:lr-x7:")
+        table.place("sweep:lr-x7:")
+        await pilot.press("space")
+        await shows(pilot, "6 marked")
+        table.place("sweep:lr-x7:")
+        await pilot.press("space")
+        await lacks(pilot, " marked")
+
+    drive(swept.board(), use, (170, 40))
+
+
+def test_a_note_for_several_runs_is_refused_with_what_they_are(swept: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "lr-x7 (6 cells)")
+        first(pilot).table.place("sweep:lr-x7:")
+        await pilot.press("i")
+        await until(pilot, lambda: "note: these are 6 runs, and a note is for one run" in said(pilot))
+        await pilot.press("space", "i")
+        await until(pilot, lambda: "note: 6 runs are marked, and a note is for one run" in said(pilot))
 
     drive(swept.board(), use, (170, 40))
 

@@ -24,10 +24,12 @@ class Labelling:
     Args:
         board: Asks for a text, and shows the results.
         rows: The runs.
+        are_marked: They were marked one by one, else they share the row under the cursor.
     """
 
-    def __init__(self, board: Dashboard, rows: Sequence[RunRow]) -> None:
+    def __init__(self, board: Dashboard, rows: Sequence[RunRow], *, are_marked: bool = False) -> None:
         self._board = board
+        self._are_marked = are_marked
         self._rows = list(rows)
 
     def star(self) -> None:
@@ -84,7 +86,9 @@ class Labelling:
         if not self._may("note"):
             return
         if len(self._rows) > 1:
-            self._warn(f"note: {len(self._rows)} runs are marked, and a note is for one run")
+            count = f"{len(self._rows):,} runs"
+            said = f"{count} are marked" if self._are_marked else f"these are {count}"
+            self._warn(f"note: {said}, and a note is for one run")
             return
         before = self._rows[0].run.note or ""
         if "\n" in before:

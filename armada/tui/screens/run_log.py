@@ -89,9 +89,14 @@ class LogPage(View):
         self._say_place()
 
     def _fetch_log(self) -> None:
-        row = self.row
-        if row is None or self._follower is not None or self.board.read_only:
+        row, follower = self.row, self._follower
+        if row is None or self.board.read_only:
             return
+        if follower is not None:
+            if not follower.has_ended or (row.run.ended and follower.trouble is None):
+                return
+            follower.stop()  # it has failed, or the run was resumed
+            self._follower = None
         copy = logs.at_home(self.board.home, row.run, local=row.run.host == "local")
         if copy is None or (row.run.host != "local" and not row.run.ended):
             self._follower = logs.Follower(self.board.home, self.run_id)

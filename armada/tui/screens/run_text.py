@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from armada.tui.widgets.table import Column, Span
 from armada.units import amount, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from armada.tui.snapshot import RunDetail, Snapshot
     from armada.tui.symbols import Symbols
@@ -231,14 +232,20 @@ def _event_spans(event: Mapping[str, Any], now: float | None) -> tuple[Span, Spa
 
 def whole_event(detail: RunDetail | None, key: str | None) -> str:
     """Return the event of a row of `event_items`, not shortened; empty if there is none."""
-    for place, event in enumerate(reversed(detail.events if detail is not None else ())):
-        if key == _event_key(place, event):
+    for each, event in _keyed(detail.events if detail is not None else ()):
+        if key == each:
             return "  ".join(text for text, _ in _event_spans(event, None))
     return ""
 
 
-def _event_key(place: int, event: Mapping[str, Any]) -> str:
-    return f"{event.get('seq')}-{place}"
+def _keyed(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return events, newest first, with keys that stay the same when newer ones come."""
+    found, times = [], Counter[str]()
+    for event in events:
+        seq = sanitize_line(event.get("seq"), 40)
+        found.append((f"{seq}-{times[seq]}", event))
+        times[seq] += 1
+    return found[::-1]
 
 
 def event_lines(detail: RunDetail | None, now: float) -> list[list[Span]]:
@@ -253,7 +260,7 @@ def event_lines(detail: RunDetail | None, now: float) -> list[list[Span]]:
 def event_items(detail: RunDetail, now: float) -> list[Item]:
     """List events, newest first."""
     items = []
-    for place, event in enumerate(reversed(detail.events)):
+    for key, event in _keyed(detail.events):
         cells = tuple((each,) for each in _event_spans(event, now))
-        items.append(Item(_event_key(place, event), cells))
+        items.append(Item(key, cells))
     return items or [Item("none", ((("", "plain"),), (("none yet", "dim"),), (("", "plain"),)))]

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from armada.filters.keys import Key, Vocabulary
     from armada.tui.best import Wanted
     from armada.tui.curves import CurveUpdate
-    from armada.tui.folds import Fold
     from armada.tui.snapshot import RunRow, Snapshot
 
 
@@ -205,8 +204,7 @@ class RunsScreen(RunsChoices):
 
     def _go_to_new(self, row: RunRow) -> None:
         """Put the cursor on the line that shows a new run; if the filter hides it, say so."""
-        groups = {each.id: key for key, group in self.table.closed.items() for each in group.folded}
-        place = self._line_of(row, self._folded() | groups)
+        place = self._line_of(row, self._folded())
         if self.table.shows(place):
             self.table.place(place)
         elif self.arrangement.query:
@@ -214,8 +212,9 @@ class RunsScreen(RunsChoices):
             self.notify(words, severity="warning", markup=False)
 
     def _folded(self) -> dict[str, str]:
-        """Return the keys of the lines of sweeps that are not unfolded, by the ids of their runs."""
-        return {row.id: key for key, fold in self.table.folds.items() if not fold.is_open for row in fold.rows}
+        """Return the keys of the lines of groups and sweeps that are not unfolded, by the ids of their runs."""
+        sweeps = {row.id: key for key, fold in self.table.folds.items() if not fold.is_open for row in fold.rows}
+        return sweeps | {row.id: key for key, group in self.table.closed.items() for row in group.folded}
 
     def _line_of(self, row: RunRow, folded: Mapping[str, str]) -> str:
         """Return the key of the line that shows a run: its own, or the one that it is folded into."""
@@ -295,8 +294,8 @@ class RunsScreen(RunsChoices):
 
     def on_table_headed(self, event: Table.Headed) -> None:
         """Sort by the column whose title was clicked; a second click reverses the order."""
-        key = self.table.key_of(event.title)
-        sort = HEADS.get(event.title) if key is None else key.name
+        key = self.table.key_of(event.place)
+        sort = HEADS.get(self.table.columns[event.place].title) if key is None else key.name
         if sort is not None:
             self.arrangement.reverse = sort == self.arrangement.sort and not self.arrangement.reverse
             self.arrangement.sort = sort
@@ -313,12 +312,8 @@ class RunsScreen(RunsChoices):
     # Keys -----------------------------------------------------------------------------------------------------------
 
     def concerned(self) -> list[RunRow]:
-        meant = self.table.marked or {self.table.cursor_mark or ""}
-        folds = [fold for key, fold in self.table.folds.items() if key in meant]
-        groups = [group for key, group in self.table.closed.items() if key in meant]
-        wanted = meant | {row.run.run_id for fold in folds for row in fold.cells}
-        wanted |= {row.run.run_id for group in groups for row in group.folded}
-        return [row for row in self.snapshot.runs if row.run.run_id in wanted]
+        meant = self.table.marked or self.table.runs_of(self.table.cursor or "")
+        return [row for row in self.snapshot.runs if row.run.run_id in meant]
 
     def action_sync(self) -> None:
         about_group(self, "sync", "Sync", partial(self._act, "sync"))
@@ -350,12 +345,13 @@ class RunsScreen(RunsChoices):
     def action_unfold(self, opens: bool) -> None:
         """List the cells of the sweep or the runs of the group under the cursor, or put them back into one row."""
         cursor = self.table.cursor
-        if opens and cursor in self.table.closed:
-            self.arrangement.closed.discard(cursor)
-            self._redraw()
-            self.table.place(self.table.first_under(cursor) or "")
+        if cursor in self.table.closed:
+            if opens:
+                self.arrangement.closed.discard(cursor)
+                self._redraw()
+                self.table.place(self.table.first_under(cursor) or "")
             return
-        key = next((key for key, fold in self.table.folds.items() if self._is_at(key, fold)), None)
+        key = self.table.fold_of(cursor or "")
         if not opens and (key is None or not self.table.folds[key].is_open):
             if (group := self.table.group_of(cursor or "")) is not None:
                 self.arrangement.closed.add(group)
@@ -365,12 +361,6 @@ class RunsScreen(RunsChoices):
             (self.arrangement.opened.add if opens else self.arrangement.opened.discard)(key)
             self._redraw()
             self.table.place(key)
-
-    def _is_at(self, key: str, fold: Fold) -> bool:
-        cursor = self.table.cursor
-        if cursor in self.arrangement.tops:
-            return False
-        return key == cursor or (fold.is_open and any(row.run.run_id == self.table.cursor_mark for row in fold.rows))
 
     def action_logs(self) -> None:
         self.board.open_run(self.cursor_run, "log")
@@ -384,7 +374,7 @@ class RunsScreen(RunsChoices):
         self.board.action_go("compare")
 
     def action_newest(self) -> None:
-        """Put the cursor on the newest run in the table, or on the row of its sweep."""
+        """Put the cursor on the newest run in the table, or on the row of its sweep or its folded group."""
         folded = self._folded()
         for row in self.snapshot.runs:
             key = self._line_of(row, folded)
@@ -402,9 +392,8 @@ class RunsScreen(RunsChoices):
             self._redraw()
 
     def action_mark_all(self) -> None:
-        shown = {self.table.mark_of(entry.key) for entry in self.table.entries if entry.kind == "row"}
-        for key, group in self.table.closed.items():
-            shown = shown - {key} | {row.run.run_id for row in group.folded}
+        rows = (entry.key for entry in self.table.entries if entry.kind == "row")
+        shown = {run_id for key in rows for run_id in self.table.runs_of(key)}
         self.table.marked = set() if shown <= self.table.marked else shown
         self.table.refresh()
         self._redraw()

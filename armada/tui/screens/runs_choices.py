@@ -45,6 +45,10 @@ class RunsChoices(View):
     def _find_sort(self) -> None:
         raise NotImplementedError
 
+    @property
+    def has_marks(self) -> bool:
+        return bool(self.table.marked)
+
     # Pins -----------------------------------------------------------------------------------------------------------
 
     def action_pin(self) -> None:
@@ -66,16 +70,21 @@ class RunsChoices(View):
         changed = [run_id for run_id in ids if (run_id in self.pins.ids) is not on]
         named = sanitize_line(rows[0].name, 60) if len(ids) == 1 else counted(len(ids), "run")
         if not self._set_pins(changed, on=on):
-            words = f"pin: at most {remembered.MOST_PINNED} runs can be pinned"
-            self.notify(words, severity="warning")
+            self._say_most_pins()
             return
 
-        def back() -> None:
-            self._set_pins(changed, on=not on)
+        def back() -> bool:
+            done = self._set_pins(changed, on=not on)
+            if not done:
+                self._say_most_pins()
+            return done
 
         self._changes.add(f"{'not pinned' if on else 'pinned'} as before: {named}", back)
         words = f"{named}: {'pinned to the top' if on else 'no longer pinned'}"
         self.notify(self.board.symbols.text(words), markup=False)
+
+    def _say_most_pins(self) -> None:
+        self.notify(f"pin: at most {remembered.MOST_PINNED} runs can be pinned", severity="warning")
 
     def _set_pins(self, run_ids: Collection[str], *, on: bool) -> bool:
         seen = self.snapshot
@@ -122,22 +131,34 @@ class RunsChoices(View):
 
     def _choose_columns(self, words: list[str]) -> None:
         before = self._columns
-        said = f"columns as before: {', '.join(before) or 'the usual ones'}"
-        self._changes.add(said, lambda: self._show_columns(before))
+
+        def back() -> bool:
+            self._show_columns(before)
+            return True
+
+        self._changes.add(f"columns as before: {', '.join(before) or 'the usual ones'}", back)
         self._show_columns(words)
 
     def _show_columns(self, words: list[str]) -> None:
-        self._columns = words
-        if not self.board.read_only:
-            remembered.keep_columns(self.board.home, words)
+        self._set_columns(words)
         self.take()
+
+    def _set_columns(self, words: list[str]) -> None:
+        """Choose columns, and remember them for the next start."""
+        if words != self._columns and not self.board.read_only:
+            remembered.keep_columns(self.board.home, words)
+        self._columns = words
 
     # Views and undo -------------------------------------------------------------------------------------------------
 
     def undo(self) -> bool:
-        """Take the last change of columns, views, pins or what is listed back, if no command was started after it."""
+        """Take the last change of columns, views, pins or what is listed back, if no command was started after it.
+
+        Returns:
+            Whether a change was the last thing that was done, also if it could not be taken back.
+        """
         said = self._changes.undo()
-        if said is not None:
+        if said:
             self.notify(self.board.symbols.text(sanitize_line(said, 300)), markup=False)
             self.take()
         return said is not None
@@ -166,9 +187,10 @@ class RunsChoices(View):
     def _choose_view(self, name: str, view: SavedView) -> None:
         before, named = self.present_view, self._view
 
-        def back() -> None:
+        def back() -> bool:
             self._show_view("", before)
             self._view = named
+            return True
 
         self._changes.add(f"listed as before: {before.words}", back)
         self._show_view(name, view)
@@ -180,7 +202,7 @@ class RunsChoices(View):
         a.sort = view.sort
         a.group = view.group
         a.reverse = view.reverse
-        self._columns = list(view.columns[:MOST_COLUMNS])
+        self._set_columns(list(view.columns[:MOST_COLUMNS]))
         self._view = (name, self.present_view) if name else None
         self._find_sort()
         self.take()

@@ -82,17 +82,22 @@ def save_view(board: Dashboard, name: str, view: SavedView, then: Callable[[str]
 
 def _remember(board: Dashboard, changes: Changes, name: str, before: SavedView | None, after: SavedView | None) -> None:
     """Remember how a view was before it was saved or deleted, and is now; None if there is none of the name."""
+    said = f"view {name} as before: {'none' if before is None else before.words}"
 
-    def back() -> None:
+    def back() -> bool:
         if views.load(board.home).get(name) != after:
             words = f"view {sanitize_line(name, 80)} stays: another dashboard has changed it since"
             board.notify(board.symbols.text(words), severity="warning", markup=False)
-        elif before is None:
-            _said(board, lambda: views.delete(board.home, name))
-        else:
-            _said(board, lambda: views.save(board.home, name, before))
+            return False
+        done = _said(
+            board,
+            lambda: views.delete(board.home, name) if before is None else views.save(board.home, name, before),
+        )
+        if not done:
+            changes.add(said, back)  # to be tried again: a full disk may have room by then
+        return done
 
-    changes.add(f"view {name} as before: {'none' if before is None else before.words}", back)
+    changes.add(said, back)
 
 
 def _said(board: Dashboard, act: Callable[[], None]) -> bool:

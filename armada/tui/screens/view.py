@@ -226,6 +226,11 @@ class View(Screen[None]):
         return []
 
     @property
+    def has_marks(self) -> bool:
+        """Whether these are runs that were marked."""
+        return False
+
+    @property
     def cursor_run(self) -> str | None:
         """The run under the cursor."""
         return None
@@ -285,7 +290,7 @@ class View(Screen[None]):
     def _label(self, what: str, rows: Sequence[RunRow]) -> None:
         from armada.tui.screens.labelling import Labelling
 
-        labelling = Labelling(self.board, rows)
+        labelling = Labelling(self.board, rows, are_marked=self.has_marks)
         {
             "star": labelling.star,
             "tag": labelling.tag,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -13,7 +14,7 @@ from textual.widgets import Static
 from armada.foundation.sanitize import coloured_state, last_state, sanitize_line
 from armada.tui import logs
 from armada.tui.log_colours import NAMES, css_of, paint
-from armada.tui.log_file import LINE_BYTES
+from armada.tui.log_file import LINE_BYTES, reason_of
 from armada.tui.severity import Severities
 from armada.tui.widgets import frame
 
@@ -63,7 +64,9 @@ class LogTail(Static):
         self._row = row
         run, board, size = row.run, cast("Dashboard", self.app), self.size
         path = logs.at_home(board.home, run, local=run.host == "local")
-        stat = path.stat() if path is not None else None
+        stat = None
+        with contextlib.suppress(OSError):  # it was deleted a moment ago, or cannot be read: reading it says why
+            stat = path.stat() if path is not None else None
         sync = board.snapshot.syncs.get(run.run_id)
         old = logs.brief_age(board.home, run, path, sync, time.time()) if path is not None else ""
         frame.facts(self, self.symbols.text(old))
@@ -77,7 +80,12 @@ class LogTail(Static):
             self.available = 1
             self.update(Text(self.symbols.text(f" {logs.why_none(run)}"), self._style("dim")), layout=False)
             return
-        self.update(self._read(path, max(1, size.height), max(10, size.width)), layout=False)
+        try:
+            text = self._read(path, max(1, size.height), max(10, size.width))
+        except OSError as error:
+            self._made_from = None  # the next call tries again
+            text = Text(self.symbols.text(f" the log cannot be read: {reason_of(error)}"), self._style("dim"))
+        self.update(text, layout=False)
 
     def on_resize(self) -> None:
         """Fill the new size at once."""

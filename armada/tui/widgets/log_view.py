@@ -145,6 +145,8 @@ class LogView(Widget, can_focus=True):
         self._left = 0
         self._lines: list[LogLine] = []
         self._strips: list[Strip] = []
+        self._trouble = ""
+        """Why the file cannot be read; empty if it can."""
         self._drawn: list[LogLine] = []
         """The line that each strip shows, or a piece of it."""
         self._stamp: object = None
@@ -183,7 +185,7 @@ class LogView(Widget, can_focus=True):
             self.empty,
             self.word,
         )
-        if stamp == self._stamp:
+        if stamp == self._stamp and not self._trouble:
             return
         if self.file is not None and self._top > self.file.size:
             self.following = True  # the file was started again
@@ -199,9 +201,12 @@ class LogView(Widget, can_focus=True):
             self._lines = self.file.forward(self._top, height)
         else:
             self._lines = self.file.forward(self._top, height)
+        self._trouble = self.file.trouble if self.file is not None and not self._lines else ""
         self._strips = self._draw(self.size.width)
-        if self.following:
-            self._strips, self._drawn = self._strips[-height:], self._drawn[-height:]
+        visible = slice(-height, None) if self.following else slice(height)
+        self._strips, self._drawn = self._strips[visible], self._drawn[visible]
+        if self.following and self._drawn:
+            self._top = self._drawn[0].start  # a wrapped line takes several rows
         self.refresh()
         self.post_message(self.Looked())
 
@@ -210,8 +215,10 @@ class LogView(Widget, can_focus=True):
         """Describe what of the file is visible, the most important first: a narrow frame cuts the end."""
         if self.file is None:
             return ""
-        end = self._lines[-1].next if self._lines else 0
-        number = self.file.number_of(self._lines[0].start) if self._lines else None
+        if self._trouble:
+            return "cannot be read"
+        end = self._drawn[-1].next if self._drawn else 0
+        number = self.file.number_of(self._drawn[0].start) if self._drawn else None
         parts = (
             self._place_of_match(),
             self._movement(f"{end / max(1, self.file.size):.0%}"),
@@ -253,21 +260,43 @@ class LogView(Widget, can_focus=True):
         dim = style + self.get_component_rich_style("log--dim")
         self._drawn = []
         if not self._lines:
-            lines = self.symbols.text(self.empty).splitlines()
+            words = f"the log cannot be read: {self._trouble}" if self._trouble else self.empty
+            lines = self.symbols.text(words).splitlines()
             return [Strip([Segment(f"  {line}", dim)]).adjust_cell_length(width, style) for line in lines]
         strips: list[Strip] = []
         severities, coloured = self._severities(), self._colours()
         for line in self._lines:
             strip = Strip(self._segments(line, severities, coloured))
-            if self.wrapping and strip.cell_length > width > 0:
-                indent = beginning(strip.text, width) if self.hangs else 0
-                first, *others = [strip.crop(start, end) for start, end in wrapped(strip.text, width, indent)]
-                others = [Strip.join([Strip.blank(indent, style), each]) if indent else each for each in others]
-                strips += [piece.adjust_cell_length(width, style) for piece in (first, *others)]
-            else:
-                strips.append(self._cut(strip, width, dim).adjust_cell_length(width, style))
-            self._drawn += [line] * (len(strips) - len(self._drawn))
+            pieces = self._wrapped(strip, width) if self.wrapping else [self._cut(strip, width, dim)]
+            strips += [piece.adjust_cell_length(width, style) for piece in pieces]
+            self._drawn += [line] * len(pieces)
         return strips
+
+    def _wrapped(self, strip: Strip, width: int) -> list[Strip]:
+        """Return the rows of a line, none wider than the screen."""
+        if strip.cell_length <= width or width <= 0:
+            return [strip]
+        indent = beginning(strip.text, width) if self.hangs else 0
+        first, *others = [strip.crop(start, end) for start, end in wrapped(strip.text, width, indent)]
+        return [
+            first,
+            *(Strip.join([Strip.blank(indent, self.rich_style), each]) if indent else each for each in others),
+        ]
+
+    def _first_of_page(self, file: LogFile, end: int) -> int:
+        """Return the start of the first line from which all lines up to an offset fit on the screen; at least one line."""
+        height = max(1, self.size.height)
+        first = file.backward(end, height)
+        if not self.wrapping:
+            return first
+        left, coloured = height, self._colours()
+        lines = [line for line in file.forward(first, height) if line.start < end]
+        for line in reversed(lines):
+            left -= len(self._wrapped(Strip(self._segments(line, Severities(), coloured)), self.size.width))
+            if left < 0 and line is not lines[-1]:
+                break
+            first = line.start
+        return first
 
     def _cut(self, strip: Strip, width: int, style: Style) -> Strip:
         """Cut a line that is not wrapped to the width, with a mark at each end that continues."""
@@ -319,18 +348,29 @@ class LogView(Widget, can_focus=True):
         if self.file is None:
             return
         if by < 0:
-            if self._top == 0 and not self.wrapping:
+            if self._top == 0 and (not self.following or self._first_of_page(self.file, self.file.size) == 0):
                 return  # the whole file is in sight, and its end goes on being followed
             self.following = False
             self._top = self.file.backward(self._top, -by)
         elif not self.following:
             lines = self.file.forward(self._top, by + 1)
             self._top = lines[-1].start if lines else self._top
-            self.following = self._top >= self.file.tail(max(1, self.size.height))
+            self.following = self._top >= self._first_of_page(self.file, self.file.size)
         self.follow()
 
     def action_page(self, direction: int) -> None:
-        self.action_move(direction * max(1, self.size.height - 1))
+        by = self.size.height - 1
+        if self.wrapping:
+            by = len(self._page_before() if direction < 0 else {line.start for line in self._drawn}) - 1
+        self.action_move(direction * max(1, by))
+
+    def _page_before(self) -> list[LogLine]:
+        """Return the lines of a page that ends with the first visible line."""
+        if self.file is None or not self._drawn:
+            return []
+        top = self._drawn[0]
+        lines = self.file.forward(self._first_of_page(self.file, top.next), max(1, self.size.height))
+        return [line for line in lines if line.start <= top.start]
 
     def action_sideways(self, direction: int) -> None:
         """Scroll horizontally along long lines, by half a screen."""
@@ -384,7 +424,7 @@ class LogView(Widget, can_focus=True):
     def search_on(self, *, back: bool) -> None:
         """Go to the next line with the word, starting at the match in sight, else at the top of the visible part."""
         file, word, top, match = self.file, self.word, self._top, self._found
-        is_on = match is not None and any(line.start == match for line in self._lines)
+        is_on = match is not None and any(line.start == match for line in self._drawn)
         if match is not None and is_on:
             top = match
         if file is None or not word:
@@ -424,7 +464,7 @@ class LogView(Widget, can_focus=True):
             if event.is_match:
                 self._found = event.offset
                 if self.fills:
-                    self._top = min(event.offset, self.file.tail(max(1, self.size.height)))
+                    self._top = min(event.offset, self._first_of_page(self.file, self.file.size))
                 self._count()
         else:
             words = f"not found in the copy at home: {sanitize_line(event.what, 100)}"

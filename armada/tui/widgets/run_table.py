@@ -98,17 +98,16 @@ class RunTable(Table):
         self._names, columns = columns_of(keys) if keys else (tuple(USUAL), COLUMNS[1:])
         self.set_columns((COLUMNS[0], *columns))
 
-    def key_of(self, title: str) -> Key | None:
-        """Return what the column of the user's choice with this title shows; None if it is not one."""
-        titles = {column.title: name for name, column in zip(self._names, self.columns[1:], strict=True)}
-        return self._keys.get(titles.get(title, ""))
+    def key_of(self, place: int) -> Key | None:
+        """Return what the column of the user's choice at a place shows; None if it is not one."""
+        return self._keys.get(("", *self._names)[place])
 
     def show_runs(self, snapshot: Snapshot, lines: Sequence[Line]) -> None:
         self.snapshot = snapshot
         self.folds = {line.key: line for line in lines if isinstance(line, Fold)}
         self.closed = {line.key: line for line in lines if isinstance(line, Heading) and line.folded}
         self._others = {}
-        self.marked &= set(snapshot.by_id) | set(self.folds)  # of a folded group its runs are marked
+        self.marked &= set(snapshot.by_id)  # of a sweep and of a folded group the runs are marked
         entries: list[Entry] = []
         for line in lines:
             if isinstance(line, Heading):
@@ -133,19 +132,20 @@ class RunTable(Table):
     def mark_of(self, key: str) -> str:
         return key.partition("\t")[0]  # a run is marked in all of its lines
 
-    def is_marked(self, key: str) -> bool:
+    def runs_of(self, key: str) -> set[str]:
+        """Return the ids of the runs that a row stands for: the newest of each cell of a sweep, all of a folded group."""
         if key in self.closed:
-            return {row.id for row in self.closed[key].folded} <= self.marked
-        return super().is_marked(key)
+            return {row.id for row in self.closed[key].folded}
+        return {row.id for row in self.folds[key].cells} if key in self.folds else {self.mark_of(key)}
+
+    def is_marked(self, key: str) -> bool:
+        return bool(self.marked) and self.runs_of(key) <= self.marked
 
     def toggle_mark(self, key: str) -> None:
-        """Mark or unmark a run or a sweep; of a folded group, all its runs."""
-        if key not in self.closed:
-            super().toggle_mark(key)
-            return
-        runs = {row.id for row in self.closed[key].folded}
+        """Mark or unmark the runs that a row stands for."""
+        runs = self.runs_of(key)
         self.marked = self.marked - runs if runs <= self.marked else self.marked | runs
-        self.refresh()
+        self.refresh()  # a run may have several rows
 
     @property
     def cursor_mark(self) -> str | None:
@@ -174,6 +174,16 @@ class RunTable(Table):
             found = entry.key if entry.kind == "heading" else found
             if entry.key == key and entry.kind == "row":
                 return found
+        return None
+
+    def fold_of(self, key: str) -> str | None:
+        """Return the key of the sweep whose row this is, or under whose row its line hangs; None if there is none."""
+        for entry in reversed(self.entries[: self._lines.get(key, -1) + 1]):
+            if entry.kind == "heading":
+                return None
+            if (fold := self.folds.get(entry.key)) is not None:
+                is_under = fold.is_open and any(row.id == self.mark_of(key) for row in fold.rows)
+                return entry.key if entry.key == key or is_under else None
         return None
 
     def first_under(self, key: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -58,12 +59,12 @@ class SampleReader(Vertical):
         self._asked: object = None
         self._none = ""
         self._history: History | None = None
-        self._back = 0
-        """How many steps before the newest one the last column is."""
+        self._step: int | None = None
+        """The step that was chosen for the last column; None: always the newest one."""
 
     def forget(self) -> None:
         """Be as a new one."""
-        self._asked, self._history, self._back = None, None, 0
+        self._asked = self._history = self._step = None
         self.prompts.forget()
         self.answers.forget()
         self._draw()
@@ -137,8 +138,7 @@ class SampleReader(Vertical):
             frame.title(self.answers, "Answers")
             frame.facts(self.answers, "")
             return
-        self._back = max(0, min(self._back, len(steps) - 1))
-        end = len(steps) - self._back
+        end = self._end(steps)
         shown = steps[max(0, end - self._beside) : end]
         answers = self._history[prompt]
         expected = answers[shown[-1]].expected
@@ -167,8 +167,14 @@ class SampleReader(Vertical):
 
     def step(self, by: int) -> None:
         """Show the answers of later steps, or of earlier ones."""
-        self._back -= by
+        if steps := self.steps:
+            place = max(0, self._end(steps) - 1 + by)
+            self._step = steps[place] if place < len(steps) - 1 else None
         self._draw_answers()
+
+    def _end(self, steps: list[int]) -> int:
+        """Return up to which step answers are shown: where the chosen one has none, up to the one before it."""
+        return len(steps) if self._step is None else max(1, bisect_right(steps, self._step))
 
     def read(self) -> None:
         """Go to the answers, to scroll them."""

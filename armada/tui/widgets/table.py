@@ -124,10 +124,11 @@ class Table(ScrollView, can_focus=True):
     class Headed(Message):
         """The title of a column was clicked."""
 
-        def __init__(self, table: Table, title: str) -> None:
+        def __init__(self, table: Table, place: int) -> None:
             super().__init__()
             self.table = table
-            self.title = title
+            self.place = place
+            """The column's place among all columns: several may have the same title."""
 
         @property
         def control(self) -> Table:
@@ -471,7 +472,7 @@ class Table(ScrollView, can_focus=True):
             left = 2
             for index, room in self._fit(self._room):
                 if left <= inside.x < left + room + 1:
-                    self.post_message(self.Headed(self, self.columns[index].title))
+                    self.post_message(self.Headed(self, index))
                 left += room + 1
             return
         line = self.scroll_offset.y + inside.y - 1
