@@ -139,6 +139,10 @@ class Commander:
             self._show(started)
         elif how == "prints":
             self._print(started)
+        elif rules.asks(typed) and "--where" in typed.flags:
+            from armada.tui.screens.matching import Matching
+
+            Matching(board, typed).begin()
         elif not self._as_its_key(typed, started):
             self._act(typed, started)
 

@@ -12,7 +12,7 @@ from armada.units import clock, counted
 from armada.verdicts.states import ENDED, STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from armada.tui.app import Dashboard
     from armada.tui.snapshot import RunRow
@@ -38,6 +38,19 @@ def _named(row: RunRow) -> str:
     return f"{run.run_id}{name} on {row.host}, {run.state}{step}{seen}"
 
 
+def named(rows: Sequence[RunRow], theirs: Mapping[str, str]) -> list[str]:
+    """Name the runs of a question, those of other homes first.
+
+    Args:
+        rows: The runs.
+        theirs: The other homes that launched some of them, by run id.
+    """
+    return [
+        _named(row) + (f", launched by {theirs[row.id]}" if row.id in theirs else "")
+        for row in sorted(rows, key=lambda row: row.id not in theirs)
+    ]
+
+
 def act_on_runs(board: Dashboard, verb: str, rows: Sequence[RunRow]) -> None:
     """Stop or resume runs after asking, or sync them."""
     states = {"sync": STATES, "stop": set(STATES) - ENDED, "resume": {"failed", "cancelled"}}[verb]
@@ -60,10 +73,7 @@ def act_on_runs(board: Dashboard, verb: str, rows: Sequence[RunRow]) -> None:
     if verb == "sync":
         go()
         return
-    lines = [
-        _named(row) + (f", launched by {theirs[row.run.run_id]}" if row.run.run_id in theirs else "")
-        for row in sorted(able, key=lambda row: row.run.run_id not in theirs)
-    ]
+    lines = named(able, theirs)
     title = f"{verb.capitalize()} {counted(len(able), 'run')}?"
     note = NOTES[verb]
     if verb == "stop" and any(row.run.unreachable_since is not None for row in able):
