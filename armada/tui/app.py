@@ -417,9 +417,9 @@ class Dashboard(App[None]):
             remembered.keep_theme(self.home, name)
 
     def exit(self, result: None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
-        """Close the dashboard; what still waits is not started, and the terminal then says so."""
+        """Close the dashboard; what still waits is not started, and the terminal, if it is still there, says so."""
         left = Text(self.symbols.text(self.waiting.drop()))
-        super().exit(result, return_code, message or left)
+        super().exit(result, return_code, message if return_code else message or left)
 
     def action_leave(self) -> None:
         self.exit()
