@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 from textual.pilot import Pilot
 
+from armada.foundation.process_identity import current
+from armada.tui import acts
 from armada.tui.operations import Answer
 from armada.tui.screens.matching import found_ids, split_filter
 from tests.tui.conftest import REAL_ASK, World, drive, nothing, said, screen, shows, until
@@ -104,6 +106,23 @@ def test_a_filter_that_finds_nothing_or_is_none_asks_nothing_and_says_why(
         assert "run?" not in screen(pilot)
         if "nokey" in text:
             assert "nokey" in said(pilot)
+
+    drive(four.board(), use)
+    assert asked == []
+
+
+def test_an_act_with_a_filter_is_not_started_again_from_history(four: World, asked: list[list[str]]) -> None:
+    log = acts.new_log(four.home, "stop")
+    acts.record(log, title="stop", words=["stop", "--yes", "--where", "is:active"], process=current())
+    acts.record_end(log, 0)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "one-aaaaaa")
+        await pilot.press("7")
+        await shows(pilot, "armada stop --yes --where is:active", "done")
+        await pilot.press("enter")
+        await until(pilot, lambda: "it names no runs" in said(pilot))
+        assert "Start it again?" not in screen(pilot)
 
     drive(four.board(), use)
     assert asked == []

@@ -103,12 +103,16 @@ class HistoryWindow(Window):
             self.board.push_screen(OutputWindow(act.words or (act.title,), log, partial(acts.exit_code, log)))
 
     def action_again(self) -> None:
+        from armada.tui.screens.matching import means_any
         from armada.tui.screens.question import Question
 
         if self.board.refuses("start it again") or (act := self.act) is None:
             return
         if not act.words:
             self.tell("an older dashboard started it and did not record the command", bad=True)
+            return
+        if means_any(act.words):
+            self.tell("it names no runs: type it behind `:`, which finds and names them first", bad=True)
             return
 
         def go(yes: bool | None) -> None:

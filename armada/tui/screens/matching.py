@@ -117,6 +117,11 @@ def split_filter(words: Words) -> tuple[Words, str]:
     return tuple(left), found
 
 
+def means_any(words: Words) -> bool:
+    """Whether a command stops or removes whatever a filter finds when it starts."""
+    return words[:1] in (("stop",), ("rm",)) and split_filter(words)[0] != words
+
+
 def found_ids(answer: Answer) -> list[str] | None:
     """Return the ids of the runs that `armada ps --json` lists; None if it failed."""
     try:
