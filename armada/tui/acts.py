@@ -92,18 +92,20 @@ def interrupt(act: Act) -> bool:
 
 
 def new_log(home: HomePaths, word: str, *, kind: str = "operations", kept: int = KEPT) -> Path:
-    """Create the file for the output of a command, and delete the oldest ones.
+    """Create the file for the output of a command, and delete the oldest ones of commands that have ended.
 
     Args:
         home: The file is in state/dashboard/<kind> there.
         word: The command's name.
         kind: `operations` for what the user started, so that nothing else pushes it out of the history.
-        kept: How many files stay.
+        kept: How many files stay, besides older ones of commands that still run.
     """
     folder = home.state / "dashboard" / kind
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     logs = sorted(folder.glob("*.log"))
     for old in logs[: -kept + 1]:
+        if (act := read(old)) is not None and act.runs:
+            continue
         old.unlink(missing_ok=True)
         old.with_suffix(".json").unlink(missing_ok=True)
     last = re.fullmatch(_NAME, logs[-1].stem) if logs else None
@@ -177,7 +179,7 @@ def _read(file: Path) -> dict[str, object]:
 
 def newest(home: HomePaths) -> list[Act]:
     """Return what the user started from the dashboard, newest first."""
-    logs = sorted(folder_of(home).glob("*.log"), reverse=True)[:KEPT]
+    logs = sorted(folder_of(home).glob("*.log"), reverse=True)
     return [act for log in logs if (act := read(log)) is not None]
 
 

@@ -7,6 +7,7 @@ import gc
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from rich.text import Text
 from textual import events
 from textual.app import App
 from textual.message import Message
@@ -27,6 +28,7 @@ from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.view import View
 from armada.tui.snapshot import EMPTY, Snapshot, has_many_new
 from armada.tui.symbols import of_terminal
+from armada.tui.waiting_acts import WaitingActs
 from armada.tui.watcher import Subscription, Watcher
 from armada.tui.widgets import frame
 from armada.tui.widgets.answers import Tally
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from rich.console import RenderableType
     from textual.app import SystemCommand
     from textual.filter import LineFilter
     from textual.screen import Screen
@@ -119,6 +122,7 @@ class Dashboard(App[None]):
         self.left = LeftScreens(self)
         self.charts = chart_choices.of_home(home, writes=not read_only)
         self._lookout, self.last_input_at = Lookout(self), 0.0
+        self.waiting = WaitingActs(self)
         self._is_new = True
         """No snapshot was seen yet."""
         self.notified_until = remembered.notified_until(home)
@@ -407,6 +411,11 @@ class Dashboard(App[None]):
             self.call_after_refresh(view.renew)  # some lines are texts in the colours before
         if not self.read_only:
             remembered.keep_theme(self.home, name)
+
+    def exit(self, result: None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
+        """Close the dashboard; what still waits is not started, and the terminal, if it is still there, says so."""
+        left = Text(self.symbols.text(self.waiting.drop()))
+        super().exit(result, return_code, message if return_code else message or left)
 
     def action_leave(self) -> None:
         self.exit()

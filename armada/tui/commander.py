@@ -15,6 +15,7 @@ from armada.tui.commands.completion import Known
 from armada.tui.commands.registry import Registry, parse
 from armada.tui.commands.typed import Selected, Typed, fill_in, understand
 from armada.tui.screens.view import View
+from armada.tui.waiting_acts import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -138,6 +139,10 @@ class Commander:
             self._show(started)
         elif how == "prints":
             self._print(started)
+        elif rules.asks(typed) and "--where" in typed.flags:
+            from armada.tui.screens.matching import Matching
+
+            Matching(board, typed).begin()
         elif not self._as_its_key(typed, started):
             self._act(typed, started)
 
@@ -191,10 +196,13 @@ class Commander:
         from armada.tui import acts
         from armada.tui.screens.output import OutputWindow
 
-        for words in started:
-            log = self._board.operate(_title(words), words)
-            if log is not None and words is started[0]:
-                self._board.push_screen(OutputWindow(words, log, partial(acts.exit_code, log)))
+        first, *others = started
+        log = self._board.operate(_title(first), first)
+        if log is None:
+            return
+        if others:
+            self._board.waiting.start([Waiting(_title(words), words) for words in others])
+        self._board.push_screen(OutputWindow(first, log, partial(acts.exit_code, log)))
 
     def _as_its_key(self, typed: Typed, started: list[Words]) -> bool:
         """Carry out a command as the key does that asks better; return whether there is one."""
@@ -242,8 +250,7 @@ class Commander:
             if yes:
                 if typed.command.name in STARTS_RUNS:
                     board.await_run(_host_of(typed))
-                for words in started:
-                    board.operate(_title(words), rules.confirmed(typed, words))
+                board.waiting.start([Waiting(_title(words), rules.confirmed(typed, words)) for words in started])
 
         if not rules.asks(typed):
             go()

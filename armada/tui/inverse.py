@@ -40,7 +40,10 @@ def undoing(words: Sequence[str], rows: Mapping[str, RunRow]) -> list[Words]:
         changed = [run.run_id for run in runs if run.is_archived != on]
         return [("archive", *changed, *(["--undo"] if on else []))] if changed else []
     if verb == "tag":
-        return [found for run in runs if (found := _tags(run, flags))]
+        by_changes: dict[Words, list[str]] = {}
+        for run in runs:
+            by_changes.setdefault(_tags(run, flags), []).append(run.run_id)
+        return [("tag", *ids, *changes) for changes, ids in by_changes.items() if changes]
     if verb == "note":
         note = runs[0].note
         return [("note", runs[0].run_id, "--", note) if note else ("note", runs[0].run_id, "--clear")]
@@ -68,10 +71,14 @@ def _sorted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
     return given, flags
 
 
-def _tags(run: Run, flags: Sequence[tuple[str, str]]) -> Words | None:
+def _tags(run: Run, flags: Sequence[tuple[str, str]]) -> Words:
+    """Return the options that give a run its tags again; none if they do not change."""
     before = set(run.tags)
     after = set() if ("--clear", "") in flags else set(before)
     after |= {value for name, value in flags if name == "--add"}
     after -= {value for name, value in flags if name == "--remove"}
-    changes = [f"--add={tag}" for tag in sorted(before - after)] + [f"--remove={tag}" for tag in sorted(after - before)]
-    return ("tag", run.run_id, *changes) if changes else None
+    added, gone = (
+        (f"--add={tag}" for tag in sorted(before - after)),
+        (f"--remove={tag}" for tag in sorted(after - before)),
+    )
+    return (*added, *gone)

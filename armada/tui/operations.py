@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -29,6 +30,8 @@ _UNASKED = re.compile(r"armada: (\S+): (.+)")
 NOT_STARTED = 1
 GONE = "the store is gone: it was deleted or moved. Put it back, or close the dashboard"
 """Why no command is started."""
+_END_BYTES = 16_000
+"""How much of an output is read for its last line."""
 ROOM_BYTES = 1 << 16
 """On a disk with less room than this, output may be lost."""
 
@@ -222,19 +225,32 @@ def launchers(home: HomePaths, run_ids: Sequence[str]) -> dict[str, str]:
 
 
 def last_line(log: Path) -> str:
-    """Return the last line of a command's output that is not a hint."""
-    return last_of(log.read_text(encoding="utf-8", errors="replace")[-4000:])
+    """Return the last line of a command's output that is not a hint, or why the output cannot be read."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _END_BYTES))
+            return last_of(stream.read(_END_BYTES).decode("utf-8", "replace"))
+    except OSError as error:
+        return unreadable(error)
 
 
 def unasked(log: Path) -> str:
     """Return which hosts could not be asked, from the output of `armada ps`; "" if all answered. Its last row says no end."""
-    text = log.read_text(encoding="utf-8", errors="replace")
-    failed = [found for line in text.splitlines() if (found := _UNASKED.match(line)) is not None]
+    try:
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            failed = [found for line in lines if (found := _UNASKED.match(line)) is not None]
+    except OSError as error:
+        return unreadable(error)
     if not failed:
         return ""
     if len(failed) == 1:
         return sanitize_line(f"{failed[0][1]} could not be asked: {failed[0][2]}", 300)
     return sanitize_line(f"{len(failed)} hosts could not be asked: {', '.join(each[1] for each in failed)}", 300)
+
+
+def unreadable(error: OSError) -> str:
+    """Say that what a command printed is unknown."""
+    return sanitize_line(f"what it printed cannot be read: {error.strerror or error}", 300)
 
 
 def why_silent(log: Path, code: int) -> str:

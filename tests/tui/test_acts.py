@@ -38,6 +38,7 @@ def rows(world: World) -> dict[str, RunRow]:
             "tag old-aaaaaa new-bbbbbb --clear --add y",
             ["tag old-aaaaaa --add=arc --remove=y", "tag new-bbbbbb --remove=y"],
         ),
+        ("tag old-aaaaaa new-bbbbbb --add z", ["tag old-aaaaaa new-bbbbbb --remove=z"]),
         ("tag old-aaaaaa", []),
         ("note old-aaaaaa -- -x", ["note old-aaaaaa -- 'the note'"]),
         ("note new-bbbbbb text", ["note new-bbbbbb --clear"]),
@@ -82,8 +83,19 @@ def test_only_the_newest_acts_are_kept_with_their_records(world: World) -> None:
     folder = acts.folder_of(world.home)
     for number in range(acts.KEPT + 5):
         log = acts.new_log(world.home, f"x{number}")
-        acts.record(log, title="t", words=["ps"], process=current())
+        acts.record(log, title="t", words=["ps"], process=current()._replace(start_time="0"))
     assert len(list(folder.glob("*.log"))) == len(list(folder.glob("*.json"))) == acts.KEPT
+
+
+def test_the_log_of_an_act_that_runs_is_kept_and_listed_however_many_are_newer(world: World) -> None:
+    running = acts.new_log(world.home, "resume")
+    acts.record(running, title="resume it", words=["resume", "it"], process=current())
+    ended = acts.new_log(world.home, "star")
+    for _ in range(acts.KEPT):
+        acts.new_log(world.home, "stop")
+    assert running.exists()
+    assert not ended.exists()
+    assert acts.newest(world.home)[-1].title == "resume it"
 
 
 def test_an_act_without_a_record_or_with_a_broken_one_is_shown_by_its_name(world: World) -> None:

@@ -91,7 +91,7 @@ STARTED = [
     ("stop two-b two-c", "Stop 2 runs?"),
     ("stop TWO-B", "Stop 1 run?"),
     ("stop --grace 0 two-b", "armada stop --grace 0 two-b"),
-    ("stop --where loss>9", "armada stop --where 'loss>9'"),
+    ("stop --where is:active", "Stop 3 runs?"),
     ("hosts rm far", "armada hosts rm far"),
     ("sweep stop lr", "armada sweep stop lr"),
     ("sweep stop bare", "armada sweep stop bare"),  # none of its runs exists yet

@@ -37,8 +37,9 @@ _ASKS = frozenset(
     }
 )  # fmt: skip
 """Acts that cannot be undone, or that cost money: the dashboard asks first."""
-_CONFIRMED = frozenset({"hosts reap", "stop", "rm"})
-"""Those of them that ask at a terminal, too: a yes here is `--yes` there."""
+_CONFIRMED = frozenset({"hosts reap"})
+"""Those of them that ask at a terminal, too: a yes here is `--yes` there. `stop` and `rm` ask only about a filter, which is
+replaced by the runs that it finds."""
 _TERMINAL = {
     "daemon run": "it does not end; `daemon start` starts it in the background",
     "dashboard": "it is open already",

@@ -14,6 +14,7 @@ from armada.tui import acts
 from armada.tui.bindings import bindings
 from armada.tui.screens.output import OutputWindow
 from armada.tui.screens.window import Window
+from armada.tui.waiting_acts import Waiting
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.table import Column
 from armada.units import rough_span
@@ -56,12 +57,14 @@ class HistoryWindow(Window):
         yield self.table
 
     def on_mount(self) -> None:
-        self.say("History: what was started from the dashboard")
         self._look()
         self.table.focus()
         self.set_interval(LOOK_S, self._look)
 
     def _look(self) -> None:
+        waiting = len(self.board.waiting)
+        more = f"; {waiting} more {'waits' if waiting == 1 else 'wait'}" if waiting else ""
+        self.say(f"History: what was started from the dashboard{more}")
         self._acts = {act.name: act for act in acts.newest(self.board.home)}
         now = time.time()
         self.table.show_items(
@@ -100,12 +103,16 @@ class HistoryWindow(Window):
             self.board.push_screen(OutputWindow(act.words or (act.title,), log, partial(acts.exit_code, log)))
 
     def action_again(self) -> None:
+        from armada.tui.screens.matching import means_any
         from armada.tui.screens.question import Question
 
         if self.board.refuses("start it again") or (act := self.act) is None:
             return
         if not act.words:
             self.tell("an older dashboard started it and did not record the command", bad=True)
+            return
+        if means_any(act.words):
+            self.tell("it names no runs: type it behind `:`, which finds and names them first", bad=True)
             return
 
         def go(yes: bool | None) -> None:
@@ -152,8 +159,9 @@ def undo(board: Dashboard, act: Act) -> None:
         if board.refuses("undo"):  # the store may have gone while a question was open
             return
         acts.record_undone(act.log)  # at once: a second key must not undo it again
-        for words in act.undo:
-            board.operate(f"undo {title}", words, partial(_undone, act), undoes=act.name)
+        board.waiting.start(
+            [Waiting(f"undo {title}", words, partial(_undone, act), undoes=act.name) for words in act.undo]
+        )
         return
     why = NOT_UNDONE
     if act.is_undone:

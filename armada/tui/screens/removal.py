@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui import operations
+from armada.tui.waiting_acts import Waiting
 from armada.units import amount, counted
 
 if TYPE_CHECKING:
@@ -87,8 +88,17 @@ class Removal:
         board.push_screen(question, lambda yes: self._remove() if yes else None)
 
     def _remove(self) -> None:
+        """Start one command for the runs of each host: it removes them one after the other."""
+        hosts = {row.id: row.host for row in self._rows}
+        together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
         for run_id, words in self._commands.items():
-            self._board.operate(f"remove {run_id}", [*words, run_id])
+            together.setdefault((hosts[run_id], tuple(words)), []).append(run_id)
+        self._board.waiting.start(
+            [
+                Waiting(f"remove {ids[0] if len(ids) == 1 else f'{len(ids)} runs on {host}'}", (*words, *ids))
+                for (host, words), ids in together.items()
+            ]
+        )
 
 
 def told(row: RunRow, found: Mapping[str, Any], launcher: str | None) -> list[str]:

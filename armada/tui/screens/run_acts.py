@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from armada.tui import operations
 from armada.tui.screens.question import Question
+from armada.tui.waiting_acts import Waiting
 from armada.units import clock, counted
 from armada.verdicts.states import ENDED, STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from armada.tui.app import Dashboard
     from armada.tui.snapshot import RunRow
@@ -37,6 +38,19 @@ def _named(row: RunRow) -> str:
     return f"{run.run_id}{name} on {row.host}, {run.state}{step}{seen}"
 
 
+def named(rows: Sequence[RunRow], theirs: Mapping[str, str]) -> list[str]:
+    """Name the runs of a question, those of other homes first.
+
+    Args:
+        rows: The runs.
+        theirs: The other homes that launched some of them, by run id.
+    """
+    return [
+        _named(row) + (f", launched by {theirs[row.id]}" if row.id in theirs else "")
+        for row in sorted(rows, key=lambda row: row.id not in theirs)
+    ]
+
+
 def act_on_runs(board: Dashboard, verb: str, rows: Sequence[RunRow]) -> None:
     """Stop or resume runs after asking, or sync them."""
     states = {"sync": STATES, "stop": set(STATES) - ENDED, "resume": {"failed", "cancelled"}}[verb]
@@ -54,18 +68,12 @@ def act_on_runs(board: Dashboard, verb: str, rows: Sequence[RunRow]) -> None:
     theirs = {} if verb == "sync" else operations.launchers(board.home, [row.run.run_id for row in able])
 
     def go() -> None:
-        for row in able:
-            words = ["sync", "now"] if verb == "sync" else [verb]
-            words += ["--other-home"] if row.run.run_id in theirs else []
-            board.operate(f"{verb} {row.run.run_id}", [*words, row.run.run_id])
+        _start(board, verb, able, theirs)
 
     if verb == "sync":
         go()
         return
-    lines = [
-        _named(row) + (f", launched by {theirs[row.run.run_id]}" if row.run.run_id in theirs else "")
-        for row in sorted(able, key=lambda row: row.run.run_id not in theirs)
-    ]
+    lines = named(able, theirs)
     title = f"{verb.capitalize()} {counted(len(able), 'run')}?"
     note = NOTES[verb]
     if verb == "stop" and any(row.run.unreachable_since is not None for row in able):
@@ -73,3 +81,26 @@ def act_on_runs(board: Dashboard, verb: str, rows: Sequence[RunRow]) -> None:
     if theirs:
         note = f"{counted(len(theirs), 'run')} of another home, not of this one. {note}"
     board.push_screen(Question(title, lines, note, verb, board.symbols), lambda yes: go() if yes else None)
+
+
+def _start(board: Dashboard, verb: str, rows: Sequence[RunRow], theirs: Collection[str]) -> None:
+    """Start the command that does it to all runs; of `resume`, which takes one run, one for each.
+
+    Args:
+        board: Starts them.
+        verb: `stop`, `resume` or `sync`.
+        rows: The runs.
+        theirs: The ids of those that another home launched.
+    """
+    words = ("sync", "now") if verb == "sync" else (verb,)
+    ours = [row.id for row in rows if row.id not in theirs]
+    others = [row.id for row in rows if row.id in theirs]
+    if verb == "resume":
+        wanted = [Waiting(f"{verb} {each}", (*words, each)) for each in ours]
+        wanted += [Waiting(f"{verb} {each}", (*words, "--other-home", each)) for each in others]
+        board.waiting.start(wanted)
+        return
+    # `stop` tells all hosts at once, and `sync now` fetches from all hosts at once.
+    for flags, ids in (((), ours), (("--other-home",), others)):
+        if ids:
+            board.operate(f"{verb} {ids[0] if len(ids) == 1 else counted(len(ids), 'run')}", (*words, *flags, *ids))
