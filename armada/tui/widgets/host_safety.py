@@ -13,6 +13,7 @@ from armada.units import amount, brief_span, counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from armada.store.run_sync import RunSync
     from armada.store.transfers import Transfer
     from armada.tui.snapshot import RunRow, Snapshot
     from armada.tui.symbols import Symbols
@@ -69,6 +70,12 @@ def safety_of(rows: Iterable[RunRow]) -> list[Safety]:
 def matters(row: RunRow) -> bool:
     """Whether a run is active or has checkpoints."""
     return not row.run.ended or bool(row.kept.home or row.kept.only_host or row.kept.damaged)
+
+
+def lacks_last_sync(row: RunRow, sync: RunSync | None) -> bool:
+    """Whether a run on another machine has ended, and its last sync is missing or fails: what it left there is not known."""
+    run = row.run
+    return run.ended and run.attempt > 0 and run.host != "local" and not (sync is not None and sync.final_done)
 
 
 def moving_by_host(snapshot: Snapshot) -> dict[str, list[Transfer]]:
