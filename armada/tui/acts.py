@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from armada.foundation.atomic_write import write_atomically
 from armada.foundation.process_identity import Process, lives
+from armada.tui.inverse import is_blind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +76,11 @@ class Act(NamedTuple):
     def can_undo_later(self) -> bool:
         """Whether it still runs, and can be undone once it has ended well."""
         return self._may_be_undone and self.runs
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether it changed labels, or still does, and what it changed is not recorded."""
+        return not self.undo and (self.exit_code == 0 or self.runs) and is_blind(self.words)
 
     @property
     def _may_be_undone(self) -> bool:
@@ -184,9 +190,11 @@ def newest(home: HomePaths) -> list[Act]:
 def to_undo(home: HomePaths) -> Act | None:
     """Return the newest act that can be undone now or once it has ended; None if there is none.
 
-    What undid another act is left out.
+    What undid another act is left out. An act that changed labels and cannot be undone is returned: to undo an older one
+    in its place would surprise.
     """
-    return next((act for act in newest(home) if act.undoes is None and (act.can_undo or act.can_undo_later)), None)
+    found = (act for act in newest(home) if act.undoes is None)
+    return next((act for act in found if act.can_undo or act.can_undo_later or act.is_blind), None)
 
 
 def exit_code(log: Path) -> int | None:

@@ -243,7 +243,8 @@ class Commander:
                 if typed.command.name in STARTS_RUNS:
                     board.await_run(_host_of(typed))
                 for words in started:
-                    board.operate(_title(words), rules.confirmed(typed, words))
+                    whole = checks.with_whole_ids(typed, words, board.snapshot)
+                    board.operate(_title(words), rules.confirmed(typed, whole))
 
         if not rules.asks(typed):
             go()

@@ -42,6 +42,7 @@ INTERRUPTED = (130, -signal.SIGINT)
 """Exit codes of what Ctrl-C ended: as the table of exit codes says, or before armada's own code ran."""
 NOTHING = "there is nothing to undo: stars, tags, notes, groups, archiving, columns, views and pins can be"
 NOT_UNDONE = "it cannot be undone: only stars, tags, notes, groups and archiving can"
+BLIND = "it cannot be undone: which runs it changed is not recorded. In History (7), u undoes an older act"
 
 
 class HistoryWindow(Window):
@@ -155,7 +156,7 @@ def undo(board: Dashboard, act: Act) -> None:
         for words in act.undo:
             board.operate(f"undo {title}", words, partial(_undone, act), undoes=act.name)
         return
-    why = NOT_UNDONE
+    why = BLIND if act.is_blind else NOT_UNDONE
     if act.is_undone:
         why = "it is undone already"
     elif act.undo and act.runs:
