@@ -151,7 +151,7 @@ class ExperimentForm(Vertical):
         else:
             if question["experiment"] != self._shown:
                 self.form = None  # its settings are those of another file
-            path = str(expanded_or_same(self.experiment).absolute())
+            path = str((self._board.folder or Path()) / expanded_or_same(self.experiment))
             self._seen = (path, _state(path))  # it is read again when somebody has corrected it
         self._draw()
 

@@ -237,9 +237,9 @@ class LaunchScreen(View):
 
     def _fill(self, found: Form) -> None:
         """Fill the fields from the run that is launched again."""
-        path, here = Path(found.path), Path.cwd()
+        path, here = Path(found.path), self.board.folder
         self.fields["set"].value = changes.line(found.changes)
-        self._again_from = str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+        self._again_from = str(path.relative_to(here) if here is not None and path.is_relative_to(here) else path)
         self.fields["experiment"].value = self._again_from
         if self.snapshot.are_hosts_read:
             self._fill_host(found.host or "")
