@@ -25,6 +25,8 @@ KEPT = 100
 LATEST = 1e11
 """A Unix time in the year 5138: a record with a later one is damaged."""
 _LARGEST_BYTES = 1_000_000
+_LEFT_OUT = "…"
+"""In a word that an older dashboard did not record whole."""
 _NAME = r"(\d+\.\d{3})-([A-Za-z_-]{1,40})(?:-\d+)?"
 
 Words = tuple[str, ...]
@@ -45,6 +47,7 @@ class Act(NamedTuple):
         undo: The commands that undo it.
         is_undone: Whether they were started.
         undoes: The name of the act that it undoes.
+        is_whole: Whether `words` are those that were started: what may be a secret is not recorded.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Act(NamedTuple):
     undo: tuple[Words, ...] = ()
     is_undone: bool = False
     undoes: str | None = None
+    is_whole: bool = True
 
     @property
     def command_line(self) -> str:
@@ -140,9 +144,11 @@ def record(
     """Record that a command was started."""
     from armada.foundation.secrets import without_secret_arguments  # its patterns take 4 ms, before the first paint
 
+    recorded = without_secret_arguments(words)
     found = {
         "title": without_secret_arguments([title])[0],
-        "words": without_secret_arguments(words),
+        "words": recorded,
+        "is_whole": recorded == list(words),
         "started_at": time.time(),
         "process": [process.pid, process.start_time, process.boot_id],
         "undo": [list(each) for each in undo],
@@ -227,6 +233,7 @@ def read(log: Path) -> Act | None:
         undo=tuple(found for each in undo if (found := _words(each))) if isinstance(undo, list) else (),
         is_undone=told.get("undone") is True,
         undoes=undoes if isinstance(undoes, str) else None,
+        is_whole=is_whole if isinstance(is_whole := told.get("is_whole"), bool) else _LEFT_OUT not in "".join(words),
     )
 
 

@@ -89,11 +89,18 @@ class HistoryWindow(Window):
     def action_copy(self) -> None:
         if (act := self.act) is None:
             return
-        if not act.words:
-            self.tell("an older dashboard started it and did not record the command", bad=True)
+        if self._lacks_words(act):
             return
         self.app.copy_to_clipboard(act.command_line)
         self.tell(f"copied: {act.command_line}")
+
+    def _lacks_words(self, act: Act) -> bool:
+        """Return whether it is not recorded which command was started, and say why."""
+        if not act.words:
+            self.tell("an older dashboard started it and did not record the command", bad=True)
+        elif not act.is_whole:
+            self.tell("what may be a secret in it was not recorded (…); type the whole command after :", bad=True)
+        return not (act.words and act.is_whole)
 
     def action_output(self) -> None:
         if (act := self.act) is not None:
@@ -105,8 +112,7 @@ class HistoryWindow(Window):
 
         if self.board.refuses("start it again") or (act := self.act) is None:
             return
-        if not act.words:
-            self.tell("an older dashboard started it and did not record the command", bad=True)
+        if self._lacks_words(act):
             return
 
         def go(yes: bool | None) -> None:
