@@ -288,13 +288,16 @@ class LaunchScreen(View):
             acts.show_difference(self.board, self.experiment, self.changes or [])
 
     def action_save(self) -> None:
+        experiment, written = self.experiment, self.changes or []
+
         def saved(name: str) -> None:
-            if self.is_attached:
-                self.fields["set"].value = ""
+            if self.is_attached and self.experiment == experiment:  # another one may have been typed meanwhile
+                if (listed := self.changes) is not None:
+                    self.fields["set"].value = changes.line([each for each in listed if each not in written])
                 self.fields["experiment"].value = name
 
         if self._has_experiment() and acts.may_save(self.board, self.form):
-            acts.save_as(self.board, self.experiment, self.changes or [], saved)
+            acts.save_as(self.board, experiment, written, saved)
 
     def action_preview(self) -> None:
         acts.preview(self.board, self.experiment, self.changes or [], self.form.form, self.fields["host"].value.strip())
