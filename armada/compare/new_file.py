@@ -45,7 +45,18 @@ def check_new_file(word: str, option: str, home: HomePaths, *, force: bool) -> P
     Raises:
         UsageError: It cannot be the name of a file.
         Conflict: There is something of that name already.
+        ArmadaError: The system refuses the name, such as one that is too long or in a folder that may not be read.
     """
+    try:
+        return _checked(word, option, home, force=force)
+    except ArmadaError:
+        raise
+    except OSError as error:
+        what = f"{sanitize_line(word, 300)} cannot be written: {error.strerror}"
+        raise ArmadaError(what, hint="name a file elsewhere, or check the folder's rights") from error
+
+
+def _checked(word: str, option: str, home: HomePaths, *, force: bool) -> Path:
     path = expanded(word).absolute()
     shown = sanitize_line(word, 300)
     if not word.strip() or path.name in ("", "..") or "\0" in word or word.endswith("/"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from armada.foundation.atomic_write import write_atomically
 from armada.foundation.process_identity import Process, lives
+from armada.tui.inverse import is_blind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,8 @@ KEPT = 100
 LATEST = 1e11
 """A Unix time in the year 5138: a record with a later one is damaged."""
 _LARGEST_BYTES = 1_000_000
+_LEFT_OUT = "…"
+"""In a word that an older dashboard did not record whole."""
 _NAME = r"(\d+\.\d{3})-([A-Za-z_-]{1,40})(?:-\d+)?"
 
 Words = tuple[str, ...]
@@ -44,6 +47,7 @@ class Act(NamedTuple):
         undo: The commands that undo it.
         is_undone: Whether they were started.
         undoes: The name of the act that it undoes.
+        is_whole: Whether `words` are those that were started: what may be a secret is not recorded.
     """
 
     name: str
@@ -57,6 +61,7 @@ class Act(NamedTuple):
     undo: tuple[Words, ...] = ()
     is_undone: bool = False
     undoes: str | None = None
+    is_whole: bool = True
 
     @property
     def command_line(self) -> str:
@@ -75,6 +80,11 @@ class Act(NamedTuple):
     def can_undo_later(self) -> bool:
         """Whether it still runs, and can be undone once it has ended well."""
         return self._may_be_undone and self.runs
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether it changed labels, or still does, and what it changed is not recorded."""
+        return not self.undo and (self.exit_code == 0 or self.runs) and is_blind(self.words)
 
     @property
     def _may_be_undone(self) -> bool:
@@ -136,9 +146,11 @@ def record(
     """Record that a command was started."""
     from armada.foundation.secrets import without_secret_arguments  # its patterns take 4 ms, before the first paint
 
+    recorded = without_secret_arguments(words)
     found = {
         "title": without_secret_arguments([title])[0],
-        "words": without_secret_arguments(words),
+        "words": recorded,
+        "is_whole": recorded == list(words),
         "started_at": time.time(),
         "process": [process.pid, process.start_time, process.boot_id],
         "undo": [list(each) for each in undo],
@@ -186,9 +198,11 @@ def newest(home: HomePaths) -> list[Act]:
 def to_undo(home: HomePaths) -> Act | None:
     """Return the newest act that can be undone now or once it has ended; None if there is none.
 
-    What undid another act is left out.
+    What undid another act is left out. An act that changed labels and cannot be undone is returned: to undo an older one
+    in its place would surprise.
     """
-    return next((act for act in newest(home) if act.undoes is None and (act.can_undo or act.can_undo_later)), None)
+    found = (act for act in newest(home) if act.undoes is None)
+    return next((act for act in found if act.can_undo or act.can_undo_later or act.is_blind), None)
 
 
 def exit_code(log: Path) -> int | None:
@@ -221,6 +235,7 @@ def read(log: Path) -> Act | None:
         undo=tuple(found for each in undo if (found := _words(each))) if isinstance(undo, list) else (),
         is_undone=told.get("undone") is True,
         undoes=undoes if isinstance(undoes, str) else None,
+        is_whole=is_whole if isinstance(is_whole := told.get("is_whole"), bool) else _LEFT_OUT not in "".join(words),
     )
 
 

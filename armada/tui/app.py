@@ -27,6 +27,7 @@ from armada.tui.lookout import Lookout
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.view import View
 from armada.tui.snapshot import EMPTY, Snapshot, has_many_new
+from armada.tui.start_folder import start_folder
 from armada.tui.symbols import of_terminal
 from armada.tui.waiting_acts import WaitingActs
 from armada.tui.watcher import Subscription, Watcher
@@ -106,6 +107,7 @@ class Dashboard(App[None]):
         terminal_input.forgive(self.driver_class)
         self.driver_class = isolates.isolating(self.driver_class)
         self.home = home
+        self.folder = start_folder()
         themes.register(self)
         # Before the start: a theme that is set later styles everything twice.
         self.set_reactive(App.theme, themes.of_terminal(remembered.theme(home)))
@@ -126,7 +128,7 @@ class Dashboard(App[None]):
         self._is_new = True
         """No snapshot was seen yet."""
         self.notified_until = remembered.notified_until(home)
-        self._watcher = Watcher(home, lambda snapshot, updates: self._tell(Seen(snapshot, updates)))
+        self._watcher = Watcher(home, lambda snapshot, updates: self._tell(Seen(snapshot, updates)), self.folder)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return themes.USUAL

@@ -250,7 +250,13 @@ class Commander:
             if yes:
                 if typed.command.name in STARTS_RUNS:
                     board.await_run(_host_of(typed))
-                board.waiting.start([Waiting(_title(words), rules.confirmed(typed, words)) for words in started])
+                whole = [checks.with_whole_ids(typed, words, board.snapshot) for words in started]
+                board.waiting.start(
+                    [
+                        Waiting(_title(words), rules.confirmed(typed, each))
+                        for words, each in zip(started, whole, strict=True)
+                    ]
+                )
 
         if not rules.asks(typed):
             go()

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
 Words = tuple[str, ...]
 LABELS = frozenset({"archive", "group", "note", "star", "tag"})
+_BLIND = frozenset({"--where", "--json", "--edit"})
 _VALUES = frozenset({"--add", "--remove"})
+
+
+def is_blind(words: Sequence[str]) -> bool:
+    """Return whether a command changes labels, but its words do not tell of which runs, or to what."""
+    return bool(words) and words[0] in LABELS and any(name in _BLIND for name, _ in _sorted(words[1:])[1])
 
 
 def undoing(words: Sequence[str], rows: Mapping[str, RunRow]) -> list[Words]:
@@ -22,7 +28,7 @@ def undoing(words: Sequence[str], rows: Mapping[str, RunRow]) -> list[Words]:
         words: The command, before it is started, with the whole ids of its runs.
         rows: The runs by id.
     """
-    if not words or words[0] not in LABELS or {"--where", "--json", "--edit"} & set(words):
+    if not words or words[0] not in LABELS or is_blind(words):
         return []
     given, flags = _sorted(words[1:])
     verb, clears = words[0], ("--clear", "") in flags

@@ -98,10 +98,17 @@ class Watcher:
         home: The home with the store.
         tell: Called in the thread with each new snapshot and the updates of curves. If it returns True, `taken` is called
             once they were taken.
+        project: The folder whose armada.yaml has hosts, too; None if there is none.
     """
 
-    def __init__(self, home: HomePaths, tell: Callable[[Snapshot, tuple[CurveUpdate, ...]], bool | None]) -> None:
+    def __init__(
+        self,
+        home: HomePaths,
+        tell: Callable[[Snapshot, tuple[CurveUpdate, ...]], bool | None],
+        project: Path | None = None,
+    ) -> None:
         self._home = home
+        self._project = project
         self._receiver = tell
         self._taken = threading.Event()
         self._taken.set()
@@ -391,13 +398,14 @@ class Watcher:
     def _load_hosts(self) -> None:
         from armada.config.hosts import PROJECT_FILE, load_hosts
 
-        stamp = tuple(_stamp(path) for path in (self._home.hosts_file, Path.cwd() / PROJECT_FILE))
+        files = [self._home.hosts_file, *([self._project / PROJECT_FILE] if self._project is not None else [])]
+        stamp = tuple(_stamp(path) for path in files)
         if stamp == self._hosts_stamp:
             return
         self._hosts_stamp = stamp
         self._configured = True
         try:
-            self._hosts = load_hosts(self._home, Path.cwd())
+            self._hosts = load_hosts(self._home, self._project)
             self._hosts_trouble = None
         except ArmadaError as error:  # the hosts known so far stay on the screen
             kept = "hosts and prices stay as last read" if self._hosts else "no host and no price is known"

@@ -21,7 +21,7 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from armada.paths import HomePaths
-from armada.store import checkpoints, metrics, runs
+from armada.store import checkpoints, metrics, run_sync, runs
 from armada.store.database import Database
 from armada.tui import left_screens, operations, remembered
 from armada.tui.app import Dashboard
@@ -106,6 +106,10 @@ class World:
             place.mkdir(parents=True)
             checkpoints.mark_home(self.database, run_id, digest, place)
         return digest
+
+    def last_sync(self, run_id: str) -> None:
+        """Record that the last sync of a run that has ended was complete."""
+        run_sync.succeeded(self.database, run_id, began=time.time(), next_due_at=None, final_of=1)
 
     def hosts(self, **hosts: dict[str, Any]) -> None:
         self.home.hosts_file.write_text(json.dumps({"hosts": hosts}))

@@ -15,7 +15,7 @@ from armada.tui.commands.completion import Known, complete
 from armada.tui.outputs import Reading
 from armada.tui.screens.command_line import cut
 from armada.tui.screens.output import OutputWindow
-from armada.tui.snapshot import EMPTY
+from armada.tui.snapshot import EMPTY, HostView
 from tests.tui.conftest import World, drive, lacks, said, screen, shows, strips, until
 from tests.tui.test_acts import rows
 from tests.tui.test_dialogs import at_once
@@ -311,6 +311,14 @@ def test_ten_thousand_runs_are_completed_within_a_frame(world: World) -> None:
     assert [each.word for each in found] == ["r9999-009999"]
     assert all(len(each.about) <= 80 for each in found)
     assert start == len("show ")
+
+
+def test_a_host_and_a_sweep_are_completed_although_no_run_changed() -> None:
+    known, before = Known(), EMPTY
+    added = HostView("newbox", None, configured=True, local=False, record=None)
+    after = before._replace(hosts=(added,), sweeps=("grid",))
+    assert [list(known.names(before)(kind)) for kind in ("hosts", "sweeps")] == [[], []]
+    assert [each.word for kind in ("hosts", "sweeps") for each, _ in known.names(after)(kind)] == ["newbox", "grid"]
 
 
 def test_hostile_names_are_completed_inert(world: World) -> None:

@@ -226,6 +226,8 @@ def test_a_picture_and_a_report_are_written_and_never_over_a_file(
         await until(pilot, lambda: "c.svg" in said(pilot) and "exists" in said(pilot))
         await answer(pilot, "E", "c.gif")
         await until(pilot, lambda: "must end in .svg or .png" in said(pilot))
+        await answer(pilot, "E", f"{'x' * 300}.svg")
+        await until(pilot, lambda: "cannot be written: File name too long" in said(pilot))
         await pilot.press("a", "E")
         await until(pilot, lambda: "press it on curves" in said(pilot))
         await answer(pilot, "R", "-r.html")

@@ -158,6 +158,34 @@ def test_an_act_of_an_older_dashboard_has_no_command_to_copy(world: World) -> No
     drive(world.board(), use)
 
 
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_command_that_is_not_recorded_whole_is_neither_started_again_nor_copied(world: World, is_old: bool) -> None:
+    log = acts.new_log(world.home, "launch")
+    words = ["launch", "--host=box", f"--set=model.revision={'a1' * 20}", "--", "exp.yaml"]
+    acts.record(log, title="t", words=words, process=current())
+    acts.record_end(log, 0)
+    if is_old:
+        told = json.loads(log.with_suffix(".json").read_text())
+        del told["is_whole"]
+        log.with_suffix(".json").write_text(json.dumps(told))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("7")
+        await shows(pilot, "armada launch --host=box", "…")
+        await pilot.press("y", "enter")
+        await until(pilot, lambda: said(pilot).count("was not recorded (…)") == 2)
+        assert "copied" not in said(pilot)
+        assert isinstance(pilot.app.screen, history.HistoryWindow)
+
+    drive(world.board(), use)
+
+
+def test_a_command_whose_own_words_have_that_sign_is_recorded_whole(world: World) -> None:
+    log = acts.new_log(world.home, "note")
+    acts.record(log, title="t", words=["note", "demo-aaaaaa", "--", "wait …"], process=current())
+    assert [act.is_whole for act in acts.newest(world.home)] == [True]
+
+
 # Notifications ------------------------------------------------------------------------------------------------------
 
 

@@ -56,6 +56,7 @@ def travel(count: int) -> list[Transfer]:
             "unreachable 1 m, 2 damaged at home, 2 checkpoints only there, 1 active run, 1 on the way",
         ),
         (host(home=5), 0, "✓", "good", "5 checkpoints home"),
+        (host(home=5, unsynced=1), 0, "▲", "warn", "not safe to destroy: the last sync of 1 run is missing, 5 home"),
     ],
 )
 def test_all_that_would_be_lost_is_said(safety: Safety, moving: int, sign: str, style: str, words: str) -> None:
@@ -130,6 +131,27 @@ def test_runs_sync_and_hosts_give_the_same_answer(world: World) -> None:
         await shows(pilot, *both)
 
     drive(world.board(), use, (240, 48))
+
+
+def test_a_host_is_not_safe_before_the_last_sync_of_each_of_its_runs(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    for run_id in ("none-aaaaaa", "some-bbbbbb"):
+        world.run(run_id, state="succeeded")
+    world.checkpoint("some-bbbbbb", 5, home=True)
+    run_sync.failed(world.database, "some-bbbbbb", now=time.time(), reason="not readable", next_due_at=time.time() + 60)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "▲ box", "the last sync of 2 runs is missing")
+        await pilot.press("4")
+        await shows(pilot, "disk at home", "the last sync of 2 runs is missing")
+        world.last_sync("none-aaaaaa")
+        await shows(pilot, "the last sync of 1 run is missing")
+        await pilot.press("3")
+        await shows(pilot, "▲ not safe")
+        world.last_sync("some-bbbbbb")
+        await shows(pilot, "✓ all home")
+
+    drive(world.board(), use, (200, 48))
 
 
 def test_of_runs_that_ended_without_a_checkpoint_is_said_that_there_is_nothing_to_keep(world: World) -> None:

@@ -150,6 +150,7 @@ def test_hosts_shows_a_changed_record_at_once(world: World) -> None:
 
 def test_sync_lists_a_run_as_soon_as_it_has_a_checkpoint_that_is_not_home(world: World) -> None:
     world.run("done-aaaaaa", state="succeeded")
+    world.last_sync("done-aaaaaa")
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("4")

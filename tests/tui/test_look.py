@@ -127,6 +127,8 @@ def test_the_first_screen_says_what_is_safe_and_what_happened(world: World) -> N
     world.run("done-cccccc", host="near", state="succeeded")
     world.checkpoint("done-cccccc", 7, home=True)
     world.run("fail-dddddd", host="near", state="failed", reason="oom", message="[bold]2.1 GiB[/]")
+    for run_id in ("done-cccccc", "fail-dddddd"):
+        world.last_sync(run_id)
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "Is everything safe?", "not safe to destroy: 1 checkpoint only there, 1 active run")

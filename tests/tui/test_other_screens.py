@@ -230,6 +230,7 @@ def test_without_utf8_a_cut_name_ends_in_the_same_mark_everywhere(
 def test_sync_shows_what_moves_what_fails_and_when_it_is_tried_again(world: World) -> None:
     world.run("demo-aaaaaa")
     world.run("home-bbbbbb", state="succeeded")
+    world.last_sync("home-bbbbbb")
     digest = world.checkpoint("demo-aaaaaa", 200, home=False)
     transfers.give_up(
         world.database, "demo-aaaaaa", digest, "failed", "connection reset", next_try_at=time.time() + 200
@@ -431,6 +432,7 @@ def test_sync_shows_how_safe_each_host_is(world: World) -> None:
     world.checkpoint("demo-aaaaaa", 7, home=True)
     world.checkpoint("demo-aaaaaa", 8, home=False)
     world.checkpoint("more-bbbbbb", 9, home=True)
+    world.last_sync("more-bbbbbb")
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "demo-aaaaaa")

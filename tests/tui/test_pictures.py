@@ -59,6 +59,8 @@ def fill(world: World) -> None:
     )
     world.run("lora-eeeeee", name="größe-日本", host="workstation", state="succeeded", loss=0.455)
     world.checkpoint("lora-eeeeee", 20_000, home=True)
+    for run_id in ("wide-dddddd", "lora-eeeeee"):
+        world.last_sync(run_id)
     runs.record(
         world.database, "arc-r128-aaaaaa", Verdict("running", attempt=1, seq=2), tokens_per_s=39_800.0, step=14_400
     )

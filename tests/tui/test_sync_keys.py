@@ -81,6 +81,7 @@ def test_the_key_of_the_run_screen_opens_the_run_under_the_cursor_wherever_runs_
 
 def test_without_a_run_each_key_says_so(world: World) -> None:
     world.run("done-aaaaaa", state="succeeded")
+    world.last_sync("done-aaaaaa")
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("4")
@@ -135,9 +136,25 @@ def test_on_charts_two_keys_have_two_names(world: World) -> None:
 
 def test_that_nothing_waits_is_said_whole_in_the_smallest_terminal(world: World) -> None:
     world.run("demo-aaaaaa", state="succeeded")
+    world.last_sync("demo-aaaaaa")
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("4")
         await shows(pilot, "everything is home")
 
     drive(world.board(), use, (80, 24))
+
+
+def test_a_run_that_ended_elsewhere_and_was_never_synced_is_not_home(world: World) -> None:
+    world.run("never-aaaaaa", name="never", state="succeeded")
+    world.run("here-bbbbbb", name="here", state="succeeded", host="local")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("4")
+        seen = await shows(pilot, "never aaaaaa", "none yet", "not planned")
+        assert "everything is home" not in seen
+        assert "here bbbbbb" not in seen
+        world.last_sync("never-aaaaaa")
+        await shows(pilot, "everything is home")
+
+    drive(world.board(), use)

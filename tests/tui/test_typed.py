@@ -209,6 +209,28 @@ def test_options_of_exec_stand_before_the_run() -> None:
     assert rules.manner(typed) == "reads"
 
 
+@pytest.mark.parametrize(
+    ("text", "manner"),
+    [
+        ("data show exp.yaml", "reads"),
+        ("config edit exp.yaml --set=a=1", "reads"),
+        ("config edit exp.yaml --to=b.yaml", "acts"),
+        ("profiles detect box", "reads"),
+        ("profiles detect box --save mine", "acts"),
+        ("bench --show=x", "reads"),
+        ("bench --show=x --apply mine", "prints"),
+        ("bench exp.yaml --host box", "acts"),
+        ("hosts provision --list", "reads"),
+        ("hosts provision box torch", "acts"),
+        ("ps --remember x", "acts"),
+    ],
+)
+def test_what_a_command_prints_is_shown_where_that_is_what_it_is_for(text: str, manner: str) -> None:
+    typed = understand(text, registry())
+    assert typed is not None
+    assert rules.manner(typed) == manner
+
+
 def test_read_only_lets_through_what_reads_home_alone() -> None:
     def refused(text: str) -> bool:
         typed = understand(text, registry())

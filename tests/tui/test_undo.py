@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 
+import pytest
 from textual.pilot import Pilot
 
 from armada.foundation.process_identity import current
-from armada.store import labels
+from armada.store import labels, runs
 from armada.tui import acts
 from armada.tui.screens.runs import RunsScreen
 from tests.tui.conftest import World, drive, said, shows, until
+from tests.tui.test_command_line import typed
 from tests.tui.test_history import starred
 
 
@@ -55,6 +57,44 @@ def test_while_an_act_runs_no_older_change_of_a_screen_is_undone(world: World) -
         await pilot.press("U")
         await until(pilot, lambda: "newer: it still runs" in said(pilot))
         assert "demo-aaaaaa" in pins(pilot)
+
+    drive(world.board(), use)
+
+
+def test_what_was_typed_with_the_first_characters_of_an_id_is_undone(world: World) -> None:
+    for run_id in ("older-aaaaaa", "newer-bbbbbb"):
+        world.run(run_id, state="succeeded")
+
+    def stars() -> set[str]:
+        return {run.run_id for run in runs.every(world.database) if run.starred_at is not None}
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "older-aaaaaa")
+        for command in ("star older-aaaaaa", "star newer"):
+            await typed(pilot, command, "enter")
+            await until(pilot, lambda command=command: f"{command} done" in said(pilot))  # type: ignore[misc]
+        assert stars() == {"older-aaaaaa", "newer-bbbbbb"}
+        await pilot.press("U")
+        await until(pilot, lambda: stars() == {"older-aaaaaa"})
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize("option", ["--where", "--where=is:ended"])
+def test_what_cannot_be_undone_is_said_and_nothing_older_is_undone(world: World, option: str) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+    labels.star(world.database, "demo-aaaaaa", on=True)
+    older = record(world, "older", "star demo-aaaaaa --off", ended=True)
+    log = acts.new_log(world.home, "archive")
+    acts.record(log, title="archive those", words=["archive", option, "is:ended"], process=current())
+    acts.record_end(log, 0)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("U")
+        await until(pilot, lambda: "archive those: it cannot be undone" in said(pilot))
+        assert acts.read(older.log) == older
+        assert starred(world)
 
     drive(world.board(), use)
 

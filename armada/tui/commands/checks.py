@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from armada.errors import NotFound, UsageError
-from armada.tui.commands.typed import HOST_KINDS, RUN_KINDS
+from armada.errors import ArmadaError, NotFound, UsageError
+from armada.tui.commands.typed import HOST_KINDS, RUN_KINDS, sort
+from armada.tui.inverse import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,6 +111,26 @@ def find_run(typed: Typed, word: str, snapshot: Snapshot, *, or_host: bool = Fal
         raise UsageError(f"{word!r} matches several run ids: {some}", hint="type more characters")
     words = f"no host and no run is called {word!r}" if or_host else f"no run's id begins with {word!r}"
     raise NotFound(words, hint="Tab completes it")
+
+
+def with_whole_ids(typed: Typed, words: Words, snapshot: Snapshot) -> Words:
+    """Return a command that changes labels with the whole ids of its runs: those alone say how it is undone.
+
+    Args:
+        typed: What was typed.
+        words: The command with what is selected filled in.
+        snapshot: The runs there are.
+    """
+    if typed.command.name not in LABELS or not _is_understood(typed):
+        return words
+    places = [place + 1 for place in sort(typed.command, words[1:])[0]]
+    if typed.command.name in ("group", "note") and "--clear" not in typed.flags:
+        places = places[:-1]  # the last one is the text
+    whole = list(words)
+    for place in places:
+        with contextlib.suppress(ArmadaError):  # the command itself says what is wrong
+            whole[place] = find_run(typed, words[place], snapshot).id
+    return tuple(whole)
 
 
 def _check_sweep(word: str, snapshot: Snapshot) -> None:

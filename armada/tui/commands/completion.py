@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from armada.errors import UsageError
@@ -34,20 +34,22 @@ class Names(Protocol):
 
 @dataclass(slots=True)
 class Known:
-    """The names in a snapshot, listed once for each snapshot.
+    """The names in a snapshot, listed once until a run, a host or a sweep changes.
 
     Args:
         experiments: The experiment files near the folder in which the dashboard was started.
     """
 
     experiments: Sequence[str] = ()
-    _of: object = None
-    _lists: dict[str, Sequence[tuple[Candidate, str]]] | None = None
+    _runs: object = None
+    _others: object = None
+    _lists: dict[str, Sequence[tuple[Candidate, str]]] = field(default_factory=dict)
 
     def names(self, snapshot: Snapshot) -> Names:
         """Return the source of a snapshot's names."""
-        if self._of is not snapshot.runs or self._lists is None:
-            self._of, self._lists = snapshot.runs, {}
+        others = (tuple(host.name for host in snapshot.hosts), snapshot.sweeps)
+        if self._runs is not snapshot.runs or self._others != others:
+            self._runs, self._others, self._lists = snapshot.runs, others, {}
         lists = self._lists
 
         def listed(kind: str) -> Sequence[tuple[Candidate, str]]:

@@ -15,8 +15,8 @@ the terminal; refused: it cannot work here."""
 
 _READS = frozenset(
     {
-        "code", "compare", "completion", "config schema", "config show", "costs", "daemon logs", "daemon status", "diff", "doctor",
-        "help", "hosts homes", "hosts ls", "logs", "plan", "profiles ls", "profiles show", "profiles validate", "ps", "show",
+        "code", "compare", "completion", "config schema", "config show", "costs", "daemon logs", "daemon status", "data show", "diff",
+        "doctor", "help", "hosts homes", "hosts ls", "logs", "plan", "profiles ls", "profiles show", "profiles validate", "ps", "show",
         "store check", "sweep best", "sweep show", "sync ls", "why",
     }
 )  # fmt: skip
@@ -29,6 +29,14 @@ _AT_HOME = frozenset(
 """Those that read this machine's files alone: a read-only dashboard starts them."""
 _CACHED = frozenset({"ps", "sweep best", "sweep show"})
 """Those that do so with --cached, which a read-only dashboard adds."""
+_WRITES = {
+    "bench": frozenset({"--apply", "--chart", "--csv"}),
+    "config edit": frozenset({"--to"}),
+    "profiles detect": frozenset({"--save"}),
+}
+"""Options with which commands that read write something, too."""
+_READS_WITH = {"bench": "--show", "hosts provision": "--list"}
+"""Commands that act, and the option with which they only read."""
 _PRINTS = frozenset({"exec", "report", "sync verify"})
 _ASKS = frozenset(
     {
@@ -77,11 +85,16 @@ def manner(typed: Typed) -> Manner:
         return "reads"
     if name == "ssh":
         return "shell"
-    if name in _READS and "--remember" not in typed.flags:
+    if "--dry-run" in typed.flags or _only_reads(name, typed.flags):
         return "reads"
-    if "--dry-run" in typed.flags:
-        return "reads"
-    return "prints" if name in _PRINTS else "acts"
+    return "prints" if name in _PRINTS or _READS_WITH.get(name) in typed.flags else "acts"
+
+
+def _only_reads(name: str, flags: frozenset[str]) -> bool:
+    if name in _READS_WITH and _READS_WITH[name] not in flags:
+        return False
+    reads = name in _READS or name in _WRITES or name in _READS_WITH
+    return reads and not flags & _WRITES.get(name, frozenset()) and "--remember" not in flags
 
 
 def refusal(typed: Typed) -> str | None:

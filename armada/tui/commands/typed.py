@@ -88,24 +88,24 @@ def understand(text: str, registry: Registry) -> Typed | None:
         raise UsageError(f"a command does not begin with {words[0]!r}", hint="such as: show, why, stop, logs")
     command = registry.find(words)
     rest = words[1:] if len(command.path) == 1 or words[1] != command.path[1] else words[len(command.path) :]
-    given, flags = _sort(command, rest)
-    return Typed(tuple(words), command, given, flags)
+    places, flags = sort(command, rest)
+    return Typed(tuple(words), command, tuple(rest[place] for place in places), flags)
 
 
-def _sort(command: Command, words: Sequence[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Sort the words after a command into positional arguments and options.
+def sort(command: Command, words: Sequence[str]) -> tuple[list[int], frozenset[str]]:
+    """Return where the positional arguments are among the words after a command, and the options.
 
     What comes after the words before a `...` argument is the command line of another program, with options of its own.
     """
-    given: list[str] = []
+    given: list[int] = []
     flags: set[str] = set()
     others = next((place for place, word in enumerate(command.words) if word.count == "..."), len(words))
     ended = is_value = False
-    for word in words:
+    for place, word in enumerate(words):
         if is_value:
             is_value = False
         elif ended or not word.startswith("-") or word == "-" or (len(given) >= others and word != "--"):
-            given.append(word)
+            given.append(place)
         elif word == "--":
             flags.add(word)
             ended = True
@@ -114,7 +114,7 @@ def _sort(command: Command, words: Sequence[str]) -> tuple[tuple[str, ...], froz
             flags.add(flag)
             option = command.option(flag)
             is_value = option is not None and option.value is not None and not equals and option.value.count is None
-    return tuple(given), frozenset(flags)
+    return given, frozenset(flags)
 
 
 def fill_in(typed: Typed, selected: Selected) -> list[Words]:

@@ -480,4 +480,4 @@ class CompareScreen(Exports, RunOrder):
 
     def folder(self) -> Path:
         """Where files are offered to be written."""
-        return Path.cwd()
+        return self.board.folder or Path()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -27,11 +28,25 @@ if TYPE_CHECKING:
     from armada.tui.app import Dashboard
     from armada.tui.form import Fault, Form, Refusal, Setting
     from armada.tui.operations import Answer
+    from armada.tui.screens.setting_editor import Take
     from armada.tui.symbols import Symbols
     from armada.tui.widgets.table import Table
 
 EMPTY = "the settings of the experiment appear here"
 CLOSED = "no settings can be read; the reason is below"
+
+
+@dataclass(eq=False, slots=True)
+class _Given:
+    """A new value of a setting, and who is told whether it is taken."""
+
+    setting: Setting
+    value: str
+    then: Callable[[str | None], None]
+
+    @property
+    def key(self) -> str:
+        return self.setting.override or self.setting.key
 
 
 class ExperimentForm(Vertical):
@@ -67,6 +82,8 @@ class ExperimentForm(Vertical):
         self._shown = ""
         """The experiment whose settings are shown, as it was typed."""
         self._seen: tuple[str, object] | None = None
+        self._given: list[_Given] = []
+        """Values that are not taken yet; the first one is being checked."""
         self.experiment = ""
         self.changes: list[str] = []
         self.form: Form | None = None
@@ -151,7 +168,7 @@ class ExperimentForm(Vertical):
         else:
             if question["experiment"] != self._shown:
                 self.form = None  # its settings are those of another file
-            path = str(expanded_or_same(self.experiment).absolute())
+            path = str((self._board.folder or Path()) / expanded_or_same(self.experiment))
             self._seen = (path, _state(path))  # it is read again when somebody has corrected it
         self._draw()
 
@@ -247,7 +264,7 @@ class ExperimentForm(Vertical):
         if not key or changes.of(self.changes, key) is None:
             self._tell("this setting is not changed")
         else:
-            self.post_message(self.Wanted(changes.without(self.changes, key)))
+            self._want(changes.without(self.changes, key))
 
     def _take_out(self, unknown: Fault) -> None:
         """Ask whether an unknown key shall go."""
@@ -255,7 +272,7 @@ class ExperimentForm(Vertical):
         def go(yes: bool | None) -> None:
             if yes and unknown.removal is not None:
                 key = unknown.removal.partition("=")[0]
-                self.post_message(self.Wanted([*changes.without(self.changes, key), unknown.removal]))
+                self._want([*changes.without(self.changes, key), unknown.removal])
 
         note = "It is a change as others: D shows it, S saves it, and until then the file stays as it is. e opens the file."
         question = Question(f"Take `{unknown.key}` out?", [unknown.words], note, "take it out", self._symbols)
@@ -272,27 +289,63 @@ class ExperimentForm(Vertical):
 
         self.app.push_screen(Chooser(f"{setting.key}: {setting.meaning}"[:200], choices, self._symbols), chosen)
 
-    def _taker(self, setting: Setting) -> Callable[[str, Callable[[str | None], None]], None]:
+    def _taker(self, setting: Setting) -> Take:
         """Return what takes a value if the loader accepts it, and tells why if it does not."""
 
-        def take(value: str, then: Callable[[str | None], None]) -> None:
-            wanted = changes.put(self.changes, setting.override or setting.key, value)
-
-            def answered(asked: str, found: Form | Refusal) -> None:
-                refused = self._refuses(found, setting)
-                if isinstance(found, form.Refusal) or refused is not None:
-                    self._asked = ""
-                    then(refused)
-                    return
-                self._asked = asked
-                self.changes = wanted
-                self.post_message(self.Wanted(wanted))
-                self._show(found)
-                then(None)
-
-            self._ask(self._question(wanted), answered)
+        def take(value: str, then: Callable[[str | None], None]) -> Callable[[], None]:
+            given = _Given(setting, value, then)
+            self._given.append(given)
+            if self._given[0] is given:
+                self._check()
+            return lambda: self._forget(given)
 
         return take
+
+    def _check(self) -> None:
+        """Ask the loader about the first value that was given; those after it build on it."""
+        given, experiment, base = self._given[0], self.experiment, self.changes
+        wanted = changes.put(base, given.key, given.value)
+        asked = self._question(wanted)
+
+        def answered(answer: Answer) -> None:
+            if not self.is_attached or given not in self._given:
+                return
+            if self.experiment == experiment and self.changes != base:
+                self._check()  # other changes were made meanwhile: they stay
+                return
+            self._given.remove(given)
+            if self.experiment == experiment:
+                self._decide(given, asked, wanted, form.parse(answer))
+            else:
+                given.then("it is not taken: another experiment was chosen meanwhile")
+            if self._given:
+                self._check()
+
+        self._board.read(["__complete", "form", asked], answered)
+
+    def _forget(self, given: _Given) -> None:
+        """Do not take a value that was given; the next one need not wait for its answer."""
+        if given not in self._given:
+            return
+        was_first = self._given[0] is given
+        self._given.remove(given)
+        if was_first and self._given:
+            self._check()
+
+    def _decide(self, given: _Given, asked: str, wanted: list[str], found: Form | Refusal) -> None:
+        """Take a value, or say why the loader refuses it."""
+        refused = self._refuses(found, given.setting)
+        if isinstance(found, form.Refusal) or refused is not None:
+            given.then(refused)
+            return
+        self._asked = asked
+        self._want(wanted)
+        self._show(found)
+        given.then(None)
+
+    def _want(self, wanted: list[str]) -> None:
+        self.changes = wanted  # at once: a value that is being checked builds on them
+        self.post_message(self.Wanted(wanted))
 
     def _refuses(self, found: Form | Refusal, setting: Setting) -> str | None:
         """Return why a new value is not taken; None if it is. Where other settings are wrong, only this one counts."""

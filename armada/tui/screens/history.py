@@ -43,6 +43,7 @@ INTERRUPTED = (130, -signal.SIGINT)
 """Exit codes of what Ctrl-C ended: as the table of exit codes says, or before armada's own code ran."""
 NOTHING = "there is nothing to undo: stars, tags, notes, groups, archiving, columns, views and pins can be"
 NOT_UNDONE = "it cannot be undone: only stars, tags, notes, groups and archiving can"
+BLIND = "it cannot be undone: which runs it changed is not recorded. In History (7), u undoes an older act"
 
 
 class HistoryWindow(Window):
@@ -91,11 +92,18 @@ class HistoryWindow(Window):
     def action_copy(self) -> None:
         if (act := self.act) is None:
             return
-        if not act.words:
-            self.tell("an older dashboard started it and did not record the command", bad=True)
+        if self._lacks_words(act):
             return
         self.app.copy_to_clipboard(act.command_line)
         self.tell(f"copied: {act.command_line}")
+
+    def _lacks_words(self, act: Act) -> bool:
+        """Return whether it is not recorded which command was started, and say why."""
+        if not act.words:
+            self.tell("an older dashboard started it and did not record the command", bad=True)
+        elif not act.is_whole:
+            self.tell("what may be a secret in it was not recorded (…); type the whole command after :", bad=True)
+        return not (act.words and act.is_whole)
 
     def action_output(self) -> None:
         if (act := self.act) is not None:
@@ -108,8 +116,7 @@ class HistoryWindow(Window):
 
         if self.board.refuses("start it again") or (act := self.act) is None:
             return
-        if not act.words:
-            self.tell("an older dashboard started it and did not record the command", bad=True)
+        if self._lacks_words(act):
             return
         if means_any(act.words):
             self.tell("it names no runs: type it behind `:`, which finds and names them first", bad=True)
@@ -163,7 +170,7 @@ def undo(board: Dashboard, act: Act) -> None:
             [Waiting(f"undo {title}", words, partial(_undone, act), undoes=act.name) for words in act.undo]
         )
         return
-    why = NOT_UNDONE
+    why = BLIND if act.is_blind else NOT_UNDONE
     if act.is_undone:
         why = "it is undone already"
     elif act.undo and act.runs:

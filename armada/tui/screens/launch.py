@@ -13,12 +13,10 @@ from textual.suggester import SuggestFromList
 from textual.widgets import Input, Static
 
 from armada.foundation.sanitize import sanitize_line
-from armada.protocol.recorded import recorded_facts
 from armada.tui import changes, planned
 from armada.tui.asking import Asking
 from armada.tui.bindings import bindings
 from armada.tui.experiment_files import experiments, folder_of
-from armada.tui.gpu_strips import gpus_or_queue
 from armada.tui.screens import launch_acts as acts
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.experiment_form import ExperimentForm
@@ -28,7 +26,6 @@ from armada.tui.widgets import frame
 from armada.tui.widgets.field import Field
 from armada.tui.widgets.host_plans import HostPlans
 from armada.tui.widgets.plan_text import PlanText
-from armada.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
     from armada.tui.curves import CurveUpdate
     from armada.tui.form import Form
     from armada.tui.operations import Answer
-    from armada.tui.snapshot import HostView
     from armada.tui.widgets.table import Table
 
 WAIT_S = 0.5
@@ -241,9 +237,9 @@ class LaunchScreen(View):
 
     def _fill(self, found: Form) -> None:
         """Fill the fields from the run that is launched again."""
-        path, here = Path(found.path), Path.cwd()
+        path, here = Path(found.path), self.board.folder
         self.fields["set"].value = changes.line(found.changes)
-        self._again_from = str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+        self._again_from = str(path.relative_to(here) if here is not None and path.is_relative_to(here) else path)
         self.fields["experiment"].value = self._again_from
         if self.snapshot.are_hosts_read:
             self._fill_host(found.host or "")
@@ -292,13 +288,16 @@ class LaunchScreen(View):
             acts.show_difference(self.board, self.experiment, self.changes or [])
 
     def action_save(self) -> None:
+        experiment, written = self.experiment, self.changes or []
+
         def saved(name: str) -> None:
-            if self.is_attached:
-                self.fields["set"].value = ""
+            if self.is_attached and self.experiment == experiment:  # another one may have been typed meanwhile
+                if (listed := self.changes) is not None:
+                    self.fields["set"].value = changes.line([each for each in listed if each not in written])
                 self.fields["experiment"].value = name
 
         if self._has_experiment() and acts.may_save(self.board, self.form):
-            acts.save_as(self.board, self.experiment, self.changes or [], saved)
+            acts.save_as(self.board, experiment, written, saved)
 
     def action_preview(self) -> None:
         acts.preview(self.board, self.experiment, self.changes or [], self.form.form, self.fields["host"].value.strip())
@@ -375,7 +374,9 @@ class LaunchScreen(View):
         """Open a list for the focused field: experiments in the current folder, or hosts."""
         if self.focused in (self.fields["host"], self.hosts):
             choices = [
-                Choice(host.name, host.name, self._about(host)) for host in self.snapshot.hosts if host.configured
+                Choice(host.name, host.name, acts.about_host(host, self.snapshot))
+                for host in self.snapshot.hosts
+                if host.configured
             ]
             field, following, title = self.fields["host"], self.fields["set"], "On which host?"
         else:
@@ -388,16 +389,6 @@ class LaunchScreen(View):
                 self.call_after_refresh(following.focus)  # on return, the screen restores the old focus first
 
         self.board.push_screen(Chooser(title, choices, self.board.symbols), take)
-
-    def _about(self, host: HostView) -> str:
-        record = host.record
-        facts = record.facts if record is not None else None
-        words = [gpus_or_queue(recorded_facts(facts)) if facts is not None else "not checked yet"]
-        words += ["unreachable"] if host.silent is not None else []
-        busy = sum(row.run.host == host.name and not row.run.ended for row in self.snapshot.runs)
-        price = host.tariff.price_at(time.time()) if host.tariff is not None else None
-        words += [counted(busy, "run") if busy else "idle", price.text if price is not None else ""]
-        return " · ".join(word for word in words if word)
 
     def action_plan(self) -> None:
         host = self.fields["host"].value.strip()
@@ -434,21 +425,26 @@ class LaunchScreen(View):
 
     def _draw_plan(self) -> None:
         host = self.fields["host"].value.strip()
-        name = self.plans.fastest if host in ("", AUTO) else host
-        plan = self.plans.of(name or "") or next(iter(self.plans.hosts), None)
+        is_named, self.ready = host not in ("", AUTO), None
+        best = self.plans.of(host if is_named else self.plans.fastest or "")
+        # Without a best one, the first plan is shown for its reasons, and `auto` would refuse to choose: nothing starts.
+        plan = best if is_named else best or next(iter(self.plans.hosts), None)
         if plan is None:
-            self.plan.say(self.plans.error, "error")
+            self.plan.say(self.plans.error or f"no plan names the host {sanitize_line(host, 80)}", "error")
             return
         frame.title(self.plan, self.board.symbols.text(f"Checks on {plan.name}"))
-        chosen = bool(host)
-        self.ready = self.words if chosen and plan.can_launch else None
-        self.ready_host = plan.name
-        if not chosen:
-            head = "choose a host: enter on its row" if plan.can_launch else "no host can run it"
-        elif plan.can_launch:
+        can_launch = any(each.can_launch for each in self.plans.hosts)
+        if host and plan is best and plan.can_launch:
+            self.ready, self.ready_host = self.words, plan.name
             head = "^l launches this plan" if not self._is_sweep else "^l launches the sweep; v shows its cells"
-        else:
+        elif is_named:
             head = f"{plan.name} refuses it"
+        elif not can_launch:
+            head = "no host can run it"
+        else:
+            head = (
+                "choose a host: enter on its row" if not host else "auto cannot tell which host ends first: choose one"
+            )
         self.plan.show_plan(plan, head)
 
     def _draw_hosts(self) -> None:

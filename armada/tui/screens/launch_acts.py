@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
 from armada.foundation.user_folder import expanded_or_same
 from armada.paths import bundled
+from armada.protocol.recorded import recorded_facts
+from armada.tui.gpu_strips import gpus_or_queue
 from armada.tui.lending import lend
 from armada.tui.screens.output import show_output
 from armada.tui.screens.question import Question
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from armada.tui.app import Dashboard
     from armada.tui.form import Form
     from armada.tui.screens.experiment_form import ExperimentForm
+    from armada.tui.snapshot import HostView, Snapshot
 
 ROW_SHOWN = 2000
 
@@ -162,6 +166,18 @@ def edit_file(board: Dashboard, path: str, line: int | None) -> None:
 
 def _say(board: Dashboard, words: str) -> None:
     board.notify(board.symbols.text(sanitize_line(words, 700)), severity="warning", markup=False, timeout=15)
+
+
+def about_host(host: HostView, snapshot: Snapshot) -> str:
+    """Return in a line what a host has, what runs there, and its price."""
+    record = host.record
+    facts = record.facts if record is not None else None
+    words = [gpus_or_queue(recorded_facts(facts)) if facts is not None else "not checked yet"]
+    words += ["unreachable"] if host.silent is not None else []
+    busy = sum(row.run.host == host.name and not row.run.ended for row in snapshot.runs)
+    price = host.tariff.price_at(time.time()) if host.tariff is not None else None
+    words += [counted(busy, "run") if busy else "idle", price.text if price is not None else ""]
+    return " · ".join(word for word in words if word)
 
 
 def copied(words: Sequence[str] | None) -> str | None:

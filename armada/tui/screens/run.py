@@ -424,7 +424,7 @@ class RunScreen(LogPage):
 
     def action_pull_to(self) -> None:
         if self._on_checkpoints("pull") and (found := self.checkpoint) is not None:
-            folder = str(Path.cwd() / f"{self.run_id}-checkpoint-{found.step}")
+            folder = str((self.board.folder or Path()) / f"{self.run_id}-checkpoint-{found.step}")
             note = (
                 "armada brings it home first if needed, then copies and verifies each file. The folder must not exist."
             )

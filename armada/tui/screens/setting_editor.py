@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from armada.tui.form import Setting
     from armada.tui.symbols import Symbols
 
+    Take = Callable[[str, Callable[[str | None], None]], Callable[[], None]]
 
 LONGEST = 4000
 _UNITS = {"_s": ", in seconds", "_minutes": ", in minutes", "_steps": ", in steps", "_bytes": ", in bytes"}
@@ -33,7 +34,8 @@ class SettingEditor(Dialog[None]):
 
     Args:
         setting: What is edited.
-        take: Checks a value and takes it; then calls its second argument with None, or with why it is refused.
+        take: Checks a value and takes it; then calls its second argument with None, or with why it is refused. Returns what
+            forgets the value before that.
         symbols: The symbols that the terminal can show.
     """
 
@@ -46,14 +48,13 @@ class SettingEditor(Dialog[None]):
     SettingEditor .said { height: auto; max-height: 8; }
     """
 
-    def __init__(
-        self, setting: Setting, take: Callable[[str, Callable[[str | None], None]], None], symbols: Symbols
-    ) -> None:
+    def __init__(self, setting: Setting, take: Take, symbols: Symbols) -> None:
         super().__init__()
         self._setting = setting
         self._take = take
         self._symbols = symbols
         self._is_waiting = False
+        self._forget: Callable[[], None] | None = None
 
     def compose(self) -> ComposeResult:
         setting, text = self._setting, self._symbols.text
@@ -82,7 +83,7 @@ class SettingEditor(Dialog[None]):
         self._is_waiting = True
         self.said.update(Text("checking …", style="dim"))
         typed = event.value
-        self._take(self._setting.written(typed) if typed.strip() else "null", self._answer)
+        self._forget = self._take(self._setting.written(typed) if typed.strip() else "null", self._answer)
 
     def _answer(self, refusal: str | None) -> None:
         if not self.is_attached:
@@ -95,6 +96,8 @@ class SettingEditor(Dialog[None]):
         self.said.update(Text(self._symbols.text(sanitize_text(refusal, 3000)), style=colour))
 
     def action_leave(self) -> None:
+        if self._forget is not None:
+            self._forget()
         self.dismiss(None)
 
 

@@ -14,7 +14,7 @@ from armada.tui.screens.verdict import ask_release
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
-from armada.tui.widgets.host_safety import alive, no_progress
+from armada.tui.widgets.host_safety import alive, lacks_last_sync, no_progress
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.run_cells import meter
 from armada.tui.widgets.safety import CameHome, SafetyPicture
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
+    from armada.store.run_sync import RunSync
     from armada.store.transfers import Transfer
     from armada.tui.curves import CurveUpdate
     from armada.tui.snapshot import RunRow, Snapshot
@@ -148,16 +149,20 @@ def not_home(snapshot: Snapshot) -> list[RunRow]:
     for row in snapshot.runs if snapshot.taken_at else ():
         run_id = row.run.run_id
         sync = snapshot.syncs.get(run_id)
-        done = row.run.ended and (sync is None or sync.final_done) and not (row.kept.only_host or row.kept.damaged)
-        if run_id not in moving and (
-            done or (sync is None and not row.kept.only_host and not row.kept.damaged and row.run.ended)
-        ):
+        if run_id not in moving and is_home(row, sync):
             continue
         failing = sync is not None and sync.failing_since is not None
         rank = 0 if failing or row.kept.damaged else 1 if run_id in moving else 2 if row.kept.only_host else 3
         found.append((rank, -row.run.created_at, row))
     found.sort(key=lambda each: each[:2])
     return [row for _, _, row in found]
+
+
+def is_home(row: RunRow, sync: RunSync | None) -> bool:
+    """Whether a run has ended and left nothing anywhere else; one of this machine without a sync never was elsewhere."""
+    if not row.run.ended or row.kept.only_host or row.kept.damaged:
+        return False
+    return not lacks_last_sync(row, sync) if sync is None else sync.final_done
 
 
 def items(snapshot: Snapshot, rows: Iterable[RunRow], symbols: Symbols, now: float) -> list[Item]:

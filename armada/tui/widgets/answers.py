@@ -17,10 +17,11 @@ from armada.tui.widgets.panel import Panel, Spans
 from armada.units import clock, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from textual.app import ComposeResult
 
+    from armada.store.run_sync import RunSync
     from armada.tui.symbols import Symbols
 
 NEWS = 60
@@ -70,6 +71,7 @@ class Tally:
         self._generation = -1
         self._by_host: dict[str, dict[str, RunRow]] = {}
         self._sums: dict[str, Safety] = {}
+        self._syncs: Mapping[str, RunSync] = {}
         self.news: list[tuple[float, str, RunRow]] = []
         self.arrivals: list[tuple[float, RunRow]] = []
         """The runs whose newest checkpoint came home last, newest first."""
@@ -90,8 +92,10 @@ class Tally:
             self._sums = {}
             self.news = news_of(snapshot.runs)
             self.arrivals = arrivals_of(snapshot.runs)
+            self._syncs = snapshot.syncs
             self._sum(snapshot.runs)
-        elif changed:
+        elif changed := changed | self._synced(snapshot):
+            self._syncs = snapshot.syncs
             rows = [snapshot.by_id[run_id] for run_id in sorted(changed) if run_id in snapshot.by_id]
             kept = (each for each in self.news if each[2].run.run_id not in changed)
             self.news = heapq.nlargest(NEWS, [*kept, *news_of(rows)], key=lambda each: each[0])
@@ -102,17 +106,23 @@ class Tally:
         for each in self._sums.values():
             each.unreachable_since = silent.get(each.host)
 
+    def _synced(self, snapshot: Snapshot) -> set[str]:
+        """Return the runs whose syncs changed; their rows may be as before."""
+        if snapshot.syncs is self._syncs:
+            return set()
+        return {run_id for run_id, sync in snapshot.syncs.items() if self._syncs.get(run_id) is not sync}
+
     def _sum(self, rows: Iterable[RunRow]) -> None:
         hosts = set()
         for row in rows:
             hosts.add(row.host)
             known = self._by_host.setdefault(row.host, {})
-            if matters(row):
+            if matters(row, self._syncs.get(row.id)):
                 known[row.run.run_id] = row
             else:
                 known.pop(row.run.run_id, None)
         for host in hosts:
-            found = safety_of(self._by_host[host].values())
+            found = safety_of(self._by_host[host].values(), self._syncs)
             self._sums.pop(host, None)
             self._sums.update({each.host: each for each in found})
 

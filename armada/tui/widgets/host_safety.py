@@ -13,6 +13,7 @@ from armada.units import amount, brief_span, counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from armada.store.run_sync import RunSync
     from armada.store.transfers import Transfer
     from armada.tui.snapshot import RunRow, Snapshot
     from armada.tui.symbols import Symbols
@@ -28,20 +29,23 @@ INDENT = 2
 class Safety:
     """What of one host is at home, and what is not."""
 
-    def __init__(self, host: str, *, home: int = 0, only_host: int = 0, damaged: int = 0) -> None:
+    def __init__(self, host: str, *, home: int = 0, only_host: int = 0, damaged: int = 0, unsynced: int = 0) -> None:
         self.host = host
         self.home = home
         self.only_host = only_host
         self.damaged = damaged
+        self.unsynced = unsynced
+        """Runs that have ended, whose last sync is missing or fails, and of which nothing else is known to wait."""
         self.running = 0
         self.unreachable_since: float | None = None
         """Since when the host does not answer; its rows do not say that once all of its runs have ended."""
 
-    def add(self, row: RunRow) -> None:
+    def add(self, row: RunRow, sync: RunSync | None) -> None:
         kept, run = row.kept, row.run
         self.home += kept.home
         self.only_host += kept.only_host
         self.damaged += kept.damaged
+        self.unsynced += not (kept.only_host or kept.damaged) and lacks_last_sync(row, sync)
         self.running += not run.ended
 
     @property
@@ -52,23 +56,33 @@ class Safety:
     @property
     def rank(self) -> tuple[int, int]:
         """The host with the most at risk first."""
-        at_risk = 0 if self.damaged or self.unreachable_since is not None else 1 if self.only_host else 2
+        at_risk = (
+            0 if self.damaged or self.unreachable_since is not None else 1 if self.only_host or self.unsynced else 2
+        )
         return (at_risk, -self.only_host)
 
 
-def safety_of(rows: Iterable[RunRow]) -> list[Safety]:
+def safety_of(rows: Iterable[RunRow], syncs: Mapping[str, RunSync]) -> list[Safety]:
     """Sum up by host, the one with the most at risk first; hosts with nothing to keep are left out."""
     hosts: dict[str, Safety] = {}
     for row in rows:
-        if not matters(row):
+        sync = syncs.get(row.id)
+        if not matters(row, sync):
             continue
-        (hosts.get(row.host) or hosts.setdefault(row.host, Safety(row.host))).add(row)
+        (hosts.get(row.host) or hosts.setdefault(row.host, Safety(row.host))).add(row, sync)
     return sorted(hosts.values(), key=lambda each: (*each.rank, each.host))
 
 
-def matters(row: RunRow) -> bool:
-    """Whether a run is active or has checkpoints."""
-    return not row.run.ended or bool(row.kept.home or row.kept.only_host or row.kept.damaged)
+def matters(row: RunRow, sync: RunSync | None) -> bool:
+    """Whether a run is active, has checkpoints, or left what is not known on its host."""
+    has_checkpoints = bool(row.kept.home or row.kept.only_host or row.kept.damaged)
+    return not row.run.ended or has_checkpoints or lacks_last_sync(row, sync)
+
+
+def lacks_last_sync(row: RunRow, sync: RunSync | None) -> bool:
+    """Whether a run on another machine has ended, and its last sync is missing or fails: what it left there is not known."""
+    run = row.run
+    return run.ended and run.attempt > 0 and run.host != "local" and not (sync is not None and sync.final_done)
 
 
 def moving_by_host(snapshot: Snapshot) -> dict[str, list[Transfer]]:
@@ -104,8 +118,8 @@ def verdict(
 ) -> tuple[Span, Spans]:
     """Say whether a host can be destroyed, as far as home knows: the one answer of Runs, Sync and Hosts.
 
-    Amber is for what needs the user: checkpoints that wait and do not travel, damaged ones, a host that does not answer,
-    a transfer that receives nothing.
+    Amber is for what needs the user: checkpoints that wait and do not travel, damaged ones, a run that ended without its
+    last sync, a host that does not answer, a transfer that receives nothing.
     A run that is active and a checkpoint that travels are usual; the host is not safe to destroy all the same. This machine
     has home on it: of it, only what is at home is said.
 
@@ -123,7 +137,7 @@ def verdict(
     moving = alive(moving, now)
     there = max(0, each.only_host - len(moving))
     lost = each.unreachable_since is not None
-    waits = lost or there > 0 or each.damaged > 0 or bool(stopped)
+    waits = lost or there > 0 or each.damaged > 0 or each.unsynced > 0 or bool(stopped)
     if not (waits or moving or each.running):
         return (symbols.states["succeeded"], "good"), [(f"{counted(each.home, 'checkpoint')} home", "good")]
     style = "warn" if waits else "plain"
@@ -139,6 +153,8 @@ def verdict(
         parts.append([(f"{counted(len(stopped), 'transfer')} without progress for {brief_span(max(stopped))}", "warn")])
     if there:
         parts.append([(counted(there, "checkpoint") + " only there", "warn")])
+    if each.unsynced:
+        parts.append([(f"the last sync of {counted(each.unsynced, 'run')} is missing", "warn")])
     if each.running:
         parts.append([(counted(each.running, "active run"), "plain" if moving or not waits else "more")])
     if moving:

@@ -118,3 +118,9 @@ def test_a_bench_replaces_no_file_unless_forced(tmp_path: Path, home: HomePaths,
         check_outputs(build_parser("bench").parse_args(words), home)
     check_outputs(build_parser("bench").parse_args([*words, "--force"]), home)
     assert file.read_text() == "mine"
+
+
+def test_a_name_that_the_system_refuses_is_said(home: HomePaths) -> None:
+    for word in (f"{'x' * 300}.csv", f"{'x' * 300}/rows.csv"):
+        with pytest.raises(ArmadaError, match="cannot be written: File name too long"):
+            check_new_file(word, "--csv", home, force=False)
