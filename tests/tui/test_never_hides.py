@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import threading
 
 import pytest
 from textual.pilot import Pilot
@@ -58,38 +57,6 @@ def test_notifications_that_reach_nobody_are_said(world: World) -> None:
         await shows(pilot, "notifications.yaml:1", "urls", "nobody is notified")
 
     drive(world.board(), use)
-
-
-def test_nothing_piles_up_while_nobody_takes_what_was_read(world: World) -> None:
-    world.run("demo-aaaaaa")
-    told: list[Snapshot] = []
-
-    def take(snapshot: Snapshot, _: tuple[CurveUpdate, ...]) -> bool:
-        told.append(snapshot)
-        return True
-
-    class Taken(threading.Event):
-        is_awaited = False
-
-        def wait(self, timeout: float | None = None) -> bool:
-            self.is_awaited = not self.is_set()
-            return super().wait(timeout)
-
-    watcher = Watcher(world.home, take)
-    watcher._taken = taken = Taken()  # noqa: SLF001
-    taken.set()
-    watcher.start()
-    try:
-        eventually(lambda: told, "the first one")
-        world.run("more-bbbbbb")
-        watcher.want(Subscription(telemetry=True), "a screen")
-        eventually(lambda: taken.is_awaited, "it waits")
-        assert len(told) == 1
-        watcher.taken()
-        eventually(lambda: len(told) == 2, "the next one")
-        assert len(told[1].runs) == 2
-    finally:
-        watcher.stop()
 
 
 @pytest.mark.parametrize(("newest", "word"), [(NAN, "NaN"), (math.inf, "inf"), (-math.inf, "-inf")])
