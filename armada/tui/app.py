@@ -205,10 +205,9 @@ class Dashboard(App[None]):
         # Textual removes the widgets before the screen when it ends, and a timer may come between.
         return view if view is not None and view.is_mounted and self.is_running else None
 
-    def want(self, wants: Subscription, view: View) -> None:
-        """Have the watcher read what a screen shows; what one wants that is not on top would leave the top one without data."""
-        if view is self._uppermost:
-            self._watcher.want(wants, view.asks_as)
+    def want(self, wants: Subscription) -> None:
+        view = self._uppermost
+        self._watcher.want(wants, view.asks_as if view is not None else None)
 
     def on_seen(self, message: Seen) -> None:
         before, self.snapshot = self.snapshot, message.snapshot

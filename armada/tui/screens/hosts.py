@@ -183,7 +183,7 @@ class HostsScreen(View):
     def on_table_moved(self, event: Table.Moved) -> None:
         del event
         self._show_history()  # nothing else depends on the cursor
-        self.board.want(self.wants(), self)
+        self.board.want(self.wants())
 
     def on_table_chosen(self, event: Table.Chosen) -> None:
         del event

@@ -323,10 +323,10 @@ class RunScreen(LogPage):
         """Run a chart action. On another page, the first key press only opens the charts."""
         if not self._opens("charts"):
             do(self.wall)
-            self.board.want(self.wants(), self)
+            self.board.want(self.wants())
 
     def on_chart_wall_widened(self) -> None:
-        self.board.want(self.wants(), self)
+        self.board.want(self.wants())
 
     def _open_field(self, what: str, hint: str, value: str) -> None:
         self._asked = what
@@ -372,7 +372,7 @@ class RunScreen(LogPage):
 
     def _filter_metrics(self, words: str) -> None:
         self.wall.filter(words)
-        self.board.want(self.wants(), self)
+        self.board.want(self.wants())
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if self._asked == "metrics" and self.field.has_class("open"):

@@ -280,14 +280,14 @@ class RunsScreen(RunsChoices):
         """Draw what was just chosen, and ask for what it needs: another snapshot may not come for long."""
         self.draw()
         if self.is_current:
-            self.board.want(self.wants(), self)
+            self.board.want(self.wants())
 
     # Events of the table --------------------------------------------------------------------------------------------
 
     def on_table_rested(self) -> None:
         self.preview.take(self.snapshot.row(self.cursor_run), ())
         if self.is_current:
-            self.board.want(self.wants(), self)
+            self.board.want(self.wants())
 
     def on_table_chosen(self) -> None:
         self.action_open()
@@ -424,7 +424,7 @@ class RunsScreen(RunsChoices):
     def action_filter(self) -> None:
         self.field.open(self.arrangement.query.text)
         self.field.look(self.snapshot, self.arrangement.query.error)
-        self.board.want(self.wants(), self)  # the settings and metrics that there are
+        self.board.want(self.wants())  # the settings and metrics that there are
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self.arrangement.query = Query(event.value, self.snapshot.words)

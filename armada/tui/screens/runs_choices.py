@@ -119,12 +119,12 @@ class RunsChoices(View):
         def take(words: list[str] | None) -> None:
             self.is_choosing = False
             if words is None or words == self._columns:
-                self.board.want(self.wants(), self)
+                self.board.want(self.wants())
             else:
                 self._choose_columns(words)
 
         self.is_choosing = True
-        self.board.want(self.wants(), self)  # the settings and metrics that there are
+        self.board.want(self.wants())  # the settings and metrics that there are
         room = self.table.scrollable_content_region.width
         window = ColumnsWindow(self.board, self._columns, lambda keys: left_out(keys, room))
         await self.board.push_screen(window, take)  # what is typed at once is meant for it

@@ -122,7 +122,7 @@ class View(Screen[None]):
         self.going.take(self.snapshot, time.time())
         self.draw(updates)
         wants = self.wants()
-        self.board.want(wants, self)
+        self.board.want(wants)
         if self._is_held and self.snapshot.answers == (wants, self.asks_as):
             self._release()
 
