@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from armada.tui.app import Dashboard
 
 SOON_S = 10.0
-"""What fails within so many seconds said why, which would be drawn over; a later end of a shell is its last command's."""
+"""A command that fails within so many seconds says why: that stays until Enter is pressed. A shell that ends later ends with
+the exit code of its last command, which is no failure."""
 _ENDS = ((signal.SIGTERM, 0), (signal.SIGHUP, 1), (signal.SIGQUIT, 1))
 """Signals that end the dashboard, with its exit codes."""
 

@@ -50,30 +50,18 @@ async def planned_for_all(pilot: Pilot[None], host: str) -> None:
     await until(pilot, lambda: launch(pilot).plans.hosts)
 
 
+@pytest.mark.parametrize(
+    ("typed", "why"), [("min", "no plan names the host min"), ("auto", "auto cannot tell which host ends first")]
+)
 def test_a_host_without_a_plan_is_not_replaced_by_the_first_one(
-    world: World, file: Path, started: list[list[str]], fastest: list[str]
+    world: World, file: Path, started: list[list[str]], fastest: list[str], typed: str, why: str
 ) -> None:
     del file, fastest
 
     async def use(pilot: Pilot[None]) -> None:
-        await planned_for_all(pilot, "min")
-        await shows(pilot, "no plan names the host min")
+        await planned_for_all(pilot, typed)
+        await shows(pilot, why)
         assert "^l launches this plan" not in screen(pilot)
-        await pilot.press("ctrl+l")
-        await until(pilot, lambda: "there is no plan for this yet" in said(pilot))
-        assert started == []
-
-    drive(world.board(), use)
-
-
-def test_auto_launches_nothing_while_no_host_is_known_to_end_first(
-    world: World, file: Path, started: list[list[str]], fastest: list[str]
-) -> None:
-    del file, fastest
-
-    async def use(pilot: Pilot[None]) -> None:
-        await planned_for_all(pilot, "auto")
-        await shows(pilot, "auto cannot tell which host ends first")
         await pilot.press("ctrl+l")
         await until(pilot, lambda: "there is no plan for this yet" in said(pilot))
         assert started == []

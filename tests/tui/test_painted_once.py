@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ class MayRead(threading.Event):
 
 
 @pytest.fixture
-def may_read(monkeypatch: pytest.MonkeyPatch) -> MayRead:
+def may_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[MayRead]:
     event, read = MayRead(), Watcher._read_wanted  # noqa: SLF001
 
     def wait(self: Watcher, *given: Any) -> Any:
@@ -61,7 +62,8 @@ def may_read(monkeypatch: pytest.MonkeyPatch) -> MayRead:
 
     monkeypatch.setattr(Watcher, "_read_wanted", wait)
     event.set()
-    return event
+    yield event
+    event.set()
 
 
 async def all_read(pilot: Pilot[None]) -> None:
@@ -94,10 +96,7 @@ def test_the_first_frame_has_what_was_read(
         await shows(pilot, "checkpoints")
         assert all(painted.with_details)
 
-    try:
-        drive(full.board(), use)
-    finally:
-        may_read.set()
+    drive(full.board(), use)
 
 
 def test_another_run_on_the_same_screen_is_painted_when_it_has_been_read(
@@ -126,10 +125,7 @@ def test_another_run_on_the_same_screen_is_painted_when_it_has_been_read(
         await until(pilot, lambda: painted.with_details)
         may_read.set()
 
-    try:
-        drive(full.board(), use)
-    finally:
-        may_read.set()
+    drive(full.board(), use)
 
 
 def test_a_screen_whose_data_take_long_is_painted_without_them(
@@ -148,7 +144,4 @@ def test_a_screen_whose_data_take_long_is_painted_without_them(
         await until(pilot, lambda: painted.with_details[-1])
         board_of(pilot).exit()
 
-    try:
-        drive(full.board(), use)
-    finally:
-        may_read.set()
+    drive(full.board(), use)

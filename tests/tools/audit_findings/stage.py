@@ -183,10 +183,7 @@ class Stage:
             content: The whole file.
             folder: Where to look at home, by default below the home.
         """
-        found = []
-        files = (path for path in (folder or self.home).rglob("*") if path.is_file() and not path.is_symlink())
-        if any(path.stat().st_size == len(content) and path.read_bytes() == content for path in files):
-            found.append("home")
+        found = ["home"] if _has(folder or self.home, content) else []
         digest = hashlib.sha256(content).hexdigest()
         # A supervisor may move or delete a file while they are hashed.
         sums = (
@@ -195,6 +192,17 @@ class Stage:
         if digest in self.shell(sums):
             found.append("host")
         return found
+
+
+def _has(folder: Path, content: bytes) -> bool:
+    """Whether these very bytes lie in a file below a folder, where a daemon may move or delete anything meanwhile."""
+    for above, _, names in os.walk(folder):
+        for path in (Path(above, name) for name in names):
+            with contextlib.suppress(FileNotFoundError):
+                is_plain = path.is_file() and not path.is_symlink()
+                if is_plain and path.stat().st_size == len(content) and path.read_bytes() == content:
+                    return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
