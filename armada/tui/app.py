@@ -158,7 +158,7 @@ class Dashboard(App[None]):
         return self.left.holds(screen) or super().is_screen_installed(screen)
 
     def make(self, view: View) -> None:
-        """Make the widgets of a screen that is not shown yet, styled but not laid out."""
+        """Make the widgets of a screen that is not shown yet."""
         self._register(self, view)
 
     def on_resize(self) -> None:

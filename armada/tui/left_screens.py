@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from armada.tui import screens
+from armada.tui.screens.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from armada.tui.app import Dashboard
-    from armada.tui.screens.view import View
 
 MAKES_AHEAD = True
 """Off in most tests: one that opens one screen need not pay for five."""
@@ -59,7 +59,8 @@ class LeftScreens:
             return
         for kind in screens.made_ahead():
             if kind.PLACE not in self._kept:
-                self._kept[kind.PLACE] = made = kind()
+                top = self._board.screen
+                self._kept[kind.PLACE] = made = kind.likely(top.cursor_run if isinstance(top, View) else None)
                 made.is_ahead = True
                 self._board.make(made)
                 return

@@ -15,8 +15,10 @@ from armada.tui import left_screens
 from armada.tui.screens.compare import CompareScreen
 from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.launch import LaunchScreen
+from armada.tui.screens.run import RunScreen
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription, Watcher
+from armada.tui.widgets.table import Table
 from tests.tui.conftest import World, drive, screen, shows, until
 from tests.tui.test_left_screens import (
     alive,
@@ -85,7 +87,30 @@ def test_nothing_shows_that_screens_are_made(full: World, monkeypatch: pytest.Mo
     drive(full.board(), use)
 
 
-@pytest.mark.parametrize("place", ["hosts", "sync", "run", "compare"])
+def test_screens_are_drawn_before_anyone_opens_them(full: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: set[int] = set()
+    render = Table.render_line
+
+    def note(self: Table, y: int) -> Any:
+        drawn.add(id(self))
+        return render(self, y)
+
+    monkeypatch.setattr(Table, "render_line", note)
+
+    async def use(pilot: Pilot[None]) -> None:
+        ahead = await all_made(pilot)
+        await until(pilot, lambda: all(view.size == pilot.app.size for view in ahead.values()))
+        hosts, run = ahead["hosts"], ahead["run"]
+        assert isinstance(hosts, HostsScreen)
+        assert isinstance(run, RunScreen)
+        await until(pilot, lambda: id(hosts.table) in drawn)
+        assert run.run_id == on_top(pilot).cursor_run is not None
+        assert run.overview.query_one("#facts").size.height > 5  # what Runs knows of it
+
+    drive(full.board(), use)
+
+
+@pytest.mark.parametrize("place", ["hosts", "sync", "run", "another run", "compare"])
 @pytest.mark.parametrize("changes", ["nothing", "theme", "size"])
 def test_a_screen_that_was_made_ahead_looks_as_a_new_one(full: World, place: str, changes: str) -> None:
     async def use(pilot: Pilot[None]) -> None:
@@ -97,11 +122,12 @@ def test_a_screen_that_was_made_ahead_looks_as_a_new_one(full: World, place: str
             board_of(pilot).choose_theme("armada-light" if pilot.app.theme != "armada-light" else "armada-dark")
         elif changes == "size":
             await pilot.resize_terminal(96, 30)
-        if place == "compare":
+        if place in ("another run", "compare"):
             await pilot.press("down")  # without a marked run, the one under the cursor is shown
-        assert await go(pilot, place) is ahead[place]
-        assert not ahead[place].is_ahead
-        await looks_as_a_new_one(pilot, place, await as_it_is(pilot, place))
+        opened = place.split()[-1]
+        assert await go(pilot, opened) is ahead[opened]
+        assert not ahead[opened].is_ahead
+        await looks_as_a_new_one(pilot, opened, await as_it_is(pilot, opened))
 
     drive(full.board(), use)
 

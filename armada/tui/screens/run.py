@@ -64,6 +64,10 @@ class RunScreen(LogPage):
         super().__init__()
         self._begin(run_id, tab)
 
+    @classmethod
+    def likely(cls, run_id: str | None) -> RunScreen:
+        return cls(run_id or "")
+
     def _begin(self, run_id: str, tab: str) -> None:
         self.run_id = run_id
         self.shown = tab

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
 from textual.screen import Screen
+from textual.widget import Widget
 
 from armada.tui.widgets.field import Field
 from armada.tui.widgets.lines import KeyLine, TopLine
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from textual.app import ComposeResult
-    from textual.widget import Widget
 
     from armada.tui.app import Dashboard
     from armada.tui.curves import CurveUpdate
@@ -79,6 +79,12 @@ class View(Screen[None]):
     is_outdated = False
     """It was left, and colours or the terminal's size changed since."""
 
+    @classmethod
+    def likely(cls, run_id: str | None) -> View:
+        """Return the screen that will be opened first, before anybody asks; `run_id` is the run under the cursor."""
+        del run_id
+        return cls()
+
     @property
     def shows(self) -> tuple[str, ...]:
         """What the screen is about: another screen of the same place with the same is as good as this one."""
@@ -126,6 +132,11 @@ class View(Screen[None]):
         if self._is_held and self.snapshot.answers == (wants, self.asks_as):
             self._release()
 
+    def _lay_out_twice(self) -> None:
+        """Lay out everything: what turns out to need a scroll bar gets it the second time."""
+        for _ in range(2):
+            self._refresh_layout(self.app.size)
+
     @property
     def asks_as(self) -> object:
         """For whom the watcher reads what this screen wants: it has no curves yet when it is opened again."""
@@ -134,6 +145,7 @@ class View(Screen[None]):
     def _release(self) -> None:
         """Paint from now on: what a new screen asked for has come, or takes long."""
         if self._is_held:
+            self._lay_out_twice()  # else it would be painted before and after
             self._is_held = False
             self.refresh(repaint=False, layout=True)  # laying out paints what changed meanwhile
 
@@ -155,12 +167,20 @@ class View(Screen[None]):
             self._is_left, self._mounted_with = True, None
             if self.app.is_running:  # else it has no widgets: the dashboard ends
                 self.draw()
-                self._refresh_layout(self.app.size)
+                self.call_later(self._draw_ahead)  # Textual lays out no widget before its `on_mount` has ended
             return
         if self.is_ahead:  # it was opened while it was made
             self.come_back()
             self.is_ahead = False
         self.take()
+
+    def _draw_ahead(self) -> None:
+        """Lay out and draw a screen that nobody has opened yet: what has not changed by then need not be done again."""
+        if self.is_ahead and self.is_attached:
+            self._lay_out_twice()
+            for widget in self.walk_children(Widget):
+                if widget.size:
+                    widget.render_lines(widget.size.region)  # Textual keeps them
 
     @on(events.Resize)
     def _renew_at_new_size(self, event: events.Resize) -> None:
