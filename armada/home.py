@@ -105,7 +105,7 @@ def _plain(text: str) -> str:
 
 
 def _begin(paths: HomePaths, former: _Record | None) -> _Record:
-    import secrets  # with hmac and hashlib: 5 ms that only a new home needs
+    import secrets  # with hmac and hashlib: 8 ms that only a new home needs
 
     paths.home_mark.unlink(missing_ok=True)
     paths.home_mark.touch(mode=0o600, exist_ok=False)

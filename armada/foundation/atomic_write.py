@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def replacing(path: Path, *, durable: bool = False, unique: bool = True, keep_fi
         OSError: The disk refuses the file; the old file stays.
     """
     hidden = path.name if path.name.startswith(".") else f".{path.name}"
-    temporary = path.with_name(f"{hidden}.{secrets.token_hex(8)}{SUFFIX}" if unique else f"{hidden}{SUFFIX}")
+    temporary = path.with_name(f"{hidden}.{os.urandom(8).hex()}{SUFFIX}" if unique else f"{hidden}{SUFFIX}")
     try:
         yield temporary
         if durable:

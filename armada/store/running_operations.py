@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import threading
 import time
 from contextvars import ContextVar
@@ -132,7 +131,7 @@ def operation(
     """
     from armada.foundation.secrets import without_secret_arguments  # its patterns take 4 ms, which a list need not pay
 
-    id_ = f"{kind}-{secrets.token_hex(6)}"
+    id_ = f"{kind}-{os.urandom(6).hex()}"
     me = process_identity.current()
     records.begin(
         database,

@@ -124,7 +124,7 @@ def test_a_screen_that_was_made_ahead_looks_as_a_new_one(full: World, place: str
             await pilot.resize_terminal(96, 30)
         if place in ("another run", "compare"):
             await pilot.press("down")  # without a marked run, the one under the cursor is shown
-        opened = place.split()[-1]
+        opened = place.rsplit(maxsplit=1)[-1]
         assert await go(pilot, opened) is ahead[opened]
         assert not ahead[opened].is_ahead
         await looks_as_a_new_one(pilot, opened, await as_it_is(pilot, opened))

@@ -156,6 +156,7 @@ class Table(ScrollView, can_focus=True):
         self._cache: dict[tuple[str, str], tuple[object, Strip]] = {}
         self._styles: dict[str, Style] = {}
         self._layout: tuple[int, list[tuple[int, int]]] = (-1, [])
+        self._drawn_room: int | None = None
         self._unused: frozenset[int] = frozenset()
         """Places of columns that yield their room."""
 
@@ -265,10 +266,15 @@ class Table(ScrollView, can_focus=True):
     @property
     def _room(self) -> int:
         """How many columns can be seen: `size` has the one of the scrollbar, too."""
-        return self.scrollable_content_region.width
+        return self.scrollable_content_region.width if self._drawn_room is None else self._drawn_room
 
-    def _signature(self, entry: Entry, room: int) -> object:
-        return (self.cells(entry), room, entry.key == self.cursor, self.is_marked(entry.key))
+    def _signature(self, entry: Entry, room: int) -> tuple[Cells, int, bool, bool]:
+        """Return what a line's look depends on, the first of it its cells."""
+        self._drawn_room = room  # cells ask for it again and again, and Textual computes it anew
+        try:
+            return (self.cells(entry), room, entry.key == self.cursor, self.is_marked(entry.key))
+        finally:
+            self._drawn_room = None
 
     def render_line(self, y: int) -> Strip:
         width = self._room
@@ -287,14 +293,13 @@ class Table(ScrollView, can_focus=True):
         known = self._cache.get((entry.key, entry.kind))
         if known is not None and known[0] == signature:
             return known[1]
-        strip = self._draw(entry, width)
+        strip = self._draw(entry, signature[0], width)
         if len(self._cache) >= LINES_KEPT:
             self._cache.clear()
         self._cache[entry.key, entry.kind] = (signature, strip)
         return strip
 
-    def _draw(self, entry: Entry, width: int) -> Strip:
-        cells = self.cells(entry)
+    def _draw(self, entry: Entry, cells: Cells, width: int) -> Strip:
         under = entry.key == self.cursor and entry.kind == "row"
         if entry.kind == "row":
             return self._strip(cells, width, under=under, marked=self.is_marked(entry.key))
