@@ -412,12 +412,14 @@ def _prune(context: Context, run: Run, digests: list[str]) -> int:
     from armada.protocol.homes import AskingHome
     from armada.protocol.outbox import Prune
     from armada.store import checkpoints
+    from armada.sync.checkpoints.folders import require_same
 
     if not digests:
         return 0
     try:
         with context.session(run.host, patience_s=10) as session:
             home = AskingHome(**own(context.home).as_json())
+            require_same(context.database, run.run_id)
             answer = session.call(Prune(run_id=run.run_id, digests=tuple(digests), home=home), timeout_s=300.0)
     except ArmadaError as error:
         sys.stderr.write(f"armada: {sanitize_line(error)}\n")

@@ -92,11 +92,13 @@ def tidy(database: Database, home: HomePaths, run_id: str) -> None:
     folder = home.checkpoints(run_id)
     published.empty_trash(folder)
     known = checkpoints.of_run(database, run_id)
-    for checkpoint in known:
-        if checkpoint.home_path is not None and folders.is_deleted(checkpoint.home_path):
+    deleted = [c for c in known if c.home_path is not None and folders.is_deleted(c.home_path)]
+    folders.require_there(database, run_id)  # again: their disk may have gone away before they were looked at
+    for checkpoint in deleted:
+        if checkpoint.home_path is not None:
             files_home.forget(database, checkpoint.home_path)
-            trouble = None if checkpoint.on_host else checkpoints.WAS_HOME
-            checkpoints.mark_not_home(database, run_id, checkpoint.digest, trouble)
+        trouble = None if checkpoint.on_host else checkpoints.WAS_HOME
+        checkpoints.mark_not_home(database, run_id, checkpoint.digest, trouble)
     coming = {c.digest for c in known if c.on_host and c.home_path is None}
     for path in staged(folder):
         if digest_of(path) not in coming:
@@ -169,6 +171,9 @@ def retain_home(
 
     Returns:
         The folders of the deleted checkpoints; one that is still there has files that no checkpoint's manifest names.
+
+    Raises:
+        FolderAway: Their disk went away since the run's lock was taken.
     """
     by_digest = {c.digest: c for c in checkpoints.of_run(database, run_id)}
     decisions = plan_home(database, run_id, settings)
@@ -185,6 +190,7 @@ def retain_home(
             manifest, _ = published.read_published(place, decision.candidate.digest)
         except ManifestRejected:
             continue  # nothing says which files are the checkpoint's: `armada sync verify` mends or reports it
+        folders.require_same(database, run_id)
         links = files_home.linked_to(database, place)
         looks = {path: look for _, path, _ in links if (look := files_home.Look.at(path)) is not None}
         published.delete(place, manifest)
@@ -194,6 +200,7 @@ def retain_home(
         files_home.record(database, links, looks)
         deleted.append(place)
     if settings.include_optimizer == "last":
+        folders.require_same(database, run_id)
         optimizers.shrink(database, run_id, progress)
     return deleted
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from armada.foundation.progress import TransferProgress
 from armada.store import checkpoints, files_home, transfers
 from armada.sync.checkpoints import published
+from armada.sync.checkpoints.folders import require_same
 from armada.sync.checkpoints.manifest import Manifest, fetch_manifest, parse_manifest
 from armada.sync.errors import SourceChanged
 from armada.sync.transfer.interface import File
@@ -70,6 +71,7 @@ class CheckpointDownloader:
         Raises:
             ManifestRejected: The manifest breaks a rule; nothing was fetched.
             DiskFull: The checkpoint does not fit.
+            FolderAway: Home's disk went away; nothing is recorded as home.
             SourceChanged: A file stays wrong after `ROUNDS` fetches.
             HostUnreachable: The link stayed down.
             OSError: Home's disk cannot store it.
@@ -90,10 +92,12 @@ class CheckpointDownloader:
             seen = self._fill(
                 checkpoint, [file for file in manifest.files if file.path not in without], staging, progress
             )
+            require_same(database, run_id)
             place = published.publish(folder, staging, manifest, sorted(without))
         clear_staging(staging)
         manifest, here = published.read_published(place, digest)
         seen_at = {place / path: look for path, look in seen.items()}
+        require_same(database, run_id)
         files_home.record(database, [(f.sha256, place / f.path, f.size) for f in here if f.size], seen_at)
         checkpoints.mark_home(database, run_id, digest, place)
         transfers.finish(database, run_id, digest, sum(file.size for file in here))
@@ -113,6 +117,7 @@ class CheckpointDownloader:
         seen = {path: look for path, look in read.items() if look is not None}
         if wrong:
             seen |= self._fill(checkpoint, wrong, staging, progress)
+            require_same(self._context.database, checkpoint.run_id)
             published.replace(staging, place, wrong)
             shutil.rmtree(staging)
         return seen
@@ -201,8 +206,10 @@ def prepare_staging(
 
     Raises:
         DiskFull: They do not fit.
+        FolderAway: Home's disk went away since the run's lock was taken.
         ArmadaError: The staging folder is a link.
     """
+    require_same(database, checkpoint.run_id)
     make_staging(staging)
     linked = published.link_known(database, staging, files)
     missing = [file for file in files if file.path not in linked]

@@ -61,8 +61,32 @@ def require_there(database: Database, run_id: str) -> None:
         raise away
 
 
+def find_changed(database: Database, run_id: str) -> FolderAway | None:
+    """Say which of a run's folders is no longer the one that `prepare` left: its mark is not seen there. None if all are."""
+    for path in _paths(run_id):
+        folder, recorded = database.below / path, home_folders.mark_of(database, path)
+        if not folder.is_dir() if recorded is None else _read(folder / MARK) != recorded:
+            return _away(database, run_id, _Judged(path, _look(folder), Standing.AWAY))
+    return None
+
+
+def require_same(database: Database, run_id: str) -> None:
+    """Refuse to go on in folders whose disk went away since `only_one_there` found them.
+
+    It is asked before anything is put there, recorded as home or said to the host, and after what that builds on was seen.
+
+    Raises:
+        FolderAway: One is another now, such as the empty folder where the disk was mounted.
+    """
+    if (away := find_changed(database, run_id)) is not None:
+        raise away
+
+
 def is_deleted(place: Path) -> bool:
-    """Whether a published checkpoint was deleted, where its folder is there. A link that leads nowhere, and an error, tell nothing."""
+    """Whether a published checkpoint was deleted, if its folder is there: ask `require_there` after this, not before.
+
+    A link that leads nowhere, and an error, tell nothing.
+    """
     try:
         mode = place.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -86,8 +110,9 @@ def require_deleted(database: Database, checkpoint: Checkpoint) -> None:
     Raises:
         FolderAway: It may be there.
     """
+    deleted = checkpoint.home_path is None or is_deleted(checkpoint.home_path)
     require_there(database, checkpoint.run_id)
-    if checkpoint.home_path is not None and not is_deleted(checkpoint.home_path):
+    if not deleted:
         raise not_seen(checkpoint)
 
 
@@ -138,6 +163,7 @@ def prepare(database: Database, home: HomePaths, run_id: str) -> None:
             if found.standing is Standing.AWAY:
                 raise _away(database, run_id, found)
             if found.standing is Standing.REMOVED:
+                _require_above(database, found.path, run_id)
                 _make(database, found.path, run_id)
             elif found.standing is Standing.TO_MARK:
                 _mark(database, found, run_id)
@@ -216,6 +242,13 @@ def _has_marked(database: Database, path: str) -> bool:
     """Whether a folder below has the mark that is recorded for it: whoever copied all may have left out hidden files."""
     below = [(each, mark) for each, mark in home_folders.marks(database).items() if each.startswith(f"{path}/")]
     return any(_read(database.below / each / MARK) == mark for each, mark in below[:_MOST_ASKED])
+
+
+def _require_above(database: Database, path: str, run_id: str) -> None:
+    """Refuse to make a folder anew where the disk that it was on went away since it was seen to be missing."""
+    judged = _judge(database, run_id)[-1]
+    if judged.standing is Standing.AWAY or judged.path != path:
+        raise _away(database, run_id, judged)
 
 
 def _make(database: Database, path: str, run_id: str) -> None:

@@ -48,6 +48,8 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
     try:
         _, files = published.read_published(place, checkpoint.digest)
     except ManifestRejected:
+        if not is_seen(place):
+            return Proof.MISSING  # it went away meanwhile, with its disk or without
         doubt(database, checkpoint, "its manifest")
         return Proof.DAMAGED
     doubted = is_doubted(checkpoint)
@@ -58,6 +60,8 @@ def prove(database: Database, checkpoint: Checkpoint, told: Callable[[str], None
             continue
         told(file.path)
         if (look := read_right(place, file)) is None:
+            if not is_seen(place):
+                return Proof.MISSING
             if checkpoint.is_unread:  # it was read now
                 checkpoints.mark_home(database, checkpoint.run_id, checkpoint.digest, place)
             doubt(database, checkpoint, file.path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from armada.store import checkpoints, files_home, home_folders
 from armada.sync.checkpoints import published
-from armada.sync.checkpoints.folders import look_of
+from armada.sync.checkpoints.folders import look_of, require_there
 from armada.sync.errors import ManifestRejected
 from armada.sync.transfer.staging import read_right
 
@@ -43,11 +43,15 @@ def recognise(database: Database, home: HomePaths, run_id: str, told: Callable[[
         home: Where the checkpoints are.
         run_id: The run.
         told: Called with the name of each that is read.
+
+    Raises:
+        FolderAway: Their disk went away while one was read.
     """
     for checkpoint, place in list(find_unrecorded(database, home, run_id)):
         told(place.name)
         look = look_of(place)
         files = _intact(place, checkpoint)
+        require_there(database, run_id)
         if files is not None:
             read = [(each.sha256, place / each.path, each.size) for each in files if each.size]
             files_home.record(database, read, {place / each.path: seen for each, seen in files.items()})

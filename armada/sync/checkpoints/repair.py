@@ -13,7 +13,7 @@ from armada.foundation.atomic_write import write_atomically
 from armada.store import checkpoints, files_home, runs
 from armada.sync.checkpoints import published
 from armada.sync.checkpoints.download import prepare_staging
-from armada.sync.checkpoints.folders import only_one_there
+from armada.sync.checkpoints.folders import only_one_there, require_same
 from armada.sync.checkpoints.manifest import NAME, fetch_manifest
 from armada.sync.checkpoints.verify import without_damage
 from armada.sync.transfer.chosen_transfer import ChosenTransfer
@@ -52,14 +52,16 @@ def repair_from_home(database: Database, home: HomePaths, finding: Finding) -> F
     with only_one_there(database, home, checkpoint.run_id):
         finding = _read_in_doubt(database, finding)
         staging = home.staging(checkpoint.run_id, checkpoint.digest)
+        require_same(database, checkpoint.run_id)
         make_staging(staging)
         mendable = [file for file in finding.damaged if published.is_reachable(place, file.path)]
         linked = published.link_known(database, staging, mendable)
         missing = [file for file in finding.damaged if file.path not in linked]
-        _put(database, staging, place, [file for file in finding.damaged if file.path in linked], linked)
+        _put(database, checkpoint, staging, place, [file for file in finding.damaged if file.path in linked], linked)
         shutil.rmtree(staging)
         clear_staging(staging)
         if not missing and finding.is_read:
+            require_same(database, checkpoint.run_id)
             checkpoints.mark_home(database, checkpoint.run_id, checkpoint.digest, place)
     return replace(finding, damaged=tuple(missing))
 
@@ -86,6 +88,7 @@ def repair(
     with contextlib.nullcontext() if locked else only_one_there(context.database, context.home, run_id):
         if finding.manifest_damaged:
             manifest = fetch_manifest(context.session, checkpoint)
+            require_same(context.database, run_id)
             _replace_manifest(place, manifest.text)
             _, files = published.read_published(place, digest)
             damaged = tuple(file for file in files if not is_right(place, file))
@@ -94,6 +97,7 @@ def repair(
             finding = _read_in_doubt(context.database, finding)
         _bring_into(context, checkpoint, place, finding.damaged, progress)
         if finding.is_read:
+            require_same(context.database, run_id)
             checkpoints.mark_home(context.database, run_id, digest, place)
     return without_damage(finding)
 
@@ -141,6 +145,7 @@ def complete(
         manifest, _ = published.read_published(place, checkpoint.digest)
         files = [file for file in manifest.files if file.path in missing]
         _bring_into(context, checkpoint, place, files, progress)
+        require_same(context.database, checkpoint.run_id)
         published.mark_whole(place)
     return len(files)
 
@@ -168,7 +173,7 @@ def _bring_into(
         for start in range(0, len(missing), _FILES_AT_ONCE):
             fetch = _Fetch(transfer, session.host.name, checkpoint, staging, progress)
             failed |= fetch.some(missing[start : start + _FILES_AT_ONCE])
-    _put(database, staging, place, [file for file in files if file.path not in failed], linked)
+    _put(database, checkpoint, staging, place, [file for file in files if file.path not in failed], linked)
     shutil.rmtree(staging)
     clear_staging(staging)
     for error in failed.values():
@@ -208,8 +213,16 @@ class _Fetch:
         return {file.path: ArmadaError(f"{file.path} is damaged on the host too", host=self.host) for file in wrong}
 
 
-def _put(database: Database, staging: Path, place: Path, files: Sequence[File], linked: Mapping[str, Look]) -> None:
+def _put(
+    database: Database,
+    checkpoint: Checkpoint,
+    staging: Path,
+    place: Path,
+    files: Sequence[File],
+    linked: Mapping[str, Look],
+) -> None:
     """Replace the damaged files by the correct ones in staging; `linked` as in `published.link_known`."""
+    require_same(database, checkpoint.run_id)
     published.replace(staging, place, files)
     if files:
         seen = {place / path: look for path, look in linked.items()}
@@ -218,5 +231,5 @@ def _put(database: Database, staging: Path, place: Path, files: Sequence[File], 
 
 def _replace_manifest(place: Path, text: str) -> None:
     published.require_folder(place)
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)  # the user may have deleted the whole folder
+    place.mkdir(mode=0o700, exist_ok=True)  # the user may have deleted the whole folder
     write_atomically(place / NAME, text, mode=0o666, unique=False)

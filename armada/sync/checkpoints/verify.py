@@ -80,6 +80,8 @@ def look_over(database: Database, run_id: str, *, read_data: bool, told: Callabl
             files_home.record(database, read, {path: look for path, look in looks.items() if look is not None})
             checkpoints.mark_home(database, run_id, checkpoint.digest, place)
         found.append(Finding(checkpoint, place, damaged, is_read=is_read))
+    if not all(finding.good for finding in found):
+        folders.require_there(database, run_id)  # again: their disk may have gone away meanwhile
     return found
 
 

@@ -20,6 +20,7 @@ from armada.errors import ArmadaError
 from armada.foundation.atomic_write import fsync
 from armada.foundation.regular_files import is_special, open_regular
 from armada.protocol import sync as protocol
+from armada.sync.checkpoints.folders import require_same
 from armada.sync.outputs.listing import (
     END_AT,
     FOLDER,
@@ -134,6 +135,7 @@ def download_outputs(
 
     Raises:
         DiskFull: The files do not fit; nothing was fetched.
+        FolderAway: Home's disk went away since the run's lock was taken.
         HostUnreachable: The link stayed down; complete files are kept.
         ArmadaError: Something that is no file is in the place of one; all others were fetched.
     """
@@ -146,7 +148,8 @@ def download_outputs(
         raise ArmadaError(what, hint=f"move it away, then armada sync now {run_id}")
     missing = stale(home, run_id, listed)
     wanted = [item for item in missing if not is_special(folder / item.path)]
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    require_same(context.database, run_id)
+    folder.mkdir(mode=0o700, exist_ok=True)
     check_space(folder, "the run's files other than checkpoints", sum(item.size_bytes for item in wanted))
     index = read_index(folder)
     keeper = Keeper(home.run(run_id), index)
@@ -159,6 +162,7 @@ def download_outputs(
             answer = asked.answer()
         else:
             answer = context.session.call(_to_hash(run_id, batch), timeout_s=_HASHING_TIMEOUT_S)
+        require_same(context.database, run_id)
         came = _bring_batch(answer.sha256, keeper, folder, run_id, batch, fetcher, progress)
         for item in batch:
             if item.path in came:
@@ -169,6 +173,7 @@ def download_outputs(
                 size_bytes += item.size_bytes
             else:
                 unsettled.append(item.path)
+        require_same(context.database, run_id)
         write_index(folder, index)
     if keeper.kept:  # a link that was set aside took others with it, which had been read through it
         unsettled = list(dict.fromkeys((*unsettled, *(item.path for item in stale(home, run_id, listed)))))

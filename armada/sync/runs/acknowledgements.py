@@ -16,6 +16,7 @@ from armada.protocol.homes import Settle, asking
 from armada.protocol.outbox import Acknowledge, Prune
 from armada.store import checkpoints
 from armada.sync.causes import cause_of
+from armada.sync.checkpoints.folders import require_same
 from armada.sync.checkpoints.proof import is_doubted, prove
 from armada.sync.runs.report import Trouble
 from armada.sync.schedule import due
@@ -91,9 +92,14 @@ class Acknowledger:
             self._say(checkpoint, wanted=False)
 
     def prune(self, digests: Sequence[str]) -> list[str]:
-        """Ask the host to delete checkpoints; return those that it reports as deleted."""
+        """Ask the host to delete checkpoints; return those that it reports as deleted.
+
+        Raises:
+            FolderAway: The disk that their copies at home are on went away since the run's lock was taken.
+        """
         if not digests:
             return []
+        require_same(self._database, self._run_id)
         question = Prune(run_id=self._run_id, digests=tuple(digests), home=asking(self.own))
         try:
             answer = self._session.call(question, timeout_s=300.0)
@@ -141,6 +147,7 @@ class Acknowledger:
 
     def _say(self, checkpoint: Checkpoint, *, wanted: bool) -> None:
         """Report one checkpoint to the host; the transfer continues without waiting for the answer."""
+        require_same(self._database, self._run_id)  # no deletion may build on what is no longer here
         home = asking(self.own)
         word = Acknowledge(run_id=self._run_id, digest=checkpoint.digest, home=home)
         if not wanted:

@@ -20,11 +20,12 @@ from armada.store import checkpoints, run_sync, runs, transfers
 from armada.sync.causes import as_error, cause_of, is_broken
 from armada.sync.checkpoints import apply_retention, optimizers
 from armada.sync.checkpoints.download import CheckpointDownloader
-from armada.sync.checkpoints.folders import not_seen
+from armada.sync.checkpoints.folders import find_changed, not_seen, require_same
 from armada.sync.checkpoints.proof import Prover
 from armada.sync.checkpoints.recognition import recognise
 from armada.sync.checkpoints.repair import complete, repair
 from armada.sync.checkpoints.verify import look_over
+from armada.sync.errors import FolderAway
 from armada.sync.outputs.download import Hashes, Outputs, ask_ahead, download_outputs
 from armada.sync.outputs.listing import coming, count_left, stale
 from armada.sync.runs.acknowledgements import Acknowledger
@@ -170,6 +171,7 @@ class RunSyncer:
             deleted_host = self._acknowledger.prune(
                 apply_retention.surplus_on_host(database, run_id, settings, progress)
             )
+        require_same(database, run_id)  # all that follows says what is home
         known = checkpoints.of_run(database, run_id)
         home_now = {c.digest for c in known if c.home_path is not None}
         unwanted = {c.digest for c in known if c.trouble == schedule.NOT_WANTED}
@@ -228,6 +230,7 @@ class RunSyncer:
         prover = Prover(self.context.database, self._progress)
         known = checkpoints.of_run(self.context.database, self.context.run_id)
         proofs = [(c, prover.prove(c)) for c in known if c.home_path is not None]
+        require_same(self.context.database, self.context.run_id)
         unseen = [(not_seen(c), c) for c, proof in proofs if proof is Proof.MISSING]
         self._troubles += [Trouble(cause_of(error), error, c.digest, c.step) for error, c in unseen]
         doubted = [c for c, proof in proofs if proof is Proof.DAMAGED]
@@ -241,9 +244,10 @@ class RunSyncer:
                 name = f"checkpoint-{finding.checkpoint.step}"
                 tell = functools.partial(self._progress.transfer, SYNC, name)
                 repair(self.context, finding, tell, locked=True)
-            except HostUnreachable:
+            except (HostUnreachable, FolderAway):
                 raise
             except (ArmadaError, OSError) as error:
+                require_same(self.context.database, self.context.run_id)
                 self._note_trouble(finding.checkpoint, error)
 
     def _tell_reading(self, name: str) -> None:
@@ -257,9 +261,10 @@ class RunSyncer:
             tell = functools.partial(self._progress.transfer, SYNC, f"checkpoint-{checkpoint.step}")
             try:
                 complete(self.context, checkpoint, tell, locked=True)
-            except HostUnreachable:
+            except (HostUnreachable, FolderAway):
                 raise
             except (ArmadaError, OSError) as error:  # what is here of it is as good as before
+                require_same(self.context.database, self.context.run_id)
                 problem = as_error(error, host=self.context.host)
                 self._troubles.append(Trouble(cause_of(problem), problem, checkpoint.digest, checkpoint.step))
 
@@ -334,23 +339,23 @@ class RunSyncer:
             try:
                 left_out = optimizers.left_out_of(checkpoint, self.context.database, settings)
                 place = downloader.bring(checkpoint, left_out, functools.partial(self._progress.transfer, SYNC, name))
-            except HostUnreachable as error:
-                transfers.give_up(
-                    self.context.database,
-                    self.context.run_id,
-                    checkpoint.digest,
-                    "waiting",
-                    str(error),
-                    next_try_at=None,
-                )
+            except (HostUnreachable, FolderAway) as error:
+                self._let_wait(checkpoint, error)
                 raise
             except (ArmadaError, OSError) as error:
+                if (away := find_changed(self.context.database, self.context.run_id)) is not None:
+                    self._let_wait(checkpoint, away)
+                    raise away from error
                 self._note_trouble(checkpoint, error)
             else:
                 published.append((checkpoint.step, place))
                 self._progress.stage(HOME, f"{place} (every byte verified)")
                 self._acknowledger.acknowledge(checkpoint.digest)
         return published
+
+    def _let_wait(self, checkpoint: Checkpoint, error: ArmadaError) -> None:
+        database, run_id = self.context.database, self.context.run_id
+        transfers.give_up(database, run_id, checkpoint.digest, "waiting", str(error), next_try_at=None)
 
     def _note_trouble(self, checkpoint: Checkpoint, error: ArmadaError | OSError) -> None:
         problem = as_error(error, host=self.context.host)
@@ -381,9 +386,10 @@ class RunSyncer:
         try:
             tell = functools.partial(self._progress.transfer, SYNC, "outputs")
             brought = download_outputs(self.context, listed, fetcher, tell, asked)
-        except HostUnreachable:
+        except (HostUnreachable, FolderAway):
             raise
         except (ArmadaError, OSError) as error:
+            require_same(self.context.database, self.context.run_id)
             problem = as_error(error, host=self.context.host)
             self._troubles.append(Trouble(cause_of(problem), problem))
             return Outputs(skipped=tuple(skipped))

@@ -12,7 +12,7 @@ from armada.foundation.backoff import jitter_roll
 from armada.foundation.progress import NullProgress
 from armada.store import run_sync, runs
 from armada.sync.causes import as_error, cause_of
-from armada.sync.checkpoints.folders import only_one_there
+from armada.sync.checkpoints.folders import find_changed, only_one_there
 from armada.sync.checkpoints.lock import leave
 from armada.sync.errors import RunBusy
 from armada.sync.runs.run_syncer import RunSyncer
@@ -117,7 +117,7 @@ def try_sync(
             runs.require(context.database, context.run_id)
             return syncer.run(only, None if waited else looked, most)
     except OSError as error:
-        problem = as_error(error, host=context.host)
+        problem = find_changed(context.database, context.run_id) or as_error(error, host=context.host)
         record_failure(context.database, context.run_id, problem, syncer.now())
         raise problem from error
     except RunBusy:

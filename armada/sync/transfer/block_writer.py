@@ -30,7 +30,7 @@ class BlockWriter:
     """The state of some files of one staging folder while they are fetched.
 
     Args:
-        staging: The folder; created if missing.
+        staging: The folder; created if missing, in one that is there.
         journal: The file that records complete blocks.
         files: The files that should be there in the end.
     """
@@ -42,7 +42,7 @@ class BlockWriter:
         self._error: BaseException | None = None
         self._verdicts: dict[int, bool] = {}
         self._descriptors: list[int] = []
-        staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+        staging.mkdir(mode=0o700, exist_ok=True)
         self._journal = os.open(journal, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         kept = read_journal(self._journal)
         self._whole = [self._prepare(file, kept.get(file.path, set())) for file in self.files]

@@ -128,7 +128,8 @@ class _StagingArea:
         Raises:
             RsyncUnusable: One still writes.
         """
-        self.incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.incoming.parent, self.incoming):  # none above: its disk may have gone away
+            folder.mkdir(mode=0o700, exist_ok=True)
         with FileLock(self.incoming.with_name("lock"), follow_links=False) as lock:
             try:
                 lock.acquire(timeout_s=wait_s)

@@ -105,7 +105,7 @@ def clear_staging(staging: Path) -> None:
 
 
 def make_staging(staging: Path) -> None:
-    """Make the staging folder of a checkpoint.
+    """Make the staging folder of a checkpoint, in the folder of checkpoints that is there: none is made above it.
 
     Raises:
         ArmadaError: A link is in its place, or in that of the folder above it: nothing is put, or deleted, behind it.
@@ -114,7 +114,8 @@ def make_staging(staging: Path) -> None:
     for folder in (staging.parent, staging):
         if folder.is_symlink():
             raise ArmadaError(f"{folder} is a link, so nothing is put there", hint="move it away")
-    staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in (staging.parent, staging):
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def staged(folder: Path) -> list[Path]:
