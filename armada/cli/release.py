@@ -17,13 +17,19 @@ from armada.foundation.sanitize import sanitize_line
 from armada.units import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from armada.cli.context import Context
     from armada.cli.progress import Reporter
     from armada.config.hosts import Host
     from armada.foundation.progress import Progress
+    from armada.protocol.host import ForgottenSecrets
     from armada.rpc.session import HostSession
     from armada.store.operations import Operation
     from armada.store.running_operations import OperationProgress
+    from armada.sync.context import HostContext
+    from armada.sync.release.second_look import Ground
+    from armada.verdicts.release import Item
 
 WIPED = "wiped"
 """The last step of a release that deleted everything."""
@@ -60,7 +66,8 @@ def _release(options: argparse.Namespace) -> int:
     from armada.cli.progress import Reporter
     from armada.provision.admission import begin_clearing, putting
     from armada.sync.context import HostContext
-    from armada.sync.release.judge import judge_and_forget_secrets, judge_host, losses, settle_stopped
+    from armada.sync.release.judge import losses, settle_stopped
+    from armada.sync.release.second_look import see_ground
     from armada.sync.release.words import nothing_lost, something_lost
 
     context = Context()
@@ -83,25 +90,21 @@ def _release(options: argparse.Namespace) -> int:
         there = putting(context.database, host.name)
         progress = reporter if recorded is None else recorded.and_tell(reporter)
         there_now = HostContext(context.database, session, context.home)
-        if recorded is None:
-            items, secrets = judge_host(there_now, ignore_work=options.ignore_work, progress=progress), None
-        else:
-            items, secrets = judge_and_forget_secrets(
-                there_now,
-                ignore_work=options.ignore_work,
-                progress=progress,
-                judged=functools.partial(begin_clearing, context.database, recorded.id, host.name, there),
-            )
-        reporter.clear()
+        judge = functools.partial(_judge, there_now, progress, reporter, ignore_work=options.ignore_work)
+        ground = see_ground(session)
+        clearing = None
+        if recorded is not None:
+            clearing = functools.partial(begin_clearing, context.database, recorded.id, host.name, there)
+        items, secrets = judge(ground, clearing)
         lost = losses(items)
         wipes_now = options.wipe and not (lost or options.dry_run)
         if wipes_now and not options.yes:
             _ask(session)
             # While the person thought, a job may have saved, and another home may have launched.
-            items = judge_host(there_now, ignore_work=options.ignore_work, progress=progress)
-            reporter.clear()
+            ground = see_ground(session)
+            items, _ = judge(ground, None)
             lost = losses(items)
-        wiped = _wipe(context, session) if wipes_now and not lost else None
+        wiped = _wipe(there_now, ground) if wipes_now and not lost else None
         if wiped is not None and recorded is not None:
             recorded.step(WIPED)
     if options.json:
@@ -123,6 +126,29 @@ def _release(options: argparse.Namespace) -> int:
         return 8
     reporter.line(nothing_lost(host.name, host.scheduler, is_local=host.local))
     return 0
+
+
+def _judge(
+    context: HostContext,
+    progress: Progress,
+    reporter: Reporter,
+    ground: Ground,
+    clearing: Callable[[], None] | None,
+    *,
+    ignore_work: bool,
+) -> tuple[list[Item], ForgottenSecrets | None]:
+    """Judge what the host had, and, unless it is only a look, delete secrets after `clearing`."""
+    from armada.sync.release.judge import judge_and_forget_secrets, judge_host
+
+    listed, secrets = ground.listed, None
+    if clearing is None:
+        items = judge_host(context, ignore_work=ignore_work, progress=progress, listed=listed)
+    else:
+        items, secrets = judge_and_forget_secrets(
+            context, ignore_work=ignore_work, progress=progress, judged=clearing, listed=listed
+        )
+    reporter.clear()
+    return items, secrets
 
 
 def _as_json(host: Host, *, safe: bool, items: list[dict[str, Any]], wiped: list[str] | None) -> dict[str, object]:
@@ -217,18 +243,16 @@ def _ask(session: HostSession) -> None:
         raise Conflict("not wiped; only secrets were deleted there", host=session.host.name)
 
 
-def _wipe(context: Context, session: HostSession) -> list[str]:
-    from armada.home import own
-    from armada.protocol.homes import AskingHome
-    from armada.protocol.host import WipeRoot
+def _wipe(context: HostContext, ground: Ground) -> list[str]:
+    """Delete everything that was judged; the host refuses if it has anything else by now."""
     from armada.store import checkpoints, runs
     from armada.store import hosts as host_records
-    from armada.sync.release.judge import runs_there
+    from armada.sync.release.second_look import wipe_of
 
-    there = set(runs_there(session))
+    there, session = set(ground.listed.submissions), context.session
     host_records.mark_released(context.database, session.host.name, time.time())  # or the daemon's next look undoes it
     try:
-        answered = session.call(WipeRoot(home=AskingHome(**own(context.home).as_json())), timeout_s=900.0)
+        answered = session.call(wipe_of(context, ground), timeout_s=900.0)
     except Conflict:  # somebody uses it, so it is watched as before
         host_records.mark_released(context.database, session.host.name, None)
         raise

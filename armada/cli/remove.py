@@ -223,6 +223,7 @@ def _with_host(
     from armada.sync.checkpoints.apply_retention import tidy
     from armada.sync.context import SyncContext
     from armada.sync.release.judge import list_run
+    from armada.sync.release.second_look import look_again
 
     runs.require(context.database, run.run_id)
     observe(context.database, session, [run])
@@ -245,6 +246,8 @@ def _with_host(
     _require_answer(context, run, options, agreed, lost.kinds if lost is not None else ())
     home = AskingHome(**own(context.home).as_json())
     request = RemoveRun(run_id=run.run_id, home=home, despite_homes=options.other_home)
+    if entry is not None:  # reading every byte at home took time
+        request = request.model_copy(update={"judged": look_again(there, entry)})
     note = ""
     try:
         session.call(request, timeout_s=300.0)

@@ -15,6 +15,7 @@ from armada.protocol.message import (
     Message,
     OrMissing,
     Request,
+    RootId,
     RunId,
     Size,
     Text,
@@ -147,9 +148,22 @@ class Wiped(Message):
     root: Text | None = None
 
 
+class JudgedRun(Message):
+    """A run that home judged; `submission`: the newest one then, if its host said it."""
+
+    run_id: RunId
+    submission: OrMissing[Count] = None
+
+
 class WipeRoot(Request[Wiped]):
-    """Delete all of armada's files on a host."""
+    """Delete all of armada's files on a host.
+
+    `root`: the id of the root that home judged. `runs`: the runs that it judged there. The host refuses if it has another
+    root, or a run or a submission that is not among them.
+    """
 
     method = "host.wipe"
     answer = Wiped
     home: OrMissing[AskingHome] = None
+    root: OrMissing[RootId] = None
+    runs: OrMissing[Many[JudgedRun]] = None

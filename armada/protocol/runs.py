@@ -10,6 +10,7 @@ from armada.protocol.homes import AskingHome
 from armada.protocol.message import (
     MAY_MISS,
     Count,
+    Digest,
     Entries,
     Line,
     Many,
@@ -118,14 +119,32 @@ class Done(Message):
     """The host has done it; the answer has no fields."""
 
 
+class JudgedFolder(Message):
+    """What home saw of a run's folder before it judged that nothing there would be lost.
+
+    `checkpoints`: the digests of the finished ones, also of those that cannot be read. `announced`: how many others were
+    not finished. `submission` and `attempt`: the newest ones, 0 before the first.
+    """
+
+    submission: OrMissing[Count] = None
+    attempt: OrMissing[Count] = None
+    checkpoints: Many[Digest]
+    announced: Count
+
+
 class RemoveRun(Request[Done]):
-    """Delete a run's folder. `despite_homes`: the user accepts that other homes lose what they have not fetched."""
+    """Delete a run's folder. `despite_homes`: the user accepts that other homes lose what they have not fetched.
+
+    `judged`: the host refuses if it has something that home did not judge. Without it, the user accepts every loss, or
+    the run was never submitted.
+    """
 
     method = "run.remove"
     answer = Done
     run_id: RunId
     home: OrMissing[AskingHome] = None
     despite_homes: Annotated[bool, MAY_MISS] = False
+    judged: OrMissing[JudgedFolder] = None
 
 
 class StoredSpec(Message):

@@ -69,6 +69,7 @@ class RunListing(Message):
     `unregistered`: why the host did not register the home that asks, and so keeps nothing for it; older agents do not say.
     `untaken`: checkpoints of a script that could not be read or copied when its job was gone; older agents do not say.
     `submission` is the newest one, 0 before the first: a home that knows an older number has not seen everything.
+    `attempt` is the newest one when the listing began, 0 before the first; older agents do not say.
     """
 
     run_id: RunId
@@ -79,6 +80,7 @@ class RunListing(Message):
     finishing: Unsaid[Count] = None
     untaken: Annotated[Unsaid[Count], MAY_MISS] = None
     submission: Unsaid[Count] = None
+    attempt: Annotated[Unsaid[Count], MAY_MISS] = None
     outputs: Annotated[Fitting[Output], EMPTY] = ()
     truncated: Flag = False
     others: Unsaid[OtherFiles] = None

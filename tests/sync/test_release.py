@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from armada.protocol.records import Checkpoint
 from armada.protocol.sync import HashFiles
 from armada.store import checkpoints, hosts, run_sync, runs
 from armada.sync.release.judge import judge_host, losses
+from armada.sync.release.second_look import see_ground
 from armada.verdicts.presence import AWAY_WORDS
 from tests.sync.conftest import Place
 
@@ -181,9 +181,8 @@ class TestFolderOfRuns:
         claim = script.remote / "submissions" / "7" / "claim.json"
         claim.parent.mkdir(parents=True)
         claim.write_text("{}")
-        context: Any = SimpleNamespace(database=script.database, home=script.home)
         with pytest.raises(Conflict, match="may still start"):
-            _wipe(context, script.session)
+            _wipe(script.context, see_ground(script.session))
         record = hosts.find(script.database, "local")
         assert record is not None
         assert record.released_at is None
@@ -202,8 +201,7 @@ class TestFolderOfRuns:
         )
         listed = Checkpoint(digest="a" * 64, step=3, size_bytes=7, file_count=1, created_at=1.0)
         checkpoints.record_outbox(script.database, "away-1", [listed])
-        context: Any = SimpleNamespace(database=script.database, home=script.home)
-        assert "runs" in _wipe(context, script.session)
+        assert "runs" in _wipe(script.context, see_ground(script.session))
         there = {run.run_id: run.wiped_root is not None for run in runs.every(script.database, host="local")}
         assert there == {script.run_id: True, "away-1": False}
         (wiped,) = checkpoints.of_run(script.database, script.run_id)

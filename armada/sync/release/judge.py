@@ -70,18 +70,21 @@ _BEYOND = 1 << 50
 """An offset beyond the end of any file: requests the evidence only, without metrics and events."""
 
 
-def judge_host(context: HostContext, *, ignore_work: bool = False, progress: Progress | None = None) -> list[Item]:
+def judge_host(
+    context: HostContext, *, ignore_work: bool = False, progress: Progress | None = None, listed: Listed | None = None
+) -> list[Item]:
     """List what destroying the host would lose, and what the user may want to know before.
 
     Args:
         context: The host.
         ignore_work: Do not count files that runs wrote below work/ and that no `sync.outputs` pattern matches.
         progress: Receives what is read at home.
+        listed: What the host has, where the caller listed it before; only that is judged, and what came since is named.
 
     Raises:
         HostUnreachable: Nothing can be decided.
     """
-    listed = list_there(context.session)
+    listed = listed if listed is not None else list_there(context.session)
     items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress)
     return items + came_since(context, listed)
 
@@ -92,6 +95,7 @@ def judge_and_forget_secrets(
     ignore_work: bool = False,
     progress: Progress | None = None,
     judged: Callable[[], None] = lambda: None,
+    listed: Listed | None = None,
 ) -> tuple[list[Item], ForgottenSecrets]:
     """Judge a host as `judge_host` does, and delete there the secrets that nothing needs any more.
 
@@ -102,6 +106,7 @@ def judge_and_forget_secrets(
         ignore_work: As `judge_host`.
         progress: As `judge_host`.
         judged: Called before secrets are deleted.
+        listed: As `judge_host`.
 
     Returns:
         The list, and the runs whose secrets were deleted or kept.
@@ -109,7 +114,7 @@ def judge_and_forget_secrets(
     Raises:
         HostUnreachable: Nothing can be decided.
     """
-    listed = list_there(context.session)
+    listed = listed if listed is not None else list_there(context.session)
     items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress)
     judged()
     secrets = context.session.call(ForgetSecrets(leaves=not losses(items)))

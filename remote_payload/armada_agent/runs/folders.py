@@ -5,18 +5,19 @@ import os
 import re
 import shlex
 import shutil
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import deletion, files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import job_variables, roots, set_aside
 from armada_agent.outbox import homes
-from armada_agent.paths import RunPaths, list_run_ids, list_runs_folder
+from armada_agent.paths import RunPaths, checked_digest, list_run_ids, list_runs_folder, newest
 from armada_agent.provision import content
 from armada_agent.records.place import is_gone
 from armada_agent.runs import leftover_processes, submissions, work_data
 from armada_agent.runs.observation import Evidence
+from armada_agent.verdicts import removing
 
 _MOST_SPECS = 200
 _MOST_STRANGE = 20
@@ -116,9 +117,10 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Raises:
         AgentError: `conflict`: the run lives or may still start, or another home would lose something and `despite_homes`
-            does not say that the user accepts that; `not_found`; `io`: something of it cannot be deleted.
+            does not say that the user accepts that, or the folder has something that is not in `judged`; `not_found`;
+            `io`: something of it cannot be deleted.
     """
-    asker = homes.read_asker(params)
+    asker, judged = homes.read_asker(params), _read_judged(params)
     paths = RunPaths(call.root, params.get("run_id"))
     if not paths.is_there():
         raise AgentError("not_found", "no run %s under %s" % (paths.run_id, call.root))
@@ -137,11 +139,45 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         if lacking and params.get("despite_homes") is not True:
             raise AgentError("conflict", "; ".join(sorted(lacking.values())), "sync there first, or --other-home")
         trash = os.path.join(os.path.dirname(paths.folder), os.path.basename(files.temporary_name(paths.run_id)))
+        _refuse_unjudged(paths, judged)
         os.rename(paths.folder, trash)
     finally:
         os.close(lock)
     deletion.delete_folder(trash, paths.folder)
     return {}
+
+
+def _read_judged(params: Dict[str, Any]) -> Optional[removing.FolderSeen]:
+    """Read what home saw of the folder before it judged it. None: it does not say, as an older one, or judged nothing."""
+    if params.get("judged") is None:
+        return None
+    told = parameters.mapping(params, "judged")
+    submission, attempt = (
+        None if told.get(name) is None else parameters.integer(told, name) for name in ("submission", "attempt")
+    )
+    digests = frozenset(map(checked_digest, parameters.sequence(told, "checkpoints")))
+    return removing.FolderSeen(submission, attempt, digests, parameters.integer(told, "announced"))
+
+
+def _refuse_unjudged(paths: RunPaths, judged: Optional[removing.FolderSeen]) -> None:
+    """Refuse to delete a folder that has something which home did not judge: another of its processes resumed the run.
+
+    Raises:
+        AgentError: `conflict`.
+    """
+    if judged is None:
+        return
+    # In this order, a checkpoint that is finished meanwhile is counted twice instead of never.
+    announced = len(paths.announced())
+    now = removing.FolderSeen(
+        submission=paths.newest_submission() or 0,
+        attempt=newest(paths.attempts()) or 0,
+        checkpoints=frozenset(paths.checkpoints()),
+        announced=announced,
+    )
+    refusal = removing.why_not_since(paths.run_id, judged, now)
+    if refusal is not None:
+        raise AgentError("conflict", refusal.what, refusal.hint)
 
 
 def _refuse_scraps(paths: RunPaths) -> None:

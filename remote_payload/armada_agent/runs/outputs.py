@@ -15,7 +15,7 @@ from armada_agent.foundation import parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import roots
 from armada_agent.outbox import homes, listing, watch_record
-from armada_agent.paths import RunPaths
+from armada_agent.paths import RunPaths, newest
 from armada_agent.runs import beside_work, orphaned_checkpoints, readable_files
 from armada_agent.runs.sent_files import Sent
 
@@ -142,6 +142,7 @@ def _empty(paths: RunPaths) -> Dict[str, Any]:
 def _look_at(call: Call, paths: RunPaths, patterns: "List[re.Pattern[str]]", answer: Dict[str, Any]) -> None:
     if not answer["exists"]:
         return
+    answer["attempt"] = newest(paths.attempts()) or 0  # first: what a later one saves may not be listed
     # In this order, a checkpoint that is finished meanwhile is counted twice instead of never.
     unfinished = orphaned_checkpoints.attend(call, paths)
     answer["finishing"] = unfinished.finishing

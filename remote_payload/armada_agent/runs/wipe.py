@@ -5,12 +5,20 @@ import os
 from typing import Any, Dict, List, Optional
 
 from armada_agent.errors import AgentError
-from armada_agent.foundation import deletion, files
+from armada_agent.foundation import deletion, files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import processes, roots, set_aside
 from armada_agent.host.processes import Process
 from armada_agent.outbox import homes
-from armada_agent.paths import ASIDE, RunPaths, list_folder, list_run_ids, list_runs_folder, runs_folder
+from armada_agent.paths import (
+    ASIDE,
+    RunPaths,
+    checked_run_id,
+    list_folder,
+    list_run_ids,
+    list_runs_folder,
+    runs_folder,
+)
 from armada_agent.runs import dispatcher, leftover_processes
 from armada_agent.runs.folders import list_runs
 from armada_agent.runs.observation import Evidence
@@ -54,16 +62,17 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Raises:
         AgentError: `conflict`: a run lives or may still start, another home would lose something, or something was put
-            here meanwhile.
+            here meanwhile, or since home judged the host: the root, or a run, is another one than it names.
     """
-    asker = homes.read_asker(params)
+    asker, judged = homes.read_asker(params), _read_judged(params)
     with set_aside.alone(call.root):
         set_aside.put_back_all(call.root)  # a wipe that was killed had not judged these
+        former = roots.identify(call.root)
+        _refuse(wiping.why_not_this_root(params.get("root"), former))
         for name in OURS:
             deletion.delete_folder(_trash(call.root, name), _trash(call.root, name))  # these it had
         before = _see(call.root, asker)
-        _refuse(wiping.why_not(before))
-        former = roots.identify(call.root)
+        _refuse(wiping.why_not(before) or wiping.why_not_unjudged(judged, before))
         tells = roots.was_wiped(call.root) or any(homes.has_others(paths, asker) for paths in _all_runs(call))
         try:
             aside = set_aside.set_aside(call.root)
@@ -87,6 +96,19 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         "root": former,
         "left": [] if not os.path.isdir(call.root) else list_folder(call.root)[:20],
     }
+
+
+def _read_judged(params: Dict[str, Any]) -> Optional[Dict[str, Optional[int]]]:
+    """Read which runs home judged, with their submissions; None if it does not say, as an older one."""
+    if params.get("runs") is None:
+        return None
+    judged: Dict[str, Optional[int]] = {}
+    for one in parameters.sequence(params, "runs"):
+        if not isinstance(one, dict):
+            raise AgentError("bad_request", "each of `runs` must be an object")
+        told = None if one.get("submission") is None else parameters.integer(one, "submission")
+        judged[checked_run_id(one.get("run_id"))] = told
+    return judged
 
 
 def _delete(root: str, runs: Optional[str]) -> List[str]:

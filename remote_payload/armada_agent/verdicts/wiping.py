@@ -3,6 +3,11 @@
 The first look sees the runs where they are. Then the folder of runs is set aside, where nothing is added by name any
 more, and the second look sees what is to be deleted.
 
+| home's own judgement, before both, did not see                 | all is deleted |
+|----------------------------------------------------------------|----------------|
+| this root                                                      | no             |
+| a run, or the submission of a run, that the first look saw     | no             |
+
 | either look saw                                                | all is deleted |
 |----------------------------------------------------------------|----------------|
 | a run whose supervisor or job lives here, or may live          | no             |
@@ -21,7 +26,7 @@ more, and the second look sees what is to be deleted.
 Silence permits nothing: a home that is not registered is not asked, and so whatever came since the first look stays.
 """
 
-from typing import FrozenSet, List, NamedTuple, Optional
+from typing import FrozenSet, List, Mapping, NamedTuple, Optional
 
 _NAMED = 5
 _AGAIN = "run the same command again: it checks that, too"
@@ -77,6 +82,30 @@ def why_not(seen: Seen) -> Optional[Refusal]:
         return Refusal(
             "; ".join(lacking[:_NAMED]), "sync there first; or, if that home is gone, armada hosts forget-home"
         )
+    return None
+
+
+def why_not_this_root(judged: Optional[str], now: Optional[str]) -> Optional[Refusal]:
+    """Judge the root by its id, beside the one that home judged. None as the latter: home does not say which."""
+    if judged is None or judged == now:
+        return None
+    what = "another root is here than the one that was checked: a disk was mounted or unmounted; nothing was deleted"
+    return Refusal(what, _AGAIN)
+
+
+def why_not_unjudged(judged: Optional[Mapping[str, Optional[int]]], seen: Seen) -> Optional[Refusal]:
+    """Judge the first look, beside the runs that home judged, with their submissions as far as it knows these.
+
+    None instead of the runs: home does not say which it judged.
+    """
+    if judged is None:
+        return None
+    came = [run.run_id for run in seen.runs if run.run_id not in judged]
+    if came:
+        return Refusal("%s was put here while the host was checked; nothing was deleted" % _named(came), _AGAIN)
+    again = [run.run_id for run in seen.runs if judged[run.run_id] not in (None, run.submission)]
+    if again:
+        return Refusal("%s was submitted again while the host was checked; nothing was deleted" % _named(again), _AGAIN)
     return None
 
 

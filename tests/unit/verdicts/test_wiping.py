@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from armada_agent.verdicts.wiping import Refusal, RunSeen, Seen, why_not, why_not_since, why_not_the_rest
+from armada_agent.verdicts.wiping import (
+    Refusal,
+    RunSeen,
+    Seen,
+    why_not,
+    why_not_since,
+    why_not_the_rest,
+    why_not_this_root,
+    why_not_unjudged,
+)
 
 ENDED = RunSeen("run-1", alive=False, may_start=False, lacking=[], submission=1, checkpoints=frozenset({"a"}))
 OTHER = ENDED._replace(run_id="run-2")
@@ -66,3 +75,28 @@ def test_what_comes_after_both_looks_keeps_the_agent() -> None:
     assert what(why_not_the_rest(["run-9"])) == (
         "run-9 was put here while older files were deleted; it stays, and so does the agent"
     )
+
+
+@pytest.mark.parametrize(
+    ("judged", "says"),
+    [
+        (None, None),  # an older home does not say which it judged
+        ({"run-1": 1, "run-2": 1, "run-3": 2}, None),
+        ({"run-1": None, "run-2": 1}, None),
+        ({"run-1": 1}, "run-2 was put here while the host was checked"),
+        ({}, "run-1, run-2 was put here while the host was checked"),
+        ({"run-1": 0, "run-2": 1}, "run-1 was submitted again while the host was checked"),
+    ],
+)
+def test_the_first_look_beside_what_home_judged(judged: dict[str, int | None] | None, says: str | None) -> None:
+    assert what(why_not_unjudged(judged, seen(ENDED, OTHER))) == (
+        None if says is None else f"{says}; nothing was deleted"
+    )
+
+
+@pytest.mark.parametrize(
+    ("judged", "now", "goes"),
+    [("r", "r", True), (None, "r", True), (None, None, True), ("r", "s", False), ("r", None, False)],
+)
+def test_the_root_beside_the_one_that_home_judged(judged: str | None, now: str | None, goes: bool) -> None:
+    assert (why_not_this_root(judged, now) is None) == goes

@@ -1,0 +1,95 @@
+"""What home judged, told to a host that is asked to delete it: the host refuses if it has anything else by then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from armada.errors import Conflict
+from armada.home import own
+from armada.protocol.homes import AskingHome
+from armada.protocol.host import JudgedRun, WipeRoot
+from armada.protocol.observation import Observe
+from armada.protocol.runs import JudgedFolder
+from armada.sync.release.judge import Listed, list_run, list_there
+
+if TYPE_CHECKING:
+    from armada.protocol.sync import RunListing
+    from armada.rpc.session import HostSession
+    from armada.sync.context import HostContext, SyncContext
+
+
+class Ground(NamedTuple):
+    """What a host had when home began to judge it.
+
+    Attributes:
+        root: The id of its root; None if it could not be told.
+        listed: Its runs, and what lies among them.
+    """
+
+    root: str | None
+    listed: Listed
+
+
+def see_ground(session: HostSession) -> Ground:
+    """List what a host has, and say on which root."""
+    root = session.call(Observe(runs=())).root  # first: the runs of another root are then no reason to delete this one
+    return Ground(root, list_there(session))
+
+
+def wipe_of(context: HostContext, ground: Ground) -> WipeRoot:
+    """Return the request to delete what home judged. Only what is known is named: an older agent says less."""
+    numbers = ground.listed.submissions.items()
+    judged = [
+        JudgedRun(run_id=run_id) if number is None else JudgedRun(run_id=run_id, submission=number)
+        for run_id, number in numbers
+    ]
+    request = WipeRoot(home=AskingHome(**own(context.home).as_json()), runs=tuple(judged))
+    return request if ground.root is None else WipeRoot(home=request.home, runs=request.runs, root=ground.root)
+
+
+def look_again(context: SyncContext, judged: RunListing) -> JudgedFolder:
+    """List a run's files once more, after home's copies were read, and return what the host may delete.
+
+    The host compares, too, but only what names checkpoints; and an older agent does not.
+
+    Raises:
+        Conflict: Something came since the run was judged.
+        HostUnreachable: Nothing can be decided.
+    """
+    now = list_run(context)
+    came = what_came(judged, now) if now is not None else None
+    if came is not None:
+        what = f"{context.run_id} {came} since it was looked at; nothing was deleted"
+        raise Conflict(what, hint="run the same command again", host=context.host)
+    numbers = {"submission": judged.submission, "attempt": judged.attempt}
+    return JudgedFolder(
+        checkpoints=tuple(sorted(_digests(judged))),
+        announced=judged.announced or 0,
+        **{name: number for name, number in numbers.items() if number is not None},
+    )
+
+
+def what_came(before: RunListing, now: RunListing) -> str | None:
+    """Say what a run's folder has that it had not when it was listed before; None: nothing."""
+    if now.submission != before.submission:
+        return "was submitted again"
+    if (now.attempt or 0) > (before.attempt or 0):
+        return "began again"
+    unfinished = [(each.announced or 0) + (each.finishing or 0) for each in (before, now)]
+    if _digests(now) - _digests(before) or unfinished[1] > unfinished[0]:
+        return "got a checkpoint"
+    if set(now.outputs) - set(before.outputs) or _has_more_others(before, now) or now.problem != before.problem:
+        return "wrote files"
+    return None
+
+
+def _digests(listing: RunListing) -> set[str]:
+    return {checkpoint.digest for checkpoint in listing.outbox} | set(listing.unreadable)
+
+
+def _has_more_others(before: RunListing, now: RunListing) -> bool:
+    """Whether there are more files, or more bytes, of those that no pattern names: these are not listed one by one."""
+    pairs = [
+        ((each.others.count or 0), (each.others.size_bytes or 0)) if each.others else (0, 0) for each in (before, now)
+    ]
+    return any(later > earlier for earlier, later in zip(*pairs, strict=True))
