@@ -20,7 +20,6 @@ from armada.errors import ArmadaError
 from armada.foundation.atomic_write import fsync
 from armada.foundation.regular_files import is_special, open_regular
 from armada.protocol import sync as protocol
-from armada.sync.checkpoints.folders import require_same
 from armada.sync.outputs.listing import (
     END_AT,
     FOLDER,
@@ -123,6 +122,7 @@ def download_outputs(
     fetcher: Fetcher,
     progress: Callable[[TransferProgress], None],
     asked: Hashes | None = None,
+    require_same: Callable[[], None] = lambda: None,
 ) -> Outputs:
     """Fetch the outputs that changed.
 
@@ -132,6 +132,7 @@ def download_outputs(
         fetcher: Fetches from the same host.
         progress: Receives the progress of each batch.
         asked: The result of `ask_ahead`.
+        require_same: Raises where home's disk is another one than at the beginning; called before anything is put there.
 
     Raises:
         DiskFull: The files do not fit; nothing was fetched.
@@ -148,7 +149,7 @@ def download_outputs(
         raise ArmadaError(what, hint=f"move it away, then armada sync now {run_id}")
     missing = stale(home, run_id, listed)
     wanted = [item for item in missing if not is_special(folder / item.path)]
-    require_same(context.database, run_id)
+    require_same()
     folder.mkdir(mode=0o700, exist_ok=True)
     check_space(folder, "the run's files other than checkpoints", sum(item.size_bytes for item in wanted))
     index = read_index(folder)
@@ -162,7 +163,7 @@ def download_outputs(
             answer = asked.answer()
         else:
             answer = context.session.call(_to_hash(run_id, batch), timeout_s=_HASHING_TIMEOUT_S)
-        require_same(context.database, run_id)
+        require_same()
         came = _bring_batch(answer.sha256, keeper, folder, run_id, batch, fetcher, progress)
         for item in batch:
             if item.path in came:
@@ -173,7 +174,7 @@ def download_outputs(
                 size_bytes += item.size_bytes
             else:
                 unsettled.append(item.path)
-        require_same(context.database, run_id)
+        require_same()
         write_index(folder, index)
     if keeper.kept:  # a link that was set aside took others with it, which had been read through it
         unsettled = list(dict.fromkeys((*unsettled, *(item.path for item in stale(home, run_id, listed)))))

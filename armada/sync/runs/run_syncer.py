@@ -385,7 +385,8 @@ class RunSyncer:
             return Outputs(skipped=tuple(skipped))
         try:
             tell = functools.partial(self._progress.transfer, SYNC, "outputs")
-            brought = download_outputs(self.context, listed, fetcher, tell, asked)
+            same = functools.partial(require_same, self.context.database, self.context.run_id)
+            brought = download_outputs(self.context, listed, fetcher, tell, asked, same)
         except (HostUnreachable, FolderAway):
             raise
         except (ArmadaError, OSError) as error:
