@@ -122,7 +122,8 @@ def download_outputs(
     fetcher: Fetcher,
     progress: Callable[[TransferProgress], None],
     asked: Hashes | None = None,
-    require_same: Callable[[], None] = lambda: None,
+    *,
+    require_same: Callable[[], None],
 ) -> Outputs:
     """Fetch the outputs that changed.
 

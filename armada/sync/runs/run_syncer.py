@@ -386,7 +386,7 @@ class RunSyncer:
         try:
             tell = functools.partial(self._progress.transfer, SYNC, "outputs")
             same = functools.partial(require_same, self.context.database, self.context.run_id)
-            brought = download_outputs(self.context, listed, fetcher, tell, asked, same)
+            brought = download_outputs(self.context, listed, fetcher, tell, asked, require_same=same)
         except (HostUnreachable, FolderAway):
             raise
         except (ArmadaError, OSError) as error:
