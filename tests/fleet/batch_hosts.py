@@ -106,10 +106,12 @@ class Cluster:
             job = self.shell(wide).strip()
             eventually(lambda: "RUNNING" in self.shell(f"squeue --noheader --jobs={job} --format=%T"))
             return job
-        lines = "executable=/bin/sleep\narguments=600\ntransfer_executable=False\nshould_transfer_files=NO\nrequest_cpus=8\n"
-        job = self.shell(f"cd; printf '{lines}queue\\n' | condor_submit -terse -").split()[0]
-        eventually(lambda: "2" in self.shell(f"condor_q {job} -autoformat JobStatus"))
-        return job
+        # A job for each core: one for all of them would wait until whatever an earlier test left there has ended.
+        lines = "executable=/bin/sleep\narguments=600\ntransfer_executable=False\nshould_transfer_files=NO\nrequest_cpus=1\n"
+        jobs = self.shell(f"cd; printf '{lines}queue 8\\n' | condor_submit -terse -").partition(".")[0]
+        free = "condor_status -constraint PartitionableSlot -autoformat Cpus"
+        eventually(lambda: set(self.shell(free).split()) == {"0"})
+        return jobs
 
     def leave(self, job: str) -> None:
         self.shell(f"scancel {job}" if self.engine == "slurm" else f"condor_rm {job}")
