@@ -123,8 +123,11 @@ def _resume(database: Database, session: HostSession, run: Run, permits: Permits
     except OutcomeUnknown as error:
         runs.set_state(database, run.run_id, "unknown", reason="outcome_unknown", message=error.message)
         raise
-    except ArmadaError as error:  # the host refused: nothing has changed
-        runs.set_state(database, run.run_id, run.state, reason=run.reason, message=run.message)
+    except ArmadaError as error:
+        # The host refused, so nothing has changed; but another home may have resumed it, and a look may have seen that.
+        with database.transaction():
+            if runs.find(database, run.run_id).state == "submitted":
+                runs.set_state(database, run.run_id, run.state, reason=run.reason, message=run.message)
         if isinstance(error, NotFound):
             raise NotFound(
                 f"{run.host} has no files of {run.run_id}: it never reached the host, or was deleted there",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, UsageError
 from armada.foundation.sanitize import sanitize_line
 from armada.launch.service import retry
-from armada.monitor.observe import ask_about
+from armada.monitor.observe import ask_about, observe
 from armada.store import runs
 from armada.store.queries.former_runs import failed_with
 from armada.store.queries.stopped_cells import is_of_stopped_sweep
@@ -73,15 +73,26 @@ class Retries:
         return gone_on
 
     def _resume(self, database: Database, run: Run, retries: int, now: float) -> bool:
+        """Return whether the run goes on: this resumed it, or somebody else did."""
         words = f"{run.reason}: retry {run.submission} of {retries}"
+        if not _is_same(known := _now(database, run), run):
+            return _goes_on(known, run)  # somebody was faster while the runs before it took their time
         evidence = ask_about(self._session, run).run.evidence
         is_announcing = announces(runs.spec(database, run.run_id))
         rebooted = evidence is not None and evidence.rebooted
         said = evidence.may_have_succeeded if evidence is not None else None
+        if evidence is not None and said is None:
+            # It lives, was resumed, or its end is recorded by now; an older agent says nothing of a dead one either.
+            observe(database, self._session, [run])
+            if not _is_same(known := _now(database, run), run):
+                return _goes_on(known, run)
+            if evidence.supervisor != "dead":
+                self._not_before[run.run_id, run.submission] = now + AGAIN_S
+                return False
         if may_have_succeeded(said, run.reason, is_announcing=is_announcing, rebooted=rebooted):
             self._not_before[run.run_id, run.submission] = float("inf")
             told = f"{NOT_SEEN} `armada resume {run.run_id}` runs it again"
-            runs.set_state(database, run.run_id, run.state, reason=run.reason, message=told)
+            _say(database, run, told)
             log.info("%s: %s: %s", run.run_id, words, told)
             return False
         try:
@@ -93,14 +104,39 @@ class Retries:
                 raise
             return True  # its supervisor may only be slow
         except ArmadaError as error:
-            known = runs.find(database, run.run_id)
-            if not known.ended or known.submission > run.submission:
+            if _goes_on(_now(database, run), run):
                 return True  # something else was faster: the daemon, a follower, the user
             final = isinstance(error, Conflict | NotFound | UsageError)
             self._not_before[run.run_id, run.submission] = float("inf") if final else now + AGAIN_S
             told = sanitize_line(f"not resumed automatically: {error.message}")
-            runs.set_state(database, run.run_id, run.state, reason=run.reason, message=told)
+            _say(database, run, told)
             log.info("%s: %s: %s", run.run_id, words, sanitize_line(error.message))
             return False
         log.info("%s resumed (%s)", run.run_id, words)
         return True
+
+
+def _now(database: Database, run: Run) -> Run | None:
+    """Return what the store has of a run now; None if it was forgotten."""
+    try:
+        return runs.find(database, run.run_id)
+    except NotFound:
+        return None
+
+
+def _is_same(known: Run | None, run: Run) -> bool:
+    """Whether a run is as it was listed: nobody has resumed it, seen another end of it or forgotten it since."""
+    listed = (run.state, run.reason, run.submission)
+    return known is not None and (known.state, known.reason, known.submission) == listed
+
+
+def _goes_on(known: Run | None, run: Run) -> bool:
+    """Whether somebody has resumed a run since it was listed."""
+    return known is not None and (not known.ended or known.submission > run.submission)
+
+
+def _say(database: Database, run: Run, told: str) -> None:
+    """Say why a run is not resumed, unless it is no longer the lost run of which that was decided."""
+    known = _now(database, run)
+    if known is not None and _is_same(known, run):
+        runs.set_state(database, run.run_id, run.state, reason=run.reason, message=told, judged=known)

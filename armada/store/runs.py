@@ -380,16 +380,43 @@ def record(database: Database, run_id: str, verdict: Verdict, *, went_back: bool
         return True
 
 
+_JUDGED = ("state", "reason", "submission", "attempt", "seq")
+
+
 def set_state(
-    database: Database, run_id: str, state: str, *, reason: str | None = None, message: str | None = None
-) -> None:
-    """Record what home itself did to a run (submitted it, gave it up); the order of observations is unchanged."""
-    query = "SELECT state, attempt, seq, told_at FROM runs WHERE run_id = ?"
-    row = database.connection.execute(query, (run_id,)).fetchone()
-    if row is not None:
+    database: Database,
+    run_id: str,
+    state: str,
+    *,
+    reason: str | None = None,
+    message: str | None = None,
+    judged: Run | None = None,
+) -> bool:
+    """Record what home itself did to a run (submitted it, gave it up); the order of observations is unchanged.
+
+    Args:
+        database: The store.
+        run_id: The run.
+        state: Its state.
+        reason: Why.
+        message: One sentence for the user.
+        judged: The run of which this was decided. If somebody has recorded another state or submission since, nothing
+            is written.
+
+    Returns:
+        Whether it was recorded.
+    """
+    with database.transaction() as connection:
+        query = "SELECT state, reason, submission, attempt, seq, told_at FROM runs WHERE run_id = ?"
+        row = connection.execute(query, (run_id,)).fetchone()
+        if row is None:
+            return False
+        if judged is not None and any(row[name] != getattr(judged, name) for name in _JUDGED):
+            return False
         because = "recorded by armada itself, before the host was asked"
         told_at = row["told_at"] if row["state"] == state else None
-        record(database, run_id, Verdict(state, reason, message, row["attempt"], row["seq"], because), told_at=told_at)
+        verdict = Verdict(state, reason, message, row["attempt"], row["seq"], because)
+        return record(database, run_id, verdict, told_at=told_at)
 
 
 def note_less(database: Database, run_id: str, boot: str, since_s: float) -> None:

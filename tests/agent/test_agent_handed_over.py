@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -134,6 +135,54 @@ def test_only_a_refusal_takes_the_claim_back(run: Run, queue: Queue, error: Engi
     assert refused(run.submit).startswith("outcome_unknown") is claimed
     assert run.paths.is_claimed(1) is claimed
     assert Path(run.paths.submission(1, "asked.json")).exists() is claimed
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE])
+def test_a_job_that_the_queue_has_and_that_cannot_be_recorded_is_no_refusal(
+    run: Run, queue: Queue, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Home would otherwise say that nothing was started, and start a second one."""
+    link_json = files.link_json
+
+    def refuse(path: str, value: Any) -> bool:
+        if path.endswith("job.json"):
+            raise OSError(number, os.strerror(number), path)
+        return link_json(path, value)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(files, "link_json", refuse)
+        assert refused(run.submit).startswith("outcome_unknown: slurm has the job 11")
+        queue.found = "11"
+        assert refused(run.submit).startswith("outcome_unknown: slurm has the job 11")
+    assert run.paths.is_claimed(1)
+    assert run.submit() == "started"
+    assert (queue.asked, (job_of(run) or {})["job_id"]) == (["submit", "look_up", "look_up"], "11")
+
+
+def test_a_disk_that_fails_while_the_queue_is_asked_leaves_it_unknown_whether_it_has_the_job(
+    run: Run, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def submit(_handed: Handed, _lock: int) -> str:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(queue, "submit", submit)
+    assert refused(run.submit).startswith("outcome_unknown: it is unknown whether slurm has")
+
+
+def test_a_disk_that_is_full_before_the_queue_is_asked_is_said_as_it_is(
+    run: Run, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_json = files.write_json
+
+    def refuse(path: str, value: Any) -> None:
+        if path.endswith("asked.json"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        write_json(path, value)
+
+    monkeypatch.setattr(files, "write_json", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        run.submit()
+    assert queue.asked == []
 
 
 @pytest.mark.parametrize("array_id", ["12", None])

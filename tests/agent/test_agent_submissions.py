@@ -358,3 +358,27 @@ def test_a_supervisor_that_takes_long_to_start_leaves_the_outcome_unknown_and_a_
     )
     assert run.submit() == "already"
     assert run.started == ["supervise 1"]
+
+
+@pytest.mark.parametrize("failures", [1, 10**6], ids=["for a moment", "for long"])
+def test_a_record_that_cannot_be_read_once_a_supervisor_was_started_is_no_refusal(
+    run: Run, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    read_json, left = files.read_json, [failures]
+
+    def read(path: str, *limit: int) -> Any:
+        if path.endswith("job.json") and run.started and left[0] > 0:
+            left[0] -= 1
+            raise files.UnseenError("job.json: [Errno 5] Input/output error")
+        return read_json(path, *limit)
+
+    monkeypatch.setattr(submissions, "_TAKE_UP_S", 0.1)
+    with monkeypatch.context() as broken:
+        broken.setattr(files, "read_json", read)
+        if failures == 1:
+            assert run.submit() == "started"
+        else:
+            assert "Input/output error" in refused(run.submit)
+            assert refused(run.submit).startswith("outcome_unknown: submission 1 of alone-1")
+    assert run.submit() == "already"
+    assert run.started == ["supervise 1"]

@@ -153,7 +153,7 @@ class RunSyncer:
             checkpoints.record_outbox(database, run_id, entry.outbox, unreadable=entry.unreadable)
             recognise(database, self.context.home, run_id, self._tell_reading)
         if there is There.REMOVED and (wiped := wiped_by(run, looked.folder)) and run.message != wiped:
-            runs.set_state(database, run_id, run.state, reason=run.reason, message=wiped)
+            runs.set_state(database, run_id, run.state, reason=run.reason, message=wiped, judged=run)
         apply_retention.tidy(database, self.context.home, run_id)
         return self._choose(checkpoints.of_run(database, run_id), settings, only)
 

@@ -130,9 +130,16 @@ def release_first(paths: RunPaths, place: engines.Place) -> None:
 
 
 def record_job(handed: engines.Handed, kind: str, job_id: str, place: Optional[engines.Place]) -> Dict[str, Any]:
-    """Write down which job of a batch system a submission is, unless that was done."""
+    """Write down which job of a batch system a submission is, unless that was done.
+
+    Raises:
+        AgentError: `outcome_unknown`: the batch system has the job, and that cannot be recorded.
+    """
     job = {"submission": handed.number, "scheduler": kind, "job_id": job_id, "name": handed.name, "time": time.time()}
-    files.link_json(handed.file("job.json"), job if place is None else dict(job, array=place.as_json()))
+    try:
+        files.link_json(handed.file("job.json"), job if place is None else dict(job, array=place.as_json()))
+    except OSError as error:
+        raise AgentError("outcome_unknown", "%s has the job %s, not recorded: %s" % (kind, job_id, error), SAFE)
     return _job(handed.paths, handed.number) or job
 
 
@@ -303,6 +310,10 @@ def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> D
                     os.rmdir(os.path.dirname(handed.file("claim.json")))
                 raise engines.as_agent_error(error)
             raise AgentError("outcome_unknown", error.message, SAFE)
+        except (OSError, files.UnreadableError) as error:
+            raise AgentError(
+                "outcome_unknown", "it is unknown whether %s has %s: %s" % (kind, handed.name, error), SAFE
+            )
     return record_job(handed, str(kind), str(job_id), place)
 
 
@@ -407,7 +418,8 @@ def _job(paths: RunPaths, number: int) -> Optional[Dict[str, Any]]:
     try:
         return files.read_json(paths.submission(number, "job.json"))
     except files.UnreadableError as error:
-        raise AgentError("io", "submission %d of %s: %s" % (number, paths.run_id, error))
+        # It exists: whoever takes this for a refusal would start a second one.
+        raise AgentError("outcome_unknown", "submission %d of %s: %s" % (number, paths.run_id, error), SAFE)
 
 
 def _refuse_second(paths: RunPaths, number: int) -> None:
@@ -446,12 +458,16 @@ def _make_folder(paths: RunPaths, number: int) -> None:
 
 def _await_job(paths: RunPaths, number: int) -> Dict[str, Any]:
     deadline = time.monotonic() + _TAKE_UP_S
+    unseen = ""
     while time.monotonic() < deadline:
-        job = _job(paths, number)
+        try:
+            job = files.read_json(paths.submission(number, "job.json"))
+        except files.UnreadableError as error:  # its disk may answer in a moment
+            job, unseen = None, str(error)
         if job is not None:
             return job
         time.sleep(0.02)
-    words = files.read_tail(paths.supervisor_log, 2000).strip() or "it printed nothing"
+    words = unseen or files.read_tail(paths.supervisor_log, 2000).strip() or "it printed nothing"
     message = "the supervisor of %s did not start it within %.0f s: %s" % (paths.run_id, _TAKE_UP_S, words)
     raise AgentError("outcome_unknown", message, "run the same command again to find out; nothing is started twice")
 

@@ -80,6 +80,31 @@ def test_a_hand_over_without_an_answer_is_looked_at_again_and_a_no_changes_nothi
         assert not run_sync.find(database, "q-aaaaaa").final_done
 
 
+@pytest.mark.parametrize(
+    ("seen", "left"),
+    [("running", ("running", None, 2)), ("submitted", ("failed", "exit_3", 2))],
+    ids=["runs", "claimed"],
+)
+def test_a_no_is_not_written_over_a_submission_that_was_seen_to_run_meanwhile(
+    tmp_path: Path, seen: str, left: tuple[str, str | None, int]
+) -> None:
+    """Another home has resumed it, or it is the claim that a batch system's refusal takes back."""
+    with Database(tmp_path / "store.db") as database:
+        runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})
+        runs.record(database, "q-aaaaaa", Verdict("failed", "exit_3", None, 1, 5))
+
+        class Overtaken(Session):
+            def call(self, request: SubmitRun, /, **options: Any) -> Any:
+                runs.record(database, "q-aaaaaa", Verdict(seen, None, None, 2, 7), submission=2)
+                return super().call(request, **options)
+
+        session = Overtaken(HomePaths(tmp_path, tmp_path), Conflict("run q-aaaaaa has submission 2 already"))
+        with pytest.raises(Conflict):
+            resume_run(database, session, runs.find(database, "q-aaaaaa"))  # type: ignore[arg-type]  # all that is used
+        run = runs.find(database, "q-aaaaaa")
+        assert (run.state, run.reason, run.submission) == left
+
+
 @pytest.mark.parametrize(("claimed", "leaves"), [(2, OutcomeUnknown), (1, Conflict)])
 def test_a_resume_that_was_claimed_and_never_started_is_submitted_under_its_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claimed: int, leaves: type[ArmadaError]

@@ -27,16 +27,21 @@ class Host(Answering):
     def __init__(self) -> None:
         self.host = SimpleNamespace(name="box", batch=None)
         self.evidence: dict[str, Any] | None = LOST
+        self.asked: list[str] = []
         self.resumed: list[str] = []
         self.error: Callable[[], ArmadaError] | None = None
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def said(self, method: str, params: dict[str, Any], /, **_: Any) -> Any:
         assert method == "run.observe"
         (asked,) = params["runs"]
+        self.asked.append(asked["run_id"])
+        self.meanwhile()
         return {"root": "r", "runs": [{"run_id": asked["run_id"], "exists": True, "evidence": self.evidence}]}
 
     def retry(self, _database: Database, _session: object, run: Run, _words: str) -> None:
         self.resumed.append(run.run_id)
+        self.meanwhile()
         if self.error is not None:
             raise self.error()
 
@@ -187,3 +192,80 @@ def test_what_somebody_else_has_resumed_counts_as_resumed(database: Database, ho
     host.error = error
     assert retries(host).look(database, NOW) == ["q-1"]
     assert runs.find(database, "q-1").message == "words"
+
+
+LIVES = {
+    "submission": {"number": 2, "claimed": True, "job": {"submission": 2}},
+    "supervisor": "alive",
+    "state": {"state": "running", "submission": 2, "attempt": 2, "seq": 7},
+    "attempt": {"number": 2, "run": {"submission": 2}, "exit": None},
+    "processes": 1,
+}
+"""What a host says of a run that was resumed: of a supervisor that lives, it cannot know how its job ends."""
+
+
+def resume(database: Database, run_id: str) -> None:
+    """As a person does, whose job runs a moment later."""
+    runs.set_state(database, run_id, "submitted", message="submitted again")
+    runs.record(database, run_id, Verdict("running", None, None, 2, 7), submission=2)
+
+
+def known(database: Database, run_id: str = "q-1") -> tuple[str, str | None, int]:
+    run = runs.find(database, run_id)
+    return run.state, run.reason, run.submission
+
+
+def test_a_run_that_a_person_resumes_while_another_is_retried_stays_as_it_is(database: Database, host: Host) -> None:
+    lose(database, "q-1")
+    lose(database, "q-2")
+
+    def meanwhile() -> None:
+        if host.resumed == ["q-1"]:
+            resume(database, "q-2")
+            host.evidence = LIVES
+
+    host.meanwhile = meanwhile
+    assert retries(host).look(database, NOW) == ["q-1", "q-2"]
+    assert (host.resumed, host.asked) == (["q-1"], ["q-1"])
+    assert known(database, "q-2") == ("running", None, 2)
+
+
+@pytest.mark.parametrize("answer", [LIVES, {**LOST, "may_have_succeeded": True}, None])
+def test_a_run_that_a_person_resumes_while_its_host_is_asked_stays_as_it_is(
+    database: Database, host: Host, answer: dict[str, Any] | None
+) -> None:
+    lose(database)
+    host.evidence = answer
+    host.meanwhile = lambda: resume(database, "q-1")
+    retries(host).look(database, NOW)
+    assert (host.resumed, known(database)) == ([], ("running", None, 2))
+
+
+def test_a_run_that_another_home_has_resumed_is_seen_to_run(database: Database, host: Host) -> None:
+    lose(database)
+    host.evidence = LIVES
+    assert retries(host).look(database, NOW) == ["q-1"]
+    assert (host.resumed, known(database)) == ([], ("running", None, 2))
+
+
+@pytest.mark.parametrize("supervisor", ["alive", "unknown"])
+def test_nothing_is_said_of_a_run_whose_supervisor_may_live(database: Database, host: Host, supervisor: str) -> None:
+    lose(database)
+    state = {"state": "failed", "reason": "host_rebooted", "submission": 1, "attempt": 1, "seq": 1}
+    host.evidence = {**LIVES, "submission": {"number": 1, "claimed": True}, "state": state, "supervisor": supervisor}
+    assert retries(host).look(database, NOW) == []
+    run = runs.find(database, "q-1")
+    assert (host.resumed, "succeeded" in str(run.message)) == ([], False)
+
+
+def test_an_end_that_the_resume_itself_sees_is_kept(database: Database, host: Host) -> None:
+    """The refusal that it is done leaves it done."""
+    lose(database)
+
+    def error() -> ArmadaError:
+        runs.record(database, "q-1", Verdict("succeeded", None, "words", 1, 9), submission=1)
+        return Conflict("it is done: it succeeded")
+
+    host.error = error
+    assert retries(host).look(database, NOW) == []
+    assert known(database) == ("succeeded", None, 1)
