@@ -103,25 +103,30 @@ def _resume(database: Database, session: HostSession, run: Run, permits: Permits
         request = SubmitRun(run_id=run.run_id, submission=submission, secrets=secrets)
     # Record this before the host can learn of it: whatever breaks from here on, the run is polled again, and synced to
     # its end. First the state: a sync that happens in between must not count as the final one.
-    runs.set_state(database, run.run_id, "submitted", message=transitions.RESUMED)
+    if not runs.set_state(database, run.run_id, "submitted", message=transitions.RESUMED, judged=run):
+        raise Conflict(
+            f"{run.run_id} changed while it was being resumed: it is {runs.find(database, run.run_id).state} now;"
+            " nothing was started",
+            hint=f"armada show {run.run_id}",
+        )
     run_sync.reopen(database, run.run_id)
     host_records.mark_released(database, run.host, None)
     try:
         # A batch system's controller may be slow.
         session.call(request, timeout_s=60.0 if session.host.batch is None else 240.0)
     except HostUnreachable as error:
-        runs.set_state(database, run.run_id, "unknown", reason="link_lost", message=error.message)
+        _doubt(database, run, submission, "link_lost", error.message)
         raise OutcomeUnknown(
             f"the connection broke while {run.run_id} was submitted again ({error.message})",
             hint=f"armada show {run.run_id} shows whether it started; nothing is started twice",
             host=run.host,
         ) from error
     except UnexpectedAnswer as error:
-        runs.set_state(database, run.run_id, "unknown", reason="outcome_unknown", message=error.message)
+        _doubt(database, run, submission, "outcome_unknown", error.message)
         hint = f"armada show {run.run_id} finds out; nothing is started twice"
         raise OutcomeUnknown(error.message, hint=hint, host=run.host) from error
     except OutcomeUnknown as error:
-        runs.set_state(database, run.run_id, "unknown", reason="outcome_unknown", message=error.message)
+        _doubt(database, run, submission, "outcome_unknown", error.message)
         raise
     except ArmadaError as error:
         # The host refused, so nothing has changed; but another home may have resumed it, and a look may have seen that.
@@ -136,6 +141,14 @@ def _resume(database: Database, session: HostSession, run: Run, permits: Permits
         raise
     observe(database, session, [runs.find(database, run.run_id)])
     return runs.find(database, run.run_id)
+
+
+def _doubt(database: Database, run: Run, submission: int, reason: str, message: str) -> None:
+    """Record that it is unknown whether a submission has started, unless it was seen to wait, run or end since."""
+    with database.transaction():
+        known = runs.find(database, run.run_id)
+        if known.submission < submission or known.state in ("submitted", "unknown"):
+            runs.set_state(database, run.run_id, "unknown", reason=reason, message=message)
 
 
 def refuse_other_settings(database: Database, run: Run, changes: Sequence[str]) -> None:

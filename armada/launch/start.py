@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from armada.store.runs import Run
 
 
+UNSEEN = frozenset({"preparing", "unknown"})
+"""States of a run that was not stopped, and that its host was not seen to have."""
+
+
 def start(
     database: Database,
     session: HostSession,
@@ -78,21 +82,51 @@ def start(
         with exclusive_lock(lock, f"launch of {plan.run_id}", lambda who: progress.stage("waiting", who)):
             plan = provision_plan(database, session, plan, progress, source)
     except ArmadaError as error:
-        runs.set_state(database, plan.run_id, "failed", reason="provision_failed", message=error.message)
+        give_up(database, plan.run_id, "provision_failed", error.message)
         raise
     except BaseException:
-        runs.set_state(database, plan.run_id, "cancelled", reason="interrupted", message="before it was submitted")
+        why = "before it was submitted"
+        runs.set_state(database, plan.run_id, "cancelled", reason="interrupted", message=why, over=UNSEEN)
         raise
     _hand_over(database, session, plan, again=again)
     observe(database, session, [runs.find(database, plan.run_id)])
     return runs.find(database, plan.run_id)
 
 
+def give_up(database: Database, run_id: str, reason: str, message: str) -> bool:
+    """Record that a launch failed before its host had the run, unless the run was stopped, or seen there since.
+
+    A batch system that refuses takes back a claim that may have been seen.
+    """
+    over = UNSEEN | {"submitted"} if reason == "submit_refused" else UNSEEN
+    return runs.set_state(database, run_id, "failed", reason=reason, message=message, over=over)
+
+
+def doubt(database: Database, run_id: str, reason: str, message: str) -> bool:
+    """Record that it is unknown whether the host has the run, unless it was seen there since.
+
+    A stop that found nothing on the host is in doubt, too: what it was to stop may have arrived after it.
+    """
+    return runs.set_state(
+        database, run_id, "unknown", reason=reason, message=message, over=UNSEEN | {"submitted", "cancelled"}
+    )
+
+
+def mark_submitted(database: Database, run_id: str) -> bool:
+    """Record that the host has the run, unless it was stopped, or seen there since."""
+    return runs.set_state(database, run_id, "submitted", over=UNSEEN)
+
+
+def was_stopped(database: Database, run_id: str) -> bool:
+    """Whether somebody has stopped a run while it was being launched. One that its host was seen to end was not stopped."""
+    return runs.find(database, run_id).state == "cancelled"
+
+
 def record_plan(database: Database, plan: Plan, *, again: bool) -> None:
     """Record the run of a plan before its host learns of it; `again`: it is recorded, and its plan is another one."""
     if again:
         runs.set_spec(database, plan.run_id, plan.spec.as_json())
-        runs.set_state(database, plan.run_id, "preparing", reason="launched_again")
+        runs.set_state(database, plan.run_id, "preparing", reason="launched_again", over=UNSEEN)
     else:
         runs.insert(
             database,
@@ -215,7 +249,7 @@ def _have_image(database: Database, session: HostSession, plan: Plan, progress: 
 
 def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: bool) -> None:
     """Create the run on its host and submit it, in one request, because each round trip counts on a long link."""
-    if runs.find(database, plan.run_id).ended:
+    if was_stopped(database, plan.run_id):
         raise _stopped(plan)
     secrets = {name: os.environ[name] for name in plan.experiment.secrets}
     request = CreateRun(
@@ -231,14 +265,14 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
         patience_s = 60.0 if plan.host.batch is None else 240.0
         session.call(request, timeout_s=patience_s)
     except OutcomeUnknown as error:
-        runs.set_state(database, plan.run_id, "unknown", reason="outcome_unknown", message=error.message)
+        doubt(database, plan.run_id, "outcome_unknown", error.message)
         raise
     except UnexpectedAnswer as error:
-        runs.set_state(database, plan.run_id, "unknown", reason="outcome_unknown", message=error.message)
+        doubt(database, plan.run_id, "outcome_unknown", error.message)
         hint = f"armada show {plan.run_id} finds out; nothing is started twice"
         raise OutcomeUnknown(error.message, hint=hint, host=plan.host.name) from error
     except HostUnreachable as error:
-        runs.set_state(database, plan.run_id, "unknown", reason="link_lost", message=error.message)
+        doubt(database, plan.run_id, "link_lost", error.message)
         raise OutcomeUnknown(
             f"the connection broke while {plan.run_id} was submitted ({error.message})",
             hint=f"armada show {plan.run_id} shows whether it started; nothing is started twice",
@@ -247,13 +281,12 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
     except ArmadaError as error:
         if again and isinstance(error, Conflict) and _arrived_late(database, session, plan):
             return
-        runs.set_state(database, plan.run_id, "failed", reason="submit_refused", message=error.message)
+        give_up(database, plan.run_id, "submit_refused", error.message)
         raise
-    if runs.find(database, plan.run_id).ended:
+    if not mark_submitted(database, plan.run_id) and was_stopped(database, plan.run_id):
         # The run was stopped while the request was on its way: the stop found no records of it on the host.
         session.call(StopRun(run_id=plan.run_id, grace_s=plan.experiment.stop_grace_s), timeout_s=60.0)
         raise _stopped(plan)
-    runs.set_state(database, plan.run_id, "submitted")
 
 
 def asking_home(session: HostSession) -> AskingHome:
@@ -264,8 +297,7 @@ def asking_home(session: HostSession) -> AskingHome:
 def _arrived_late(database: Database, session: HostSession, plan: Plan) -> bool:
     """Whether the earlier launch's request, delayed on a broken link, reached the host after it had been queried."""
     observe(database, session, [runs.find(database, plan.run_id)])
-    run = runs.find(database, plan.run_id)
-    return not run.ended and run.state not in ("preparing", "unknown")
+    return runs.find(database, plan.run_id).state not in UNSEEN | {"cancelled"}
 
 
 def _stopped(plan: Plan) -> Conflict:

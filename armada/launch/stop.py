@@ -63,7 +63,7 @@ def stop_run(
         The ended run; `cancelled` unless it had ended before.
 
     Raises:
-        Conflict: It ended, and was resumed before its end could be observed.
+        Conflict: It ended, and was resumed before its end could be observed; or it was submitted while its host was asked.
         OutcomeUnknown: It had not ended well after the grace period, or its folder is gone and it may run on an
             invisible machine.
     """
@@ -216,5 +216,12 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
         # of it.
         gone = f"{removed}; none of its processes is left there"
         message = gone if outcome is stopping.Outcome.REMOVED else None
-        runs.set_state(database, run.run_id, "cancelled", reason="killed_by_user", message=message)
+        is_set = runs.set_state(database, run.run_id, "cancelled", reason="killed_by_user", message=message, judged=run)
+        now = runs.find(database, run.run_id)
+        if not is_set and not now.ended:
+            raise Conflict(
+                f"{run.run_id} changed while it was being stopped: it is {now.state} now",
+                hint=f"armada stop {run.run_id} stops it",
+                host=run.host,
+            )
     return runs.find(database, run.run_id)

@@ -391,6 +391,7 @@ def set_state(
     reason: str | None = None,
     message: str | None = None,
     judged: Run | None = None,
+    over: Collection[str] | None = None,
 ) -> bool:
     """Record what home itself did to a run (submitted it, gave it up); the order of observations is unchanged.
 
@@ -402,6 +403,7 @@ def set_state(
         message: One sentence for the user.
         judged: The run of which this was decided. If somebody has recorded another state or submission since, nothing
             is written.
+        over: Write this only over one of these states; by default over any.
 
     Returns:
         Whether it was recorded.
@@ -412,6 +414,8 @@ def set_state(
         if row is None:
             return False
         if judged is not None and any(row[name] != getattr(judged, name) for name in _JUDGED):
+            return False
+        if over is not None and row["state"] not in over:
             return False
         because = "recorded by armada itself, before the host was asked"
         told_at = row["told_at"] if row["state"] == state else None

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown, UnexpectedAnswer
 from armada.launch.keep import keep_launch, share_packages
-from armada.launch.start import asking_home, provision_plan, record_labels
+from armada.launch.start import (
+    asking_home,
+    doubt,
+    give_up,
+    mark_submitted,
+    provision_plan,
+    record_labels,
+    was_stopped,
+)
 from armada.launch.stop import request_of
 from armada.protocol.sweeps import StartSweep, SweepCell
 from armada.provision.exclusive_lock import exclusive_lock
@@ -22,7 +30,7 @@ from armada.sweeps.clusters import make_arrays
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from armada.foundation.progress import Progress
     from armada.launch.plans.plan import Plan
@@ -131,7 +139,7 @@ def hand_over(database: Database, sweep: str, share: HostShare) -> Taken:
         except (OutcomeUnknown, UnexpectedAnswer, HostUnreachable) as error:
             left = [plan.run_id for plan in (wanted if is_batch else wanted[start:])]
             reason = "link_lost" if isinstance(error, HostUnreachable) else "outcome_unknown"
-            _set_all(database, left, "unknown", reason, error.message)
+            _record_all(database, left, doubt, reason, error.message)
             raise OutcomeUnknown(
                 f"it is unknown whether {counted(len(concerned), 'cell')} of {sweep} started ({error.message})",
                 hint=f"armada sweep show {sweep} finds out; nothing is started twice",
@@ -140,14 +148,14 @@ def hand_over(database: Database, sweep: str, share: HostShare) -> Taken:
         except Conflict as error:
             left = [plan.run_id for plan in (wanted if is_batch else wanted[start:])]
             if ANOTHER_SPEC not in error.message:
-                _set_all(database, left, "failed", "submit_refused", error.message)
+                _record_all(database, left, give_up, "submit_refused", error.message)
                 raise
             for run_id in left:  # nothing of them is on the host, and others have their names there
                 runs.delete(database, run_id)
             raise older_store(sweep, share.host) from error
         except ArmadaError as error:
             left = [plan.run_id for plan in (wanted if is_batch else wanted[start:])]
-            _set_all(database, left, "failed", "submit_refused", error.message)
+            _record_all(database, left, give_up, "submit_refused", error.message)
             raise
         if is_last or not is_batch:
             taken.arrays += answer.arrays
@@ -167,12 +175,11 @@ def older_store(sweep: str, host: str | None = None) -> Conflict:
 def _record_taken(database: Database, session: HostSession, run_ids: Sequence[str], answer: TakenCells) -> int:
     """Record cells as submitted, and stop on the host those that were stopped meanwhile. Return how many it has."""
     outcomes = {cell.run_id: cell.outcome for cell in answer.cells}
-    stopped = [run_id for run_id in run_ids if runs.find(database, run_id).ended]
-    _set_all(
-        database,
-        [each for each in run_ids if each not in stopped and outcomes.get(each) != "cancelled"],
-        "submitted",
-    )
+    with database.transaction():
+        stopped = [run_id for run_id in run_ids if was_stopped(database, run_id)]
+        for run_id in run_ids:
+            if outcomes.get(run_id) != "cancelled":
+                mark_submitted(database, run_id)
     if stopped:
         # Their stop found no records of them on the host.
         calls = [Call.of(request_of(database, runs.find(database, each), None), 60.0) for each in stopped]
@@ -198,9 +205,13 @@ def _request(
     )
 
 
-def _set_all(
-    database: Database, run_ids: Sequence[str], state: str, reason: str | None = None, message: str | None = None
+def _record_all(
+    database: Database,
+    run_ids: Sequence[str],
+    record: Callable[[Database, str, str, str], object],
+    reason: str,
+    message: str,
 ) -> None:
     with database.transaction():
         for run_id in run_ids:
-            runs.set_state(database, run_id, state, reason=reason, message=message)
+            record(database, run_id, reason, message)

@@ -14,7 +14,7 @@ from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown
 from armada.foundation.sanitize import sanitize_line
 from armada.launch.reconcile import YOUNG_S
 from armada.launch.service import Caller
-from armada.launch.start import asking_home, record_plan
+from armada.launch.start import asking_home, give_up, record_plan
 from armada.monitor.observe import observe
 from armada.protocol.runs import RemoveRun
 from armada.provision.admission import admit
@@ -343,22 +343,28 @@ def _moved(share: HostShare, error: ArmadaError, others: dict[str, HostShare]) -
 def _give_up(database: Database, share: HostShare, error: ArmadaError) -> None:
     with database.transaction():
         for plan in share.plans:
-            runs.set_state(database, plan.run_id, "failed", reason="provision_failed", message=error.message)
+            give_up(database, plan.run_id, "provision_failed", error.message)
 
 
 def _move(asked: Asked, share: HostShare, others: dict[str, HostShare]) -> list[HostShare]:
-    """Plan cells on other hosts than the one that has none of them, under the same ids."""
+    """Plan cells on other hosts than the one that has none of them, under the same ids. Those stopped meanwhile stay as they are."""
     numbers = {plan.run_id for plan in share.plans}
     cells = [cell for cell in asked.cells if run_id_of(asked.name, cell.number) in numbers]
     already = {name: len(other.plans) for name, other in others.items()}
     narrowed = dataclasses.replace(asked, cells=cells, sessions={name: asked.sessions[name] for name in others})
     moved = plan_sweep(narrowed, lambda _: None, already)
+    left: list[HostShare] = []
     with asked.database.transaction():
+        stopped = {run.run_id for run in runs.of_sweep(asked.database, asked.name) if run.state == "cancelled"}
         for plan in share.plans:
-            runs.delete(asked.database, plan.run_id)
-        for each in moved.shares.values():
-            _record_plans(asked.database, each.plans)
-    return [dataclasses.replace(each, parallel=others[name].parallel) for name, each in moved.shares.items()]
+            if plan.run_id not in stopped:
+                runs.delete(asked.database, plan.run_id)
+        for name, each in moved.shares.items():
+            plans = [plan for plan in each.plans if plan.run_id not in stopped]
+            _record_plans(asked.database, plans)
+            if plans:
+                left.append(dataclasses.replace(each, plans=plans, parallel=others[name].parallel))
+    return left
 
 
 def _continue(asked: Asked, progress: Progress) -> Outcome:

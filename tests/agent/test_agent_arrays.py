@@ -213,6 +213,18 @@ def test_a_refused_array_leaves_no_claims(begin: Callable[[], Conversation], pro
     assert {cell["outcome"] for cell in start(host, cells)["cells"]} == {"claimed"}
 
 
+def test_a_refused_array_says_nothing_of_one_that_an_earlier_request_submitted(
+    begin: Callable[[], Conversation], programs: Programs
+) -> None:
+    host, cells = begin(), names(4)
+    start(host, cells[:2])
+    programs.say("sbatch", "sbatch: error: invalid partition specified: nope\n", code=1)
+    with pytest.raises(Refused, match="invalid partition") as refused:
+        start(host, cells)
+    assert refused.value.kind == "outcome_unknown"
+    assert [look(host, each)["submission"] is None for each in cells] == [False, False, True, True]
+
+
 def test_an_array_that_is_refused_while_nobody_waits_ends_its_cells(
     begin: Callable[[], Conversation], programs: Programs
 ) -> None:

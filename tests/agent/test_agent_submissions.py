@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -16,9 +17,10 @@ from armada_agent.engines.engine import Place
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files, process_identity
 from armada_agent.foundation.session import Call, Session
-from armada_agent.host import detached, roots
+from armada_agent.host import detached, roots, set_aside, setup_lines
+from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths
-from armada_agent.runs import leftover_processes, submissions, work_data
+from armada_agent.runs import folders, leftover_processes, submissions, unattended, work_data
 
 HERE = process_identity.identify()
 DEAD = {**HERE, "pid": 2**22 + 1}
@@ -165,7 +167,7 @@ def test_a_plan_that_does_not_say_which_secrets_are_needed_starts_nothing_by_its
 
 def test_a_budget_that_is_spent_is_granted_anew_only_by_a_person(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_data, "require_unchanged", lambda *_: None)
-    monkeypatch.setattr(submissions, "Spent", lambda *_: SimpleNamespace(is_over=True))
+    monkeypatch.setattr(unattended, "Spent", lambda *_: SimpleNamespace(is_over=True))
     run.claim(1, DEAD, "failed")
     run.write(run.paths.secrets, {"KEY": "1"})
     assert "the budget of alone-1 is spent" in refused(lambda: run.submit(2, keep_secrets=True))
@@ -382,3 +384,84 @@ def test_a_record_that_cannot_be_read_once_a_supervisor_was_started_is_no_refusa
             assert refused(run.submit).startswith("outcome_unknown: submission 1 of alone-1")
     assert run.submit() == "already"
     assert run.started == ["supervise 1"]
+
+
+def full(*_: Any) -> Any:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def failing_setup(*_: Any) -> Any:
+    raise AgentError("environment", "line 1 of `setup:` failed")
+
+
+def wiping(*_: Any) -> Any:
+    raise AgentError("conflict", "everything of armada's is being deleted; nothing was started")
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+@pytest.mark.parametrize(
+    ("owner", "name", "error"),
+    [
+        (set_aside, "refuse_while_wiped", wiping),
+        (set_aside, "put_back_left", full),
+        (folders, "_create", full),
+        (homes, "register", full),
+        (files, "lock", full),
+        (setup_lines, "apply", failing_setup),
+        (detached, "start", full),
+    ],
+)
+def test_a_repeated_request_that_fails_is_no_refusal_of_what_was_claimed(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    claimed: bool,
+    owner: object,
+    name: str,
+    error: Callable[..., Any],
+) -> None:
+    """The answer of the first request was lost. Home would otherwise say that nothing was started."""
+    spec = {"run_id": "alone-1", "format": 1, "gpus": 0, "stop_grace_s": 1.0, "job": {"argv": ["true"]}, "outbox": {}}
+    run.write(run.paths.spec, spec)
+    if claimed:
+        run.claim()
+
+    def create() -> object:
+        return folders.create(run.call, {"run_id": "alone-1", "spec": spec, "submission": 1})
+
+    with monkeypatch.context() as broken:
+        broken.setattr(owner, name, error)
+        with pytest.raises((AgentError, OSError)) as refusal:
+            create()
+    kind = refusal.value.kind if isinstance(refusal.value, AgentError) else "io"
+    assert (kind == "outcome_unknown") is claimed
+    assert not claimed or str(refusal.value).startswith("submission 1 was claimed before")
+    create()
+    assert run.started == ["supervise 1"]
+
+
+def test_a_claim_that_cannot_be_seen_may_be_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wipe has set the run aside, or its disk does not answer."""
+    run.claim()
+    monkeypatch.setattr(set_aside, "refuse_while_wiped", wiping)
+    assert refused(run.submit).startswith("outcome_unknown")
+    aside = set_aside.set_aside(run.call.root)
+    assert refused(run.submit).startswith("outcome_unknown")
+    set_aside.put_back_all(run.call.root)
+    assert aside is not None
+    lstat = os.lstat
+
+    def unseen(path: str) -> os.stat_result:
+        if path.endswith("claim.json"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return lstat(path)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "lstat", unseen)
+        assert refused(run.submit).startswith("outcome_unknown")
+
+
+def test_another_spec_is_a_refusal_also_of_what_was_claimed(run: Run) -> None:
+    run.claim()
+    spec = {"run_id": "alone-1", "format": 1, "gpus": 0, "stop_grace_s": 1.0, "job": {"argv": ["true"]}, "outbox": {}}
+    asked = {"run_id": "alone-1", "spec": spec, "submission": 1}
+    assert refused(lambda: folders.create(run.call, asked)) == "conflict: run alone-1 exists here with another spec"

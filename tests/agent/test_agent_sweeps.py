@@ -219,6 +219,18 @@ def test_a_damaged_list_of_cells_is_named_and_starts_nothing(this_host: Host) ->
         this_host.call("sweep.tend", sweeps=["grid-1"])
 
 
+def test_a_repeated_request_that_fails_is_no_refusal_of_cells_that_were_claimed(this_host: Host) -> None:
+    cells = names(2)
+    hand_over(this_host, cells, "true")
+    for each in cells:
+        this_host.await_end(each)
+    eventually(lambda: not dispatchers(this_host))
+    (this_host.root / "sweeps" / "grid-1" / "cells.json").write_text("{}")
+    with pytest.raises(Refused, match="was claimed before") as refused:
+        hand_over(this_host, cells, "true")
+    assert refused.value.kind == "outcome_unknown"
+
+
 def test_a_supervisor_that_never_starts_ends_its_cell(this_host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     from armada_agent.host import detached
     from armada_agent.paths import SweepPaths

@@ -184,7 +184,6 @@ MODULES = (
         frozenset(
             {
                 "submit",
-                "_require_budget",
                 "claim_first",
                 "standing_of_first",
                 "release_first",
@@ -198,12 +197,14 @@ MODULES = (
                 "_hand_over",
                 "_look_up",
                 "_find_lost_job",
-                "_require_secrets",
+                "_prepare",
                 "_refuse_second",
                 "_claim",
             }
         ),
     ),
+    Module(f"{_AGENT}/runs/unattended.py", ("tests/agent/test_agent_submissions.py",)),
+    Module(f"{_AGENT}/runs/repeated.py", ("tests/agent/test_agent_submissions.py",)),
     Module("armada/launch/reconcile.py", ("tests/unit/launch/test_reconcile.py",)),
     Module("armada/launch/retry.py", ("tests/unit/launch/test_retry.py",)),
     Module("armada/launch/stop.py", ("tests/unit/launch/test_stop.py",)),

@@ -15,7 +15,7 @@ from armada_agent.outbox import homes
 from armada_agent.paths import RunPaths, checked_digest, list_run_ids, list_runs_folder, newest
 from armada_agent.provision import content
 from armada_agent.records.place import is_gone
-from armada_agent.runs import leftover_processes, submissions, work_data
+from armada_agent.runs import leftover_processes, repeated, submissions, work_data
 from armada_agent.runs.observation import Evidence
 from armada_agent.verdicts import removing
 
@@ -31,13 +31,17 @@ def create(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Raises:
         AgentError: `conflict`: the run exists with another spec, or everything on the host is being deleted; the errors
-            of `run.submit`.
+            of `run.submit`; `outcome_unknown`: an earlier request has claimed the submission, and this one fails.
     """
-    set_aside.refuse_while_wiped(call.root)
-    set_aside.put_back_left(call.root)
-    home = homes.read_asker(params)
-    answer = _create(call, params)
-    homes.register(RunPaths(call.root, params.get("run_id")), home)
+    paths = RunPaths(call.root, params.get("run_id"))
+    number = 1 if params.get("submission") is None else parameters.integer(params, "submission", least=1)
+    with repeated.doubted([paths], number):
+        set_aside.refuse_while_wiped(call.root)
+    with repeated.doubted([paths], number, sure=("bad_request", "conflict")):
+        set_aside.put_back_left(call.root)
+        home = homes.read_asker(params)
+        answer = _create(call, params)
+        homes.register(paths, home)
     if params.get("submission") is not None:
         answer["submitted"] = submissions.submit(call, params)
     return answer

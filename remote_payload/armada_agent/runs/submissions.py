@@ -16,9 +16,8 @@ from armada_agent.host import detached, job_variables, roots, set_aside, setup_l
 from armada_agent.paths import RunPaths, SweepPaths, newest
 from armada_agent.records.ending import ENDED
 from armada_agent.records.place import is_gone, require_there
-from armada_agent.records.spent import Spent
 from armada_agent.records.stop_request import BY_SWEEP, concerns, ending_of, read_stop_request
-from armada_agent.runs import leftover_processes, work_data
+from armada_agent.runs import leftover_processes, repeated, unattended, work_data
 from armada_agent.runs.observation import Evidence
 from armada_agent.runs.scheduler import SAFE, asked_scheduler, place_of, read_scheduler
 from armada_agent.verdicts import following
@@ -39,48 +38,56 @@ def submit(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: `not_found`; `conflict`: another submission is active, the run was cancelled before it started, or
             secrets to keep are gone; `environment`: files of the run are gone or have changed; `io`: its plan is lost;
             `scheduler`: the batch system refuses; `outcome_unknown`: it is impossible to know whether the batch system
-            has the job, or the supervisor has not started yet.
+            has the job, or the supervisor has not started yet, or an earlier request has claimed the submission and this
+            one fails.
     """
     paths = RunPaths(call.root, params.get("run_id"))
     number = parameters.integer(params, "submission", least=1)
     secrets = parameters.texts(params, "secrets") if number > 1 else {}
     job_variables.check_names(secrets)
     require_linux()
-    set_aside.refuse_while_wiped(call.root)
-    require_there(paths)
-    with files.locked(paths.submit_lock) as lock:
-        job = _job(paths, number)
-        if job is not None:
-            return {"outcome": "already", "job": job}
-        _refuse_second(paths, number)
-        stop_request = read_stop_request(paths)
-        if stop_request is not None and concerns(stop_request, number):
-            raise AgentError("conflict", "run %s was cancelled before it started" % paths.run_id)
-        if params.get("keep_secrets") is True:
-            _require_secrets(paths)
-            _require_budget(paths)
-        if number > 1:
-            work_data.require_unchanged(call, paths)
-        settings = read_scheduler(paths)
-        setup_lines.apply()  # what it starts inherits the environment, and a failing line is reported before the claim
-        if secrets:
-            files.write_json(paths.secrets, secrets)
-        _claim(paths, number)
+    with repeated.doubted([paths], number):
+        set_aside.refuse_while_wiped(call.root)
+    with contextlib.ExitStack() as held:
+        with repeated.doubted([paths], number, sure=("bad_request", "conflict")):
+            require_there(paths)
+            lock = held.enter_context(files.locked(paths.submit_lock))
+            job = _job(paths, number)
+            if job is not None:
+                return {"outcome": "already", "job": job}
+            _refuse_second(paths, number)
+            stop_request = read_stop_request(paths)
+            if stop_request is not None and concerns(stop_request, number):
+                raise AgentError("conflict", "run %s was cancelled before it started" % paths.run_id)
+        was_claimed = repeated.may_be_claimed(paths, number)
+        with repeated.doubted([paths] if was_claimed else [], number):
+            settings = _prepare(call, paths, number, secrets, params.get("keep_secrets") is True)
+            if settings is None:
+                detached.start("supervise", call.session.agent_path, paths, number)
         if settings is not None:
             return {"outcome": "started", "job": _hand_over(engines.Handed(paths, number), settings, lock)}
-        detached.start("supervise", call.session.agent_path, paths, number)
         return {"outcome": "started", "job": _await_job(paths, number)}
 
 
-def _require_budget(paths: RunPaths) -> None:
-    """Refuse to go on without a user where the budget is spent: only a person grants it once more.
+def _prepare(
+    call: Call, paths: RunPaths, number: int, secrets: Dict[str, str], keeps_secrets: bool
+) -> Optional[Dict[str, Any]]:
+    """Check that a submission can start, and claim it.
 
-    Raises:
-        AgentError: `conflict`.
+    Returns:
+        The settings of the batch system that starts it; None: a supervisor does.
     """
-    if Spent(paths, files.read_json(paths.spec) or {"stop_grace_s": 0.0}).is_over:
-        again = "`armada resume %s` grants the same once more" % paths.run_id
-        raise AgentError("conflict", "the budget of %s is spent; %s" % (paths.run_id, again))
+    if keeps_secrets:
+        unattended.require_secrets(paths)
+        unattended.require_budget(paths)
+    if number > 1:
+        work_data.require_unchanged(call, paths)
+    settings = read_scheduler(paths)
+    setup_lines.apply()  # what it starts inherits the environment, and a failing line is reported before the claim
+    if secrets:
+        files.write_json(paths.secrets, secrets)
+    _claim(paths, number)
+    return settings
 
 
 def claim_first(paths: RunPaths, place: Optional[engines.Place] = None) -> str:
@@ -387,26 +394,6 @@ def check(_call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         return {"refusal": error.message[:2000], "wait": None, "starts_in_s": None}
     wait = answer["wait"]
     return {"refusal": None, "wait": wait and wait[:2000], "starts_in_s": answer["starts_in_s"]}
-
-
-def _require_secrets(paths: RunPaths) -> None:
-    """Check that the secrets with which a run was started still exist: a job without its key may fail hours later.
-
-    Raises:
-        AgentError: `conflict`.
-    """
-    try:
-        job = (files.read_json(paths.spec) or {}).get("job")
-        there = files.read_json(paths.secrets) or {}
-    except files.UnreadableError as error:
-        raise AgentError("io", str(error))
-    declared = job.get("secrets") or [] if isinstance(job, dict) else None
-    if not isinstance(declared, list) or not all(isinstance(name, str) for name in declared):
-        raise AgentError("io", "the spec of run %s is damaged: which secrets it needs cannot be read" % paths.run_id)
-    missing = [name for name in declared if name not in there]
-    if missing:
-        message = "secrets of run %s are no longer on its host: %s" % (paths.run_id, ", ".join(map(str, missing)))
-        raise AgentError("conflict", message, "armada resume %s sends them again" % paths.run_id)
 
 
 def require_linux() -> None:

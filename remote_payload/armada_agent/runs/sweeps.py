@@ -10,7 +10,7 @@ from armada_agent.foundation import files, parameters
 from armada_agent.foundation.session import Call
 from armada_agent.host import detached, setup_lines
 from armada_agent.paths import RunPaths, SweepPaths, checked_run_id
-from armada_agent.runs import arrays, dispatcher, folders, submissions
+from armada_agent.runs import arrays, dispatcher, folders, repeated, submissions
 
 _MOST_CELLS = 1000
 _MOST_SWEEPS = 200
@@ -27,8 +27,8 @@ def start(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     as arrays; a request with cells and without `arrays` only creates them, because more are to follow.
 
     Raises:
-        AgentError: The errors of `run.create`; `outcome_unknown`: some cells are claimed and some are not; those of
-            `arrays.hand_over`.
+        AgentError: The errors of `run.create`; `outcome_unknown`: some cells are claimed and some are not, or an
+            earlier request has claimed some and this one fails; those of `arrays.hand_over`.
     """
     sweep = SweepPaths(call.root, params.get("sweep"))
     parallel = parameters.integer(params, "parallel", default=1, least=1)
@@ -38,14 +38,21 @@ def start(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     if batch != {bool(job_arrays)} and batch != {True}:
         raise AgentError("bad_request", "`arrays` are for cells of a batch system, and for nothing else")
     submissions.require_linux()
-    setup_lines.apply()  # before anything is claimed, because a line may fail
-    shared = {name: params[name] for name in ("secrets", "home") if params.get(name) is not None}
-    with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-        list(pool.map(lambda cell: folders.create(call, dict(cell, **shared)), asked))
     run_ids = [cell["run_id"] for cell in asked]
-    if batch == {True}:
-        return _hand_over(sweep, run_ids, job_arrays, parallel if params.get("parallel") is not None else None)
-    _write_plan(sweep, run_ids, parallel)
+    # A cell that only this request has claimed may start, too: the sweep's list has it, and its arrays are completed.
+    concerned = [RunPaths(call.root, run_id) for run_id in [*run_ids, *(each for ids, _ in job_arrays for each in ids)]]
+    with repeated.doubted(concerned, 1, sure=("bad_request", "conflict")):
+        setup_lines.apply()  # before anything is claimed, because a line may fail
+        shared = {name: params[name] for name in ("secrets", "home") if params.get(name) is not None}
+        with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+            list(pool.map(lambda cell: folders.create(call, dict(cell, **shared)), asked))
+        if batch == {True}:
+            return _hand_over(sweep, run_ids, job_arrays, parallel if params.get("parallel") is not None else None)
+        _write_plan(sweep, run_ids, parallel)
+        return {"cells": _claim_all(call, sweep, run_ids)}
+
+
+def _claim_all(call: Call, sweep: SweepPaths, run_ids: List[str]) -> List[Dict[str, Any]]:
     try:
         with ThreadPoolExecutor(max_workers=_THREADS) as pool:
             outcomes = list(pool.map(lambda run_id: submissions.claim_first(RunPaths(call.root, run_id)), run_ids))
@@ -53,7 +60,7 @@ def start(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     except OSError as error:
         message = "not all cells of %s could be claimed: %s" % (sweep.sweep, error)
         raise AgentError("outcome_unknown", message, "it is safe to run the command again; nothing is started twice")
-    return {"cells": [{"run_id": each, "outcome": word} for each, word in zip(run_ids, outcomes)]}
+    return [{"run_id": each, "outcome": word} for each, word in zip(run_ids, outcomes)]
 
 
 def _hand_over(

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from armada.config.hosts import Host
-from armada.errors import ArmadaError, Conflict, LinkLost, OutcomeUnknown, UsageError
+from armada.errors import ArmadaError, Conflict, LinkLost, OutcomeUnknown, UnexpectedAnswer, UsageError
+from armada.launch import resume
 from armada.launch.resume import NOTHING, Permits, refuse_other_settings, resume_run
 from armada.paths import HomePaths
 from armada.protocol.runs import SubmitRun
@@ -103,6 +104,63 @@ def test_a_no_is_not_written_over_a_submission_that_was_seen_to_run_meanwhile(
             resume_run(database, session, runs.find(database, "q-aaaaaa"))  # type: ignore[arg-type]  # all that is used
         run = runs.find(database, "q-aaaaaa")
         assert (run.state, run.reason, run.submission) == left
+
+
+def test_a_run_that_is_seen_to_run_just_before_it_is_submitted_is_not_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another home has resumed it. The host's refusal would be written over what runs."""
+
+    def late(database: Database, run: runs.Run) -> dict[str, str]:
+        runs.record(database, run.run_id, Verdict("running", None, None, 2, 7), submission=2)
+        return {}
+
+    monkeypatch.setattr(resume, "_secrets", late)
+    with Database(tmp_path / "store.db") as database:
+        runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})
+        runs.record(database, "q-aaaaaa", Verdict("failed", "exit_3", None, 1, 5))
+        session = Session(HomePaths(tmp_path, tmp_path), Conflict("run q-aaaaaa has submission 2 already"))
+        with pytest.raises(Conflict, match="it is running now; nothing was started"):
+            resume_run(database, session, runs.find(database, "q-aaaaaa"))  # type: ignore[arg-type]  # all that is used
+        run = runs.find(database, "q-aaaaaa")
+        assert (run.state, run.reason, run.submission) == ("running", None, 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (LinkLost("the link broke"), "link_lost"),
+        (OutcomeUnknown("nobody can tell"), "outcome_unknown"),
+        (UnexpectedAnswer("it is no answer"), "outcome_unknown"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("seen", "submission", "is_kept"),
+    [
+        (Verdict("running", None, None, 2, 7), 2, True),
+        (Verdict("succeeded", None, None, 2, 9), 2, True),
+        (Verdict("submitted", None, None, 1, 5), 2, False),
+        (Verdict("failed", "exit_3", None, 1, 5), 1, False),
+    ],
+    ids=["runs", "has ended", "claimed", "not there yet"],
+)
+def test_a_lost_answer_is_not_written_over_a_submission_that_was_seen_meanwhile(
+    tmp_path: Path, error: ArmadaError, reason: str, seen: Verdict, submission: int, is_kept: bool
+) -> None:
+    with Database(tmp_path / "store.db") as database:
+        runs.insert(database, run_id="q-aaaaaa", name="q", host="box", task="command", experiment=None, spec={})
+        runs.record(database, "q-aaaaaa", Verdict("failed", "exit_3", None, 1, 5))
+
+        class Watched(Session):
+            def call(self, request: SubmitRun, /, **options: Any) -> Any:
+                assert runs.record(database, "q-aaaaaa", seen, submission=submission)
+                return super().call(request, **options)
+
+        session = Watched(HomePaths(tmp_path, tmp_path), error)
+        with pytest.raises(OutcomeUnknown):
+            resume_run(database, session, runs.find(database, "q-aaaaaa"))  # type: ignore[arg-type]  # all that is used
+        run = runs.find(database, "q-aaaaaa")
+        assert (run.state, run.reason) == ((seen.state, seen.reason) if is_kept else ("unknown", reason))
 
 
 @pytest.mark.parametrize(("claimed", "leaves"), [(2, OutcomeUnknown), (1, Conflict)])

@@ -14,6 +14,7 @@ from armada.launch.stop import KILL_S, request_of, stop_run
 from armada.store import runs
 from armada.store.database import Database
 from armada.store.runs import Run
+from armada.verdicts.states import Verdict
 from tests.answers import Answering
 
 RUN = "q-aaaaaa"
@@ -258,3 +259,42 @@ def test_a_run_whose_folder_cannot_be_read_is_not_said_to_have_been_removed(
     with pytest.raises(OutcomeUnknown, match="did not find it, and shows its folder now, or cannot read it"):
         stop(database, host)
     assert not runs.find(database, RUN).ended
+
+
+@pytest.mark.parametrize(
+    ("seen", "left"),
+    [
+        (Verdict("running", None, None, 1, 3), None),
+        (Verdict("submitted", None, None, 0, 0), None),
+        (Verdict("succeeded", None, None, 1, 3), ("succeeded", None)),
+    ],
+)
+def test_a_run_that_is_submitted_while_its_host_is_asked_is_not_called_cancelled(
+    database: Database,
+    host: Host,
+    monkeypatch: pytest.MonkeyPatch,
+    seen: Verdict,
+    left: tuple[str, str | None] | None,
+) -> None:
+    """Its launch, or a resume by another process, hands it over at this moment."""
+    insert(database, state="preparing", attempt=0)
+    host.stopping, host.shown = None, [GONE]
+    said, looks = host.said, list[str]()
+
+    def overtaken(method: str, params: dict[str, Any], /, **options: Any) -> Any:
+        answer = said(method, params, **options)
+        looks.append(method)
+        if looks.count("run.observe") == 3:
+            runs.record(database, RUN, seen)
+        return answer
+
+    monkeypatch.setattr(host, "said", overtaken)
+    if left is None:
+        with pytest.raises(Conflict, match=f"it is {seen.state} now") as refused:
+            stop(database, host)
+        assert refused.value.hint == f"armada stop {RUN} stops it"
+    else:
+        run = stop(database, host)
+        assert (run.state, run.reason) == left
+    assert looks.count("run.observe") == 3
+    assert runs.find(database, RUN).state == seen.state
