@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import shutil
 import tempfile
@@ -19,7 +20,8 @@ from tests.simulation.home import EXPECTED, SimHome
 from tests.simulation.host import SimHost
 from tests.simulation.plans import changed
 from tests.simulation.unusual import Unusual
-from tests.simulation.world import GUESSED, Broken, World, any_of
+from tests.simulation.words import Words, hold_true, is_denied
+from tests.simulation.world import Broken, World, any_of
 
 Event = tuple[str, int, int]
 """What happens, and two numbers that say to whom; what cannot happen now does not."""
@@ -56,6 +58,7 @@ class Teller(Unusual):
         """Whether the story says what has to be answered: then nothing else is asked for it, and no time passes."""
         self.plan: list[str] = []
         """What the experiment to be launched asks for."""
+        self._words = Words(world)
         world.add_home("home")
         self.add_host()
 
@@ -79,11 +82,14 @@ class Teller(Unusual):
         told, _, expected = what.partition("=")
         verb, *self.plan = told.split("+")
         self._events += 1
+        acts, events = self._acts, self._events
         self.said, self._is_told = "", bool(expected)
         with self.world.work_files.by_others() if self._acting and verb not in _ACTS else contextlib.nullcontext():
             getattr(self, f"do_{verb}")(one, two)
         words = f"{told}:{one}:{two} is answered with {self.said or 'nothing'}, and it is {expected}"
         self.world.hold(expected in ("", ANYTHING, self.said), words)
+        if not self._acting:
+            self._hold_words(is_act=acts != self._acts, is_alone=events == self._events)
 
     # Persons and armada.
 
@@ -399,31 +405,27 @@ class Teller(Unusual):
         overtook is not believed.
         """
         try:
-            self._hold_to(home, run_id, run)
+            hold_true(self.world, home, run)
         except Broken:
             events = -1
             while events != self._events:
                 events = self._events
                 self.world.clock += LAG_S + 1.0
                 run = home.look(run_id)
-            self._hold_to(home, run_id, run)
+            hold_true(self.world, home, run)
 
-    def _hold_to(self, home: SimHome, run_id: str, run: Any) -> None:
-        if any(host.run_folder(run_id).exists() for host in self.world.hosts.values()):
-            self.world.check_state(home, run_id, run.state, run.reason)
-            return
-        lives = bool(self.world.alive(run_id)) or self.world.supervised(run_id)
-        self.world.hold(run.ended or run.state == "unknown" or lives, f"{run_id} cannot be seen, and is {run.state}")
-        # What another home began since, and nothing shows any more, this one cannot know; nor what it began itself before
-        # it was restored, where only a worker could show it.
-        forgot = home.was_restored and any(host.scheduler != "direct" for host in self.world.hosts.values())
-        if not run.ended or forgot or len(self.world.homes) > 1:
-            return
-        if all(host.mounted for host in self.world.hosts.values()):
-            self.world.check_state(home, run_id, run.state, run.reason)
-        else:
-            words = f"{run_id} is {run.state} ({run.reason}), says {home.name}, and its job runs on a disk that is away"
-            self.world.hold(not lives or run.reason in GUESSED, words)
+    def _hold_words(self, *, is_act: bool, is_alone: bool) -> None:
+        """Every word that armada has written into a store since the last step must be so, or home looks again by itself."""
+        for home, run in self._words.new():
+            try:
+                hold_true(self.world, home, run) if is_act else None
+            except Broken:
+                if not run.is_watched(self.world.now()):
+                    if is_alone or is_denied(self.world, run):  # else somebody began it since that was seen
+                        raise
+                elif not self._is_told:
+                    self._act(home, functools.partial(self._looked, home, run.run_id, run))
+                    self._words.new()
 
     def _on_run(self, one: int, two: int, act: Callable[[SimHome, str], None]) -> None:
         home = self._home(one)
