@@ -18,7 +18,7 @@ from tests.simulation.home import EXPECTED, SimHome
 from tests.simulation.host import SimHost
 from tests.simulation.plans import changed
 from tests.simulation.unusual import Unusual
-from tests.simulation.words import Words, hold_true, is_denied
+from tests.simulation.words import Words, hold_to_disk, hold_true, is_denied
 from tests.simulation.world import Broken, World, any_of
 
 if TYPE_CHECKING:
@@ -362,6 +362,11 @@ class Teller(Unusual):
         if run_id := any_of(self.world.run_ids, two):
             (self._home(one).paths.run(run_id) / "outputs" / "output.log").unlink(missing_ok=True)
 
+    def do_lose_home_disk(self, one: int, two: int) -> None:
+        """The disk of the runs at home goes away before one of the next steps of whatever computes."""
+        after = 1 + (4 * one + two) ** 2 // 4
+        self.world.interrupt_with(after, lambda: self.do_unmount_home(one, 0), at_step=True)
+
     def do_snapshot_home(self, one: int, _two: int) -> None:
         if len((home := self._home(one)).snapshots) < 2:
             home.snapshot()
@@ -470,3 +475,4 @@ class Teller(Unusual):
             for run_id in home.overlooked():
                 words = f"all of {run_id} is home, says {home.name}, and knows of a checkpoint that is to come"
                 self.world.hold(False, words)
+            hold_to_disk(self.world, home)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from armada.store import runs
+from armada.store.checkpoints import WAS_HOME
+from tests.simulation import folders
 from tests.simulation.world import GUESSED
 
 if TYPE_CHECKING:
@@ -62,3 +66,25 @@ def hold_true(world: World, home: SimHome, run: Run) -> None:
     else:
         words = f"{run_id} is {run.state} ({run.reason}), says {home.name}, and its job runs on a disk that is away"
         world.hold(not lives or run.reason in GUESSED, words)
+
+
+def hold_to_disk(world: World, home: SimHome) -> None:
+    """Where the disk of a home was or is away: nothing on it is said to be deleted, and nothing is put where it was mounted."""
+    if not home.disk_went:
+        return
+    below = folders.below_mount(str(home.paths.state))
+    world.hold(not below, f"{home.name} put files where its disk is not mounted: {sorted(below)[:3]}")
+    for run_id in home.known():
+        here = world.at_home(home, run_id)
+        there = {saved.step for saved in world.all_saved if saved.run_id == run_id and saved.model in here}
+        wrong = [step for step, why in home.reasons(run_id).items() if why == WAS_HOME and step in there]
+        world.hold(not wrong, f"{home.name} says that {wrong} of {run_id} were deleted, and they are on its disk")
+
+
+def knows_disk(home: SimHome) -> bool:
+    """Whether a home has recorded the mark of the folder of its runs: before that, it cannot tell its disk from another.
+
+    Asked beside whoever has the store just now, who may be in another thread.
+    """
+    with contextlib.closing(sqlite3.connect(home.paths.store)) as connection:
+        return connection.execute("SELECT 1 FROM home_folders WHERE path = 'runs'").fetchone() is not None
