@@ -118,6 +118,7 @@ def _is_alone(world: World, home: SimHome, host: SimHost, run_id: str) -> bool:
         or bool(world.on_hosts(run_id) - here)
         or world.root_was_lost
         or home.was_damaged
+        or home.disk_went
     )
 
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from armada_agent.verdicts.liveness import DOUBT_S, SILENT_S
 
 from armada.verdicts.order import LAG_S
-from tests.simulation.home import MOST_WITHOUT
+from tests.simulation.home import MOST_WITHOUT, SimHome
 from tests.simulation.stories import Teller
+from tests.simulation.words import hold_true
 from tests.simulation.world import any_of
 
 if TYPE_CHECKING:
     from armada.store.runs import Run
     from tests.simulation.batch_system import BatchJob
     from tests.simulation.cluster import BatchSupervision, SimCluster
-    from tests.simulation.home import SimHome
     from tests.simulation.host import Scheduler, SimHost
     from tests.simulation.world import World
 
@@ -50,6 +50,7 @@ WEIGHTS = {
 
 SELDOM = {
     "fill_disk": 2, "clear_disk": 1, "snapshot_host": 1, "restore_host": 1, "tear": 1, "retry": 2, "hide_run": 1, "damage_there": 2,
+    "unmount_home": 1, "mount_home": 2, "lose_home_disk": 2, "meanwhile_unmount_home": 1,
     "touch": 1, "break_manifest": 1, "old_store": 1, "move_home": 2, "second_host": 2, "rename_run": 2,
 }  # fmt: skip
 """What happens besides in one story of four."""
@@ -304,6 +305,12 @@ class BatchTeller(Teller):
             self.world.tick(_LOOK_EVERY_S)
             self.do_look(one, two)
 
+    def do_follow(self, one: int, two: int) -> None:
+        """As `armada logs -f`, which asks for what is settled, too; what it sees first is believed after a while."""
+        for _ in range(_LOOKS):
+            self.world.tick(_LOOK_EVERY_S)
+            self._on_run(one, two, SimHome.look)
+
     def do_freeze(self, one: int, two: int) -> None:
         """The nodes hang: nothing of theirs is written for almost as long as a scheduler's word against them is not believed."""
         self._act(None, self.world.tick)
@@ -351,6 +358,9 @@ class BatchTeller(Teller):
         there = any(host.run_folder(run_id).exists() for host in self.world.hosts.values())
         if not there:
             super()._looked(home, run_id, run)
+            return
+        if self._is_left_so(run):
+            hold_true(self.world, home, run)
             return
         while run.ended and self.cluster.misreports(run_id):
             self.world.tick(_LOOK_EVERY_S)

@@ -50,9 +50,10 @@ class Breaking:
         self.doom: int | None = None
         self.depth = 0
         self._meanwhile: tuple[int, Callable[[], None]] | None = None
+        self._at_step: tuple[int, Callable[[], None]] | None = None
 
     def calm(self) -> None:
-        self.doom = self._meanwhile = None
+        self.doom = self._meanwhile = self._at_step = None
 
     def step(self) -> None:
         """A program does one thing that others can see; or it is ended just before."""
@@ -61,10 +62,18 @@ class Breaking:
             if self.doom <= 0:
                 self.doom = None
                 raise Killed
+        if self._at_step is not None and self.depth:
+            left, what = self._at_step
+            self._at_step = (left - 1, what) if left > 1 else None
+            if self._at_step is None:
+                what()
 
-    def interrupt_with(self, after: int, what: Callable[[], None]) -> None:
-        """Let something happen while a home waits for the answer to one of its next questions."""
-        self._meanwhile = (after, what)
+    def interrupt_with(self, after: int, what: Callable[[], None], *, at_step: bool) -> None:
+        """Let something happen while a home waits for the answer to one of its next questions, or just before a step."""
+        if at_step:
+            self._at_step = (after, what)
+        else:
+            self._meanwhile = (after, what)
 
     def question(self) -> None:
         if self._meanwhile is None or not self.depth:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from armada.store import checkpoints
 from armada.sync.release.judge import losses
+from tests.simulation import folders
 from tests.simulation.answers import kind_of
 from tests.simulation.cluster import SimCluster
 from tests.simulation.home import EXPECTED
@@ -33,6 +34,8 @@ def be_calm(world: World) -> None:
     """Mend what can be mended, let time pass, and have the first home see to the end of everything."""
     world.be_calm()
     home = next(iter(world.homes.values()))
+    for each in world.homes.values():
+        folders.mount(each.paths.state / "runs")
     for host in world.hosts.values():
         host.reachable = host.finishes = True
         host.hides_checkpoints = host.hides_outputs = False

@@ -24,7 +24,8 @@ from tests.simulation.batch_stories import WEIGHTS as BATCH_WEIGHTS
 from tests.simulation.batch_stories import BatchTeller
 from tests.simulation.chances import random_story
 from tests.simulation.host import Scheduler
-from tests.simulation.stories import Story, Teller, outcome, shorten
+from tests.simulation.stories import Story, Teller
+from tests.simulation.telling import outcome, shorten
 
 # What the audit of the first release found, as short as it gets. Told to that release, each of them breaks what is said beside it.
 FOUND = {

@@ -26,6 +26,7 @@ WEIGHTS = {
 
 SELDOM = {
     "fill_disk": 2, "clear_disk": 1, "wipe": 1, "put_back": 1, "snapshot_host": 1, "hide_run": 1, "damage_there": 2,
+    "unmount_home": 1, "mount_home": 2, "lose_home_disk": 2, "meanwhile_unmount_home": 1,
     "touch": 1, "break_manifest": 1, "old_agent": 1, "old_store": 1, "move_home": 2, "pause": 1,
     "second_host": 2, "rename_run": 2,
 }  # fmt: skip

@@ -87,25 +87,53 @@ def listing(folder: str) -> set[str]:
     return found
 
 
-def unmount(folder: Path, *, linked: bool) -> None:
-    """A folder, a mount point or a link to another disk, has that disk no longer; nothing happens if it had none before."""
-    away = folder.with_name("away")
-    if away.exists():
-        return
+AWAY = "away"
+"""Where a disk lies, beside the folder that it was mounted at, while it is not mounted."""
+
+
+def is_away(state: str) -> bool:
+    """Whether the disk of a home's runs is not mounted."""
+    return os.path.exists(f"{state}/{AWAY}")
+
+
+def on_disk(state: str) -> str:
+    """Return where the folder of a home's runs really is."""
+    return f"{state}/{AWAY if is_away(state) else 'runs'}"
+
+
+def below_mount(state: str) -> set[str]:
+    """List what was written where the disk of a home's runs is not mounted."""
+    return listing(f"{state}/runs") if is_away(state) else set()
+
+
+def of_home(place: str, state: str) -> set[str]:
+    """List all files of a home by where they are while its disk is mounted; not what lies below the mount point."""
+    found, away, runs = listing(place), f"{state}/{AWAY}/", f"{state}/runs/"
+    if not is_away(state):
+        return found
+    return {each.replace(away, runs, 1) for each in found if not f"{each}/".startswith(runs)}
+
+
+def unmount(folder: Path, *, linked: bool) -> bool:
+    """A folder, a mount point or a link to another disk, has that disk no longer; whether it had one before."""
+    away = folder.with_name(AWAY)
+    if away.exists() or not folder.exists():
+        return False
     folder.rename(away)
     if linked:
         folder.symlink_to("nowhere")
     else:
         folder.mkdir()
+    return True
 
 
 def mount(folder: Path) -> None:
     """It has its disk again; what was written beside is gone."""
-    away = folder.with_name("away")
+    away = folder.with_name(AWAY)
     if not away.exists():
         return
     if folder.is_symlink():
         folder.unlink()
     else:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     away.rename(folder)

@@ -73,7 +73,8 @@ class SimHome:
     moves: int = 0
     """How often it was moved."""
     _idle: Database | None = None
-    _checkpoints: dict[str, str] = field(default_factory=dict)
+    disk_went: bool = False
+    """The folder of its runs was without its disk for a while."""
 
     @functools.cached_property
     def paths(self) -> HomePaths:
@@ -231,8 +232,12 @@ class SimHome:
         self.done.pop(run_id, None)
 
     def kept(self, run_id: str) -> str:
-        """Where it keeps what it has of a run besides checkpoints."""
-        return str(self.paths.run(run_id))
+        """Where what it has of a run is, be its disk mounted or not: what lies below the mount point is nowhere."""
+        return f"{folders.on_disk(str(self.paths.state))}/{run_id}"
+
+    def listing(self) -> set[str]:
+        """All of its files, but for its store, where they are while its disk is mounted."""
+        return folders.of_home(str(self.place), str(self.paths.state))
 
     def stop(self, run_id: str) -> runs.Run:
         with self.store() as database:
@@ -402,13 +407,10 @@ class SimHome:
         new = self.place.parent / f"{self.name}-moved-{self.moves}"
         self.place.rename(new)
         self.place = new
-        self._checkpoints.clear()
         self.__dict__.pop("paths", None)  # it is made anew
 
     def checkpoints(self, run_id: str) -> str:
-        if run_id not in self._checkpoints:
-            self._checkpoints[run_id] = str(self.paths.checkpoints(run_id))
-        return self._checkpoints[run_id]
+        return f"{self.kept(run_id)}/checkpoints"
 
     def published(self, run_id: str) -> list[Path]:
         folder = self.checkpoints(run_id)

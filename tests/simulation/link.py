@@ -15,9 +15,13 @@ from armada.rpc.byte_stream import Block
 from armada.rpc.client import Call, parse_answer
 from armada.rpc.outage import Outage
 from tests import host_facts
+from tests.simulation import folders
 
 if TYPE_CHECKING:
     from tests.simulation.host import SimHost
+
+_BUILDS_ON_HOME = ("outbox.ack", "outbox.prune")
+"""What a home says once its copies are proven: hosts delete because of it."""
 
 
 class SimStream:
@@ -71,11 +75,13 @@ class SimSession:
         method, params = question.method, question.params
         if method == "host.facts":
             return host_facts.answer()  # a real one starts programs, and nobody here asks what a machine is made of
+        self._hold_to_disk(method)
         return self._there.ask(method, params)
 
     def call_all(self, questions: Sequence[Call[Any]]) -> list[Any]:
         answers: list[Any] = []
         for question in questions:
+            self._hold_to_disk(question.method)
             try:
                 answer = self._there.ask(question.method, question.params)
                 answers.append(parse_answer(question.answer, answer, question.method, self.host.name))
@@ -84,6 +90,11 @@ class SimSession:
             except ArmadaError as error:
                 answers.append(error)
         return answers
+
+    def _hold_to_disk(self, method: str) -> None:
+        """What builds on copies at home is not said while the disk that has them is away."""
+        is_away = method in _BUILDS_ON_HOME and folders.is_away(str(self.home.state))
+        self._there.world.hold(not is_away, f"{method} was asked for while the disk of the home is not mounted")
 
     def begin(
         self, request: Request[Any] | str, params: dict[str, Any] | None = None, /, **_: Any

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from armada.sync.release.judge import losses
 from armada.verdicts.order import LAG_S
 from tests.simulation.answers import check_kept, check_lines, of_release, of_run
 from tests.simulation.breaking import Killed
-from tests.simulation.calm import be_calm
 from tests.simulation.home import EXPECTED, SimHome
 from tests.simulation.host import SimHost
 from tests.simulation.plans import changed
 from tests.simulation.unusual import Unusual
-from tests.simulation.world import GUESSED, Broken, World, any_of
+from tests.simulation.words import Words, hold_to_disk, hold_true, is_denied
+from tests.simulation.world import Broken, World, any_of
+
+if TYPE_CHECKING:
+    from armada.store.runs import Run
 
 Event = tuple[str, int, int]
 """What happens, and two numbers that say to whom; what cannot happen now does not."""
@@ -49,13 +52,14 @@ class Teller(Unusual):
         self.world = world
         self.scripts = scripts
         self._acting: list[SimHome | None] = []
-        self._acts = self._events = 0
+        self._acts = self._events = self._began = 0
         self.said = ""
         """What armada answered last, in short."""
         self._is_told = False
         """Whether the story says what has to be answered: then nothing else is asked for it, and no time passes."""
         self.plan: list[str] = []
         """What the experiment to be launched asks for."""
+        self._words = Words(world)
         world.add_home("home")
         self.add_host()
 
@@ -79,11 +83,16 @@ class Teller(Unusual):
         told, _, expected = what.partition("=")
         verb, *self.plan = told.split("+")
         self._events += 1
+        acts = self._acts
+        if not self._acting:
+            self._began = self._events
         self.said, self._is_told = "", bool(expected)
         with self.world.work_files.by_others() if self._acting and verb not in _ACTS else contextlib.nullcontext():
             getattr(self, f"do_{verb}")(one, two)
         words = f"{told}:{one}:{two} is answered with {self.said or 'nothing'}, and it is {expected}"
         self.world.hold(expected in ("", ANYTHING, self.said), words)
+        if not self._acting:
+            self._hold_words(is_act=acts != self._acts)
 
     # Persons and armada.
 
@@ -119,7 +128,13 @@ class Teller(Unusual):
             self._act(home, launch)
 
     def do_look(self, one: int, two: int) -> None:
-        self._on_run(one, two, lambda home, run_id: self._saw(home, run_id, home.look(run_id)))
+        """As the daemon and `armada ps`, which do not ask for what is settled; a story that says the answer has it asked for."""
+
+        def look(home: SimHome, run_id: str) -> None:
+            if self._is_told or home.watches(run_id):
+                self._saw(home, run_id, home.look(run_id))
+
+        self._on_run(one, two, look)
 
     def do_sync(self, one: int, two: int) -> None:
         def sync(home: SimHome, run_id: str) -> None:
@@ -347,6 +362,11 @@ class Teller(Unusual):
         if run_id := any_of(self.world.run_ids, two):
             (self._home(one).paths.run(run_id) / "outputs" / "output.log").unlink(missing_ok=True)
 
+    def do_lose_home_disk(self, one: int, two: int) -> None:
+        """The disk of the runs at home goes away before one of the next steps of whatever computes."""
+        after = 1 + (4 * one + two) ** 2 // 4
+        self.world.interrupt_with(after, lambda: self.do_unmount_home(one, 0), at_step=True)
+
     def do_snapshot_home(self, one: int, _two: int) -> None:
         if len((home := self._home(one)).snapshots) < 2:
             home.snapshot()
@@ -399,31 +419,34 @@ class Teller(Unusual):
         overtook is not believed.
         """
         try:
-            self._hold_to(home, run_id, run)
+            hold_true(self.world, home, run)
         except Broken:
+            if self._is_left_so(run):
+                raise
             events = -1
             while events != self._events:
                 events = self._events
                 self.world.clock += LAG_S + 1.0
                 run = home.look(run_id)
-            self._hold_to(home, run_id, run)
+            hold_true(self.world, home, run)
 
-    def _hold_to(self, home: SimHome, run_id: str, run: Any) -> None:
-        if any(host.run_folder(run_id).exists() for host in self.world.hosts.values()):
-            self.world.check_state(home, run_id, run.state, run.reason)
-            return
-        lives = bool(self.world.alive(run_id)) or self.world.supervised(run_id)
-        self.world.hold(run.ended or run.state == "unknown" or lives, f"{run_id} cannot be seen, and is {run.state}")
-        # What another home began since, and nothing shows any more, this one cannot know; nor what it began itself before
-        # it was restored, where only a worker could show it.
-        forgot = home.was_restored and any(host.scheduler != "direct" for host in self.world.hosts.values())
-        if not run.ended or forgot or len(self.world.homes) > 1:
-            return
-        if all(host.mounted for host in self.world.hosts.values()):
-            self.world.check_state(home, run_id, run.state, run.reason)
-        else:
-            words = f"{run_id} is {run.state} ({run.reason}), says {home.name}, and its job runs on a disk that is away"
-            self.world.hold(not lives or run.reason in GUESSED, words)
+    def _hold_words(self, *, is_act: bool) -> None:
+        """Every word that armada has written into a store since the last step must be so, or home looks again by itself."""
+        for home, run in self._words.new():
+            try:
+                if is_act and run.state != "preparing":  # only the same launch goes on with one that broke off
+                    hold_true(self.world, home, run)
+            except Broken:
+                if self._is_left_so(run):
+                    raise
+                if run.is_watched(self.world.now()) and not self._is_told:
+                    self._act(home, functools.partial(self._looked, home, run.run_id, run))
+                    self._words.new()
+
+    def _is_left_so(self, run: Run) -> bool:
+        """Whether nobody looks at a run any more by themselves, whose word is wrong; else somebody began it since that was seen."""
+        is_alone = self._began == self._events
+        return not run.is_watched(self.world.now()) and (is_alone or is_denied(self.world, run))
 
     def _on_run(self, one: int, two: int, act: Callable[[SimHome, str], None]) -> None:
         home = self._home(one)
@@ -452,34 +475,4 @@ class Teller(Unusual):
             for run_id in home.overlooked():
                 words = f"all of {run_id} is home, says {home.name}, and knows of a checkpoint that is to come"
                 self.world.hold(False, words)
-
-
-def outcome(story: Story, *, scripts: bool = False, teller: Callable[..., Teller] = Teller) -> str | None:
-    """Tell a story to a new world: what broke, or None."""
-    memory = Path("/dev/shm")  # a folder of its own is made there
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder, World(Path(folder)) as world:
-        try:
-            teller(world, scripts=scripts).tell(story)
-            be_calm(world)
-        except Broken as broken:
-            return str(broken)
-    return None
-
-
-def shorten(
-    story: Story, still: Callable[[str], bool], *, scripts: bool = False, teller: Callable[..., Teller] = Teller
-) -> Story:
-    """Leave out what the failure does not need, in ever smaller pieces."""
-    size = max(1, len(story) // 2)
-    while True:
-        start, shorter = 0, False
-        while start < len(story):
-            tried = [*story[:start], *story[start + size :]]
-            words = outcome(tried, scripts=scripts, teller=teller)
-            if words is not None and still(words):
-                story, shorter = tried, True
-            else:
-                start += size
-        if size == 1 and not shorter:
-            return story
-        size = max(1, size // 2)
+            hold_to_disk(self.world, home)

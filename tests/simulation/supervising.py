@@ -47,6 +47,8 @@ class Job:
         self.resumed_from = int(argv[argv.index("--resume") + 1]) if "--resume" in argv else None
         self.origin = argv[argv.index("--resume") + 2] if "--resume" in argv else None
         """The checkpoint that it goes on from."""
+        starting = [one for one in host.supervisions if one.run_id == run_id and one.child is None]
+        self.submission = max((one.submission for one in starting), default=0)
         self.step = self.resumed_from or 0
         if argv[0] == "trainer":  # it finds its newest checkpoint itself
             self.step = max((s.step for s in host.world.all_saved if s.run_id == run_id), default=0)

@@ -36,11 +36,11 @@ TOLD_OF_ENDS_ON_CLUSTERS = {
 
 TOLD_OF_ENDS_OF_SLURM = {
     "it succeeded, its disk is put back to before that, and an administrator requeues it": (
-        "launch start_job save snapshot_host end tick look=succeeded requeue_job restore_host watch "
+        "launch start_job save snapshot_host end tick look=succeeded requeue_job restore_host follow "
         "look=queued start_job look=running end tick look=succeeded begun=2"
     ),
     "it was stopped, its disk is put back to before that, and an administrator requeues it": (
-        "launch snapshot_host stop=cancelled/killed_by_user requeue_job restore_host watch look=queued "
+        "launch snapshot_host stop=cancelled/killed_by_user requeue_job restore_host follow look=queued "
         "start_job look=running end tick look=succeeded begun=1"
     ),
 }

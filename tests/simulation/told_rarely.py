@@ -50,6 +50,9 @@ TOLD_RARELY = {
         "launch+remote_9 save end tick sync=final unmount_home:0:1 sync=FolderAway release=logs+only_there rm=FolderAway mount_home "
         "sync=final release=yes rm=removed"
     ),
+    "the disk of a home goes away just before the folder of a run is made on it: none is made where it was mounted": (
+        "launch:3:2 lose_home_disk:0:3 sync=? lose_home_disk:0:1 mount_home sync=FolderAway mount_home sync=open"
+    ),
     "half is left of the manifest of a checkpoint that home has never heard of": (
         "launch save tick tear_manifest look=running sync=open release=lives+unread end tick sync=open rm=Conflict "
         "release=unread mend_manifests sync=final home=1,2 release=yes rm=removed"

@@ -14,6 +14,7 @@ from tests.simulation import folders
 from tests.simulation.answers import of_release
 from tests.simulation.breaking import Killed
 from tests.simulation.host import RENAMED
+from tests.simulation.words import knows_disk
 from tests.simulation.work_files import Writing
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ class Unusual(Writing):
 
     def do_unmount_home(self, one: int, two: int) -> None:
         """The folder of runs at home, a mount point (0) or a link to another disk (1), has that disk no longer."""
-        folders.unmount(self._home(one).paths.state / "runs", linked=bool(two))
+        home = self._home(one)
+        if knows_disk(home):
+            home.disk_went |= folders.unmount(home.paths.state / "runs", linked=bool(two % 2))
 
     def do_mount_home(self, one: int, _two: int) -> None:
         folders.mount(self._home(one).paths.state / "runs")
@@ -347,7 +350,7 @@ class Unusual(Writing):
         """How the log at home relates to that on the host."""
         run_id = self.world.run_ids[0]
         there = folders.read(str(self._folder(self._host(two)) / "output.log"))
-        here = folders.read(str(self._home(one).paths.run(run_id) / "outputs" / "output.log"))
+        here = folders.read(f"{self._home(one).kept(run_id)}/outputs/output.log")
         self.said = "same" if here == there else "other"
 
     def do_newer_state(self, _one: int, _two: int) -> None:

@@ -120,8 +120,8 @@ class World:
         """End whatever of armada's computes before its so many steps are done."""
         self._breaking.doom = after
 
-    def interrupt_with(self, after: int, what: Callable[[], None]) -> None:
-        self._breaking.interrupt_with(after, what)
+    def interrupt_with(self, after: int, what: Callable[[], None], *, at_step: bool = False) -> None:
+        self._breaking.interrupt_with(after, what, at_step=at_step)
 
     def be_calm(self) -> None:
         """Nothing that was announced happens any more, and homes' clocks are right; no verdict may wait for a host's to be."""
@@ -338,12 +338,12 @@ class World:
     def armada_acts(self, home: SimHome) -> Iterator[None]:
         """Around whatever armada does of its own: no last good copy goes, nothing outside the home, nothing that another home waits for."""
         # What it deletes of its own concerns those alone beside whose act it acts.
-        mine = folders.listing(str(home.place)) if self._breaking.depth else set()
+        mine = home.listing() if self._breaking.depth else set()
         home.wanted &= self._all_at(home)
         before, count = self.surviving(), len(self.all_saved)
         files_before = self.work_files.surviving()
         resumable = self.newest_complete()
-        others = {other.name: folders.listing(str(other.place)) for other in self.homes.values() if other is not home}
+        others = {other.name: other.listing() for other in self.homes.values() if other is not home}
         owed = {other.name: self.owed(other) for other in self.homes.values() if other is not home}
         self._breaking.depth += 1
         try:
@@ -351,7 +351,7 @@ class World:
         finally:
             self._breaking.depth -= 1
         if mine:
-            self._gone_by_itself.setdefault(home.name, set()).update(mine - folders.listing(str(home.place)))
+            self._gone_by_itself.setdefault(home.name, set()).update(mine - home.listing())
         self.hold(home.wanted <= self._all_at(home), f"{home.name} deleted what a person had asked it for by name")
         after = self.surviving()
         for run_id in home.registered:
@@ -376,7 +376,7 @@ class World:
                 not is_less, f"armada deleted the newest optimizer state of {run_id}: step {resumable.get(run_id)}"
             )
         for name, listed in others.items():
-            gone = listed - folders.listing(str(self.homes[name].place)) - self._gone_by_itself.get(name, set())
+            gone = listed - self.homes[name].listing() - self._gone_by_itself.get(name, set())
             self.hold(not gone, f"{home.name} deleted files of {name}: {sorted(gone)[:3]}")
         if not self._breaking.depth:
             self._gone_by_itself.clear()
@@ -446,7 +446,7 @@ class World:
                 )
             log = folders.read(str(host.run_folder(run_id) / "output.log"))
             self.hold(
-                folders.read(str(home.paths.run(run_id) / "outputs" / "output.log")).startswith(log),
+                folders.read(f"{home.kept(run_id)}/outputs/output.log").startswith(log),
                 f"the log of {run_id} is not home",
             )
             # An older agent does not tell of processes whose folder was removed; none answers a home of this release.

@@ -259,6 +259,7 @@ def _make(database: Database, path: str, run_id: str) -> None:
     new.mkdir(mode=0o700)
     try:
         write_atomically(new / MARK, f"{mark}\n")
+        _require_above(database, path, run_id)  # its disk may have gone away just before it was made
         home_folders.record_mark(database, path, mark, _owner(path, run_id))
         new.rename(folder)
     except OSError as error:
