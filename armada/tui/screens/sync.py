@@ -14,7 +14,7 @@ from armada.tui.screens.verdict import ask_release
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
-from armada.tui.widgets.host_safety import alive, lacks_last_sync, no_progress
+from armada.tui.widgets.host_safety import alive, lacks_last_sync, may_stay, no_progress
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.run_cells import meter
 from armada.tui.widgets.safety import CameHome, SafetyPicture
@@ -193,14 +193,12 @@ def why_none(snapshot: Snapshot) -> str:
 def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbols: Symbols, now: float) -> Item:
     sync = snapshot.syncs.get(row.run.run_id)
     last = sync.last_at if sync is not None else None
-    failing = sync is not None and sync.failing_since is not None
     silent = snapshot.silent.get(row.run.host)
-    at_risk = failing or row.run.ended or silent is not None  # what waits may not come home by itself
     cells: Cells = (
         ((row.name, "strong"), (f" {row.run.run_id[-6:]}", "dim")),
         ((row.host, "plain"),),
         _home(row),
-        ((str(row.kept.only_host) if row.kept.only_host else "", "warn" if at_risk else "plain"),),
+        ((str(row.kept.only_host) if row.kept.only_host else "", "warn" if may_stay(row, snapshot) else "plain"),),
         ((f"{rough_span(now - last)} ago" if last is not None else "never", "dim"),),
         (_next(row, snapshot, now),),
     )
