@@ -143,8 +143,11 @@ def test_a_host_is_not_safe_before_the_last_sync_of_each_of_its_runs(world: Worl
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "▲ box", "the last sync of 2 runs is missing")
         await pilot.press("4")
-        await shows(pilot, "disk at home", "the last sync of 2 runs is missing")
+        seen = await shows(pilot, "disk at home", "the last sync of 2 runs is missing")
+        reason = "its last sync is missing: y brings home what box still has of it"
+        assert seen.count(reason) == 1, "the other one says why it fails"
         world.last_sync("none-aaaaaa")
+        await lacks(pilot, reason)
         await shows(pilot, "the last sync of 1 run is missing")
         await pilot.press("3")
         await shows(pilot, "▲ not safe")
@@ -152,6 +155,24 @@ def test_a_host_is_not_safe_before_the_last_sync_of_each_of_its_runs(world: Worl
         await shows(pilot, "✓ all home")
 
     drive(world.board(), use, (200, 48))
+
+
+def test_a_run_whose_last_sync_is_missing_comes_before_those_whose_checkpoints_travel_or_wait(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    for run_id, state in (("lost-aaaaaa", "failed"), ("busy-bbbbbb", "running"), ("soon-cccccc", "succeeded")):
+        world.run(run_id, name=run_id[:4], state=state)
+    world.checkpoint("busy-bbbbbb", 5, home=False)
+    transfers.begin(world.database, "busy-bbbbbb", f"{5:064x}", 2_100_000_000)
+    run_sync.request(world.database, ["soon-cccccc"], time.time())
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("4")
+        seen = await shows(pilot, "disk at home", "└ its last sync is missing: y brings home", "asked for")
+        rows = [line.split()[1] for line in seen.splitlines() if (" box " in line and "ago" in line) or "never" in line]
+        assert seen.count("its last sync is missing") == 1, "one that somebody asked for is coming"
+        assert rows == ["lost", "busy", "soon"]
+
+    drive(world.board(), use, (120, 36))
 
 
 def test_of_runs_that_ended_without_a_checkpoint_is_said_that_there_is_nothing_to_keep(world: World) -> None:

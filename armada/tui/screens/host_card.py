@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 LABEL = 13
 FULL = 0.05
 """A disk with a smaller share of free room is a trouble."""
+IDLE_S = 600.0
+"""A host that is paid for needs you once it is idle for so long."""
 COUNTED_S = 10.0
 """Costs are summed up again after so many seconds."""
 
@@ -73,6 +75,13 @@ def idle_since(host: HostView, runs: RunsOfHost) -> float | None:
     last = runs.last_ended_at if runs.last_ended_at is not None else record.first_seen_at
     back = max((until for _, until in stopping.away), default=None)
     return last if back is None else max(back, last or back)
+
+
+def is_idle_money(host: HostView, runs: RunsOfHost, now: float) -> bool:
+    """Whether a host costs something and has run nothing for so long that somebody should know."""
+    price = host.tariff.price_at(now) if host.tariff is not None else None
+    since = idle_since(host, runs)
+    return since is not None and price is not None and bool(price.amount) and now - since >= IDLE_S
 
 
 def card_lines(
@@ -171,7 +180,7 @@ def _money(host: HostView, runs: RunsOfHost, cost: HostCost | None, now: float) 
     if host.config is not None and host.config.budget is not None:
         said.append((f" · budget {sanitize_line(host.config.budget, 40)}", "dim"))
     if (since := idle_since(host, runs)) is not None:
-        said.append((f" · idle for {span(now - since)}", "warn"))
+        said.append((f" · idle for {span(now - since)}", "warn" if is_idle_money(host, runs, now) else "plain"))
     config, record = host.config, host.record
     if config is not None and config.stop_when_idle:
         said.append((f" · is stopped after {sanitize_line(config.stop_when_idle, 20)} idle", "dim"))
