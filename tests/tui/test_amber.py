@@ -68,3 +68,29 @@ def test_the_price_of_a_host_is_amber_once_it_has_been_idle_for_long(world: Worl
         assert (colour(pilot, " for", "money") == amber) == is_amber
 
     drive(world.board(), use, (160, 48))
+
+
+@pytest.mark.parametrize("word", ["NaN", "inf"])
+def test_a_newest_value_that_is_no_number_has_the_colour_of_errors_above_its_chart(world: World, word: str) -> None:
+    world.run("demo-aaaaaa", step=7, total_steps=7)
+    world.losses("demo-aaaaaa", [2.0, 1.0, 0.5, float(word)])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("enter", "c")
+        await shows(pilot, f"{word} since step 4, before 0.5")
+        assert colour(pilot, f"{word} since step 4") == role(pilot, "text-error")
+        assert colour(pilot, ", before 0.5") == role(pilot, "curve-1")
+
+    drive(world.board(), use, (160, 48))
+
+
+def test_a_value_that_a_logarithmic_scale_lacks_is_no_error(world: World) -> None:
+    world.run("demo-aaaaaa", step=7, total_steps=7)
+    world.losses("demo-aaaaaa", [2.0, 1.0, -0.5])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("enter", "c", "L")
+        await shows(pilot, "-0.5: not on a logarithmic scale")
+        assert colour(pilot, "-0.5: not on") == role(pilot, "curve-1")
+
+    drive(world.board(), use, (160, 48))
