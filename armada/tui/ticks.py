@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _CLOCK_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 _DAY_S = 86_400
 MOST_TICKS = 100
+_UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
 def step_of(width: float, most: int) -> float:
@@ -162,3 +163,18 @@ def figure(value: float, step: float = 0.0, largest: float = 0.0) -> str:
         return f"{value / divisor:.4g}{unit}"
     digits = max(0, -math.floor(math.log10(step / divisor) + 1e-9))
     return f"{value / divisor:.{min(digits, 6)}f}{unit}"
+
+
+def figures(values: Sequence[float]) -> list[str]:
+    """Write the ticks of one axis in one notation: `4k` beside `20k`, `500` beside `20000`, `100`, `1k` beside `1M`."""
+    sizes = [abs(value) for value in values if value]
+    if not sizes or not 1e4 <= max(sizes) < 1e12:
+        return [figure(value) for value in values]
+    divisor, unit = next((pair for pair in _UNITS if min(sizes) >= pair[0]), _UNITS[-1])
+    if max(sizes) < 1e6 * divisor:
+        return [f"{value / divisor:.6g}{unit if value else ''}" for value in values]
+    made = []
+    for value in values:
+        divisor, unit = next((pair for pair in _UNITS if abs(value) >= pair[0]), _UNITS[-1])
+        made.append(f"{value / divisor:.4g}{unit}")
+    return made

@@ -151,3 +151,24 @@ def test_a_wide_logarithmic_axis_of_two_decades_has_ticks_within_them() -> None:
         "0.001",
         "0.002",
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([4000, 20_000], ["4k", "20k"]),
+        ([500, 20_000], ["500", "20000"]),
+        ([0, 4096, 20_480], ["0", "4.096k", "20.48k"]),
+        ([1, 2000, 5_000_000], ["1", "2k", "5M"]),
+        ([2000, 4000], ["2000", "4000"]),
+        ([0.001, 0.01], ["0.001", "0.01"]),
+        ([1e-5, 20_000], ["1e-05", "20000"]),
+    ],
+)
+def test_the_ticks_at_the_values_of_an_axis_have_one_notation(values: list[float], labels: list[str]) -> None:
+    assert [label for _, label in scales.scale_of("steps", values, exact=True).marks] == labels
+
+
+def test_the_ticks_of_a_logarithmic_axis_have_one_notation() -> None:
+    marks = scales.scale_of("steps", [4000 + 137 * each for each in range(300)]).marks
+    assert [label for _, label in marks] == ["5k", "10k", "20k"]
