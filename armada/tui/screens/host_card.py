@@ -119,18 +119,29 @@ def card_lines(
 
 def wrapped(line: Line, room: int) -> Iterator[Line]:
     """Break a line of the card between words, so that nothing of it is cut; what follows stands under its words."""
-    words = [(word, style) for text, style in line[1:] for word in _WORD.findall(text)]
     made: list[Span] = [*line[:1]]
     left = room - LABEL
-    for word, style in words:
-        is_next = cell_len(word) > left and len(made) > 1
+    for word in _words(line[1:]):
+        is_next = sum(cell_len(text) for text, _ in word) > left and len(made) > 1
         if is_next:
             yield tuple(made)
             made, left = [(" " * LABEL, "dim")], room - LABEL
-        shown = word.lstrip() if is_next else word
-        made.append((shown, style))
-        left -= cell_len(shown)
+            word[0] = (word[0][0].lstrip(), word[0][1])
+        made += word
+        left -= sum(cell_len(text) for text, _ in word)
     yield tuple(made)
+
+
+def _words(spans: Sequence[Span]) -> Iterator[list[Span]]:
+    """Yield the words, each with the blanks before it; what has no blank between is one: the two parts of a bar."""
+    word: list[Span] = []
+    for text, style in ((text, style) for words, style in spans for text in _WORD.findall(words)):
+        if word and (text[0].isspace() or word[-1][0][-1].isspace()):
+            yield word
+            word = []
+        word.append((text, style))
+    if word:
+        yield word
 
 
 def _labelled(label: str, *spans: Span) -> Line:

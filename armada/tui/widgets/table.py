@@ -311,7 +311,8 @@ class Table(ScrollView, can_focus=True):
         if entry.kind == "row":
             return self._strip(cells, width, under=under, marked=self.is_marked(entry.key))
         spans = cells[0]
-        indent = f"    {self.symbols.guide} " if entry.kind == "more" else ""
+        goes_on = bool(spans) and spans[0][0].isspace()  # it is the rest of the line above
+        indent = f"    {' ' if goes_on else self.symbols.guide} " if entry.kind == "more" else ""
         segments, room = [Segment(indent, self.style_of("faint"))], width - len(indent)
         for text, name in spans:
             shown = text if cell_len(text) <= room else self._cut(text, room)
