@@ -70,6 +70,21 @@ def test_the_price_of_a_host_is_amber_once_it_has_been_idle_for_long(world: Worl
     drive(world.board(), use, (160, 48))
 
 
+@pytest.mark.parametrize(("idle_s", "is_amber"), [(60, False), (1200, True)])
+def test_so_it_is_where_all_gpus_are_beside_the_runs(world: World, idle_s: int, is_amber: bool) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1", "price_per_hour": 12.0})
+    now = time.time()
+    world.run("old-aaaaaa", state="succeeded", started_at=now - 7200, ended_at=now - idle_s)
+    world.last_sync("old-aaaaaa")
+    hosts.record_facts(world.database, "box", {"gpus": [gpu(0)]})
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "What do the GPUs do?", "$12.00/h idle")
+        assert (colour(pilot, "$12.00/h idle") == role(pilot, "text-warning")) == is_amber
+
+    drive(world.board(), use, (250, 70))
+
+
 @pytest.mark.parametrize("word", ["NaN", "inf"])
 def test_a_newest_value_that_is_no_number_has_the_colour_of_errors_above_its_chart(world: World, word: str) -> None:
     world.run("demo-aaaaaa", step=7, total_steps=7)

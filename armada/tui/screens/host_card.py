@@ -12,7 +12,7 @@ from armada.costs.report import Use, cost_of_host
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import RecordedFacts
 from armada.tui.gpu_strips import HOT_C
-from armada.tui.host_runs import needing
+from armada.tui.host_runs import idle_since, is_idle_money, needing
 from armada.tui.widgets.host_safety import verdict
 from armada.units import amount, clock, counted, span
 from armada.verdicts.idle import stopped_spans, stopping_of
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 LABEL = 13
 FULL = 0.05
 """A disk with a smaller share of free room is a trouble."""
-IDLE_S = 600.0
-"""A host that is paid for needs you once it is idle for so long."""
 COUNTED_S = 10.0
 """Costs are summed up again after so many seconds."""
 
@@ -62,26 +60,6 @@ def cost_of(host: HostView, rows: Sequence[RunRow], now: float) -> HostCost:
     until = record.released_at if record is not None and record.released_at is not None else now
     stopped = stopped_spans(stopping_of(record.stopping if record is not None else None), now)
     return cost_of_host(host.name, host.tariff, uses, (since, until), (0.0, now), stopped)
-
-
-def idle_since(host: HostView, runs: RunsOfHost) -> float | None:
-    """Return since when a host that is paid for runs nothing; None if it runs something, or nobody pays for it."""
-    record = host.record
-    if host.tariff is None or not host.tariff.is_box or runs.active:
-        return None
-    stopping = stopping_of(record.stopping if record is not None else None)
-    if record is None or record.released_at is not None or stopping.state == "gone":
-        return None
-    last = runs.last_ended_at if runs.last_ended_at is not None else record.first_seen_at
-    back = max((until for _, until in stopping.away), default=None)
-    return last if back is None else max(back, last or back)
-
-
-def is_idle_money(host: HostView, runs: RunsOfHost, now: float) -> bool:
-    """Whether a host costs something and has run nothing for so long that somebody should know."""
-    price = host.tariff.price_at(now) if host.tariff is not None else None
-    since = idle_since(host, runs)
-    return since is not None and price is not None and bool(price.amount) and now - since >= IDLE_S
 
 
 def card_lines(

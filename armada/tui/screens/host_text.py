@@ -11,9 +11,8 @@ from armada.config.profiles import DERIVED
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import RecordedFacts
 from armada.tui.gpu_strips import faded, gpu_spans, gpus_or_queue, loads, points_of
-from armada.tui.host_runs import needing
+from armada.tui.host_runs import idle_since, is_idle_money, needing
 from armada.tui.kept import Kept
-from armada.tui.screens.host_card import idle_since, is_idle_money
 from armada.tui.widgets.list_table import Item, Line
 from armada.tui.widgets.run_signs import host_sign
 from armada.tui.widgets.run_table import age
