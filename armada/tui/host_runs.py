@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from armada.units import counted
+from armada.verdicts.idle import stopping_of
 from armada.verdicts.states import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from armada.tui.snapshot import RunRow, Snapshot
+    from armada.tui.snapshot import HostView, RunRow, Snapshot
 
 
 class RunsOfHost(NamedTuple):
@@ -22,6 +23,8 @@ class RunsOfHost(NamedTuple):
 
 
 NO_RUNS = RunsOfHost()
+IDLE_S = 600.0
+"""A host that is paid for needs you once it is idle for so long."""
 MOST_NAMED = 2
 """Of so many runs that need you, each is named."""
 
@@ -37,6 +40,26 @@ def needing(active: Sequence[RunRow]) -> str:
     named = [f"{name}, {trouble.words.partition(':')[0]}" for name, trouble in found[:MOST_NAMED]]
     more = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
     return f"{counted(len(found), 'run')} need{'s' if len(found) == 1 else ''} you: {'; '.join([*named, *more])}"
+
+
+def idle_since(host: HostView, runs: RunsOfHost) -> float | None:
+    """Return since when a host that is paid for runs nothing; None if it runs something, or nobody pays for it."""
+    record = host.record
+    if host.tariff is None or not host.tariff.is_box or runs.active:
+        return None
+    stopping = stopping_of(record.stopping if record is not None else None)
+    if record is None or record.released_at is not None or stopping.state == "gone":
+        return None
+    last = runs.last_ended_at if runs.last_ended_at is not None else record.first_seen_at
+    back = max((until for _, until in stopping.away), default=None)
+    return last if back is None else max(back, last or back)
+
+
+def is_idle_money(host: HostView, runs: RunsOfHost, now: float) -> bool:
+    """Whether a host costs something and has run nothing for so long that somebody should know."""
+    price = host.tariff.price_at(now) if host.tariff is not None else None
+    since = idle_since(host, runs)
+    return since is not None and price is not None and bool(price.amount) and now - since >= IDLE_S
 
 
 class HostRuns:

@@ -138,13 +138,25 @@ def _scale(
     different = sorted({(value, share) for value, share in pairs if value is not None and share is not None})
     is_exact = wide > 0 and len(different) <= few
 
+    def labelled(values: Sequence[float]) -> list[str]:
+        return (
+            ticks.figures(values)
+            if write is None and max(map(abs, values), default=0.0) >= 1e4
+            else [say(each) for each in values]
+        )
+
     def marks(most: int) -> Marks:
         if is_exact:
-            return tuple((share, say(value)) for value, share in different)
+            return tuple(
+                zip((share for _, share in different), labelled([value for value, _ in different]), strict=True)
+            )
         if wide <= 0:
             return ((0.5, say(ticks.linear(low) if log else low)),)
         if log:
-            return tuple(((each - low) / wide, say(ticks.linear(each))) for each in ticks.log_ticks(low, high, most))
+            found = ticks.log_ticks(low, high, most)
+            return tuple(
+                zip(((each - low) / wide for each in found), labelled([*map(ticks.linear, found)]), strict=True)
+            )
         found = ticks.ticks(low, high, most)
         step, largest = ticks.distance(found), max(abs(low), abs(high))
         return tuple(

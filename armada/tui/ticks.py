@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _CLOCK_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 _DAY_S = 86_400
 MOST_TICKS = 100
+_UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
 def step_of(width: float, most: int) -> float:
@@ -52,14 +53,42 @@ def is_even(rows: Sequence[int]) -> bool:
     return len(steps) <= 1 and 0 not in steps
 
 
-def evenly(rows: Sequence[int]) -> range:
-    """Return the places of ticks that stay so that the rows between them are equal: as many as possible."""
-    for stride in range(1, len(rows)):
-        for first in range(stride):
-            kept = range(first, len(rows), stride)
-            if len(kept) > 1 and is_even([rows[place] for place in kept]):
-                return kept
-    return range(min(1, len(rows)))
+def evenly(rows: Sequence[int], values: Sequence[float] = (), apart: int = 1) -> range:
+    """Return the places of ticks that stay so that the rows between them are equal: as many as possible.
+
+    Args:
+        rows: The rows of the ticks, in order.
+        values: Their values: then ticks come first that are 1, 2 or 5 apart and at multiples of that, then other multiples.
+        apart: The fewest rows from one to the next.
+    """
+    strides = ((stride, first) for stride in range(1, len(rows)) for first in range(stride))
+    found = [range(first, len(rows), stride) for stride, first in strides]
+    found = [kept for kept in found if len(kept) > 1 and is_even([rows[place] for place in kept])]
+    found = [kept for kept in found if abs(rows[kept[1]] - rows[kept[0]]) >= apart]
+    if not found:
+        return range(min(1, len(rows)))
+    if not values:
+        return found[0]
+    kept = min(found, key=lambda each: _oddity([values[place] for place in each]))
+    return kept if _oddity([values[place] for place in kept]) < 2 else _two_of(rows)
+
+
+def _two_of(rows: Sequence[int]) -> range:
+    """Return the places of two ticks beside each other, the two that are furthest apart."""
+    first = max(range(len(rows) - 1), key=lambda place: abs(rows[place + 1] - rows[place]))
+    return range(first, first + 2)
+
+
+def is_round(values: Sequence[float]) -> bool:
+    """Whether ticks are 1, 2 or 5 times a power of ten apart, and at multiples of that: 0.2, 0.8, 1.4 are not."""
+    return _oddity(values) == 0
+
+
+def _oddity(values: Sequence[float]) -> int:
+    step = distance(list(values))
+    if not math.isclose((values[0] / step) if step else 0.0, round(values[0] / step) if step else 0.0, abs_tol=1e-6):
+        return 2
+    return 0 if abs(step_of(step, 1) - step) < 1e-6 * step else 1
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:
@@ -134,3 +163,18 @@ def figure(value: float, step: float = 0.0, largest: float = 0.0) -> str:
         return f"{value / divisor:.4g}{unit}"
     digits = max(0, -math.floor(math.log10(step / divisor) + 1e-9))
     return f"{value / divisor:.{min(digits, 6)}f}{unit}"
+
+
+def figures(values: Sequence[float]) -> list[str]:
+    """Write the ticks of one axis in one notation: `4k` beside `20k`, `500` beside `20000`, `100`, `1k` beside `1M`."""
+    sizes = [abs(value) for value in values if value]
+    if not sizes or not 1e4 <= max(sizes) < 1e12:
+        return [figure(value) for value in values]
+    divisor, unit = next((pair for pair in _UNITS if min(sizes) >= pair[0]), _UNITS[-1])
+    if max(sizes) < 1e6 * divisor:
+        return [f"{value / divisor:.6g}{unit if value else ''}" for value in values]
+    made = []
+    for value in values:
+        divisor, unit = next((pair for pair in _UNITS if abs(value) >= pair[0]), _UNITS[-1])
+        made.append(f"{value / divisor:.4g}{unit}")
+    return made

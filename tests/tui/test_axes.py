@@ -12,6 +12,7 @@ from armada.tui import scales, ticks
 from armada.tui.symbols import UNICODE
 from armada.tui.widgets.braille import Window
 from armada.tui.widgets.chart_axes import foot, y_axis
+from armada.tui.widgets.parallel import Parallel
 from armada.tui.widgets.plot import Drawn
 from armada.tui.widgets.scatter import Scatter
 
@@ -43,6 +44,29 @@ def test_the_rows_between_the_ticks_of_a_chart_are_equal_and_labels_are_in_the_r
         rounding = 0.5 * UNITS.get(label[-1], 1.0) / 10**digits
         here = (window.y1 - value_of(label)) / (window.y1 - window.y0) * (rows * 4 - 1) / 4
         assert row - 0.2 - rounding / of_row <= here <= row + 1 + rounding / of_row, (row, label, window)
+
+
+@given(st.floats(-100.0, 100.0), st.floats(0.1, 100.0), st.integers(3, 40))
+@example(0.0, 0.29, 20)
+@example(1.02, 17.7, 6)
+@example(3.377, 0.502, 4)
+def test_the_ticks_are_at_multiples_of_their_distance(low: float, wide: float, rows: int) -> None:
+    places = sorted(map(value_of, y_axis(Window(0.0, 1.0, low, low + wide), rows, log=False)[1].values()))
+    if len(places) > 1:
+        assert places[0] / (places[1] - places[0]) == pytest.approx(
+            round(places[0] / (places[1] - places[0])), abs=0.01
+        )
+
+
+@pytest.mark.parametrize("height", range(6, 24))
+def test_the_ticks_of_parallel_coordinates_are_at_multiples_of_their_distance(height: int) -> None:
+    values = [0.1, 1.3, 2.5, 3.8, 5.0, 6.2, 7.4, 8.6]
+    plot = Parallel(UNICODE)
+    plot.show([scales.scale_of("loss", values, log=False)], [Drawn("a", 0)] * len(values), "")
+    lines = ["".join(text for text, _ in line) for line in plot.cells(40, height)][1:]
+    places = [float(each) for line in lines for each in line.split() if each.replace(".", "").isdecimal()][::-1]
+    if len(places) > 1:
+        assert places[0] % (places[1] - places[0]) == pytest.approx(0.0), lines
 
 
 @pytest.mark.parametrize("rows", range(6, 41))
@@ -127,3 +151,24 @@ def test_a_wide_logarithmic_axis_of_two_decades_has_ticks_within_them() -> None:
         "0.001",
         "0.002",
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([4000, 20_000], ["4k", "20k"]),
+        ([500, 20_000], ["500", "20000"]),
+        ([0, 4096, 20_480], ["0", "4.096k", "20.48k"]),
+        ([1, 2000, 5_000_000], ["1", "2k", "5M"]),
+        ([2000, 4000], ["2000", "4000"]),
+        ([0.001, 0.01], ["0.001", "0.01"]),
+        ([1e-5, 20_000], ["1e-05", "20000"]),
+    ],
+)
+def test_the_ticks_at_the_values_of_an_axis_have_one_notation(values: list[float], labels: list[str]) -> None:
+    assert [label for _, label in scales.scale_of("steps", values, exact=True).marks] == labels
+
+
+def test_the_ticks_of_a_logarithmic_axis_have_one_notation() -> None:
+    marks = scales.scale_of("steps", [4000 + 137 * each for each in range(300)]).marks
+    assert [label for _, label in marks] == ["5k", "10k", "20k"]

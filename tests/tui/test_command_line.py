@@ -413,3 +413,22 @@ def test_tab_completes_what_was_typed_and_not_what_was_looked_at_last(world: Wor
         await shows(pilot, "armada show fail-run-bbbbbb", "the one that is meant")
 
     drive(world.board(), use)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20), (70, 15)])
+def test_what_completes_a_line_is_cut_where_it_has_no_room(world: World, size: tuple[int, int]) -> None:
+    world.run("demo-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await opened(pilot)
+        box = pilot.app.screen.query_one("#found")
+        assert box.size.height == 8
+        lines = [line.strip("│ ") for line in screen(pilot).splitlines()[box.region.y :][:8]]
+        assert any(line.endswith("…") for line in lines)
+        assert {line.split(" ")[0] for line in lines} <= set(registry().all), "each line has one candidate"
+        await pilot.resize_terminal(size[0] - 10, size[1])
+        await until(pilot, lambda: box.size.width < size[0] - 10)
+        assert box.size.height == 8
+
+    drive(world.board(), use, size)

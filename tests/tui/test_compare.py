@@ -111,7 +111,8 @@ def test_pages_draw_axes_scatter_front_and_samples(world: World) -> None:
         await shows(pilot, "no front: it is not known whether")
         await pilot.press("M", "a", *["j"] * view.run_ids.index("one-aaaaaa"))
         seen = await shows(pilot, "prompt: [b]2+2?", "maybe�[2J 20", "expected: 4")
-        assert seen.index("J 20") < seen.index("J 10"), "the newest step comes first"
+        assert seen.index("J 10") < seen.index("J 20"), "as on a run's page, the oldest step comes first"
+        assert "│ 1 of 1     prompt: [b]2+2?" in seen, "a blank is within the frame"
         await pilot.press("m", "M", "f")
         await shows(pilot, "DIFFERS IN", "train.scheduler")
         await lacks(pilot, "AT CURSOR")

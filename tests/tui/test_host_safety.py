@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 from armada.__main__ import main
 from armada.store import checkpoints, labels, run_sync, transfers
 from armada.store.transfers import Transfer
+from armada.tui.screens.host_card import wrapped
 from armada.tui.symbols import UNICODE
 from armada.tui.widgets.host_safety import Safety, in_brief, safety_lines, verdict
 from tests.tui.conftest import World, drive, lacks, shows
@@ -143,8 +144,11 @@ def test_a_host_is_not_safe_before_the_last_sync_of_each_of_its_runs(world: Worl
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "▲ box", "the last sync of 2 runs is missing")
         await pilot.press("4")
-        await shows(pilot, "disk at home", "the last sync of 2 runs is missing")
+        seen = await shows(pilot, "disk at home", "the last sync of 2 runs is missing")
+        reason = "its last sync is missing: y brings home what box still has of it"
+        assert seen.count(reason) == 1, "the other one says why it fails"
         world.last_sync("none-aaaaaa")
+        await lacks(pilot, reason)
         await shows(pilot, "the last sync of 1 run is missing")
         await pilot.press("3")
         await shows(pilot, "▲ not safe")
@@ -152,6 +156,24 @@ def test_a_host_is_not_safe_before_the_last_sync_of_each_of_its_runs(world: Worl
         await shows(pilot, "✓ all home")
 
     drive(world.board(), use, (200, 48))
+
+
+def test_a_run_whose_last_sync_is_missing_comes_before_those_whose_checkpoints_travel_or_wait(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    for run_id, state in (("lost-aaaaaa", "failed"), ("busy-bbbbbb", "running"), ("soon-cccccc", "succeeded")):
+        world.run(run_id, name=run_id[:4], state=state)
+    world.checkpoint("busy-bbbbbb", 5, home=False)
+    transfers.begin(world.database, "busy-bbbbbb", f"{5:064x}", 2_100_000_000)
+    run_sync.request(world.database, ["soon-cccccc"], time.time())
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("4")
+        seen = await shows(pilot, "disk at home", "└ its last sync is missing: y brings home", "asked for")
+        rows = [line.split()[1] for line in seen.splitlines() if (" box " in line and "ago" in line) or "never" in line]
+        assert seen.count("its last sync is missing") == 1, "one that somebody asked for is coming"
+        assert rows == ["lost", "busy", "soon"]
+
+    drive(world.board(), use, (120, 36))
 
 
 def test_of_runs_that_ended_without_a_checkpoint_is_said_that_there_is_nothing_to_keep(world: World) -> None:
@@ -246,3 +268,40 @@ def test_a_transfer_that_receives_nothing_says_so_first_on_every_screen(world: W
         await lacks(pilot, "MB/s")
 
     drive(world.board(), use, size)
+
+
+@pytest.mark.parametrize("room", range(40, 120))
+def test_no_bar_of_a_card_is_broken(room: int) -> None:
+    bar = UNICODE.meter(0.6, 10)
+    said = verdict(UNICODE, host(home=1, only_host=3), travel(2), NOW)[1]
+    (done, _), (rest, _) = [(text, style) for text, style in said if style in ("accent", "faint")]
+    assert len(done + rest) == len("".join(bar))
+    lines = ["".join(text for text, _ in line) for line in wrapped((("safe?        ", "dim"), *said), room)]
+    assert sum(done + rest in line for line in lines) == 1
+    assert all(len(line.rstrip()) <= room for line in lines)
+    told = "safe? " + "".join(text for text, _ in said)
+    assert " ".join(" ".join(lines).split()) == " ".join(told.split())
+
+
+def test_what_goes_on_in_a_card_has_no_guide_of_its_own(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    world.run("demo-aaaaaa", host="box")
+    world.checkpoint("demo-aaaaaa", 14_200, home=False)
+    for step in (14_300, 14_400):
+        world.checkpoint("demo-aaaaaa", step, home=False)
+        transfers.begin(world.database, "demo-aaaaaa", f"{step:064x}", 2_100_000_000)
+        transfers.progress(world.database, "demo-aaaaaa", f"{step:064x}", 1_300_000_000, 22e6)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "box")
+        await pilot.press("home", "enter")
+        seen = await shows(pilot, "safe?", "2 on the way", "health")
+        lines = [line.strip("│ ▐") for line in seen.splitlines()]
+        begun = [line.startswith("└") for line in lines]
+        first = next(place for place, line in enumerate(lines) if "safe?" in line)
+        last = next(place for place, line in enumerate(lines) if "health" in line)
+        assert last > first + 1, "it has several lines"
+        assert begun[first : last + 1] == [True, *[False] * (last - first - 1), True]
+
+    drive(world.board(), use, (80, 24))

@@ -26,11 +26,36 @@ def test_the_first_line_in_sight_begins_a_row(world: World, keys: tuple[str, ...
             top = int(table.scroll_offset.y)
             room = table.size.height - 1
             lines = [entry.key for entry in table.entries[top : top + room]]
-            assert table.entries[top].kind == "row" or top == len(table.entries) - room
+            assert table.entries[top].kind == "row"
             assert lines.count(str(table.cursor)) == 2, "its reason is in sight, too"
 
     last = f"run-{0:02}aaaa"
     drive(world.board(), use, (80, 24))
+
+
+@pytest.mark.parametrize("rows", [21, 22, 23, 24])
+def test_a_row_begins_the_table_at_its_end_and_when_lines_above_it_come_and_go(world: World, rows: int) -> None:
+    for number in range(30):
+        world.run(f"run-{number:02}aaaa", state="failed", reason="oom", message="out of memory")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "30 of 30 runs")
+        view = pilot.app.screen
+        assert isinstance(view, RunsScreen)
+        table = view.table
+        await pilot.press("end")
+        await until(pilot, lambda: table.cursor == "run-00aaaa" and table.scroll_y > 0)
+        assert table.entries[int(table.scroll_offset.y)].kind == "row"
+        await pilot.press("home", *["down"] * 15)
+        await until(pilot, lambda: table.cursor == "run-14aaaa" and 0 < table.scroll_y < 30)
+        before = list(table.entries)
+        table.show([before[0], *before[2:]])
+        assert table.entries[int(table.scroll_offset.y)].kind == "row"
+        table.show(before)
+        assert table.entries[int(table.scroll_offset.y)].kind == "row"
+        assert "run-14aaaa" in table.visible_keys
+
+    drive(world.board(), use, (80, rows))
 
 
 def test_the_bar_stands_where_the_list_is_after_a_size_at_which_it_was_hidden(world: World) -> None:

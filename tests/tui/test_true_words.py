@@ -54,7 +54,10 @@ def test_steps_that_are_not_shown_are_counted(more: int, words: str) -> None:
     table = beside(["one", "two"], [history, history], 0, UNICODE, {"dim": "dim", "strong": "bold"})
     out = io.StringIO()
     Console(file=out, width=80).print(table)
-    assert out.getvalue().splitlines()[-1].strip() == words
+    lines = [line.strip() for line in out.getvalue().splitlines()]
+    assert words in lines
+    assert lines[lines.index(words) + 1].split()[0] == str(more), "the oldest that is shown follows"
+    assert lines[-1].split()[0] == str(MOST_STEPS + more - 1)
 
 
 def test_one_host_that_does_not_fit_is_one_host(world: World) -> None:

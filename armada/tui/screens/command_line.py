@@ -16,7 +16,7 @@ from armada.tui import remembered
 from armada.tui.commands.completion import Candidate, complete, replaced
 from armada.tui.screens.dialog import Dialog
 from armada.tui.widgets import frame
-from armada.tui.widgets.candidates import candidate_lines
+from armada.tui.widgets.candidates import AROUND, candidate_lines
 from armada.tui.widgets.field import Field
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class CommandLine(Dialog[None]):
     CommandLine Vertical { height: auto; background: $panel; }
     CommandLine .dialog { padding: 0; }
     CommandLine Static { height: auto; padding: 0 1; }
+    CommandLine #found { text-wrap: nowrap; }
     CommandLine #meant { height: 1; }
     CommandLine Input { height: 1; border: none; padding: 0 1; background: $boost; }
     CommandLine Input:focus { border: none; background: $accent 20%; }
@@ -142,6 +143,9 @@ class CommandLine(Dialog[None]):
 
     # Drawing --------------------------------------------------------------------------------------------------------
 
+    def on_resize(self) -> None:
+        self._draw_found()
+
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         self._notice()
@@ -166,7 +170,7 @@ class CommandLine(Dialog[None]):
 
     def _draw_found(self) -> None:
         room = max(1, min(SHOWN, self.size.height - 6))
-        lines = candidate_lines(self._candidates, self._chosen, room, self.board.symbols)
+        lines = candidate_lines(self._candidates, self._chosen, room, self.board.symbols, self.size.width - AROUND)
         self.found.display = bool(lines)
         words = Text("\n").join(lines)
         words.no_wrap = True

@@ -28,6 +28,8 @@ LONGEST = 2000
 class SamplePage(TextScroll):
     """Shows the samples of two runs, and reads them in a thread."""
 
+    DEFAULT_CSS = "SamplePage { padding: 0 1; }"
+
     def __init__(self, symbols: Symbols, home: HomePaths) -> None:
         self._answers = Static()
         super().__init__(self._answers, classes=frame.FRAME)
@@ -42,7 +44,7 @@ class SamplePage(TextScroll):
         if self._runs == names:
             return
         self._runs, self._histories = dict(names), None
-        self._answers.update(Text(" reading …"))
+        self._answers.update(Text("reading …"))
         frame.title(self, "Samples")
         self.run_worker(lambda: self._read(tuple(names)), thread=True, exclusive=True, exit_on_error=False)
 
@@ -72,7 +74,7 @@ class SamplePage(TextScroll):
 def beside(
     names: Sequence[str], histories: Sequence[History], number: int, symbols: Symbols, styles: Mapping[str, str]
 ) -> Grid | Text:
-    """Return the answers to one prompt, a column for each run and a row for each step, the newest first.
+    """Return the answers to one prompt, a column for each run and a row for each step, as on a run's page the oldest first.
 
     Args:
         names: Of the runs, sanitized.
@@ -84,7 +86,7 @@ def beside(
     prompts = prompts_of(histories)
     if not prompts:
         return Text(
-            symbols.text(" no samples of these runs are at home; a training writes them with evaluation: {samples: 8}"),
+            symbols.text("no samples of these runs are at home; a training writes them with evaluation: {samples: 8}"),
             style=styles["dim"],
         )
     prompt = prompts[number % len(prompts)]
@@ -103,10 +105,10 @@ def beside(
     if first.expected:
         grid.add_row("", said(f"expected: {first.expected}"), *(Text("") for _ in names[1:]))
     grid.add_row("step", *(said(name, styles["strong"]) for name in names))
-    for step in steps[:MOST_STEPS]:
-        answers = [history.get(prompt, {}).get(step) for history in histories]
-        grid.add_row(f"{step:,}", *(said(each.generated if each else symbols.none) for each in answers))
     if len(steps) > MOST_STEPS:
         more = counted(len(steps) - MOST_STEPS, "earlier step")
         grid.add_row("", said(more, styles["dim"]), *(Text("") for _ in names[1:]))
+    for step in reversed(steps[:MOST_STEPS]):
+        answers = [history.get(prompt, {}).get(step) for history in histories]
+        grid.add_row(f"{step:,}", *(said(each.generated if each else symbols.none) for each in answers))
     return grid

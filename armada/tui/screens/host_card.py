@@ -12,7 +12,7 @@ from armada.costs.report import Use, cost_of_host
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import RecordedFacts
 from armada.tui.gpu_strips import HOT_C
-from armada.tui.host_runs import needing
+from armada.tui.host_runs import idle_since, is_idle_money, needing
 from armada.tui.widgets.host_safety import verdict
 from armada.units import amount, clock, counted, span
 from armada.verdicts.idle import stopped_spans, stopping_of
@@ -62,19 +62,6 @@ def cost_of(host: HostView, rows: Sequence[RunRow], now: float) -> HostCost:
     return cost_of_host(host.name, host.tariff, uses, (since, until), (0.0, now), stopped)
 
 
-def idle_since(host: HostView, runs: RunsOfHost) -> float | None:
-    """Return since when a host that is paid for runs nothing; None if it runs something, or nobody pays for it."""
-    record = host.record
-    if host.tariff is None or not host.tariff.is_box or runs.active:
-        return None
-    stopping = stopping_of(record.stopping if record is not None else None)
-    if record is None or record.released_at is not None or stopping.state == "gone":
-        return None
-    last = runs.last_ended_at if runs.last_ended_at is not None else record.first_seen_at
-    back = max((until for _, until in stopping.away), default=None)
-    return last if back is None else max(back, last or back)
-
-
 def card_lines(
     host: HostView,
     runs: RunsOfHost,
@@ -110,18 +97,29 @@ def card_lines(
 
 def wrapped(line: Line, room: int) -> Iterator[Line]:
     """Break a line of the card between words, so that nothing of it is cut; what follows stands under its words."""
-    words = [(word, style) for text, style in line[1:] for word in _WORD.findall(text)]
     made: list[Span] = [*line[:1]]
     left = room - LABEL
-    for word, style in words:
-        is_next = cell_len(word) > left and len(made) > 1
+    for word in _words(line[1:]):
+        is_next = sum(cell_len(text) for text, _ in word) > left and len(made) > 1
         if is_next:
             yield tuple(made)
             made, left = [(" " * LABEL, "dim")], room - LABEL
-        shown = word.lstrip() if is_next else word
-        made.append((shown, style))
-        left -= cell_len(shown)
+            word[0] = (word[0][0].lstrip(), word[0][1])
+        made += word
+        left -= sum(cell_len(text) for text, _ in word)
     yield tuple(made)
+
+
+def _words(spans: Sequence[Span]) -> Iterator[list[Span]]:
+    """Yield the words, each with the blanks before it; what has no blank between is one: the two parts of a bar."""
+    word: list[Span] = []
+    for text, style in ((text, style) for words, style in spans for text in _WORD.findall(words)):
+        if word and (text[0].isspace() or word[-1][0][-1].isspace()):
+            yield word
+            word = []
+        word.append((text, style))
+    if word:
+        yield word
 
 
 def _labelled(label: str, *spans: Span) -> Line:
@@ -171,7 +169,7 @@ def _money(host: HostView, runs: RunsOfHost, cost: HostCost | None, now: float) 
     if host.config is not None and host.config.budget is not None:
         said.append((f" · budget {sanitize_line(host.config.budget, 40)}", "dim"))
     if (since := idle_since(host, runs)) is not None:
-        said.append((f" · idle for {span(now - since)}", "warn"))
+        said.append((f" · idle for {span(now - since)}", "warn" if is_idle_money(host, runs, now) else "plain"))
     config, record = host.config, host.record
     if config is not None and config.stop_when_idle:
         said.append((f" · is stopped after {sanitize_line(config.stop_when_idle, 20)} idle", "dim"))

@@ -11,9 +11,8 @@ from armada.config.profiles import DERIVED
 from armada.foundation.sanitize import sanitize_line
 from armada.protocol.recorded import RecordedFacts
 from armada.tui.gpu_strips import faded, gpu_spans, gpus_or_queue, loads, points_of
-from armada.tui.host_runs import needing
+from armada.tui.host_runs import idle_since, is_idle_money, needing
 from armada.tui.kept import Kept
-from armada.tui.screens.host_card import idle_since
 from armada.tui.widgets.list_table import Item, Line
 from armada.tui.widgets.run_signs import host_sign
 from armada.tui.widgets.run_table import age
@@ -53,8 +52,6 @@ WIDE = 150
 NARROW = 110
 FREE = "free"
 _LIMIT = re.compile(r"(?:(\d{1,4})-)?(?:(\d{1,4}):)?(\d{1,4}):(\d{2})")
-IDLE_S = 600.0
-"""A host that is paid for and idle for so long is worth a line."""
 
 
 class GpuLines:
@@ -127,7 +124,7 @@ def host_item(
             _work(active, facts, snapshot),
             (safe,),
             _environment(host, snapshot),
-            ((price.text if price is not None else "", "plain" if active else "warn"),),
+            ((price.text if price is not None else "", "warn" if is_idle_money(host, runs, now) else "plain"),),
             ((_disk(facts), "plain"),),
             ((f"{rough_span(now - seen)} ago" if seen is not None else "never", "dim"),),
         )
@@ -188,7 +185,7 @@ def _idle(host: HostView, runs: RunsOfHost, now: float) -> Iterator[tuple[Span, 
     """Yield what a host costs that has run nothing for some time."""
     price = host.tariff.price_at(now) if host.tariff is not None else None
     since = idle_since(host, runs)
-    if since is not None and price is not None and price.amount and now - since >= IDLE_S:
+    if since is not None and price is not None and is_idle_money(host, runs, now):
         yield ((f"idle for {span(now - since)}: it costs {price.text} all the same", "warn"),)
 
 

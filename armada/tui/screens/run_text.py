@@ -12,7 +12,7 @@ from rich.text import Text
 from armada.compare.settings import differing, flat, settings
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.form import UNSET
-from armada.tui.widgets.host_safety import no_progress
+from armada.tui.widgets.host_safety import may_stay, no_progress
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.run_table import age
 from armada.tui.widgets.table import Column, Span
@@ -136,6 +136,7 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
     """List checkpoints, newest first, with the progress of transfers."""
     now = time.time()
     moving = {each.digest: each for each in snapshot.transfers if each.run_id == detail.run_id}
+    needs = _may_stay(detail, snapshot)
     items = []
     for checkpoint in reversed(detail.checkpoints):
         where: Span
@@ -154,7 +155,7 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
         elif transfer is not None:
             where = (f"{transfer.state}: {sanitize_line(transfer.reason or '', 160)}", "warn")
         else:
-            where = (checkpoint.nowhere or "not yet", "warn")
+            where = (checkpoint.nowhere or "not yet", "warn" if checkpoint.nowhere or needs else "plain")
         more: tuple[tuple[tuple[Span, ...], ...], ...] = ()
         if checkpoint.trouble and checkpoint.trouble != checkpoint.nowhere:
             more = ((((sanitize_line(checkpoint.trouble, 300), "warn"),),),)
@@ -173,12 +174,18 @@ def checkpoint_items(detail: RunDetail, snapshot: Snapshot, host: str) -> list[I
     return items
 
 
+def _may_stay(detail: RunDetail, snapshot: Snapshot) -> bool:
+    row = snapshot.row(detail.run_id)
+    return row is not None and may_stay(row, snapshot)
+
+
 def kept_lines(detail: RunDetail | None, snapshot: Snapshot, symbols: Symbols) -> list[list[Span]]:
     """Return a line for each checkpoint, newest first: step, size, age, and whether it is at home."""
     if detail is None or not detail.checkpoints:
         return [[(snapshot.reading if detail is None else "none yet", "dim")]]
     now = time.time()
     moving = {each.digest: each for each in snapshot.transfers if each.run_id == detail.run_id}
+    needs = _may_stay(detail, snapshot)
     lines: list[list[Span]] = []
     for each in reversed(detail.checkpoints[-LISTED:]):
         line: list[Span] = [(f"{each.step:>9,}  ", "strong"), (f"{amount(each.size_bytes):>8}  ", "dim")]
@@ -194,10 +201,10 @@ def kept_lines(detail: RunDetail | None, snapshot: Snapshot, symbols: Symbols) -
             rate = f"  {amount(transfer.rate)}/s" if transfer.rate else ""
             line += [(done, "accent"), (rest, "faint"), (rate, "dim")]
         else:
-            line += [
-                (f"{symbols.attention} {each.nowhere or 'only on the host'}", "warn"),
-                (f"  {age(each.created_at, now)}", "dim"),
-            ]
+            is_amber = bool(each.nowhere) or needs
+            sign = symbols.attention if is_amber else symbols.states["queued"]
+            line.append((f"{sign} {each.nowhere or 'only on the host'}", "warn" if is_amber else "plain"))
+            line.append((f"  {age(each.created_at, now)}", "dim"))
         lines.append(line)
     return lines
 

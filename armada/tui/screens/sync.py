@@ -14,7 +14,7 @@ from armada.tui.screens.verdict import ask_release
 from armada.tui.screens.view import View
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
-from armada.tui.widgets.host_safety import alive, lacks_last_sync, no_progress
+from armada.tui.widgets.host_safety import alive, lacks_last_sync, may_stay, no_progress
 from armada.tui.widgets.list_table import Item, ListTable
 from armada.tui.widgets.run_cells import meter
 from armada.tui.widgets.safety import CameHome, SafetyPicture
@@ -143,7 +143,10 @@ def _disk(snapshot: Snapshot, symbols: Symbols, now: float) -> Text:
 
 
 def not_home(snapshot: Snapshot) -> list[RunRow]:
-    """Return runs in this order: failing or with damaged checkpoints, with transfers, waiting; not those all at home."""
+    """Return runs in this order: those that need somebody, with transfers, waiting; not those all at home.
+
+    A run needs somebody if its syncs fail, if checkpoints are damaged at home, or if its last sync is missing.
+    """
     moving = {each.run_id for each in snapshot.transfers}
     found = []
     for row in snapshot.runs if snapshot.taken_at else ():
@@ -152,7 +155,8 @@ def not_home(snapshot: Snapshot) -> list[RunRow]:
         if run_id not in moving and is_home(row, sync):
             continue
         failing = sync is not None and sync.failing_since is not None
-        rank = 0 if failing or row.kept.damaged else 1 if run_id in moving else 2 if row.kept.only_host else 3
+        needs = failing or row.kept.damaged or misses_last_sync(row, sync)
+        rank = 0 if needs else 1 if run_id in moving else 2 if row.kept.only_host else 3
         found.append((rank, -row.run.created_at, row))
     found.sort(key=lambda each: each[:2])
     return [row for _, _, row in found]
@@ -163,6 +167,12 @@ def is_home(row: RunRow, sync: RunSync | None) -> bool:
     if not row.run.ended or row.kept.only_host or row.kept.damaged:
         return False
     return not lacks_last_sync(row, sync) if sync is None else sync.final_done
+
+
+def misses_last_sync(row: RunRow, sync: RunSync | None) -> bool:
+    """Whether a run has ended without its last sync, and none is planned or asked for: it comes only if somebody asks."""
+    is_coming = sync is not None and (sync.requested_at is not None or sync.next_due_at is not None)
+    return not is_coming and lacks_last_sync(row, sync)
 
 
 def items(snapshot: Snapshot, rows: Iterable[RunRow], symbols: Symbols, now: float) -> list[Item]:
@@ -183,14 +193,12 @@ def why_none(snapshot: Snapshot) -> str:
 def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbols: Symbols, now: float) -> Item:
     sync = snapshot.syncs.get(row.run.run_id)
     last = sync.last_at if sync is not None else None
-    failing = sync is not None and sync.failing_since is not None
     silent = snapshot.silent.get(row.run.host)
-    at_risk = failing or row.run.ended or silent is not None  # what waits may not come home by itself
     cells: Cells = (
         ((row.name, "strong"), (f" {row.run.run_id[-6:]}", "dim")),
         ((row.host, "plain"),),
         _home(row),
-        ((str(row.kept.only_host) if row.kept.only_host else "", "warn" if at_risk else "plain"),),
+        ((str(row.kept.only_host) if row.kept.only_host else "", "warn" if may_stay(row, snapshot) else "plain"),),
         ((f"{rough_span(now - last)} ago" if last is not None else "never", "dim"),),
         (_next(row, snapshot, now),),
     )
@@ -201,12 +209,15 @@ def _item(row: RunRow, transfers: Sequence[Transfer], snapshot: Snapshot, symbol
         more.append((((words, "warn"),),))
     elif sync is not None and sync.is_put_off(now):
         more.append((((f"waits: {sanitize_line(sync.reason, 300)}", "plain"),),))
-    elif silent is not None and (row.kept.only_host or not row.run.ended):
+    elif silent is not None and (row.kept.only_host or lacks_last_sync(row, sync) or not row.run.ended):
         since, why = brief_span(now - silent.since), sanitize_line(silent.why, 200)
         words = f"waits: {row.host} has been unreachable for {since}{f': {why}' if why else ''}"
         more.append((((symbols.text(words), "warn"),),))
     elif row.run.ended and (damaged := copies(sync, row.kept.damaged).damaged):
         words = f"{counted(damaged, 'checkpoint')} damaged at home: y fetches again what {row.host} still has"
+        more.append((((symbols.text(words), "warn"),),))
+    elif misses_last_sync(row, sync):
+        words = f"its last sync is missing: y brings home what {row.host} still has of it"
         more.append((((symbols.text(words), "warn"),),))
     more += [(_transfer(each, symbols, now),) for each in transfers]
     return Item(row.run.run_id, cells, tuple(more))

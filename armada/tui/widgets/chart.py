@@ -21,7 +21,7 @@ from armada.tui.widgets.chart_plane import LABEL, Line, Plane
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from armada.tui.curves import Levels
     from armada.tui.symbols import Symbols
@@ -302,13 +302,24 @@ class Chart(Plane):
             if owner and used > room - (3 if owner + 1 < len(shown) else 0):
                 segments.append(Segment(self.symbols.text(" …"), self._style("dim")))
                 break
-            segments.append(Segment(said, self._curve_style(owner)))
+            segments += self._coloured(said, owner, line)
         if len(self.lines) == 1:
             forms = map(self.symbols.text, self._beside(self.lines[0]))
             fitting = next((form for form in forms if cell_len(form) <= room - used), "")
             segments.append(Segment(fitting, self._style("dim")))
         segments.append(Segment(notes, self._style("dim")))
         return Strip(segments).adjust_cell_length(width, self.rich_style)
+
+    def _coloured(self, said: str, owner: int, line: Line) -> Iterator[Segment]:
+        """Colour what is said of a curve: that its newest value is not finite, in the colour of errors."""
+        begins, doubt, ends = said.rpartition(self.symbols.text(line.doubt)) if line.is_not_finite else ("", "", said)
+        for words, style in (
+            (begins, self._curve_style(owner)),
+            (doubt, self._style("gap")),
+            (ends, self._curve_style(owner)),
+        ):
+            if words:
+                yield Segment(words, style)
 
     def _beginning(self) -> list[Segment]:
         """Return the title, unless it is in the frame, and where the crosshair is."""

@@ -39,9 +39,10 @@ def y_axis(window: Window, rows: int, *, log: bool) -> tuple[Window, dict[int, s
     values, places = list(found), list(found.values())
     if log and any(value != round(value) for value in values):
         return window, _apart(found)
-    kept = {values[place]: places[place] for place in ticks.evenly(places)}
-    step = ticks.distance(list(kept))
-    enough = len(kept) if log or abs(ticks.step_of(step, 1) - step) < 1e-6 * step else 1  # 0.2, 0.8, 1.4 are no ticks
+    stay = ticks.evenly(places, () if log else values)
+    kept = {values[place]: places[place] for place in stay}
+    is_whole = stay.stop == len(places)  # else two ticks beside each other, and others above or below
+    enough = len(kept) if log or (is_whole and ticks.is_round(list(kept))) else 1
     for fits in range(most, 1, -1):
         fewer = _ticks_of(window, rows, fits, log=log)
         if len(fewer) <= enough:

@@ -41,6 +41,11 @@ class Line(NamedTuple):
     measured: Levels | None = None
     newest: int | None = None
 
+    @property
+    def is_not_finite(self) -> bool:
+        """Whether `doubt` is that the newest value is NaN or infinite, and not that this scale cannot show it."""
+        return self.doubt.startswith(("NaN", "inf", "-inf"))
+
 
 class Mark(NamedTuple):
     """A point of a curve, by its place on the x axis and its number: `gap`, where values that are not finite begin, or `resumed`."""

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.widgets import frame
-from armada.tui.widgets.candidates import candidate_lines
+from armada.tui.widgets.candidates import AROUND, candidate_lines
 from armada.tui.widgets.field import Field
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class FilterField(Field):
 
     def _draw(self) -> None:
         symbols = cast("Dashboard", self.app).symbols
-        lines = candidate_lines(self._candidates, self._chosen, SHOWN, symbols)
+        lines = candidate_lines(self._candidates, self._chosen, SHOWN, symbols, self.app.size.width - AROUND)
         is_typed = self._candidates and self._error is not None and self._error.end >= len(self._error_text)
         if self._error is not None and not is_typed:
             lines.insert(0, self._fault(self._error))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rich.cells import cell_len
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.gpu_strips import MINUTES, faded, together
+from armada.tui.host_runs import NO_RUNS, is_idle_money
 from armada.tui.widgets.panel import Panel
 from armada.tui.widgets.run_signs import host_sign
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from armada.tui.snapshot import HostView, RunRow, Snapshot
+    from armada.tui.app import Dashboard
+    from armada.tui.host_runs import RunsOfHost
+    from armada.tui.snapshot import HostView, Snapshot
     from armada.tui.symbols import Symbols
     from armada.tui.widgets.panel import Spans
 
@@ -36,20 +37,17 @@ class HostLoads(Panel):
         if not self.display or not snapshot.taken_at or not self.size.height:
             return
         now = time.time()
-        busy: dict[str, list[RunRow]] = {}
-        for row in snapshot.runs:
-            if not row.run.ended:
-                busy.setdefault(row.run.host, []).append(row)
-        found = [host for host in snapshot.hosts if host.gpus]
-        found.sort(key=lambda host: (host.name not in busy, host.tariff is None, host.name))
-        wide = max((cell_len(sanitize_line(host.name, NAMES)) for host in found), default=0)
-        most = max((len(host.gpus) for host in found), default=0)
-        lines = [self._line(host, busy.get(host.name, ()), wide, most, now) for host in found]
+        runs = cast("Dashboard", self.app).host_runs.read(snapshot)
+        found = [(host, runs.get(host.name, NO_RUNS)) for host in snapshot.hosts if host.gpus]
+        found.sort(key=lambda pair: (not pair[1].active, pair[0].tariff is None, pair[0].name))
+        wide = max((cell_len(sanitize_line(host.name, NAMES)) for host, _ in found), default=0)
+        most = max((len(host.gpus) for host, _ in found), default=0)
+        lines = [self._line(host, of_host, wide, most, now) for host, of_host in found]
         self.show(lines or [[("no host with GPUs was checked yet: 3 shows the hosts", "dim")]])
 
-    def _line(self, host: HostView, busy: Sequence[RunRow], wide: int, most: int, now: float) -> Spans:
+    def _line(self, host: HostView, runs: RunsOfHost, wide: int, most: int, now: float) -> Spans:
         name = sanitize_line(host.name, NAMES)
-        sign, tone = host_sign(host, busy, self.symbols)
+        sign, tone = host_sign(host, runs.active, self.symbols)
         spans: Spans = [
             (f"{sign} ", tone),
             (f"{name}{' ' * (wide - cell_len(name))}  ", "strong"),
@@ -61,6 +59,6 @@ class HostLoads(Panel):
                 spans.append((words, "more" if style == "dim" else style))
         price = host.tariff.price_at(now) if host.tariff is not None else None
         if price is not None:
-            idle = not busy and bool(price.amount)
-            spans.append((f"  {price.text}{' idle' if idle else ''}", "warn" if idle else "more"))
+            idle = " idle" if not runs.active and price.amount else ""
+            spans.append((f"  {price.text}{idle}", "warn" if is_idle_money(host, runs, now) else "more"))
         return spans

@@ -85,6 +85,12 @@ def lacks_last_sync(row: RunRow, sync: RunSync | None) -> bool:
     return run.ended and run.attempt > 0 and run.host != "local" and not (sync is not None and sync.final_done)
 
 
+def may_stay(row: RunRow, snapshot: Snapshot) -> bool:
+    """Whether what waits of a run may not come home by itself: its syncs fail, it has ended, or its host does not answer."""
+    sync = snapshot.syncs.get(row.id)
+    return (sync is not None and sync.failing_since is not None) or row.run.ended or row.host in snapshot.silent
+
+
 def moving_by_host(snapshot: Snapshot) -> dict[str, list[Transfer]]:
     """Return the transfers that run now."""
     moving: dict[str, list[Transfer]] = {}

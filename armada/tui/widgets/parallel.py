@@ -69,7 +69,7 @@ class Parallel(Plot):
                     line[column] = (bar, "grid")
             taken: set[int] = set()
             rows_of = [1 + ticks.row_of(1 - share, rows) for share, _ in axis.marks]
-            for place in ticks.evenly(rows_of) if axis.kind == "linear" and not axis.is_exact else range(len(rows_of)):
+            for place in _places(axis, rows_of):
                 row, label = rows_of[place], axis.marks[place][1]
                 if row not in taken:
                     taken |= {row - 1, row, row + 1}
@@ -106,6 +106,14 @@ class Parallel(Plot):
         """Return the style of a cell of a run: its letter always has its colour, beside its line too."""
         run = self.runs[owner]
         return run.style if run.lit or character == run.sign else "grid"
+
+
+def _places(axis: Scale, rows: Sequence[int]) -> range:
+    """Return the places of the ticks that stay."""
+    if axis.kind != "linear" or axis.is_exact or axis.bounds is None:
+        return range(len(rows))
+    low, high = axis.bounds
+    return ticks.evenly(rows, [low + share * (high - low) for share, _ in axis.marks], apart=2)
 
 
 def _cut(text: str, room: int) -> str:

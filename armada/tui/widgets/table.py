@@ -195,13 +195,20 @@ class Table(ScrollView, can_focus=True):
             self.refresh_changed()
             return
         self._lines = {entry.key: line for line, entry in enumerate(entries) if entry.kind == "row"}
-        size = Size(0, len(entries) + 1)
-        if self.virtual_size != size:
-            self.virtual_size = size
+        self._measure()
         if self.cursor not in self._lines:
             near = self._row_near(min(before, len(entries) - 1), 1) if entries else None
             self._set_cursor(near)
+        self._begin_with(self.scroll_offset.y, self._lines.get(self.cursor or "", 0))
         self.refresh()
+
+    def _measure(self) -> None:
+        """Let the table scroll until a row begins at its top: then some lines under its end are empty."""
+        first = max(0, len(self.entries) - max(1, self.size.height - 1))
+        begins = (line for line in range(first, len(self.entries)) if self.entries[line].kind != "more")
+        size = Size(0, len(self.entries) + 1 + next(begins, first) - first)
+        if self.virtual_size != size:
+            self.virtual_size = size
 
     def replace(self, sources: Mapping[str, object]) -> None:
         """Replace the sources of rows that stay in place."""
@@ -304,7 +311,8 @@ class Table(ScrollView, can_focus=True):
         if entry.kind == "row":
             return self._strip(cells, width, under=under, marked=self.is_marked(entry.key))
         spans = cells[0]
-        indent = f"    {self.symbols.guide} " if entry.kind == "more" else ""
+        goes_on = bool(spans) and spans[0][0].isspace()  # it is the rest of the line above
+        indent = f"    {' ' if goes_on else self.symbols.guide} " if entry.kind == "more" else ""
         segments, room = [Segment(indent, self.style_of("faint"))], width - len(indent)
         for text, name in spans:
             shown = text if cell_len(text) <= room else self._cut(text, room)
@@ -376,6 +384,7 @@ class Table(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         self._cache.clear()
+        self._measure()
         self.reveal()  # a smaller window must not leave the cursor below its edge
         if self.show_vertical_scrollbar:  # Textual leaves it where it was when it was hidden
             self.vertical_scrollbar.position = self.scroll_y
@@ -431,12 +440,15 @@ class Table(ScrollView, can_focus=True):
         top, end = self.scroll_offset.y, self._end_of(line)
         if line < top:
             self.scroll_to(y=0 if line <= 1 else line, animate=False, immediate=True, force=True)
-        elif end >= top + room:
-            first = min(line, end - room + 1)
-            while first < line and self.entries[first].kind == "more":
-                first += 1
-            if first != top:
-                self.scroll_to(y=first, animate=False, immediate=True, force=True)
+        else:
+            self._begin_with(min(line, end - room + 1) if end >= top + room else top, line)
+
+    def _begin_with(self, first: int, line: int) -> None:
+        """Scroll so that the first line in sight is `first`, or the next one, up to the cursor's, that begins a row."""
+        while first < line and self.entries[first].kind == "more":
+            first += 1
+        if first != self.scroll_offset.y:
+            self.scroll_to(y=first, animate=False, immediate=True, force=True)
 
     def _end_of(self, line: int) -> int:
         """Return the last line that belongs to a row."""
