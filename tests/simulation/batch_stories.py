@@ -307,9 +307,13 @@ class BatchTeller(Teller):
 
     def do_follow(self, one: int, two: int) -> None:
         """As `armada logs -f`, which asks for what is settled, too; what it sees first is believed after a while."""
+
+        def look(home: SimHome, run_id: str) -> None:
+            home.look(run_id)
+
         for _ in range(_LOOKS):
             self.world.tick(_LOOK_EVERY_S)
-            self._on_run(one, two, SimHome.look)
+            self._on_run(one, two, look)
 
     def do_freeze(self, one: int, two: int) -> None:
         """The nodes hang: nothing of theirs is written for almost as long as a scheduler's word against them is not believed."""
