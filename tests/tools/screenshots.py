@@ -92,7 +92,8 @@ async def settle(pilot: Pilot[None], words: tuple[str, ...]) -> None:
         await pilot.pause(0.02)
         strips = pilot.app.screen._compositor.render_strips()  # noqa: SLF001
         seen = "\n".join(strip.text for strip in strips)
-        is_busy = "reading …" in seen or "running …" in seen
+        # A run that is running may be cut there in a list: "lr 5e-05, running …".
+        is_busy = "reading …" in seen or "running …" in seen.replace(", running …", "")
         is_ready = not is_busy and all(word in seen for word in words)
         if seen != last or not is_ready:
             last, since = seen, time.monotonic()
