@@ -131,7 +131,8 @@ def _resume(database: Database, session: HostSession, run: Run, permits: Permits
     except ArmadaError as error:
         # The host refused, so nothing has changed; but another home may have resumed it, and a look may have seen that.
         with database.transaction():
-            if runs.find(database, run.run_id).state == "submitted":
+            known = runs.find(database, run.run_id)
+            if known.state == "submitted" and known.submission <= submission:
                 runs.set_state(database, run.run_id, run.state, reason=run.reason, message=run.message)
         if isinstance(error, NotFound):
             raise NotFound(

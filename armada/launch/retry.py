@@ -84,7 +84,11 @@ class Retries:
         if evidence is not None and said is None:
             # It lives, was resumed, or its end is recorded by now; an older agent says nothing of a dead one either.
             observe(database, self._session, [run])
-            if not _is_same(known := _now(database, run), run):
+            known = _now(database, run)
+            if known is not None and known.state == "submitted" and evidence.supervisor == "none":
+                # Somebody decided to resume it and claimed a submission, which nothing has started. Its number starts once.
+                return self._submit(database, known, words, now)
+            if not _is_same(known, run):
                 return _goes_on(known, run)
             if evidence.supervisor != "dead":
                 self._not_before[run.run_id, run.submission] = now + AGAIN_S
@@ -95,6 +99,9 @@ class Retries:
             _say(database, run, told)
             log.info("%s: %s: %s", run.run_id, words, told)
             return False
+        return self._submit(database, run, words, now)
+
+    def _submit(self, database: Database, run: Run, words: str, now: float) -> bool:
         try:
             retry(database, self._session, run, words)
         except (HostUnreachable, OutcomeUnknown) as error:

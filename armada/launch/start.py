@@ -28,10 +28,12 @@ from armada.provision.hub import fetch_model
 from armada.provision.script_imports import brings_modules, describe, find_missing
 from armada.provision.sent_environment import provide_environment
 from armada.provision.sources import fetch
+from armada.rpc.client import Call
 from armada.store import labels, runs
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from armada.foundation.progress import Progress
@@ -102,14 +104,32 @@ def give_up(database: Database, run_id: str, reason: str, message: str) -> bool:
     return runs.set_state(database, run_id, "failed", reason=reason, message=message, over=over)
 
 
-def doubt(database: Database, run_id: str, reason: str, message: str) -> bool:
+def doubt(database: Database, run_id: str, reason: str, message: str, *, was_sent: bool = True) -> bool:
     """Record that it is unknown whether the host has the run, unless it was seen there since.
 
-    A stop that found nothing on the host is in doubt, too: what it was to stop may have arrived after it.
+    A stop that found nothing on the host is in doubt, too, if the run `was_sent`: what it was to stop may have arrived
+    after it.
     """
-    return runs.set_state(
-        database, run_id, "unknown", reason=reason, message=message, over=UNSEEN | {"submitted", "cancelled"}
-    )
+    over = UNSEEN | {"submitted"}
+    with database.transaction():
+        if was_sent and runs.find(database, run_id).because == runs.OWN_WORD:
+            over |= {"cancelled"}
+        return runs.set_state(database, run_id, "unknown", reason=reason, message=message, over=over)
+
+
+def stop_there(database: Database, session: HostSession, stops: Sequence[StopRun]) -> None:
+    """Stop runs on the host whose stop found no records of them there, because they were still on the way.
+
+    Raises:
+        HostUnreachable: They may go on, and are recorded as such.
+    """
+    try:
+        session.call_all([Call.of(stop, 60.0) for stop in stops])
+    except HostUnreachable as error:
+        with database.transaction():
+            for stop in stops:
+                doubt(database, stop.run_id, "link_lost", error.message)
+        raise
 
 
 def mark_submitted(database: Database, run_id: str) -> bool:
@@ -285,7 +305,7 @@ def _hand_over(database: Database, session: HostSession, plan: Plan, *, again: b
         raise
     if not mark_submitted(database, plan.run_id) and was_stopped(database, plan.run_id):
         # The run was stopped while the request was on its way: the stop found no records of it on the host.
-        session.call(StopRun(run_id=plan.run_id, grace_s=plan.experiment.stop_grace_s), timeout_s=60.0)
+        stop_there(database, session, [StopRun(run_id=plan.run_id, grace_s=plan.experiment.stop_grace_s)])
         raise _stopped(plan)
 
 

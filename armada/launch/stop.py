@@ -158,8 +158,11 @@ def _end_remains(session: HostSession, run: Run, grace_s: float, say: Callable[[
         time.sleep(0.3)
 
 
-def _conclude(database: Database, session: HostSession, run: Run) -> Run:
-    """Record the end of a run of which its host has no records, if that can be known."""
+def _conclude(database: Database, session: HostSession, run: Run, *, again: bool = True) -> Run:
+    """Record the end of a run of which its host has no records, if that can be known.
+
+    If another armada saw meanwhile that it is not there, that is judged once more.
+    """
     scheduler = _scheduler_of(database, run)
     look = ask_about(session, run)
     there, remains = where(run, look.folder), look.run.remains
@@ -219,6 +222,8 @@ def _conclude(database: Database, session: HostSession, run: Run) -> Run:
         is_set = runs.set_state(database, run.run_id, "cancelled", reason="killed_by_user", message=message, judged=run)
         now = runs.find(database, run.run_id)
         if not is_set and not now.ended:
+            if again and now.reason == NOT_ON_HOST:
+                return _conclude(database, session, now, again=False)
             raise Conflict(
                 f"{run.run_id} changed while it was being stopped: it is {now.state} now",
                 hint=f"armada stop {run.run_id} stops it",

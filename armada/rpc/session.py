@@ -10,7 +10,7 @@ import weakref
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from armada.errors import HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded, SessionClosed
+from armada.errors import ArmadaError, HostKeyChanged, HostUnreachable, LinkLost, LoginNeeded, SessionClosed
 from armada.foundation.backoff import jitter_roll
 from armada.foundation.sanitize import sanitize_text
 from armada.paths import HostPaths
@@ -327,6 +327,11 @@ class HostSession:
                 tries += 1
                 self.outage.failed(error, None if self._is_endless else self._patience_s)
                 time.sleep(RECONNECT.pause_s(tries, jitter_roll()))
+            except ArmadaError as error:
+                # It cannot even begin this time; what was asked before the link broke may have been done.
+                if tries == 0 or self.has_greeted:
+                    raise
+                raise LinkLost(error.message, hint=error.hint, host=error.host) from error
             else:
                 self.outage.over()
                 return answer

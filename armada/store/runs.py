@@ -380,6 +380,8 @@ def record(database: Database, run_id: str, verdict: Verdict, *, went_back: bool
         return True
 
 
+OWN_WORD = "recorded by armada itself, before the host was asked"
+"""What a state is based on that home recorded without its host."""
 _JUDGED = ("state", "reason", "submission", "attempt", "seq")
 
 
@@ -417,7 +419,7 @@ def set_state(
             return False
         if over is not None and row["state"] not in over:
             return False
-        because = "recorded by armada itself, before the host was asked"
+        because = OWN_WORD
         told_at = row["told_at"] if row["state"] == state else None
         verdict = Verdict(state, reason, message, row["attempt"], row["seq"], because)
         return record(database, run_id, verdict, told_at=told_at)

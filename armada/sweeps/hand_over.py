@@ -18,13 +18,13 @@ from armada.launch.start import (
     mark_submitted,
     provision_plan,
     record_labels,
+    stop_there,
     was_stopped,
 )
 from armada.launch.stop import request_of
 from armada.protocol.sweeps import StartSweep, SweepCell
 from armada.provision.exclusive_lock import exclusive_lock
 from armada.provision.sent_environment import source_session
-from armada.rpc.client import Call
 from armada.store import runs
 from armada.sweeps.clusters import make_arrays
 from armada.units import counted
@@ -139,7 +139,8 @@ def hand_over(database: Database, sweep: str, share: HostShare) -> Taken:
         except (OutcomeUnknown, UnexpectedAnswer, HostUnreachable) as error:
             left = [plan.run_id for plan in (wanted if is_batch else wanted[start:])]
             reason = "link_lost" if isinstance(error, HostUnreachable) else "outcome_unknown"
-            _record_all(database, left, doubt, reason, error.message)
+            _record_all(database, left[: len(concerned)], doubt, reason, error.message)
+            _record_all(database, left[len(concerned) :], _doubt_unsent, reason, error.message)
             raise OutcomeUnknown(
                 f"it is unknown whether {counted(len(concerned), 'cell')} of {sweep} started ({error.message})",
                 hint=f"armada sweep show {sweep} finds out; nothing is started twice",
@@ -182,8 +183,7 @@ def _record_taken(database: Database, session: HostSession, run_ids: Sequence[st
                 mark_submitted(database, run_id)
     if stopped:
         # Their stop found no records of them on the host.
-        calls = [Call.of(request_of(database, runs.find(database, each), None), 60.0) for each in stopped]
-        session.call_all(calls)
+        stop_there(database, session, [request_of(database, runs.find(database, each), None) for each in stopped])
     return len(run_ids) - len(stopped)
 
 
@@ -203,6 +203,10 @@ def _request(
         home=asking_home(session),
         arrays=tuple(arrays) if arrays is not None else None,
     )
+
+
+def _doubt_unsent(database: Database, run_id: str, reason: str, message: str) -> None:
+    doubt(database, run_id, reason, message, was_sent=False)
 
 
 def _record_all(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from armada_agent.engines import engine, htcondor, htcondor_schedd, slurm, slurm_controller
 from armada_agent.engines.engine import EngineError, Handed
 from armada_agent.foundation import exchange
+from armada_agent.host import job_variables
 from armada_agent.paths import RunPaths
 
 from tests.waiting import eventually
@@ -96,6 +98,21 @@ def test_nothing_is_submitted_to_a_slurm_controller_that_is_down(programs: Progr
     with pytest.raises(EngineError, match=r"so nothing was submitted: Slurmctld.primary. at ctl is DOWN") as down:
         slurm.submit(handed, 0)
     assert down.value.refused
+    assert programs.asked() == ["scontrol 1"]
+
+
+def test_sbatch_is_not_asked_where_the_job_variables_cannot_be_recorded(
+    programs: Programs, handed: Handed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(job_variables, "of_submission", full)
+    programs.say("scontrol", UP)
+    programs.say("sbatch", "7\n")
+    with pytest.raises(EngineError, match=r"could not be recorded: .*No space left on device") as refused:
+        slurm.submit(handed, 0)
+    assert refused.value.refused
     assert programs.asked() == ["scontrol 1"]
 
 

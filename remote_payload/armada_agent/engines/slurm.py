@@ -7,7 +7,7 @@ a hundred times more. One squeue answers for all runs of a host, and all clients
 import os
 import re
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Mapping, Optional
 
 from armada_agent.engines import engine, job_activity, slurm_answers, slurm_controller, slurm_nodes, slurm_queue
 from armada_agent.engines.engine import EngineError, Handed, HandedArray, scheduler_status
@@ -35,9 +35,17 @@ def submit(handed: Handed, lock: int) -> str:
         timeout_s=120.0,
         inherit=[lock],
         cwd=handed.paths.folder,
-        given=job_variables.of_submission(handed.paths, setup_lines.exported()),  # the job inherits it
+        given=_variables(handed.paths, setup_lines.exported()),  # the job inherits it
     )
     return _read_id(said)
+
+
+def _variables(paths: RunPaths, exported: Mapping[str, str]) -> Dict[str, str]:
+    """Return what a job inherits. Where it cannot be recorded, as on a full disk, sbatch is not asked."""
+    try:
+        return job_variables.of_submission(paths, exported)
+    except OSError as error:
+        raise EngineError("the variables of %s could not be recorded: %s" % (paths.run_id, error), refused=True)
 
 
 def submit_many(array: HandedArray, lock: int) -> str:
@@ -53,7 +61,7 @@ def submit_many(array: HandedArray, lock: int) -> str:
     argv += ["--array=0-%d%s" % (len(array.run_ids) - 1, throttle), "--output=%s%%a/scheduler.log" % folder]
     argv += ["--dependency=afterany:" + array.after] if array.after else []
     exported = setup_lines.exported()
-    given = [job_variables.of_submission(RunPaths(array.paths.root, each), exported) for each in array.run_ids]
+    given = [_variables(RunPaths(array.paths.root, each), exported) for each in array.run_ids]
     said, _ = engine.run_tool_aloud(
         argv + [array.file("job.sbatch")], timeout_s=120.0, inherit=[lock], cwd=folder, given=given[0]
     )

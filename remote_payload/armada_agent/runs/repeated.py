@@ -40,11 +40,15 @@ def doubted(asked: Iterable[RunPaths], number: int, sure: Sequence[str] = ()) ->
         if not _is_any_claimed(asked, number):
             raise
         raise _unknown(AgentError("io", str(error)), number)
+    except Exception as error:  # for example no further thread, at the user's limit of processes
+        if not _is_any_claimed(asked, number):
+            raise
+        raise _unknown(AgentError("internal", "%s: %s" % (type(error).__name__, error)), number)
 
 
 def _unknown(error: AgentError, number: int) -> AgentError:
-    message = "submission %d was claimed before, and it is unknown whether it has started: %s"
-    return AgentError("outcome_unknown", message % (number, error.message), SAFE)
+    message = "submission %d may have been claimed before, and it is unknown whether it has started: %s"
+    return AgentError("outcome_unknown", message % (number, error.message), error.hint or SAFE)
 
 
 def _is_any_claimed(asked: Iterable[RunPaths], number: int) -> bool:

@@ -448,7 +448,7 @@ def _await_job(paths: RunPaths, number: int) -> Dict[str, Any]:
     unseen = ""
     while time.monotonic() < deadline:
         try:
-            job = files.read_json(paths.submission(number, "job.json"))
+            job, unseen = files.read_json(paths.submission(number, "job.json")), ""
         except files.UnreadableError as error:  # its disk may answer in a moment
             job, unseen = None, str(error)
         if job is not None:

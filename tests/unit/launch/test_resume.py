@@ -82,12 +82,16 @@ def test_a_hand_over_without_an_answer_is_looked_at_again_and_a_no_changes_nothi
 
 
 @pytest.mark.parametrize(
-    ("seen", "left"),
-    [("running", ("running", None, 2)), ("submitted", ("failed", "exit_3", 2))],
-    ids=["runs", "claimed"],
+    ("seen", "number", "left"),
+    [
+        ("running", 2, ("running", None, 2)),
+        ("submitted", 2, ("failed", "exit_3", 2)),
+        ("submitted", 3, ("submitted", None, 3)),
+    ],
+    ids=["runs", "claimed", "another home's"],
 )
 def test_a_no_is_not_written_over_a_submission_that_was_seen_to_run_meanwhile(
-    tmp_path: Path, seen: str, left: tuple[str, str | None, int]
+    tmp_path: Path, seen: str, number: int, left: tuple[str, str | None, int]
 ) -> None:
     """Another home has resumed it, or it is the claim that a batch system's refusal takes back."""
     with Database(tmp_path / "store.db") as database:
@@ -96,7 +100,7 @@ def test_a_no_is_not_written_over_a_submission_that_was_seen_to_run_meanwhile(
 
         class Overtaken(Session):
             def call(self, request: SubmitRun, /, **options: Any) -> Any:
-                runs.record(database, "q-aaaaaa", Verdict(seen, None, None, 2, 7), submission=2)
+                runs.record(database, "q-aaaaaa", Verdict(seen, None, None, 2, 7), submission=number)
                 return super().call(request, **options)
 
         session = Overtaken(HomePaths(tmp_path, tmp_path), Conflict("run q-aaaaaa has submission 2 already"))

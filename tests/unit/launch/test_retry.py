@@ -248,6 +248,14 @@ def test_a_run_that_another_home_has_resumed_is_seen_to_run(database: Database, 
     assert (host.resumed, known(database)) == ([], ("running", None, 2))
 
 
+def test_a_retry_that_was_claimed_and_never_started_is_tried_again(database: Database, host: Host) -> None:
+    lose(database)
+    state = {"state": "failed", "reason": "host_rebooted", "submission": 1, "attempt": 1, "seq": 1}
+    host.evidence = {"submission": {"number": 2, "claimed": True}, "supervisor": "none", "state": state, "processes": 0}
+    assert retries(host).look(database, NOW) == ["q-1"]
+    assert (host.resumed, known(database)) == (["q-1"], ("submitted", None, 2))
+
+
 @pytest.mark.parametrize("supervisor", ["alive", "unknown"])
 def test_nothing_is_said_of_a_run_whose_supervisor_may_live(database: Database, host: Host, supervisor: str) -> None:
     lose(database)

@@ -13,13 +13,13 @@ from armada.errors import ArmadaError, Conflict, LinkLost, OutcomeUnknown, Provi
 from armada.foundation.progress import NullProgress
 from armada.launch import start as launching
 from armada.launch.plans.plan import Plan
-from armada.protocol.runs import StopRun
 from armada.store import runs
 from armada.store.database import Database
 from armada.verdicts.states import Verdict
 
 RUN = "q-aaaaaa"
-STOPPED = Verdict("cancelled", "killed_by_user", None, 0, 0)
+STOPPED = Verdict("cancelled", "killed_by_user", None, 0, 0, runs.OWN_WORD)
+STOPPED_THERE = Verdict("cancelled", "killed_by_user", None, 0, 1, "the host's record")
 RUNS = Verdict("running", None, None, 1, 3)
 FAILED = Verdict("failed", "exit_3", None, 1, 5)
 CLAIMED = Verdict("submitted", None, "claimed on the host, not started yet", 0, 0)
@@ -36,11 +36,15 @@ class Host:
         self._meanwhile = meanwhile
         self._error = error
         self.stopped = 0
+        self.stops_fail = False
 
-    def call(self, request: object, /, **_: Any) -> None:
-        if isinstance(request, StopRun):
-            self.stopped += 1
-            return
+    def call_all(self, calls: list[Any]) -> list[Any]:
+        if self.stops_fail:
+            raise LinkLost("the link broke")
+        self.stopped += len(calls)
+        return []
+
+    def call(self, _: object, /, **__: Any) -> None:
         if self._meanwhile is not None:
             runs.record(self._database, RUN, self._meanwhile)
         if self._error is not None:
@@ -103,6 +107,16 @@ def test_a_run_that_was_stopped_on_its_way_is_stopped_on_its_host(database: Data
     assert (known(database), host.stopped) == (("cancelled", "killed_by_user"), 1)
 
 
+def test_a_run_that_was_stopped_on_its_way_and_cannot_be_stopped_on_its_host_is_polled(
+    database: Database, plan: Plan
+) -> None:
+    host = Host(database, STOPPED)
+    host.stops_fail = True
+    with pytest.raises(LinkLost):
+        hand_over(database, host, plan)
+    assert known(database) == ("unknown", "link_lost")
+
+
 def test_a_stop_just_before_the_submission_is_recorded_is_not_overwritten(
     database: Database, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,14 +160,14 @@ def test_a_no_is_not_written_over_what_was_seen_of_the_run_meanwhile(
         (UnexpectedAnswer("it is no answer"), "outcome_unknown"),
     ],
 )
-@pytest.mark.parametrize("seen", [None, NOT_THERE, CLAIMED, STOPPED, RUNS, FAILED])
+@pytest.mark.parametrize("seen", [None, NOT_THERE, CLAIMED, STOPPED, STOPPED_THERE, RUNS, FAILED])
 def test_a_lost_answer_leaves_what_was_seen_of_the_run_meanwhile(
     database: Database, plan: Plan, seen: Verdict | None, error: ArmadaError, reason: str
 ) -> None:
     """A stop that found nothing on the host may have come before the request: it is unknown, and polled."""
     with pytest.raises(OutcomeUnknown):
         hand_over(database, Host(database, seen, error), plan)
-    is_kept = seen in (RUNS, FAILED)
+    is_kept = seen in (RUNS, FAILED, STOPPED_THERE)
     assert known(database) == ((seen.state, seen.reason) if seen is not None and is_kept else ("unknown", reason))
 
 

@@ -261,6 +261,25 @@ def test_a_run_whose_folder_cannot_be_read_is_not_said_to_have_been_removed(
     assert not runs.find(database, RUN).ended
 
 
+def test_a_run_that_another_look_finds_gone_meanwhile_is_cancelled(
+    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert(database)
+    host.stopping, host.shown = None, [GONE]
+    said, looks = host.said, list[str]()
+
+    def overtaken(method: str, params: dict[str, Any], /, **options: Any) -> Any:
+        answer = said(method, params, **options)
+        looks.append(method)
+        if looks.count("run.observe") == 3:
+            runs.record(database, RUN, Verdict("unknown", "not_on_host", "the daemon's words", 1, 3))
+        return answer
+
+    monkeypatch.setattr(host, "said", overtaken)
+    run = stop(database, host)
+    assert (run.state, run.reason) == ("cancelled", "killed_by_user")
+
+
 @pytest.mark.parametrize(
     ("seen", "left"),
     [

@@ -12,7 +12,7 @@ import pytest
 
 from armada.cli import trust
 from armada.config.hosts import Host
-from armada.errors import HostUnreachable, LinkLost
+from armada.errors import HostUnreachable, LinkLost, ProvisionFailed
 from armada.paths import HomePaths
 from armada.rpc import outage as link
 from armada.rpc.outage import Outage
@@ -55,6 +55,15 @@ def test_a_link_that_is_lost_and_comes_back_is_said_once_each(said: list[str], b
     assert back.startswith("box answers again after ")
     assert box.persist(fails("here")) == "here"
     assert len(said) == 2
+
+
+def test_an_error_before_a_repeated_request_is_sent_is_no_answer_to_the_first(box: HostSession) -> None:
+    """The host may have done what was asked before the link broke, and has a full disk now."""
+    with pytest.raises(LinkLost, match="no space left") as lost:
+        box.persist(fails(BROKEN, ProvisionFailed("no space left", hint="make room", host="box")))
+    assert lost.value.hint == "make room"
+    with pytest.raises(ProvisionFailed):
+        box.persist(fails(ProvisionFailed("no space left", host="box")))
 
 
 def test_who_asks_without_end_says_so(said: list[str], box: HostSession) -> None:

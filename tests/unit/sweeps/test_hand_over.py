@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from armada.rpc.session import HostSession
     from armada.sweeps.planning import Asked
 
-STOPPED = Verdict("cancelled", "killed_by_user", None, 0, 0)
+STOPPED = Verdict("cancelled", "killed_by_user", None, 0, 0, runs.OWN_WORD)
 SEEN = {
     "g-1-001": None,
     "g-1-002": Verdict("running", None, None, 1, 3),
@@ -103,6 +103,18 @@ def test_what_was_seen_of_a_cell_meanwhile_is_kept(
         with pytest.raises(ArmadaError):
             handing.hand_over(database, "g-1", share_of(host))
     assert known(database) == [first, ("running", None), ("succeeded", None), stopped]
+
+
+def test_a_cell_that_was_stopped_and_never_sent_stays_stopped(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request with the cells before it failed."""
+    monkeypatch.setattr(handing, "_request", lambda *_: None)
+    monkeypatch.setattr(handing, "CELLS_PER_REQUEST", 2)
+    with pytest.raises(OutcomeUnknown, match="whether 2 cells"):
+        handing.hand_over(database, "g-1", share_of(Host(database, LinkLost("the link broke"))))
+    assert known(database)[0] == ("unknown", "link_lost")
+    assert known(database)[3] == ("cancelled", "killed_by_user")
 
 
 def test_a_cell_that_is_stopped_just_before_it_is_recorded_is_stopped_on_its_host(
