@@ -218,7 +218,7 @@ def _with_host(
     from armada.home import own
     from armada.monitor.observe import observe
     from armada.protocol.homes import AskingHome
-    from armada.protocol.runs import RemoveRun
+    from armada.protocol.runs import JudgedFolder, RemoveRun
     from armada.store import runs
     from armada.sync.checkpoints.apply_retention import tidy
     from armada.sync.context import SyncContext
@@ -248,6 +248,9 @@ def _with_host(
     request = RemoveRun(run_id=run.run_id, home=home, despite_homes=options.other_home)
     if entry is not None:  # reading every byte at home took time
         request = request.model_copy(update={"judged": look_again(there, entry)})
+    elif not options.force:  # no folder was judged: the host refuses to delete one that comes back by now
+        nothing = JudgedFolder(submission=0, attempt=0, checkpoints=(), announced=0)
+        request = request.model_copy(update={"judged": nothing})
     note = ""
     try:
         session.call(request, timeout_s=300.0)
@@ -255,6 +258,8 @@ def _with_host(
         _refuse_away(context, session, run, options)
         note = " (the host had no files of it)"
     except ArmadaError as error:
+        if isinstance(error, Conflict) and entry is None:
+            _refuse_away(context, session, run, options)
         if isinstance(error, Conflict) or not (options.force and _is_unreadable(session, run)):
             raise
         note = f" (its files on the host stay there: {sanitize_line(error.message, 300)})"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,6 +68,30 @@ def test_a_checkpoint_that_comes_while_rm_judges_stays(
     with pytest.raises(Conflict, match=r"(was submitted again|got a checkpoint) since it was looked at; nothing was"):
         remove(home)
     assert len(list((home.remote / "outbox").glob("*/model.bin"))) == 2
+    assert runs.is_known(home.database, home.run_id)
+
+
+@pytest.mark.parametrize("has", ["a submission", "a checkpoint"])
+def test_a_folder_that_was_not_seen_and_comes_back_while_rm_runs_is_not_deleted(
+    home: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has: str
+) -> None:
+    if has == "a submission":
+        shutil.rmtree(home.remote / "outbox")
+        (home.remote / "submissions" / "1").mkdir(parents=True)
+        (home.remote / "submissions" / "1" / "claim.json").write_text("{}")
+        state = {"state": "failed", "submission": 1, "attempt": 1, "seq": 99}
+        (home.remote / "state.json").write_text(json.dumps(state))
+    away, ask = home.remote.rename(tmp_path / "away"), HostSession.call
+
+    def asking(session: HostSession, request: Any, *more: Any, **named: Any) -> Any:
+        if getattr(request, "method", "") == "run.remove":
+            away.rename(home.remote)
+        return ask(session, request, *more, **named)
+
+    monkeypatch.setattr(HostSession, "call", asking)
+    with pytest.raises(Conflict, match="its folder was not found, and is seen now"):
+        remove(home)
+    assert (home.remote / "spec.json").exists()
     assert runs.is_known(home.database, home.run_id)
 
 
