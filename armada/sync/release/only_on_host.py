@@ -9,6 +9,8 @@ from armada.store import checkpoints, run_sync
 from armada.units import amount, counted, span
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from armada.costs.price import Price
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OnlyOnHost:
-    """What only the host has, or may have: checkpoints, the end of the outputs, what no sync brings, a job that may still run."""
+    """What only the host has, or may have: checkpoints, the end of the outputs, what no sync brings, a job that may still run.
+
+    Of a checkpoint whose copy at home is damaged, or was not read, the host may have the only good one.
+    """
 
     checkpoints: tuple[Checkpoint, ...] = ()
     outputs: str | None = None
@@ -26,14 +31,15 @@ class OnlyOnHost:
 
     def sentences(self, host: str) -> list[str]:
         """Return one sentence for each; an empty list if everything is at home and the run has ended."""
-        said = []
-        if self.checkpoints:
-            size = amount(sum(each.size_bytes for each in self.checkpoints))
-            steps = ", ".join(str(each.step) for each in self.checkpoints[-8:])
-            more = "… " if len(self.checkpoints) > 8 else ""
-            count = counted(len(self.checkpoints), "checkpoint")
-            said.append(f"{count} ({size}) only on {host}: step {more}{steps}")
-        return [*said, *filter(None, (self.outputs, self.work, self.job))]
+        absent = [each for each in self.checkpoints if each.home_path is None]
+        unread = [each for each in self.checkpoints if each.is_unread]
+        damaged = [each for each in self.checkpoints if each not in absent and each not in unread]
+        of_checkpoints = (
+            _sentence(absent, f"only on {host}"),
+            _sentence(damaged, f"damaged at home, so perhaps whole only on {host}"),
+            _sentence(unread, f"at home, but not read there, so perhaps whole only on {host}"),
+        )
+        return [*filter(None, (*of_checkpoints, self.outputs, self.work, self.job))]
 
     @property
     def kinds(self) -> tuple[object, ...]:
@@ -55,8 +61,17 @@ def find_only_on_host(database: Database, run: Run, *, price: Price | None, now:
         price: The price of its host now, if known.
         now: Unix time.
     """
-    only_there = [c for c in checkpoints.of_run(database, run.run_id) if c.on_host and c.home_path is None]
+    only_there = [c for c in checkpoints.of_run(database, run.run_id) if c.on_host and not c.is_good_home]
     return OnlyOnHost(tuple(only_there), _outputs(database, run, now), _job(run, price, now), _work(database, run))
+
+
+def _sentence(found: Sequence[Checkpoint], where: str) -> str | None:
+    if not found:
+        return None
+    size = amount(sum(each.size_bytes for each in found))
+    steps = ", ".join(str(each.step) for each in found[-8:])
+    more = "… " if len(found) > 8 else ""
+    return f"{counted(len(found), 'checkpoint')} ({size}) {where}: step {more}{steps}"
 
 
 def _outputs(database: Database, run: Run, now: float) -> str | None:
