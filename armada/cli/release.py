@@ -245,7 +245,7 @@ def _ask(session: HostSession) -> None:
 
 def _wipe(context: HostContext, ground: Ground) -> list[str]:
     """Delete everything that was judged; the host refuses if it has anything else by now."""
-    from armada.store import checkpoints, runs
+    from armada.store import checkpoints, run_sync, runs
     from armada.store import hosts as host_records
     from armada.sync.release.second_look import wipe_of
 
@@ -261,4 +261,5 @@ def _wipe(context: HostContext, ground: Ground) -> list[str]:
     for run in runs.every(context.database, host=session.host.name):
         if run.run_id in there or (run.wiped_root is not None and run.wiped_root == run.root_id):
             checkpoints.record_outbox(context.database, run.run_id, [])  # others may be on a root that is away
+            run_sync.nothing_is_left(context.database, [run.run_id])
     return list(answered.removed)

@@ -106,13 +106,12 @@ def succeeded(
     return is_last
 
 
-def nothing_is_left(database: Database, host: str) -> None:
-    """Record that a host has nothing of its runs that counts, but for those of which more is to come: it was found now."""
+def nothing_is_left(database: Database, run_ids: Iterable[str]) -> None:
+    """Record that the hosts of runs have nothing of them that counts, but for those of which more is to come: it was found now."""
     with database.transaction() as connection:
-        query = (
-            "UPDATE run_sync SET left_there = 0 WHERE final_done AND run_id IN (SELECT run_id FROM runs WHERE host = ?)"
+        connection.executemany(
+            "UPDATE run_sync SET left_there = 0 WHERE final_done AND run_id = ?", [(run_id,) for run_id in run_ids]
         )
-        connection.execute(query, (host,))
 
 
 def reopen(database: Database, run_id: str) -> None:

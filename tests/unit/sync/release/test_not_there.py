@@ -172,6 +172,21 @@ class TestNotThere:
         world.listed, world.root = [], "another"
         assert world.lost() == []
 
+    @pytest.mark.parametrize("listed", [[RUN], []], ids=["it was there", "its root was away"])
+    def test_what_a_person_gave_up_once_is_missed_again_on_a_root_that_is_away_later(
+        self, world: World, listed: list[str]
+    ) -> None:
+        runs.set_root(world.database, RUN, "r" if listed else "its own")
+        world.settle(5)
+        world.listed = listed
+        world.look = {"others": {"count": 5, "size_bytes": 3, "examples": ["work/x"]}}
+        context = HostContext(world.database, world, world.paths)  # type: ignore[arg-type]  # all that is used of a session
+        items, _ = judge_and_forget_secrets(context, ignore_work=True)
+        assert losses(items) == []
+        world.listed, world.root = [], "another"
+        (said,) = world.lost()
+        assert "but 5 other files may be there only" in said
+
     def test_an_end_that_is_only_guessed_settles_nothing(self, world: World) -> None:
         runs.set_root(world.database, RUN, "its own")
         world.settle()
