@@ -12,7 +12,7 @@ from armada.foundation.progress import NullProgress
 from armada.store import checkpoints, run_sync, runs
 from armada.sync.checkpoints.apply_retention import tidy
 from armada.sync.context import HostContext
-from armada.sync.release.judge import judge_run, list_run
+from armada.sync.release.judge import judge_host, judge_run, list_run, losses
 from armada.sync.runs.outbox_listing import OutboxListing, look_at
 from armada.sync.runs.preview import preview
 from armada.sync.runs.run_syncer import RunSyncer
@@ -53,6 +53,22 @@ def test_the_last_sync_is_done_once_all_is_home(place: Place) -> None:
     (place.remote / "outbox" / bad / "model").write_bytes(b"1")
     assert place.sync(insist=True).final
     assert run_sync.find(place.database, place.run_id).final_done
+
+
+def test_an_announced_checkpoint_that_nobody_hashes_is_left_there_after_the_last_sync(place: Place) -> None:
+    place.create()
+    place.save(1, {"model": b"1"})
+    (place.remote / "outbox" / ".new-7").mkdir()
+    place.sync()
+    assert run_sync.find(place.database, place.run_id).left_there == 0, "its job may have it hashed yet"
+    place.end()
+    outcome = place.sync()
+    assert (outcome.final, outcome.left_there) == (True, 1)
+    folder = place.home.local_root / "runs"
+    folder.rename(place.home.local_root / "disk")  # no longer mounted
+    folder.mkdir()
+    (item,) = losses(judge_host(place.context))
+    assert "but 1 other file may be there only" in item.what
 
 
 def test_what_cannot_be_read_on_the_host_is_neither_home_nor_gone(place: Place) -> None:

@@ -52,17 +52,21 @@ def read_listing(entry: RunListing) -> tuple[list[Listed], list[str]]:
     return [listed for listed in found if listed.path not in clashing], [*skipped, *sorted(clashing)]
 
 
-def count_left(home: HomePaths, run_id: str, entry: RunListing, limit_bytes: int | None) -> int | None:
-    """Count what a host has of a run that no sync brings, checkpoints aside; None if it does not say.
+def count_left(
+    home: HomePaths, run_id: str, entry: RunListing, limit_bytes: int | None, *, ended: bool = False
+) -> int | None:
+    """Count what a host has of a run that no sync brings, finished checkpoints aside; None if it does not say.
 
-    Files that no `sync.outputs` names, links that lead elsewhere, invalid names, and the middle of a long log.
+    Files that no `sync.outputs` names, links that lead elsewhere, invalid names, and the middle of a long log. Of a run
+    that has ended, announced checkpoints that nobody hashes, too.
     """
     if entry.others is None or entry.others.count is None:
         return None
     listed, skipped = coming(home, run_id, entry, limit_bytes)
     middle, _ = left_there(listed)
     outside = (entry.outside.count or 0) if entry.outside is not None else 0
-    return entry.others.count + outside + len(skipped) + (middle > 0) + entry.truncated
+    unhashed = max(0, (entry.announced or 0) - (entry.finishing or 0)) if ended else 0
+    return entry.others.count + outside + len(skipped) + (middle > 0) + entry.truncated + unhashed
 
 
 def stale(home: HomePaths, run_id: str, listed: Sequence[Listed]) -> list[Listed]:

@@ -220,7 +220,8 @@ class RunSyncer:
             return 0
         if there is not There.HERE:
             return None
-        return count_left(self.context.home, self.context.run_id, looked.entry, settings.log_limit_bytes)
+        limit = settings.log_limit_bytes
+        return count_left(self.context.home, self.context.run_id, looked.entry, limit, ended=looked.ended)
 
     def _settle_doubts(self) -> None:
         """Fetch again what has changed at home since it was fetched, while the host has it. Called before the final sync is declared.
