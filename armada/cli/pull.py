@@ -189,7 +189,7 @@ def _pull_one(
     except (HostUnreachable, NotFound) as error:
         if isinstance(error, LoginNeeded) or (isinstance(error, NotFound) and run.host in context.hosts()):
             raise
-        pulled, only = pull_from_home(context.database, run, word, error)
+        pulled, only = pull_from_home(context.database, context.home, run, word, error, reporter)
         sys.stderr.write(f"armada: {sanitize_line(error, 600)}; what you asked for is at home\n")
     kept = tuple(checkpoints.of_run(context.database, run.run_id))
     lost = lost_words(kept)

@@ -190,6 +190,12 @@ def pin(database: Database, run_id: str, digest: str) -> None:
         connection.execute("UPDATE checkpoints SET pinned = 1 WHERE run_id = ? AND digest = ?", (run_id, digest))
 
 
+def is_pinned(database: Database, run_id: str, digest: str) -> bool:
+    query = "SELECT pinned FROM checkpoints WHERE run_id = ? AND digest = ?"
+    row = database.connection.execute(query, (run_id, digest)).fetchone()
+    return row is not None and bool(row["pinned"])
+
+
 def mark_acknowledged(database: Database, run_id: str, digest: str) -> None:
     with database.transaction() as connection:
         connection.execute(

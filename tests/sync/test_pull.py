@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from armada.errors import HostUnreachable
 from armada.foundation.progress import NullProgress
-from armada.store import runs
+from armada.store import checkpoints, runs
+from armada.sync.checkpoints import folders
 from armada.sync.checkpoints.published import PARTIAL
 from armada.sync.checkpoints.selection import choose_checkpoint
+from armada.sync.runs import pull as pulling
 from armada.sync.runs.pull import Pulled
 from armada.sync.runs.pull import pull as pull_now
+from armada.sync.schedule.due import NOT_WANTED
 from tests.sync.conftest import OPTIMIZER, Place, both_ways, leftovers
 
 
@@ -82,3 +90,51 @@ def test_a_checkpoint_asked_for_by_name_is_not_deleted_by_the_next_sync(place: P
         path.unlink() if path.is_file() else path.rmdir()
     place.sync()
     assert place.home_steps() == [3]  # deleted by a person: not wanted back
+
+
+def deleting_first(place: Place, monkeypatch: pytest.MonkeyPatch, step: int) -> Path:
+    """Have a sync that holds the run's lock delete a checkpoint at home before the pull gets the lock."""
+    (known,) = [c for c in checkpoints.of_run(place.database, place.run_id) if c.step == step]
+    folder, take = known.home_path, folders.only_one_there
+    assert folder is not None
+
+    @contextlib.contextmanager
+    def waiting(*words: Any) -> Iterator[bool]:
+        with take(*words):
+            if folder.exists():
+                shutil.rmtree(folder)
+                checkpoints.mark_not_home(place.database, place.run_id, known.digest, NOT_WANTED)
+            yield True
+
+    monkeypatch.setattr(pulling, "only_one_there", waiting)
+    return folder
+
+
+def test_a_checkpoint_that_a_sync_deletes_before_the_pull_has_the_lock_is_fetched_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.create(keep_remote=5)
+    for step in (1, 2):
+        place.save(step, {"model": b"%d" % step})
+    place.sync()
+    folder = deleting_first(place, monkeypatch, 1)
+    assert pull(place, 1).published == (folder,)
+    assert [c.step for c in checkpoints.of_run(place.database, place.run_id) if c.pinned] == [1]
+
+
+def test_a_checkpoint_that_a_sync_deletes_while_the_host_is_away_is_not_said_to_be_home(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.create()
+    place.save(1, {"model": b"1"})
+    place.sync()
+    run, why = runs.find(place.database, place.run_id), HostUnreachable("no route")
+
+    def from_home() -> Pulled:
+        found, _ = pulling.pull_from_home(place.database, place.home, run, "1", why, NullProgress())
+        return found
+
+    assert from_home().already == 1
+    deleting_first(place, monkeypatch, 1)
+    with pytest.raises(HostUnreachable):
+        from_home()

@@ -184,8 +184,8 @@ def retain_home(
     deleted = []
     for decision in surplus:
         place = by_digest[decision.candidate.digest].home_path
-        if place is None:
-            continue
+        if place is None or checkpoints.is_pinned(database, run_id, decision.candidate.digest):
+            continue  # a person may have asked for it while those that stay were read
         try:
             manifest, _ = published.read_published(place, decision.candidate.digest)
         except ManifestRejected:

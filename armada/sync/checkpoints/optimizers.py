@@ -69,7 +69,8 @@ def shrink(database: Database, run_id: str, progress: Progress | None = None) ->
         return
     for checkpoint in surplus:
         place, states = checkpoint.home_path, _states_of(checkpoint)
-        if place is not None:
+        # A person may have asked for it while those that stay were read.
+        if place is not None and not checkpoints.is_pinned(database, run_id, checkpoint.digest):
             for name in states:
                 files_home.forget(database, place / name)
             published.strip(place, states)

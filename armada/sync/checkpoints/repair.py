@@ -120,14 +120,8 @@ def _read_in_doubt(database: Database, finding: Finding) -> Finding:
     return replace(finding, damaged=damaged, is_read=True)
 
 
-def complete(
-    context: SyncContext,
-    checkpoint: Checkpoint,
-    progress: Callable[[TransferProgress], None],
-    *,
-    locked: bool = False,
-) -> int:
-    """Fetch what `include_optimizer` left out of a published checkpoint.
+def complete(context: SyncContext, checkpoint: Checkpoint, progress: Callable[[TransferProgress], None]) -> int:
+    """Fetch what `include_optimizer` left out of a published checkpoint. Call it with the run's lock held.
 
     Returns:
         The number of fetched files; 0 if it was complete.
@@ -138,15 +132,14 @@ def complete(
     place = checkpoint.home_path
     if place is None:
         raise NotFound(f"checkpoint-{checkpoint.step} is not home")
-    with contextlib.nullcontext() if locked else only_one_there(context.database, context.home, checkpoint.run_id):
-        missing = published.left_out(place)
-        if not missing:
-            return 0
-        manifest, _ = published.read_published(place, checkpoint.digest)
-        files = [file for file in manifest.files if file.path in missing]
-        _bring_into(context, checkpoint, place, files, progress)
-        require_same(context.database, checkpoint.run_id)
-        published.mark_whole(place)
+    missing = published.left_out(place)
+    if not missing:
+        return 0
+    manifest, _ = published.read_published(place, checkpoint.digest)
+    files = [file for file in manifest.files if file.path in missing]
+    _bring_into(context, checkpoint, place, files, progress)
+    require_same(context.database, checkpoint.run_id)
+    published.mark_whole(place)
     return len(files)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,17 +10,18 @@ from typing import TYPE_CHECKING
 from armada.errors import ArmadaError, HostUnreachable, NotFound
 from armada.foundation.progress import TransfersAs
 from armada.store import checkpoints, run_sync
-from armada.sync.checkpoints.folders import is_seen, require_deleted
+from armada.sync.checkpoints.folders import is_seen, only_one_there, require_deleted
 from armada.sync.checkpoints.published import left_out
 from armada.sync.checkpoints.repair import complete
 from armada.sync.checkpoints.selection import choose_checkpoint
-from armada.sync.runs.sync_run import sync_run, sync_whole
+from armada.sync.runs.sync_run import say_waiting, sync_run, sync_whole
 from armada.sync.schedule.due import NOT_WANTED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from armada.foundation.progress import Progress
+    from armada.paths import HomePaths
     from armada.store.checkpoints import Checkpoint
     from armada.store.database import Database
     from armada.store.runs import Run
@@ -67,21 +69,28 @@ def pull(
         FolderAway: The run's folder at home is not seen.
     """
     if only is not None:
-        is_home = only.home_path is not None and is_seen(only.home_path)
-        if only.home_path is not None and not is_home:
-            require_deleted(context.database, only)
-            checkpoints.mark_not_home(
-                context.database, context.run_id, only.digest, None
-            )  # the user deleted it, and wants it back
-        checkpoints.pin(
-            context.database, context.run_id, only.digest
-        )  # or the next sync would delete what the user just requested
-        if is_home:
-            return _make_whole(context, only, progress)
+        database, run_id = context.database, context.run_id
+        if only.home_path is not None and is_seen(only.home_path):
+            checkpoints.pin(database, run_id, only.digest)  # or a sync that goes on now may delete it
+        with only_one_there(database, context.home, run_id, lambda: say_waiting(progress, run_id)):
+            only = _now(database, only)
+            is_home = only.home_path is not None and is_seen(only.home_path)
+            if only.home_path is not None and not is_home:
+                require_deleted(database, only)
+                checkpoints.mark_not_home(database, run_id, only.digest, None)  # the user deleted it, and wants it back
+            checkpoints.pin(database, run_id, only.digest)  # or the next sync would delete what the user just requested
+            if is_home:
+                return _make_whole(context, only, progress)
     told = TransfersAs(_PART, progress)
     if only is None:
         return _pulled(sync_whole(context, progress=told))
     return _pulled(sync_run(context, progress=told, insist=True, only=only.digest))
+
+
+def _now(database: Database, chosen: Checkpoint) -> Checkpoint:
+    """Return what the store says of a checkpoint now, with the run's lock held: a sync may have deleted it meanwhile."""
+    known = {each.digest: each for each in checkpoints.of_run(database, chosen.run_id)}
+    return known.get(chosen.digest) or dataclasses.replace(chosen, home_path=None)
 
 
 def _pulled(outcome: SyncOutcome) -> Pulled:
@@ -91,15 +100,17 @@ def _pulled(outcome: SyncOutcome) -> Pulled:
 
 
 def pull_from_home(
-    database: Database, run: Run, word: str | None, why: ArmadaError
+    database: Database, home: HomePaths, run: Run, word: str | None, why: ArmadaError, progress: Progress
 ) -> tuple[Pulled, Checkpoint | None]:
     """Return the result of a pull without the host: what is at home is there, and nothing more is fetched.
 
     Args:
         database: The store.
+        home: Where the checkpoints are.
         run: The run.
         word: The requested checkpoint; None for all.
         why: Why the host cannot be contacted.
+        progress: Receives a wait.
 
     Raises:
         NotFound: The requested checkpoint is not at home.
@@ -107,21 +118,29 @@ def pull_from_home(
     """
     if word is None:
         known = checkpoints.of_run(database, run.run_id)
-        home = [c for c in known if c.home_path is not None and c.home_path.is_dir()]
-        left = [c for c in known if c not in home and c.nowhere is None and c.trouble != NOT_WANTED]
+        here = [c for c in known if c.home_path is not None and c.home_path.is_dir()]
+        left = [c for c in known if c not in here and c.nowhere is None and c.trouble != NOT_WANTED]
         if left or run.is_guess or not run.ended or not run_sync.find(database, run.run_id).final_done:
             raise why
-        return Pulled((), 0, len(home)), None
+        return Pulled((), 0, len(here)), None
     only = choose_checkpoint(database, None, run, word)
     if only.home_path is None or not only.home_path.is_dir():
         raise why
-    checkpoints.pin(database, run.run_id, only.digest)
-    lacking = why.message if left_out(only.home_path) else None
-    return Pulled((), 0, 1, lacking=lacking), only
+    checkpoints.pin(database, run.run_id, only.digest)  # or a sync that goes on now may delete it
+    with only_one_there(database, home, run.run_id, lambda: say_waiting(progress, run.run_id)):
+        only = _now(database, only)
+        if only.home_path is None or not only.home_path.is_dir():
+            raise why
+        checkpoints.pin(database, run.run_id, only.digest)
+        lacking = why.message if left_out(only.home_path) else None
+        return Pulled((), 0, 1, lacking=lacking), only
 
 
 def _make_whole(context: SyncContext, checkpoint: Checkpoint, progress: Progress) -> Pulled:
-    """Add what was left out of a checkpoint at home. If that no longer exists, the checkpoint stays usable without it."""
+    """Add what was left out of a checkpoint at home; call it with the run's lock held.
+
+    If that no longer exists, the checkpoint stays usable without it.
+    """
     tell = functools.partial(progress.transfer, _PART, f"checkpoint-{checkpoint.step}")
     try:
         return Pulled((), 0, 1, completed=complete(context, checkpoint, tell))

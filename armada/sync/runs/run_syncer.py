@@ -261,7 +261,7 @@ class RunSyncer:
                 continue
             tell = functools.partial(self._progress.transfer, SYNC, f"checkpoint-{checkpoint.step}")
             try:
-                complete(self.context, checkpoint, tell, locked=True)
+                complete(self.context, checkpoint, tell)
             except (HostUnreachable, FolderAway):
                 raise
             except (ArmadaError, OSError) as error:  # what is here of it is as good as before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from armada.store import checkpoints, runs, transfers
 from armada.store.checkpoints import WAS_HOME, Checkpoint
 from armada.store.database import Database
 from armada.sync.checkpoints import apply_retention
+from armada.sync.checkpoints.proof import Prover
 from armada.sync.schedule.due import NOT_WANTED
 from tests.answers import outbox
 
@@ -200,6 +201,28 @@ def test_what_may_never_come_replaces_nothing_here(home: Home) -> None:
     assert home.retain(keep_home={"last": 2}) == []
 
 
+def pinning(home: Home, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Have a person ask for a checkpoint by name while those that stay are read."""
+    prove = Prover.are_proven
+
+    def proving(prover: Prover, known: Iterable[Checkpoint]) -> bool:
+        found = prove(prover, known)
+        checkpoints.pin(home.database, RUN, home.digests[step])
+        return found
+
+    monkeypatch.setattr(Prover, "are_proven", proving)
+
+
+def test_what_a_person_asks_for_while_those_that_stay_are_read_stays_too(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (1, 2, 3):
+        home.add(step)
+    pinning(home, monkeypatch, 1)
+    assert home.retain(keep_home={"last": 1}) == ["checkpoint-2"]
+    assert (home.steps, home.known[1].pinned, home.place(1).is_dir()) == ([1, 3], True, True)
+
+
 def test_nothing_is_deleted_here_while_what_would_stay_is_in_doubt(home: Home) -> None:
     for step in (1, 2, 3):
         home.add(step)
@@ -226,6 +249,16 @@ def test_the_newest_the_youngest_and_what_a_person_asked_for_keep_their_optimize
     assert with_optimizer(home) == [1, 3, 4]
     home.retain(include_optimizer="last")
     assert [(home.place(step) / "model").exists() for step in home.steps] == [True] * 4
+
+
+def test_what_a_person_asks_for_while_others_are_read_keeps_its_optimizer(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (1, 2, 3):
+        home.add(step, files=OPTIMIZER)
+    pinning(home, monkeypatch, 1)
+    home.retain(include_optimizer="last")
+    assert with_optimizer(home) == [1, 3]
 
 
 def test_what_is_only_on_the_host_is_not_the_newest_here(home: Home) -> None:
