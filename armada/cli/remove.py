@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 from armada.cli.homes import add_flag, ask_owner, owner
 from armada.cli.options import add_named_runs
 from armada.cli.several import Handled, Patience, choose_runs, handle_runs
-from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, ProvisionFailed
+from armada.errors import ArmadaError, Conflict, HostUnreachable, NotFound, OutcomeUnknown, ProvisionFailed
 from armada.foundation.sanitize import sanitize_line
 from armada.units import amount, counted
 
@@ -214,6 +214,7 @@ def _with_host(
 
     Raises:
         Conflict: It has not ended, holds what is nowhere else, is another home's, or its root is away.
+        OutcomeUnknown: Its host was asked to delete it, and did not answer.
     """
     from armada.home import own
     from armada.monitor.observe import observe
@@ -254,6 +255,11 @@ def _with_host(
     note = ""
     try:
         session.call(request, timeout_s=300.0)
+    except HostUnreachable as error:  # with --force, too: what it would say of the files there may be wrong
+        what = f"it is unknown whether the files of {run.run_id} were deleted on {run.host}: {error.message}"
+        raise OutcomeUnknown(
+            what, hint="run the same command again; nothing was forgotten yet", host=run.host
+        ) from error
     except NotFound:
         _refuse_away(context, session, run, options)
         note = " (the host had no files of it)"

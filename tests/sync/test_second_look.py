@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any
 import pytest
 
 from armada.cli.release import _wipe
-from armada.errors import Conflict
+from armada.errors import Conflict, LinkLost, OutcomeUnknown
 from armada.protocol.sync import Output, RunListing
 from armada.rpc.session import HostSession
 from armada.store import runs
 from armada.sync.release import judge, second_look
 from armada.sync.release.second_look import look_again, see_ground, what_came
+from tests.simulation import removing
 from tests.simulation.removing import remove_run
 from tests.sync.conftest import Place
 
@@ -93,6 +95,30 @@ def test_a_folder_that_was_not_seen_and_comes_back_while_rm_runs_is_not_deleted(
         remove(home)
     assert (home.remote / "spec.json").exists()
     assert runs.is_known(home.database, home.run_id)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_link_that_is_lost_once_rm_asked_says_neither_that_the_files_stay_nor_that_they_are_gone(
+    home: Place, monkeypatch: pytest.MonkeyPatch, force: bool
+) -> None:
+    ask = HostSession.call
+
+    def asking(session: HostSession, request: Any, *more: Any, **named: Any) -> Any:
+        answer = ask(session, request, *more, **named)
+        if getattr(request, "method", "") == "run.remove":
+            raise LinkLost("the link broke", host="local")
+        return answer
+
+    options = argparse.Namespace(force=force, without_host=False, other_home=False, dry_run=False)
+    monkeypatch.setattr(removing, "_OPTIONS", options)
+    with monkeypatch.context() as broken:
+        broken.setattr(HostSession, "call", asking)
+        with pytest.raises(OutcomeUnknown, match="it is unknown whether the files of tune-1 were deleted on local"):
+            remove(home)
+    assert runs.is_known(home.database, home.run_id)
+    assert not home.remote.exists()
+    remove(home)
+    assert not runs.is_known(home.database, home.run_id)
 
 
 def test_what_did_not_change_is_removed(home: Place) -> None:
