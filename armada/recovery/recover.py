@@ -232,11 +232,19 @@ def _read_home(
     reader = published.Reader(
         lambda what, seen: progress.transfer("verify", what, seen), sum(found.size_bytes for found in unknown)
     )
-    for found in unknown:
-        problem = found.problem
-        if problem is None and read_data and (wrong := reader.first_wrong(found)) is not None:
-            problem = f"{wrong.path} does not match its manifest"
+    for each in unknown:
+        look = folders.look_of(each.place)
+        found, problem = each, _problem_of(each, reader, read_data=read_data)
         with only_one(home.checkpoints(found.run_id)):
+            known = checkpoints.of_run(database, found.run_id)
+            if any(checkpoint.home_path == found.place for checkpoint in known):
+                recovery.already += 1  # a sync has recorded it meanwhile
+                continue
+            if found.problem is not None or folders.look_of(found.place) != look:  # or has mended it
+                again = next((now for now in published.find(home, found.run_id) if now.place == found.place), None)
+                if again is None:
+                    continue
+                found, problem = again, _problem_of(again, reader, read_data=read_data)
             if problem is None:
                 published.record(database, found, reader if read_data else None)
                 recovery.recognised.append(found)
@@ -245,3 +253,11 @@ def _read_home(
                 place = found.place if dry_run else published.put_aside(found)
                 recovery.wrong.append((place, problem))
                 progress.stage("wrong", f"{place}: {problem}")
+
+
+def _problem_of(found: Published, reader: published.Reader, *, read_data: bool) -> str | None:
+    """Say what is wrong with a checkpoint at home; None: nothing, as far as it was read."""
+    if found.problem is not None or not read_data:
+        return found.problem
+    wrong = reader.first_wrong(found)
+    return f"{wrong.path} does not match its manifest" if wrong is not None else None
