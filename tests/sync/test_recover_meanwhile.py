@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from armada.foundation.progress import NullProgress
-from armada.recovery import recover
 from armada.recovery.recover import Recovery, _read_home
 from armada.store import checkpoints, files_home
 from armada.store.integrity import examine
+from armada.sync.checkpoints.lock import only_one
 from tests.sync.conftest import Place
 
 RIGHT, WRONG = b"one", b"two"
@@ -37,15 +37,14 @@ def put(file: Path, data: bytes) -> None:
 
 def recovering(place: Place, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> Recovery:
     """Recover, while something happens after the folder was read, and before the recovery has the run's lock."""
-    take = recover.only_one
 
     @contextlib.contextmanager
     def waiting(*words: Any) -> Iterator[bool]:
         meanwhile()
-        with take(*words) as waited:
+        with only_one(*words) as waited:
             yield waited
 
-    monkeypatch.setattr(recover, "only_one", waiting)
+    monkeypatch.setattr("armada.recovery.recover.only_one", waiting)
     recovery = Recovery(examine(place.home.store))
     _read_home(place.database, place.home, recovery, NullProgress(), dry_run=False, read_data=True)
     return recovery

@@ -187,6 +187,14 @@ class TestFolderOfRuns:
         assert record is not None
         assert record.released_at is None
 
+    def test_after_a_wipe_nothing_is_left_of_what_a_person_gave_up(self, script: Place) -> None:
+        (script.remote / "work" / "notes.txt").write_bytes(b"notes")
+        script.sync()
+        before = run_sync.find(script.database, script.run_id)
+        assert (before.final_done, before.left_there) == (True, 3)
+        _wipe(script.context, see_ground(script.session))
+        assert run_sync.find(script.database, script.run_id).left_there == 0
+
     def test_a_wipe_says_nothing_of_what_is_on_a_disk_that_is_away(self, script: Place) -> None:
         spec = runs.spec(script.database, script.run_id)
         runs.insert(
