@@ -19,6 +19,7 @@ from armada_agent.paths import (
     list_runs_folder,
     runs_folder,
 )
+from armada_agent.records import forgetting
 from armada_agent.runs import dispatcher, leftover_processes
 from armada_agent.runs.folders import list_runs
 from armada_agent.runs.observation import Evidence
@@ -41,10 +42,9 @@ def forget_secrets(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     kept: List[str] = []
     for paths in _all_runs(call):
         if os.path.exists(paths.secrets):
-            goes = _may_release_secrets(paths, table, leaves)
+            former = _without_need(paths, table, leaves)
+            goes = former is not None and forgetting.forget(paths, former, must=False)
             (removed if goes else kept).append(paths.run_id)
-            if goes:
-                files.remove(paths.secrets)
     return {"removed": removed, "kept": kept}
 
 
@@ -196,14 +196,18 @@ def _all_runs(call: Call) -> List[RunPaths]:
     return [RunPaths(call.root, run["run_id"]) for run in list_runs(call, {})["runs"]]
 
 
-def _may_release_secrets(paths: RunPaths, table: List[Process], leaves: bool) -> bool:
-    """Judge whether a run needs its secrets no more. One with unreadable records may need them; that protects no other run's."""
+def _without_need(paths: RunPaths, table: List[Process], leaves: bool) -> Optional[int]:
+    """Return the newest submission of a run, 0 before the first, if it needs its secrets no more; else None.
+
+    One with unreadable records may need them; that protects no other run's.
+    """
     try:
         evidence = Evidence(paths, table)
         may_live = evidence.may_still_start or _is_alive(evidence)
-        return following.may_release_secrets(evidence.has_ended or evidence.may_forget_secrets, may_live, leaves)
+        goes = following.may_release_secrets(evidence.has_ended or evidence.may_forget_secrets, may_live, leaves)
     except (OSError, AgentError):
-        return False
+        return None
+    return (evidence.submission_number or 0) if goes else None
 
 
 def _is_alive(evidence: Evidence) -> bool:
