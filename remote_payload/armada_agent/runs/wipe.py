@@ -13,6 +13,7 @@ from armada_agent.outbox import homes
 from armada_agent.paths import (
     ASIDE,
     RunPaths,
+    checked_digest,
     checked_run_id,
     list_folder,
     list_run_ids,
@@ -21,9 +22,9 @@ from armada_agent.paths import (
 )
 from armada_agent.records import forgetting
 from armada_agent.runs import dispatcher, leftover_processes
-from armada_agent.runs.folders import list_runs
+from armada_agent.runs.folders import list_runs, require_judged
 from armada_agent.runs.observation import Evidence
-from armada_agent.verdicts import following, wiping
+from armada_agent.verdicts import following, removing, wiping
 
 OURS = ("sweeps", "runs", "envs", "code", "data", "models", "prepared", "schedulers", "tools", "locks", "agent")
 """The names that armada creates below its root, in the order of deletion. Other names belong to the user."""
@@ -62,7 +63,8 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Raises:
         AgentError: `conflict`: a run lives or may still start, another home would lose something, or something was put
-            here meanwhile, or since home judged the host: the root, or a run, is another one than it names.
+            here meanwhile, or since home judged the host: the root, or a run, is another one than it names, or a run has
+            more than it names.
     """
     asker, judged = homes.read_asker(params), _read_judged(params)
     with set_aside.alone(call.root):
@@ -72,7 +74,8 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         for name in OURS:
             deletion.delete_folder(_trash(call.root, name), _trash(call.root, name))  # these it had
         before = _see(call.root, asker)
-        _refuse(wiping.why_not(before) or wiping.why_not_unjudged(judged, before))
+        _refuse(wiping.why_not(before))
+        _refuse_unjudged(call.root, judged, before)
         tells = roots.was_wiped(call.root) or any(homes.has_others(paths, asker) for paths in _all_runs(call))
         try:
             aside = set_aside.set_aside(call.root)
@@ -98,17 +101,36 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _read_judged(params: Dict[str, Any]) -> Optional[Dict[str, Optional[int]]]:
-    """Read which runs home judged, with their submissions; None if it does not say, as an older one."""
+def _read_judged(params: Dict[str, Any]) -> Optional[Dict[str, removing.FolderSeen]]:
+    """Read which runs home judged, and what they had; None if it does not say, as an older one."""
     if params.get("runs") is None:
         return None
-    judged: Dict[str, Optional[int]] = {}
+    judged: Dict[str, removing.FolderSeen] = {}
     for one in parameters.sequence(params, "runs"):
         if not isinstance(one, dict):
             raise AgentError("bad_request", "each of `runs` must be an object")
-        told = None if one.get("submission") is None else parameters.integer(one, "submission")
-        judged[checked_run_id(one.get("run_id"))] = told
+        submission, attempt, announced = (
+            None if one.get(name) is None else parameters.integer(one, name)
+            for name in ("submission", "attempt", "announced")
+        )
+        digests = None
+        if one.get("checkpoints") is not None:
+            digests = frozenset(map(checked_digest, parameters.sequence(one, "checkpoints")))
+        judged[checked_run_id(one.get("run_id"))] = removing.FolderSeen(submission, attempt, digests, announced)
     return judged
+
+
+def _refuse_unjudged(root: str, judged: Optional[Dict[str, removing.FolderSeen]], seen: wiping.Seen) -> None:
+    """Refuse what home did not judge: a run, or something of a run.
+
+    Raises:
+        AgentError: `conflict`.
+    """
+    if judged is None:
+        return
+    _refuse(wiping.why_not_unjudged({run_id: each.submission for run_id, each in judged.items()}, seen))
+    for run in seen.runs:
+        require_judged(RunPaths(root, run.run_id), judged[run.run_id])
 
 
 def _delete(root: str, runs: Optional[str]) -> List[str]:
