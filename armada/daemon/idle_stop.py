@@ -136,7 +136,7 @@ class IdleStop:
                 )
                 there, listed = putting(database, name), list_there(session)
                 context = HostContext(database, session, self._home)
-                items = losses(judge_host(context))
+                items = losses(judge_host(context, listed=listed))
                 if items:
                     what = f"{items[0].run_id}: {items[0].what}"
                     more = f", and {counted(len(items) - 1, 'more reason')}" if len(items) > 1 else ""

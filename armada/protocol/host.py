@@ -9,6 +9,7 @@ from pydantic import Field
 from armada.protocol.homes import AskingHome
 from armada.protocol.message import (
     Count,
+    Digest,
     Fitting,
     Line,
     Many,
@@ -149,17 +150,24 @@ class Wiped(Message):
 
 
 class JudgedRun(Message):
-    """A run that home judged; `submission`: the newest one then, if its host said it."""
+    """A run that home judged, and what it had then, as far as its host said it.
+
+    `checkpoints`: the digests of the finished ones, also of those that cannot be read. `announced`: how many others were
+    not finished. `submission` and `attempt`: the newest ones, 0 before the first.
+    """
 
     run_id: RunId
     submission: OrMissing[Count] = None
+    attempt: OrMissing[Count] = None
+    checkpoints: OrMissing[Many[Digest]] = None
+    announced: OrMissing[Count] = None
 
 
 class WipeRoot(Request[Wiped]):
     """Delete all of armada's files on a host.
 
     `root`: the id of the root that home judged. `runs`: the runs that it judged there. The host refuses if it has another
-    root, or a run or a submission that is not among them.
+    root, or a run that is not among them, or more of a run than is told of it.
     """
 
     method = "host.wipe"

@@ -313,9 +313,9 @@ def may_be_renamed(run_id: str, name: str) -> Item:
     return Item(run_id, what, lost=True, hint="give it its name back, or move it out of the folder of runs")
 
 
-def put_there_meanwhile(run_id: str, host: str) -> Item:
-    """Judge a run that appeared on the host, or was resumed, after the first listing."""
-    what = "it was launched or resumed while the host was checked"
+def put_there_meanwhile(run_id: str, host: str, came: str = "was launched or resumed") -> Item:
+    """Judge a run that appeared on the host, or to which something came there, after the first listing."""
+    what = f"it {came} while the host was checked"
     return Item(run_id, what, lost=True, hint=f"armada hosts release {host}")
 
 

@@ -41,16 +41,15 @@ def run(call: Call) -> RunPaths:
     return made
 
 
+CAME: list[tuple[Callable[[RunPaths], object], str]] = [
+    (lambda run: Path(run.attempt(2)).mkdir(), "began again"),
+    (lambda run: Path(run.checkpoint(TWO)).mkdir(), "got a checkpoint"),
+    (lambda run: Path(run.outbox, ".new-7").mkdir(), "got a checkpoint"),
+]
+
+
 @pytest.mark.fault("a run is resumed while rm reads its copies", "nothing is deleted, and rm says so")
-@pytest.mark.parametrize(
-    ("act", "words"),
-    [
-        (submit_again, "was submitted again"),
-        (lambda run: Path(run.attempt(2)).mkdir(), "began again"),
-        (lambda run: Path(run.checkpoint(TWO)).mkdir(), "got a checkpoint"),
-        (lambda run: Path(run.outbox, ".new-7").mkdir(), "got a checkpoint"),
-    ],
-)
+@pytest.mark.parametrize(("act", "words"), [(submit_again, "was submitted again"), *CAME])
 def test_what_came_to_a_run_since_it_was_judged_is_not_deleted(
     call: Call, run: RunPaths, act: Callable[[RunPaths], object], words: str
 ) -> None:
@@ -112,7 +111,40 @@ def test_a_run_that_home_did_not_judge_keeps_its_host(call: Call, act: Callable[
     assert "runs" in wipe(call, {})["removed"]  # an older home does not say what it judged
 
 
-@pytest.mark.parametrize("told", [7, [7], [{}], [{"run_id": "a", "submission": "x"}]])
+@pytest.mark.fault("a job is requeued while home judges its host", "nothing is wiped, and the wipe names the run")
+@pytest.mark.parametrize(("act", "words"), CAME)
+def test_what_came_to_a_run_since_home_judged_its_host_keeps_the_host(
+    call: Call, run: RunPaths, act: Callable[[RunPaths], object], words: str
+) -> None:
+    (of_folder, name) = (judged(call, run.run_id)["judged"], roots.identify(call.root))
+    question = {"root": name, "runs": [{"run_id": run.run_id, **of_folder}]}
+    act(run)
+    with pytest.raises(AgentError, match=f"unjudged-1 {words} since it was looked at; nothing was deleted") as no:
+        wipe(call, question)
+    assert (no.value.kind, Path(run.checkpoint(ONE)).is_dir()) == ("conflict", True)
+    assert "runs" in wipe(call, {"runs": [{"run_id": run.run_id, "submission": 1}]})["removed"]  # an older home
+
+
+def test_a_host_is_wiped_of_what_home_judged_also_if_a_checkpoint_is_gone(call: Call, run: RunPaths) -> None:
+    Path(run.checkpoint(TWO)).mkdir()
+    question = {"runs": [{"run_id": run.run_id, **judged(call, run.run_id)["judged"]}]}
+    shutil.rmtree(run.checkpoint(TWO))
+    assert "runs" in wipe(call, question)["removed"]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        7,
+        [7],
+        [{}],
+        [{"run_id": "a", "submission": "x"}],
+        [{"run_id": "a", "attempt": -1}],
+        [{"run_id": "a", "announced": "x"}],
+        [{"run_id": "a", "checkpoints": ["x"]}],
+        [{"run_id": "a", "checkpoints": 7}],
+    ],
+)
 def test_runs_that_are_none_are_refused(call: Call, told: object) -> None:
     with pytest.raises(AgentError) as no:
         wipe(call, {"runs": told})

@@ -231,6 +231,28 @@ def test_what_another_home_launches_at_the_last_moment_keeps_the_host(
     assert ran(armada) == []
 
 
+def test_a_job_that_saves_at_the_last_moment_keeps_the_host(
+    armada: Armada, database: Database, stop: Callable[[str], Stop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = armada.run("launch", "--host", "local", armada.command(sys.executable, "-c", "pass"), "--follow")
+    assert done.returncode == 0, done.stderr
+    box, ask = stop(noting(armada)), HostSession.call
+    (run,) = runs.every(database)
+
+    def save_first(session: HostSession, request: Any, *words: Any, **more: Any) -> Any:
+        if isinstance(request, AskFacts):
+            (armada.local_runs / run.run_id / "outbox" / ("a" * 64)).mkdir(exist_ok=True)
+        return ask(session, request, *words, **more)
+
+    monkeypatch.setattr(HostSession, "call", save_first)
+    found = box.idle(30)
+    assert (found.state, found.said) == (
+        "refused",
+        f"not stopped: {run.run_id}: it got a checkpoint while the host was checked",
+    )
+    assert ran(armada) == []
+
+
 def test_a_command_is_no_shells_and_one_that_hangs_is_ended(tmp_path: Path) -> None:
     assert run_command(["echo", "$HOME", ";", "\x1b]0;owned\x07"], {"PATH": "/usr/bin:/bin"})[0] == 0
     assert "\x1b" not in run_command(["echo", "\x1b]0;owned\x07"], {"PATH": "/usr/bin:/bin"})[1]

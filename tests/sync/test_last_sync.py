@@ -129,6 +129,27 @@ def _judged(place: Place) -> list[Item]:
     return judge_run(place.context, answer)
 
 
+@pytest.mark.fault("a host's disk is restored to before a run was resumed", "no sync of what it shows is the last one")
+@pytest.mark.parametrize(("shown", "is_last"), [(1, False), (2, True), (3, False), (0, True)])
+def test_a_sync_of_what_a_host_shows_of_another_submission_is_not_the_last(
+    place: Place, shown: int, *, is_last: bool
+) -> None:
+    """A host that shows none may have refused the only one."""
+    place.create()
+    place.save(1, {"model": b"1"})
+    ended = Verdict("succeeded", None, None, 9, 9)
+    runs.record(place.database, place.run_id, ended, submission=2, observed_at=time.time())
+    if shown:
+        claim = place.remote / "submissions" / str(shown) / "claim.json"
+        claim.parent.mkdir(parents=True)
+        claim.write_text("{}")
+    run = runs.find(place.database, place.run_id)
+    assert look_at(place.database, place.session, [run])[place.run_id].ended is is_last
+    if shown != 3:
+        assert place.sync().final is is_last
+        assert run_sync.find(place.database, place.run_id).final_done is is_last
+
+
 @pytest.mark.parametrize("state", ["submitted", "succeeded"])
 def test_a_sync_of_what_was_resumed_meanwhile_is_not_the_last(place: Place, state: str) -> None:
     place.create()

@@ -168,6 +168,40 @@ def test_what_came_to_a_run(change: dict[str, Any], says: str | None) -> None:
     assert what_came(LISTED, now) == says
 
 
+@pytest.mark.fault("a job is requeued while home reads its copies", "the host is not released, and not wiped")
+@pytest.mark.parametrize("change", ["began again", "got a checkpoint"])
+def test_what_comes_to_a_judged_run_keeps_its_host(home: Place, change: str) -> None:
+    (home.remote / "attempts" / "1").mkdir(parents=True, exist_ok=True)
+    ground = see_ground(home.session)
+    assert judge.losses(judge.judge_host(home.context, listed=ground.listed)) == []
+    if change == "began again":
+        (home.remote / "attempts" / "2").mkdir()
+    else:
+        home.save(2, {"model.bin": b"two"})
+    assert [item.what for item in judge.came_since(home.context, ground.listed)] == [
+        f"it {change} while the host was checked"
+    ]
+    with pytest.raises(Conflict, match=f"{home.run_id} {change} since it was looked at; nothing was deleted"):
+        _wipe(home.context, ground)
+    assert home.remote.exists()
+
+
+def test_a_wipe_tells_what_home_judged_of_each_run(home: Place) -> None:
+    ground = see_ground(home.session)
+    judge.judge_host(home.context, listed=ground.listed)
+    request: dict[str, Any] = second_look.wipe_of(home.context, ground).as_params()
+    (told,) = request["runs"]
+    entry = judge.list_run(home.context)
+    assert entry is not None
+    assert told == {
+        "run_id": home.run_id,
+        "attempt": entry.attempt,
+        "announced": 0,
+        "checkpoints": [each.digest for each in entry.outbox],
+    }
+    assert "runs" in _wipe(home.context, ground)
+
+
 def test_a_wipe_names_what_home_judged(home: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     ground = see_ground(home.session)
     request = second_look.wipe_of(home.context, ground).as_params()

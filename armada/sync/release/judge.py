@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from armada.config.schedulers import cancel_command
 from armada.config.sync import settings_of
@@ -24,6 +24,7 @@ from armada.sync.checkpoints.proof import Prover
 from armada.sync.outputs.download import not_at_home
 from armada.sync.outputs.listing import coming
 from armada.sync.outputs.long_logs import left_there
+from armada.sync.release.meanwhile import came_to
 from armada.sync.release.unnamed_files import Unnamed, read_unnamed, without_those_at_home
 from armada.sync.schedule.due import NOT_WANTED
 from armada.verdicts.presence import There
@@ -222,15 +223,22 @@ def _judge_listed(context: HostContext, listed: Listed, *, ignore_work: bool, pr
     run_ids = list(listed.submissions)
     items = _not_there(context, prover, run_ids, ignore_work=ignore_work)
     for start in range(0, len(run_ids), _AT_ONCE):
-        items += _judge_some(context, prover, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
+        items += _judge_some(context, prover, listed, run_ids[start : start + _AT_ONCE], ignore_work=ignore_work)
     return items + list(map(no_run, listed.strange))
 
 
 def came_since(context: HostContext, listed: Listed) -> list[Item]:
-    """List what is there that `list_there` did not list: reading every byte at home took time."""
+    """List what is there that was not listed before it was judged: reading every byte at home took time."""
     before, now = listed.submissions, list_there(context.session)
     came = [run_id for run_id, number in now.submissions.items() if run_id not in before or number != before[run_id]]
     items = [put_there_meanwhile(run_id, context.host) for run_id in came]
+    judged = [run_id for run_id in listed.judged if run_id not in came]
+    for start in range(0, len(judged), _AT_ONCE):
+        answer = context.session.call(_only_evidence(judged[start : start + _AT_ONCE]), timeout_s=60.0)
+        for run_id, look in looks(answer).items():
+            known = listed.judged.get(run_id)
+            words = came_to(known, look.run) if isinstance(look, Look) and known is not None else None
+            items += [put_there_meanwhile(run_id, context.host, words)] if words is not None else []
     return items + [no_run(name) for name in now.strange if name not in listed.strange]
 
 
@@ -339,16 +347,19 @@ def runs_there(session: HostSession) -> list[str]:
     return list(list_there(session).submissions)
 
 
-class Listed(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listed:
     """What a host has at one moment.
 
     Attributes:
         submissions: How often each run was submitted, by id; None: it is not said.
         strange: Names of what lies among the runs and is none: a run's folder that somebody renamed, or somebody's files.
+        judged: What was listed of each run when it was judged, by id; filled by whoever judges.
     """
 
     submissions: Mapping[str, int | None]
     strange: tuple[str, ...]
+    judged: dict[str, RunListing] = dataclasses.field(default_factory=dict)
 
 
 def list_there(session: HostSession) -> Listed:
@@ -362,7 +373,9 @@ def losses(items: Sequence[Item]) -> list[Item]:
     return [item for item in items if item.lost]
 
 
-def _judge_some(context: HostContext, prover: Prover, run_ids: Sequence[str], *, ignore_work: bool) -> list[Item]:
+def _judge_some(
+    context: HostContext, prover: Prover, listed: Listed, run_ids: Sequence[str], *, ignore_work: bool
+) -> list[Item]:
     database, session = context.database, context.session
     specs = {run_id: _spec(database, run_id) for run_id in run_ids}
     to_list = (RunToList(run_id=r, outputs=tuple(settings_of(specs[r] or {}).outputs)) for r in run_ids)
@@ -385,6 +398,7 @@ def _judge_some(context: HostContext, prover: Prover, run_ids: Sequence[str], *,
             is_none = run_id in looked and not lives and not runs.is_known(database, run_id)
             items.append(no_run(run_id) if is_none else unseen(run_id, context.host))
             continue
+        listed.judged[run_id] = looked[run_id]
         items += judge_missing(scraps, ignore_work=ignore_work) if scraps is not None else []
         life = life_of(look.run.evidence) if isinstance(look, Look) and exists else Life.NONE
         unnamed = read_unnamed(looked[run_id])

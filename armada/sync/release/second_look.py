@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from armada.errors import Conflict
 from armada.home import own
@@ -11,6 +11,7 @@ from armada.protocol.host import JudgedRun, WipeRoot
 from armada.protocol.observation import Observe
 from armada.protocol.runs import JudgedFolder
 from armada.sync.release.judge import Listed, list_run, list_there
+from armada.sync.release.meanwhile import digests
 
 if TYPE_CHECKING:
     from armada.protocol.sync import RunListing
@@ -38,13 +39,18 @@ def see_ground(session: HostSession) -> Ground:
 
 def wipe_of(context: HostContext, ground: Ground) -> WipeRoot:
     """Return the request to delete what home judged. Only what is known is named: an older agent says less."""
-    numbers = ground.listed.submissions.items()
-    judged = [
-        JudgedRun(run_id=run_id) if number is None else JudgedRun(run_id=run_id, submission=number)
-        for run_id, number in numbers
-    ]
+    listed = ground.listed
+    judged = [_judged(run_id, number, listed.judged.get(run_id)) for run_id, number in listed.submissions.items()]
     request = WipeRoot(home=AskingHome(**own(context.home).as_json()), runs=tuple(judged))
     return request if ground.root is None else WipeRoot(home=request.home, runs=request.runs, root=ground.root)
+
+
+def _judged(run_id: str, submission: int | None, listing: RunListing | None) -> JudgedRun:
+    told: dict[str, Any] = {"submission": submission}
+    if listing is not None:
+        told |= {"attempt": listing.attempt, "announced": listing.announced}
+        told |= {"checkpoints": tuple(sorted(digests(listing)))}
+    return JudgedRun(run_id=run_id, **{name: value for name, value in told.items() if value is not None})
 
 
 def look_again(context: SyncContext, judged: RunListing) -> JudgedFolder:
@@ -63,7 +69,7 @@ def look_again(context: SyncContext, judged: RunListing) -> JudgedFolder:
         raise Conflict(what, hint="run the same command again", host=context.host)
     numbers = {"submission": judged.submission, "attempt": judged.attempt}
     return JudgedFolder(
-        checkpoints=tuple(sorted(_digests(judged))),
+        checkpoints=tuple(sorted(digests(judged))),
         announced=judged.announced or 0,
         **{name: number for name, number in numbers.items() if number is not None},
     )
@@ -76,15 +82,11 @@ def what_came(before: RunListing, now: RunListing) -> str | None:
     if (now.attempt or 0) > (before.attempt or 0):
         return "began again"
     unfinished = [(each.announced or 0) + (each.finishing or 0) for each in (before, now)]
-    if _digests(now) - _digests(before) or unfinished[1] > unfinished[0]:
+    if digests(now) - digests(before) or unfinished[1] > unfinished[0]:
         return "got a checkpoint"
     if set(now.outputs) - set(before.outputs) or _has_more_others(before, now) or now.problem != before.problem:
         return "wrote files"
     return None
-
-
-def _digests(listing: RunListing) -> set[str]:
-    return {checkpoint.digest for checkpoint in listing.outbox} | set(listing.unreadable)
 
 
 def _has_more_others(before: RunListing, now: RunListing) -> bool:

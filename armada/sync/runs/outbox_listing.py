@@ -44,7 +44,7 @@ class OutboxListing:
     """A run's part of an answer to `sync.look`. `ended` and `submission` hold what was known before the host was queried.
 
     That order matters: of a submission that had already ended, the answer shows everything there will ever be. A run
-    that another home has resumed since has not ended.
+    that another home has resumed since has not ended; and an answer that shows an earlier submission shows no end.
     """
 
     entry: RunListing
@@ -156,7 +156,9 @@ def _read(session: HostSession, chosen: Sequence[Run], answer: Listings, now: fl
     return {
         run.run_id: OutboxListing(
             listed[run.run_id],
-            run.is_settled(now) and not _was_resumed(run, listed[run.run_id]),
+            run.is_settled(now)
+            and not _was_resumed(run, listed[run.run_id])
+            and not _was_put_back(run, listed[run.run_id]),
             run.submission,
             root=answer.root,
             wiped=answer.wiped,
@@ -168,6 +170,14 @@ def _read(session: HostSession, chosen: Sequence[Run], answer: Listings, now: fl
 def _was_resumed(run: Run, entry: RunListing) -> bool:
     """Whether the host has a newer submission than home knows of."""
     return entry.submission is not None and entry.submission > run.submission
+
+
+def _was_put_back(run: Run, entry: RunListing) -> bool:
+    """Whether the host shows an earlier submission than home knows of: its disk was restored from a snapshot, or lags.
+
+    What the later one saved is not listed, and is not gone. A host that shows none may have refused the only one.
+    """
+    return entry.submission is not None and 0 < entry.submission < run.submission
 
 
 def _listing(run_id: str, part: RunListing | Misfit) -> RunListing:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from armada_agent.foundation import files
 from armada_agent.foundation.log import say
 from armada_agent.paths import RunPaths
-from armada_agent.records import job_status
+from armada_agent.records import forgetting, job_status
 from armada_agent.records.ending import Ending
 from armada_agent.records.place import Place, await_seen, is_seen_gone
 
@@ -28,6 +28,7 @@ class Journal:
 
     def __init__(self, paths: RunPaths, submission: int, clock: Callable[[], float] = time.time) -> None:
         self._paths = paths
+        self._submission = submission
         self._clock = clock
         self._lock = threading.RLock()
         self._pending: List[Callable[[], None]] = []
@@ -124,7 +125,7 @@ class Journal:
         """
         now = self._clock() if at is None else at
         self.close_attempt(ending, now)
-        self._do(lambda: files.remove(self._paths.secrets))
+        self._do(self._forget_secrets)
         self.update(ended_at=now, **_told(ending))
         self.settle()
 
@@ -136,7 +137,7 @@ class Journal:
             told: What its exit.json says.
         """
         self.take_up(attempt)
-        self._do(lambda: files.remove(self._paths.secrets))
+        self._do(self._forget_secrets)
         known = {
             name: told[name]
             for name in ("state", "reason", "message", "exit_code", "signal", "ended_at")
@@ -190,6 +191,9 @@ class Journal:
         """Write everything, and wait as long as the disk is full or cannot be reached."""
         while not self.flush():
             pause(1.0)
+
+    def _forget_secrets(self) -> None:
+        forgetting.forget(self._paths, self._submission)
 
     def _write(self, path: str, value: Dict[str, Any]) -> None:
         try:

@@ -143,7 +143,7 @@ def remove(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         if lacking and params.get("despite_homes") is not True:
             raise AgentError("conflict", "; ".join(sorted(lacking.values())), "sync there first, or --other-home")
         trash = os.path.join(os.path.dirname(paths.folder), os.path.basename(files.temporary_name(paths.run_id)))
-        _refuse_unjudged(paths, judged)
+        require_judged(paths, judged)
         os.rename(paths.folder, trash)
     finally:
         os.close(lock)
@@ -163,8 +163,8 @@ def _read_judged(params: Dict[str, Any]) -> Optional[removing.FolderSeen]:
     return removing.FolderSeen(submission, attempt, digests, parameters.integer(told, "announced"))
 
 
-def _refuse_unjudged(paths: RunPaths, judged: Optional[removing.FolderSeen]) -> None:
-    """Refuse to delete a folder that has something which home did not judge: another of its processes resumed the run.
+def require_judged(paths: RunPaths, judged: Optional[removing.FolderSeen]) -> None:
+    """Refuse to delete a folder that has something which home did not judge: somebody resumed the run, or requeued its job.
 
     Raises:
         AgentError: `conflict`.

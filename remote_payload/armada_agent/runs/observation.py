@@ -13,7 +13,7 @@ from armada_agent.foundation.session import Call
 from armada_agent.host import detached, processes, roots, set_aside
 from armada_agent.outbox import listing
 from armada_agent.paths import RunPaths, newest
-from armada_agent.records import job_status
+from armada_agent.records import forgetting, job_status
 from armada_agent.records.ending import ENDED, exit_of
 from armada_agent.records.place import is_gone, require_there
 from armada_agent.runs import completion, leftover_processes, supervisor_liveness
@@ -372,8 +372,8 @@ def _observe_run(
     metrics = _lines(
         paths.metrics, offsets["metrics"], limit
     )  # after the evidence: an ended run has then written everything
-    if evidence.may_forget_secrets:
-        files.remove(paths.secrets)  # the supervisor died before it deleted them
+    if evidence.may_forget_secrets and os.path.exists(paths.secrets):  # the supervisor died before it deleted them
+        forgetting.forget(paths, evidence.submission_number or 0, must=False)
     if evidence.lacks_end:
         completion.start(call, paths, evidence.submission_number or 0)
     if evidence.is_over and allowance.lacks_after(paths, evidence.submission_number or 0):

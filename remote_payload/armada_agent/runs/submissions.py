@@ -14,6 +14,7 @@ from armada_agent.foundation import files, parameters, process_identity
 from armada_agent.foundation.session import Call
 from armada_agent.host import detached, job_variables, roots, set_aside, setup_lines
 from armada_agent.paths import RunPaths, SweepPaths, newest
+from armada_agent.records import forgetting
 from armada_agent.records.ending import ENDED
 from armada_agent.records.place import is_gone, require_there
 from armada_agent.records.stop_request import BY_SWEEP, concerns, ending_of, read_stop_request
@@ -290,7 +291,7 @@ def _conclude_waiting(paths: RunPaths, number: int, state: Dict[str, Any]) -> No
         told.update(submission=number, gpus=[], exit_code=None, signal=None, started_at=None)
     seq = state.get("seq")
     files.write_json(paths.state, dict(state, ended_at=time.time(), seq=seq + 1 if isinstance(seq, int) else 1, **told))
-    files.remove(paths.secrets)
+    forgetting.forget(paths, number)
 
 
 def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> Dict[str, Any]:
@@ -482,4 +483,4 @@ def _end_unstarted(paths: RunPaths, submission: int, word: str, reason: str, mes
         "seq": 1,
     }
     files.write_json(paths.state, state)
-    files.remove(paths.secrets)
+    forgetting.forget(paths, submission)

@@ -13,16 +13,18 @@ from armada_agent.outbox import homes
 from armada_agent.paths import (
     ASIDE,
     RunPaths,
+    checked_digest,
     checked_run_id,
     list_folder,
     list_run_ids,
     list_runs_folder,
     runs_folder,
 )
+from armada_agent.records import forgetting
 from armada_agent.runs import dispatcher, leftover_processes
-from armada_agent.runs.folders import list_runs
+from armada_agent.runs.folders import list_runs, require_judged
 from armada_agent.runs.observation import Evidence
-from armada_agent.verdicts import following, wiping
+from armada_agent.verdicts import following, removing, wiping
 
 OURS = ("sweeps", "runs", "envs", "code", "data", "models", "prepared", "schedulers", "tools", "locks", "agent")
 """The names that armada creates below its root, in the order of deletion. Other names belong to the user."""
@@ -41,10 +43,9 @@ def forget_secrets(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     kept: List[str] = []
     for paths in _all_runs(call):
         if os.path.exists(paths.secrets):
-            goes = _may_release_secrets(paths, table, leaves)
+            former = _without_need(paths, table, leaves)
+            goes = former is not None and forgetting.forget(paths, former, must=False)
             (removed if goes else kept).append(paths.run_id)
-            if goes:
-                files.remove(paths.secrets)
     return {"removed": removed, "kept": kept}
 
 
@@ -62,7 +63,8 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Raises:
         AgentError: `conflict`: a run lives or may still start, another home would lose something, or something was put
-            here meanwhile, or since home judged the host: the root, or a run, is another one than it names.
+            here meanwhile, or since home judged the host: the root, or a run, is another one than it names, or a run has
+            more than it names.
     """
     asker, judged = homes.read_asker(params), _read_judged(params)
     with set_aside.alone(call.root):
@@ -72,7 +74,8 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
         for name in OURS:
             deletion.delete_folder(_trash(call.root, name), _trash(call.root, name))  # these it had
         before = _see(call.root, asker)
-        _refuse(wiping.why_not(before) or wiping.why_not_unjudged(judged, before))
+        _refuse(wiping.why_not(before))
+        _refuse_unjudged(call.root, judged, before)
         tells = roots.was_wiped(call.root) or any(homes.has_others(paths, asker) for paths in _all_runs(call))
         try:
             aside = set_aside.set_aside(call.root)
@@ -98,17 +101,36 @@ def wipe(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _read_judged(params: Dict[str, Any]) -> Optional[Dict[str, Optional[int]]]:
-    """Read which runs home judged, with their submissions; None if it does not say, as an older one."""
+def _read_judged(params: Dict[str, Any]) -> Optional[Dict[str, removing.FolderSeen]]:
+    """Read which runs home judged, and what they had; None if it does not say, as an older one."""
     if params.get("runs") is None:
         return None
-    judged: Dict[str, Optional[int]] = {}
+    judged: Dict[str, removing.FolderSeen] = {}
     for one in parameters.sequence(params, "runs"):
         if not isinstance(one, dict):
             raise AgentError("bad_request", "each of `runs` must be an object")
-        told = None if one.get("submission") is None else parameters.integer(one, "submission")
-        judged[checked_run_id(one.get("run_id"))] = told
+        submission, attempt, announced = (
+            None if one.get(name) is None else parameters.integer(one, name)
+            for name in ("submission", "attempt", "announced")
+        )
+        digests = None
+        if one.get("checkpoints") is not None:
+            digests = frozenset(map(checked_digest, parameters.sequence(one, "checkpoints")))
+        judged[checked_run_id(one.get("run_id"))] = removing.FolderSeen(submission, attempt, digests, announced)
     return judged
+
+
+def _refuse_unjudged(root: str, judged: Optional[Dict[str, removing.FolderSeen]], seen: wiping.Seen) -> None:
+    """Refuse what home did not judge: a run, or something of a run.
+
+    Raises:
+        AgentError: `conflict`.
+    """
+    if judged is None:
+        return
+    _refuse(wiping.why_not_unjudged({run_id: each.submission for run_id, each in judged.items()}, seen))
+    for run in seen.runs:
+        require_judged(RunPaths(root, run.run_id), judged[run.run_id])
 
 
 def _delete(root: str, runs: Optional[str]) -> List[str]:
@@ -196,14 +218,18 @@ def _all_runs(call: Call) -> List[RunPaths]:
     return [RunPaths(call.root, run["run_id"]) for run in list_runs(call, {})["runs"]]
 
 
-def _may_release_secrets(paths: RunPaths, table: List[Process], leaves: bool) -> bool:
-    """Judge whether a run needs its secrets no more. One with unreadable records may need them; that protects no other run's."""
+def _without_need(paths: RunPaths, table: List[Process], leaves: bool) -> Optional[int]:
+    """Return the newest submission of a run, 0 before the first, if it needs its secrets no more; else None.
+
+    One with unreadable records may need them; that protects no other run's.
+    """
     try:
         evidence = Evidence(paths, table)
         may_live = evidence.may_still_start or _is_alive(evidence)
-        return following.may_release_secrets(evidence.has_ended or evidence.may_forget_secrets, may_live, leaves)
+        goes = following.may_release_secrets(evidence.has_ended or evidence.may_forget_secrets, may_live, leaves)
     except (OSError, AgentError):
-        return False
+        return None
+    return (evidence.submission_number or 0) if goes else None
 
 
 def _is_alive(evidence: Evidence) -> bool:

@@ -305,14 +305,15 @@ def supervise(root: str, run_id: str, submission: int, job_id: str) -> int:
                 % (submission, run_id, before.get("job_id"), job_id)
             )
             return 0
+    newest_one = await_seen(paths, paths.newest_submission) or submission
+    if newest_one > submission:
+        # Its end was written, so that another submission could follow, while this job was back in the queue. First: all
+        # else that is written from here on is that submission's.
+        say("submission %d of %s follows this one, number %d; job %s ends" % (newest_one, run_id, submission, job_id))
+        return 0
     ended = _recorded_end(paths, submission)
     if ended is not None:
         say("%s has ended already (%s)" % (run_id, ended))
-        return 0
-    newest_one = paths.newest_submission() or submission
-    if newest_one > submission:
-        # Its end was written, so that another submission could follow, while this job was back in the queue.
-        say("submission %d of %s follows this one, number %d; job %s ends" % (newest_one, run_id, submission, job_id))
         return 0
     for name, value in job_variables.login_variables(paths.folder).items():
         os.environ.setdefault(name, value)  # HTCondor starts jobs without these

@@ -15,6 +15,8 @@
 
 Who leaves a host of which nothing would be lost also takes the secrets of runs whose supervisor is dead, of those whose
 ended job is still listed, and of those that were never submitted.
+
+None go once a later submission is claimed: they may be its own (`records/forgetting.py`).
 """
 
 from armada_agent.verdicts import liveness

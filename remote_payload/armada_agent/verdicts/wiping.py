@@ -7,6 +7,7 @@ more, and the second look sees what is to be deleted.
 |----------------------------------------------------------------|----------------|
 | this root                                                      | no             |
 | a run, or the submission of a run, that the first look saw     | no             |
+| what a run has beside that: by the table in `removing.py`      | no             |
 
 | either look saw                                                | all is deleted |
 |----------------------------------------------------------------|----------------|

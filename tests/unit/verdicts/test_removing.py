@@ -20,6 +20,10 @@ JUDGED = FolderSeen(submission=2, attempt=3, checkpoints=frozenset("ab"), announ
         (JUDGED, JUDGED._replace(checkpoints=frozenset("abc")), "got a checkpoint"),
         (JUDGED, JUDGED._replace(announced=2), "got a checkpoint"),
         (JUDGED._replace(submission=None, attempt=None), JUDGED._replace(submission=3, attempt=4), None),
+        (JUDGED._replace(checkpoints=None), JUDGED._replace(checkpoints=frozenset("abc")), None),
+        (JUDGED._replace(checkpoints=None), JUDGED._replace(announced=2), "got a checkpoint"),
+        (JUDGED._replace(announced=None), JUDGED._replace(announced=2), None),
+        (JUDGED._replace(announced=0), JUDGED._replace(announced=None), None),
     ],
 )
 def test_a_folder_goes_only_as_it_was_judged(judged: FolderSeen, now: FolderSeen, says: str | None) -> None:

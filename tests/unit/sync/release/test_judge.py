@@ -78,6 +78,41 @@ def test_what_is_put_there_while_the_host_is_looked_at_would_be_lost(world: Worl
     assert world.lost() == []
 
 
+@pytest.mark.parametrize(
+    ("attempt", "change", "said"),
+    [
+        (1, {}, []),
+        (1, {"evidence": {"attempt": {"number": 2}}}, ["it began again while the host was checked"]),
+        (2, {"evidence": {"attempt": {"number": 2}}}, []),
+        (None, {"evidence": {"attempt": {"number": 2}}}, []),  # an older agent listed no attempt
+        (1, {"outbox": [CHECKPOINT]}, ["it got a checkpoint while the host was checked"]),
+        (1, {"unreadable": [DIGEST]}, ["it got a checkpoint while the host was checked"]),
+        (1, {"exists": False, "evidence": None}, []),  # another process removed it
+    ],
+)
+def test_what_comes_to_a_run_while_the_host_is_looked_at_would_be_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch, attempt: int | None, change: dict[str, Any], said: list[str]
+) -> None:
+    """Its batch system had told its end, and somebody requeued the job: the submission is the same."""
+    world.insert()
+    world.look = {"attempt": attempt} if attempt is not None else {}
+    looks: list[str] = []
+
+    def later(method: str, params: dict[str, Any], /, **more: Any) -> Any:
+        answer = World.said(world, method, params, **more)
+        looks.extend([method] if method == "run.observe" else [])
+        if method == "run.observe" and len(looks) > 1:
+            (run,) = answer["runs"]
+            evidence = change.get("evidence", {})
+            changed = {**run, **change, "evidence": evidence and {**(run["evidence"] or {}), **evidence}}
+            return {**answer, "runs": [changed]}
+        return answer
+
+    monkeypatch.setattr(world, "said", later)
+    assert world.lost() == said
+    assert len(looks) == 2
+
+
 @pytest.mark.parametrize("supervisor", ["unknown", "dead", "none"])
 def test_a_job_that_its_scheduler_only_no_longer_lists_may_live(world: World, supervisor: str) -> None:
     world.insert()
