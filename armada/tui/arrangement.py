@@ -121,7 +121,8 @@ class Arrangement:
         sort_key: What a column of the user's choice sorts by.
         group: One of `GROUPS`, or the name of `group_key`.
         group_key: The setting that runs are grouped by.
-        opened: Keys of the sweeps whose cells are listed.
+        opened: Keys of the sweeps whose cells are listed while there is no filter.
+        shut: Keys of the sweeps whose cells are not listed although the filter finds them.
         closed: Keys of the groups that are folded.
         pins: Ids of the runs that stand above all others. In its group and in the list of its sweep's cells, such a run
             is listed again.
@@ -141,6 +142,7 @@ class Arrangement:
         self.group = group
         self.group_key: Key | None = None
         self.opened: set[str] = set()
+        self.shut: set[str] = set()
         self.closed: set[str] = set()
         self.pins: frozenset[str] = frozenset()
         self.tops: frozenset[str] = frozenset()
@@ -149,6 +151,8 @@ class Arrangement:
         self._memory: dict[str, tuple[RunRow, bool, Any]] = {}
         self._memory_of: tuple[object, ...] = ()
         self._chains = Chains(())
+        self._sweeps: dict[str, list[RunRow]] = {}
+        """All runs of each sweep, while there is a filter."""
         self.bests: Mapping[str, RunBest] = {}
         self._bests_of: Mapping[str, RunBest] = {}
         self._bests: dict[str, Best | None] = {}  # of each group
@@ -183,7 +187,7 @@ class Arrangement:
             return False
         for row in rows:
             known = self._memory.get(row.run.run_id)
-            if row.run.sweep and not self.query:
+            if row.run.sweep:
                 return False  # the row of its sweep changes, too
             if known is None or (known[0].trouble is None) != (row.trouble is None):
                 return False
@@ -228,18 +232,23 @@ class Arrangement:
     def arrange(self, rows: Sequence[RunRow]) -> list[Line]:
         """Arrange the table's rows and headings, without the detail lines of a run.
 
-        The runs of a sweep share a row, except under a filter: then you look for certain runs.
+        The runs of a sweep share a row. Under a filter those that it finds are listed below it: you look for certain runs.
         """
         if self._memory_of != self.token:
             self._memory, self._memory_of = {}, self.token
         if self.group == "chain":
             self._chains = Chains(rows)
+        self._sweeps = {}
+        if not self.query:
+            self.shut.clear()
         found = []
-        key_of, memory = self._key_of, self._memory
+        key_of, memory, is_filtered = self._key_of, self._memory, bool(self.query)
         for row in rows:
             known = memory.get(row.run.run_id)
             if known is None or known[0] is not row:
                 known = memory[row.run.run_id] = (row, self.query.matches(row), key_of(row))
+            if is_filtered and row.run.sweep:
+                self._sweeps.setdefault(row.run.sweep, []).append(row)
             if known[1]:
                 found.append((known[2], row))
         found.sort(key=lambda pair: pair[0], reverse=self.reverse)
@@ -253,22 +262,33 @@ class Arrangement:
 
     def _below(self, rows: list[RunRow]) -> list[Line]:
         """Return the lines under the pinned runs: a sweep has all of its cells."""
-        lines = self._folded([row for row in rows if row.id not in self.tops or (row.run.sweep and not self.query)])
+        lines = self._folded([row for row in rows if row.id not in self.tops or row.run.sweep])
         return [
             Again(line, line.run.sweep or "") if isinstance(line, RunRow) and line.id in self.tops else line
             for line in lines
         ]
 
     def _folded(self, rows: list[RunRow], within: str = "") -> list[Line]:
-        if self.query:
-            return [*rows]
-        lines = fold(self._ranked(rows) if self.sort == LOSS else rows, self.opened, within)
-        for line in lines:
-            if isinstance(line, Fold) and line.is_open:
+        lines = fold(self._ranked(rows) if self.sort == LOSS else rows, self._is_open, within)
+        for place, line in enumerate(lines):
+            if not isinstance(line, Fold):
+                continue
+            whole = line._replace(rows=tuple(self._sweeps.get(line.rows[0].run.sweep or "", line.rows)))
+            if self.query:
+                lines[place] = line._replace(whole=len(whole.cells))
+            if line.is_open:
                 self.depths |= {row.id: max(1, self.depths.get(row.id, 0)) for row in line.rows}
-                found = ranking_of(line.cells, self.bests)
+                found = ranking_of(whole.cells, self.bests)
                 self.standings |= found.standings() if isinstance(found, Ranking) else {}
         return [*lines]
+
+    def _is_open(self, key: str) -> bool:
+        return key not in self.shut if self.query else key in self.opened
+
+    def unfold(self, key: str, *, opens: bool) -> None:
+        """List the cells of a sweep, or put them back into its row; what is folded under a filter is so until it ends."""
+        keys, adds = (self.shut, not opens) if self.query else (self.opened, opens)
+        (keys.add if adds else keys.discard)(key)
 
     def _ranked(self, rows: list[RunRow]) -> list[RunRow]:
         """Put the cells of each sweep into the order of its metric, at the places that they have together."""

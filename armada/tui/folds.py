@@ -12,7 +12,7 @@ from armada.sweeps.counts import count_states, newest_runs
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from armada.costs.amounts import Amounts
     from armada.filters.trouble import Trouble
@@ -27,11 +27,13 @@ class Fold(NamedTuple):
         key: Its key in the table, which no run has.
         rows: All its runs, in the order of the table.
         is_open: Whether its cells are listed below it.
+        whole: How many cells the sweep has, where a filter finds `rows`; else 0.
     """
 
     key: str
     rows: tuple[RunRow, ...]
     is_open: bool
+    whole: int = 0
 
     @property
     def cells(self) -> list[RunRow]:
@@ -46,7 +48,9 @@ class Fold(NamedTuple):
 
     @property
     def title(self) -> str:
-        return f"{self.name} ({counted(len(self.cells), 'cell')})"
+        count = len(self.cells)
+        found = f"{count} of {self.whole} match{'es' if count == 1 else ''}" if self.whole else counted(count, "cell")
+        return f"{self.name} ({found})"
 
     @property
     def hosts(self) -> str:
@@ -132,12 +136,12 @@ def done(row: RunRow) -> float:
     return min(1.0, run.step / run.total_steps) if run.step and run.total_steps else 0.0
 
 
-def fold(rows: Sequence[RunRow], opened: Collection[str], within: str = "") -> list[RunRow | Fold]:
+def fold(rows: Sequence[RunRow], is_open: Callable[[str], bool], within: str = "") -> list[RunRow | Fold]:
     """Put the runs of each sweep in one row, where the first of them stands; those of an open one follow it.
 
     Args:
         rows: In their order.
-        opened: Keys of folds that are open.
+        is_open: Tells of the key of a fold whether it is open.
         within: The group that they belong to; a sweep may have a row in several.
     """
     if not any(row.run.sweep for row in rows):
@@ -152,6 +156,6 @@ def fold(rows: Sequence[RunRow], opened: Collection[str], within: str = "") -> l
             lines.append(row)
         elif (members := sweeps.pop(row.run.sweep, None)) is not None:
             key = f"sweep:{row.run.sweep}:{within}"  # a run's id has no colon
-            lines.append(Fold(key, tuple(members), key in opened))
-            lines += members if key in opened else []
+            lines.append(Fold(key, tuple(members), is_open(key)))
+            lines += members if is_open(key) else []
     return lines

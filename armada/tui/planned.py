@@ -38,6 +38,7 @@ class HostPlan:
         name: The host.
         outcome: `possible`, or why not, in a word or two.
         can_launch: Whether no check failed.
+        wait_s: How long the run would wait; None if nobody knows.
         error: Why there is no plan, with what to do.
         step: What a training's step is, or what runs.
     """
@@ -53,6 +54,7 @@ class HostPlan:
     time: str = ""
     cost: str = ""
     queue: str = ""
+    wait_s: float | None = None
     disk: str = ""
     send: str = ""
     said: str = ""
@@ -130,6 +132,7 @@ def _host(told: Mapping[str, Any]) -> HostPlan:
         time=_middle(estimate.get("seconds"), span),
         cost=_cost(estimate),
         queue=_text(estimate.get("wait"), 200),
+        wait_s=_number(estimate.get("wait_s")),
         disk=_disk(estimate),
         send=_amount(told.get("send_bytes")),
         said=_text(estimate.get("said"), 300),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 
 import pytest
 from textual import events
@@ -12,12 +13,15 @@ from textual.widgets import Input
 from armada.tui import operations
 from armada.tui.operations import Answer
 from armada.tui.screens.prompt import Prompt
+from armada.tui.screens.question import Question
+from armada.tui.screens.reap import ask_reap
+from armada.tui.screens.removal import Removal
 from armada.tui.screens.run import RunScreen
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.unanswered import Unanswered
-from armada.tui.screens.verdict import Verdict, show_verdict
+from armada.tui.screens.verdict import Verdict, ask_release, show_verdict
 from armada.tui.symbols import UNICODE
-from tests.tui.conftest import World, drive, lacks, said, shows, until
+from tests.tui.conftest import World, drive, lacks, nothing, said, shows, strips, until
 
 
 def at_once(pilot: Pilot[None], *keys: str) -> None:
@@ -198,3 +202,49 @@ def test_keys_reach_a_field_in_their_order(world: World, keys: tuple[str, ...], 
         await until(pilot, lambda: field.value == text)
 
     drive(world.board(), use)
+
+
+LONG = "nobody knows where it is, and what it says of itself goes on for longer than any terminal is wide " * 3
+ORPHANS = {"run_id": "demo-aaaaaa", "what": LONG, "may_be_ended": True, "count": 9, "processes": [{"pid": 7}] * 9}
+HELD = {
+    "release": {"safe": False, "items": [{"run_id": f"run-{each}", "what": LONG, "hint": LONG} for each in range(20)]},
+    "safe release": {"safe": True, "items": []},
+    "unanswered release": None,
+    "reap": {"runs": [ORPHANS, {**ORPHANS, "may_be_ended": False}] * 9},
+    "removal": {"host_error": LONG, "given_up": {"sentences": [LONG] * 30}, "kept_home": [1]},
+}
+
+
+@pytest.mark.parametrize("size", [(1, 1), (20, 5), (80, 24), (500, 200)])
+def test_windows_that_ask_about_a_host_or_runs_open_are_resized_and_close_at_every_size(
+    world: World, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    started = commands(world, monkeypatch)
+    board = world.board()
+    answers: list[Answer] = []
+
+    def ask(_words: Sequence[str], tell: Callable[[Answer], None]) -> Callable[[], None]:
+        tell(answers[-1])
+        return nothing
+
+    monkeypatch.setattr(operations, "ask", ask)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: board.snapshot.runs)
+        for window, held in HELD.items():
+            answers.append(Answer(4, "", LONG) if held is None else Answer(0, json.dumps(held), ""))
+            if window == "removal":
+                Removal(board, board.snapshot.runs).begin()
+            else:
+                (ask_reap if window == "reap" else ask_release)(board, "box")
+            await until(pilot, lambda: isinstance(board.screen, Question | Verdict | Unanswered))
+            for now in ((30, 8), size):
+                await pilot.resize_terminal(*now)
+                await pilot.press("down", "pagedown")
+                await pilot.pause()
+                assert [each.cell_length for each in strips(board)] == [now[0]] * now[1]
+            await pilot.press("escape")
+            await until(pilot, lambda: isinstance(board.screen, RunsScreen))
+        assert started == []
+
+    drive(board, use, size)

@@ -133,3 +133,27 @@ def test_a_small_terminal_keeps_its_table(known: World) -> None:
         assert "one-aaaaaa" in await shows(pilot, "state:")
 
     drive(known.board(), use, (50, 10))
+
+
+def test_what_a_candidate_is_is_cut_anew_when_the_terminal_is_resized(known: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "3 of 3 runs")
+        await pilot.press("slash")
+        await shows(pilot, "setting train.learning_rate")
+        await pilot.resize_terminal(50, 40)
+        await shows(pilot, "setting trai… ")
+        await pilot.resize_terminal(150, 40)
+        await shows(pilot, "setting train.learning_rate")
+
+    drive(known.board(), use, (150, 40))
+
+
+def test_the_mark_below_an_error_stands_there_when_the_field_opens_again(known: World) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "3 of 3 runs")
+        await pilot.press("slash", *"losss<0.4 x", "enter")
+        await lacks(pilot, "^ column")
+        await pilot.press("slash")
+        await shows(pilot, "^ column 1: no run has a key called `losss`")
+
+    drive(known.board(), use, (150, 40))

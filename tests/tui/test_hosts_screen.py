@@ -83,7 +83,7 @@ def test_what_a_batch_system_said_of_its_queue_is_told(world: World) -> None:
         await shows(pilot, "mine: 2 running, 1 pending · others: 212 pending · quota: 4.7 % of 5.2 %")
         await shows(pilot, "boost  31 of 256 GPUs free · 64 nodes · up · at most 1 d", "set a `profile:`")
         await pilot.press("5")
-        await shows(pilot, "not asked yet", "31 of 256 free")  # Launch says the same
+        await shows(pilot, "not asked", "31 of 256 free")  # Launch says the same
         await pilot.press("escape", "3")
         hosts.record_facts(world.database, "box", {"gpus": [], "queue": {"error": "slurmctld is down"}})
         await shows(pilot, "its scheduler does not answer: slurmctld is down")

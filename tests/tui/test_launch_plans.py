@@ -11,6 +11,8 @@ from textual.pilot import Pilot
 
 from armada.tui.asking import Asking
 from armada.tui.operations import Answer
+from armada.tui.planned import HostPlan
+from armada.tui.widgets.host_plans import queue_forms
 from tests.tui.conftest import World, drive, said, screen, shows, until
 from tests.tui.test_launch_screen import file, launch, opened, started
 
@@ -83,3 +85,60 @@ def test_auto_launches_on_the_host_whose_plan_is_shown(
         assert started == [["launch", "--host=mine", "--", "exp.yaml"]]
 
     drive(world.board(), use)
+
+
+@pytest.mark.parametrize(
+    ("told", "wait_s", "shorter"),
+    [
+        ("8 of 8 GPUs free", 0.0, ["8 of 8 free", "now"]),
+        ("1 of 1 GPU free, 12 runs waiting", None, ["12 wait"]),
+        ("6 of 8 GPUs free, the others in 3 h 05 m", 11_100.0, ["in 3 h 05 m", "in 3 h"]),
+        ("6 of 8 GPUs free; who uses the others does not say for how long", None, ["6 of 8 free", "6 free"]),
+        ("slurm: starts now", 12.0, ["now"]),
+        ("slurm gives no time", None, ["no time"]),
+        ("CPUs alone", 0.0, ["now"]),
+        ("", None, []),
+    ],
+)
+def test_a_queue_has_shorter_forms_for_a_narrow_column(told: str, wait_s: float | None, shorter: list[str]) -> None:
+    assert queue_forms(HostPlan("box", "possible", can_launch=True, queue=told, wait_s=wait_s)) == [told, *shorter]
+
+
+@pytest.mark.parametrize(
+    ("width", "titles", "words"),
+    [
+        (80, "HOST LAUNCH MEMORY TIME COST QUEUE", "✓ possible 61 GiB 11 h 06 m $137.00 3 wait"),
+        (118, "HOST LAUNCH TIME COST QUEUE", "✓ possible 11 h 06 m $137.00 3 wait"),
+        (240, "HOST LAUNCH MEMORY TIME COST QUEUE DISK GPUS", "$137.00 3 wait needs 30.0 GB"),
+    ],
+)
+def test_of_what_is_known_of_a_host_its_queue_is_left_out_after_its_memory(
+    world: World, file: Path, monkeypatch: pytest.MonkeyPatch, width: int, titles: str, words: str
+) -> None:
+    del file
+    world.hosts(box={"ssh": "root@192.0.2.1", "price_per_hour": 12})
+    alike = {
+        name: {"low": value, "middle": value, "high": value} for name, value in (("seconds", 4e4), ("cost", 137.0))
+    }
+    queue = {"wait": "8 of 8 GPUs free, 3 runs waiting", "wait_s": None, "price_per_hour": 12, "currency": "USD"}
+    estimate = {**alike, **queue, "disk_needed_bytes": 30e9, "disk_free_bytes": 412e9}
+    memory = {"total_bytes": 61 * 2**30}
+    plan = {"name": "box", "outcome": "possible", "gpus": 8, "memory": memory, "checks": [], "estimate": estimate}
+    answer = Answer(0, json.dumps({"hosts": [plan]}), "")
+    monkeypatch.setattr(Asking, "ask", lambda asking, asked: asking._tell(tuple(asked), answer))  # noqa: SLF001
+
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        launch(pilot).show_part("hosts")
+        await until(pilot, lambda: "COST QUEUE" in table(pilot))  # before any host was asked, too
+        await pilot.press("p")
+        await until(pilot, lambda: "possible" in table(pilot))
+        assert titles in table(pilot)
+        assert words in table(pilot)
+
+    def table(pilot: Pilot[None]) -> str:
+        """The words of the hosts."""
+        right = (line.rpartition("││")[2] for line in screen(pilot).splitlines())
+        return " ".join(word for line in right for word in line.split() if word != "│")
+
+    drive(world.board(), use, (width, 24))

@@ -343,7 +343,7 @@ def test_a_narrow_terminal_shows_one_frame_at_a_time(world: World, file: Path) -
         seen = await shows(pilot, "Experiment exp.yaml", "SETTING")
         assert "LAUNCH" not in seen
         await pilot.press("tab")
-        await shows(pilot, "LAUNCH", "not asked yet")
+        await shows(pilot, "LAUNCH", "not asked")
         assert "SETTING" not in screen(pilot)
         await pilot.press("tab")
         await lacks(pilot, "LAUNCH", "SETTING")

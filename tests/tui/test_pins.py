@@ -145,7 +145,7 @@ def test_a_pinned_cell_stands_above_and_its_sweep_keeps_all_its_cells(swept: Wor
         await pilot.press("left", "right")  # at the top it belongs to no row that folds
         assert len(listed(pilot)) == 6
         await pilot.press("slash", *"two", "enter")
-        await is_listed(pilot, two)
+        await is_listed(pilot, two, fold, f"{two}\tgrid")
 
     drive(swept.board(), use)
 

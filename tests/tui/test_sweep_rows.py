@@ -201,14 +201,26 @@ def test_a_note_for_several_runs_is_refused_with_what_they_are(swept: World) -> 
     drive(swept.board(), use, (170, 40))
 
 
-def test_under_a_filter_each_cell_has_its_own_row(swept: World) -> None:
+def test_under_a_filter_the_cells_that_match_stand_below_their_sweep(swept: World) -> None:
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "lr-x7 (6 cells)")
         await pilot.press("slash", *"state:queued", "enter")
-        await lacks(pilot, "lr-x7 (")
-        assert sorted(rows(pilot)) == ["lr-4aaaa", "lr-5aaaa"]
-        await pilot.press("escape")
-        await shows(pilot, "lr-x7 (6 cells)")
+        await shows(pilot, "▾ lr-x7 (2 of 6 match)", "2 of 7 runs", "└ lr-5", "└ lr-6")
+        assert sorted(rows(pilot)) == ["lr-4aaaa", "lr-5aaaa", "sweep:lr-x7:"]
+        assert first(pilot).table.cursor == rows(pilot)[1]  # Enter opens a run that was looked for
+        first(pilot).table.place("sweep:lr-x7:")
+        assert {row.id for row in first(pilot).concerned()} == {"lr-4aaaa", "lr-5aaaa"}
+        await pilot.press("left")
+        await shows(pilot, "▸ lr-x7 (2 of 6 match)", "2 of 7 runs")
+        assert rows(pilot) == ["sweep:lr-x7:"]
+        await pilot.press("right")
+        await until(pilot, lambda: len(rows(pilot)) == 3)
+        await pilot.press("left", "escape")
+        await shows(pilot, "▸ lr-x7 (6 cells)")
+        await pilot.press("slash", *"reason:oom", "enter")
+        await shows(pilot, "▾ lr-x7 (1 of 6 matches)", "└ lr-2")
+        runs.record(swept.database, "lr-3aaaa", Verdict("failed", "oom", "no memory", 1, 2))
+        await shows(pilot, "▾ lr-x7 (2 of 6 match)", "└ lr-4")
 
     drive(swept.board(), use, (170, 40))
 

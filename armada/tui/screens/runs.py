@@ -149,6 +149,7 @@ class RunsScreen(RunsChoices):
             a.reverse,
             a.grouping,
             frozenset(a.opened),
+            frozenset(a.shut),
             frozenset(a.closed),
             a.pins,
             snapshot.bests_version,
@@ -358,7 +359,7 @@ class RunsScreen(RunsChoices):
                 self._redraw()
                 self.table.place(group)
         elif key is not None:
-            (self.arrangement.opened.add if opens else self.arrangement.opened.discard)(key)
+            self.arrangement.unfold(key, opens=opens)
             self._redraw()
             self.table.place(key)
 
@@ -455,5 +456,8 @@ class RunsScreen(RunsChoices):
 
     def _close_filter(self) -> None:
         self.field.close()
+        fold = self.table.folds.get(self.table.cursor or "")
+        if self.arrangement.query and fold is not None and fold.is_open:
+            self.table.place(fold.rows[0].id)  # Enter opens what was looked for
         self.table.focus()
         self._listing.keep(self.arrangement)

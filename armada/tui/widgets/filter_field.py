@@ -55,6 +55,8 @@ class FilterField(Field):
         self._start = 0
         self._before = ("", "")
         """The text before and after the cursor that Tab completes: it stays while Tab goes through the candidates."""
+        self._drawn_for = 0
+        """The columns of the terminal for which the lines were cut."""
         self._own: str | None = None
         """The text that Tab put here, which nobody typed."""
 
@@ -100,6 +102,11 @@ class FilterField(Field):
         if known is None or known.words is not snapshot.words or known.runs is not snapshot.runs:
             self.look(snapshot, error)
 
+    def on_resize(self) -> None:
+        """Cut what may follow to the new width; the mark below an error needs to know that of the field."""
+        if self.is_open and (self._error is not None or self.app.size.width != self._drawn_for):
+            self._draw()
+
     def _complete(self, snapshot: Snapshot) -> None:
         from armada.tui.filter_completion import Values, complete
 
@@ -128,8 +135,8 @@ class FilterField(Field):
         self.cursor_position = len(text)
 
     def _draw(self) -> None:
-        symbols = cast("Dashboard", self.app).symbols
-        lines = candidate_lines(self._candidates, self._chosen, SHOWN, symbols, self.app.size.width - AROUND)
+        symbols, self._drawn_for = cast("Dashboard", self.app).symbols, self.app.size.width
+        lines = candidate_lines(self._candidates, self._chosen, SHOWN, symbols, self._drawn_for - AROUND)
         is_typed = self._candidates and self._error is not None and self._error.end >= len(self._error_text)
         if self._error is not None and not is_typed:
             lines.insert(0, self._fault(self._error))
