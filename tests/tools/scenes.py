@@ -182,6 +182,7 @@ SCENES: tuple[Scene, ...] = (
         "Lines of both ranks of a run that goes on: `N` and `n` go from match to match, `r` leaves one rank, `G` follows again.",
         ways.log_search,
         ("was cut", "of 7", "[rank1]"),
+        is_window=True,  # what a search shows is for the size at which it was made
     ),
     Scene(
         "checkpoints",
