@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from armada.tui.chart_choices import WALL
-from tests.tools import story, story_answers
-
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
-    from armada.tui.app import Dashboard
+from tests.tools import story, ways
+from tests.tools.ways import Go, charts, compare, keys, on, run
 
 SIZES = ((80, 24), (120, 36), (160, 48), (250, 70))
 LIGHT = ((80, 24), (160, 48))
 """The sizes that are there in light, too."""
 PLAIN = ((80, 24), (120, 36))
 """The sizes of what a terminal with settings of its own shows."""
-
-Go = Callable[["Pilot[None]", "Dashboard"], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,152 +60,6 @@ class Scene:
         return f"{self.name}-{size[0]}x{size[1]}{'-light' if light else ''}.svg"
 
 
-def keys(*pressed: str) -> Go:
-    """Press keys."""
-
-    async def go(pilot: Pilot[None], _: Dashboard) -> None:
-        await pilot.press(*pressed)
-
-    return go
-
-
-def run(run_id: str, page: str = "overview", *pressed: str) -> Go:
-    """Open a page of a run, and press keys there."""
-
-    async def go(pilot: Pilot[None], board: Dashboard) -> None:
-        board.open_run(run_id, page)
-        await pilot.pause()
-        await pilot.press(*pressed)
-
-    return go
-
-
-def charts(run_id: str, panels: int, *pressed: str) -> Go:
-    """Open so many charts of a run, and press keys there."""
-
-    async def go(pilot: Pilot[None], board: Dashboard) -> None:
-        board.charts["run"].panels = panels
-        await run(run_id, "charts", *pressed)(pilot, board)
-
-    return go
-
-
-def on(run_id: str, *pressed: str) -> Go:
-    """Put the cursor on a run, and press keys there."""
-
-    async def go(pilot: Pilot[None], board: Dashboard) -> None:
-        from armada.tui.screens.runs import RunsScreen
-
-        assert isinstance(board.screen, RunsScreen)
-        board.screen.table.place(run_id)
-        await pilot.pause()
-        await pilot.press(*pressed)
-
-    return go
-
-
-def compare(page: str, *run_ids: str) -> Go:
-    """Compare runs on a page; without any, the cells of the sweep and two others."""
-
-    async def go(pilot: Pilot[None], board: Dashboard) -> None:
-        from armada.tui.screens.runs import RunsScreen
-
-        first = board.screen
-        assert isinstance(first, RunsScreen)
-        cells = {row.id for row in board.snapshot.runs if row.run.sweep and row.run.step}
-        first.table.marked = set(run_ids) or {story.LONG, story.HUNG, *cells}
-        await pilot.press("c", page)
-
-    return go
-
-
-async def verdict(pilot: Pilot[None], board: Dashboard) -> None:
-    """Ask whether a host can be destroyed."""
-    from armada.tui.operations import Answer
-    from armada.tui.screens.verdict import show_verdict
-
-    await pilot.press("3")
-    show_verdict(board, "a100-2", Answer(7, json.dumps(story_answers.VERDICT), ""))
-
-
-async def launch(pilot: Pilot[None], board: Dashboard) -> None:
-    """Fill Launch, and give it the plan."""
-    from armada.tui.operations import Answer
-    from armada.tui.screens.launch import LaunchScreen, Planned
-
-    await pilot.press("5")
-    screen = board.screen
-    assert isinstance(screen, LaunchScreen)
-    for name, value in (("experiment", "arc.yaml"), ("host", "a100-1"), ("set", "lora.r=64 train.seed=7")):
-        screen.fields[name].value = value
-    while screen.form.form is None or screen.asked is None:
-        await pilot.pause(0.02)
-    screen.on_planned(Planned(screen.asked, Answer(0, json.dumps(story_answers.PLANS), "")))
-    await pilot.press("escape", "home")
-
-
-async def data(_: Pilot[None], board: Dashboard) -> None:
-    """Show the first rows of an experiment's data."""
-    from armada.tui.screens.output import OutputWindow
-
-    said = board.home.state / "shown.log"
-    said.write_text(story_answers.data_shown(), encoding="utf-8")
-    board.push_screen(OutputWindow(["data", "show", "--host=a100-1", "--", "arc.yaml"], said, lambda: 0))
-
-
-async def grid(pilot: Pilot[None], board: Dashboard) -> None:
-    """Show the cells of a sweep before it is launched."""
-    from armada.tui.screens.launch import LaunchScreen
-
-    await pilot.press("5")
-    screen = board.screen
-    assert isinstance(screen, LaunchScreen)
-    for name, value in (("host", ""), ("set", ""), ("experiment", "lr-rank.yaml")):
-        screen.fields[name].value = value
-    while screen.form.form is None or screen.form.form.cells is None:
-        await pilot.pause(0.02)
-    screen.action_preview()
-
-
-async def card(pilot: Pilot[None], board: Dashboard) -> None:
-    """Unfold the card of a host."""
-    from armada.tui.screens.hosts import HostsScreen
-
-    await pilot.press("3")
-    screen = board.screen
-    assert isinstance(screen, HostsScreen)
-    await pilot.pause()
-    screen.table.place("a100-1")
-    await pilot.press("enter")
-
-
-async def views(pilot: Pilot[None], board: Dashboard) -> None:
-    """Choose among saved views."""
-    from armada.tui.views import SavedView, save
-
-    save(board.home, "paper", SavedView("tag:paper", ("name", "state", "loss", "cost"), "loss"))
-    save(board.home, "best of the sweep", SavedView("lr-rank", ("name", "lora.r", "train.learning_rate"), "loss"))
-    save(board.home, "money", SavedView("age<7d", ("name", "host", "cost"), "cost", reverse=True, group="host"))
-    await pilot.press("v")
-
-
-async def choice(pilot: Pilot[None], board: Dashboard) -> None:
-    """Choose the host of a launch."""
-    from armada.tui.screens.launch import LaunchScreen
-
-    await pilot.press("5")
-    screen = board.screen
-    assert isinstance(screen, LaunchScreen)
-    screen.fields["host"].focus()
-    await pilot.pause()
-    await pilot.press("ctrl+o")
-
-
-async def tour(_: Pilot[None], board: Dashboard) -> None:
-    """Show the tour, as the first start does."""
-    board.show_tour()
-
-
 SCENES: tuple[Scene, ...] = (
     Scene(
         "welcome",
@@ -228,7 +73,7 @@ SCENES: tuple[Scene, ...] = (
         "tour",
         "The tour",
         "Five steps, once, when the dashboard opens an empty home; `:tour` shows them again.",
-        tour,
+        ways.tour,
         ("1 of 5",),
         is_window=True,
         is_new=True,
@@ -282,7 +127,7 @@ SCENES: tuple[Scene, ...] = (
         "views",
         "Saved views",
         "A filter, columns, an order and groups under a name; `armada ps --view` shows the same.",
-        views,
+        ways.views,
         ("everything",),
         is_window=True,
     ),
@@ -294,11 +139,27 @@ SCENES: tuple[Scene, ...] = (
         ("needs you", "NCCL"),
     ),
     Scene(
+        "overview-no-colour",
+        "A run without colour",
+        "With `NO_COLOR` set: what needs you stands first, with its sign; curves and bars keep their shapes.",
+        run(story.HUNG),
+        ("needs you", "NCCL"),
+        env=(("NO_COLOR", "1"),),
+    ),
+    Scene(
         "charts",
         "Charts",
         "Four metrics with one crosshair; ↻ marks where the run was resumed.",
         charts(story.LONG, 4, *["comma"] * 12),
         ("loss (1 of", "at step"),
+    ),
+    Scene(
+        "charts-ascii",
+        "Charts in ASCII",
+        "With `LC_ALL=C`: the same curves, with the signs that there are.",
+        charts(story.LONG, 4, *["comma"] * 12),
+        ("loss (1 of", "at step"),
+        env=(("LC_ALL", "C"),),
     ),
     Scene(
         "wall",
@@ -315,6 +176,14 @@ SCENES: tuple[Scene, ...] = (
         ("NaN since step",),
     ),
     Scene("log", "Log", "The copy at home, in the colours of the job.", run(story.OOM, "log"), ("OutOfMemoryError",)),
+    Scene(
+        "log-search",
+        "A log that is followed, and a search in it",
+        "Lines of both ranks of a run that goes on: `N` and `n` go from match to match, `r` leaves one rank, `G` follows again.",
+        ways.log_search,
+        ("was cut", "of 7", "[rank1]"),
+        is_window=True,  # what a search shows is for the size at which it was made
+    ),
     Scene(
         "checkpoints",
         "Checkpoints",
@@ -340,6 +209,14 @@ SCENES: tuple[Scene, ...] = (
         is_window=True,
     ),
     Scene(
+        "removal",
+        "Remove runs",
+        "`d` on marked runs: what is deleted, what stays at home, what a silent host takes with it, and which run may not go.",
+        ways.removal,
+        ("Remove 3 runs?", "given up"),
+        is_window=True,
+    ),
+    Scene(
         "hosts",
         "Hosts",
         "A line per host: the load of its GPUs now and over the last minutes, who uses them, environment, price, disk.",
@@ -347,10 +224,26 @@ SCENES: tuple[Scene, ...] = (
         ("leonardo", "9 of 392 free"),
     ),
     Scene(
+        "hosts-no-colour",
+        "Hosts without colour",
+        "With `NO_COLOR` set: signs stand in curves where colours would tell them apart.",
+        keys("3"),
+        ("leonardo", "9 of 392 free"),
+        env=(("NO_COLOR", "1"),),
+    ),
+    Scene(
+        "hosts-ascii",
+        "Hosts in ASCII",
+        "With `LC_ALL=C`: the loads of GPUs as signs of five heights.",
+        keys("3"),
+        ("leonardo", "9 of 392 free"),
+        env=(("LC_ALL", "C"),),
+    ),
+    Scene(
         "host-card",
         "A host's card",
         "Link, disk, money, environment, what is safe, health, and its GPUs one by one.",
-        card,
+        ways.card,
         ("environment",),
     ),
     Scene(
@@ -362,11 +255,27 @@ SCENES: tuple[Scene, ...] = (
         is_window=True,
     ),
     Scene(
+        "host-key",
+        "The key of a new host",
+        "Enter asks the host for its key. It is pinned only after a yes; nothing was written before.",
+        ways.host_key,
+        ("Pin this key and add a100-3?", "SHA256:9pXq2mVd0cZr4tLbYw7KfHs1NgEoJuA3iR6vTzQeB5k"),
+        is_window=True,
+    ),
+    Scene(
         "release",
         "May this host go?",
         "What would be lost, and how to bring it home.",
-        verdict,
+        ways.verdict,
         ("would be lost",),
+        is_window=True,
+    ),
+    Scene(
+        "reap",
+        "What ended runs left on a host",
+        "`x` on Hosts: processes that live on without a supervisor, with their GPUs. Those of other homes are left alone.",
+        ways.reap,
+        ("End 5 processes of 1 run", "left alone"),
         is_window=True,
     ),
     Scene("sync", "Sync", "What is safe, what travels, and what waits.", keys("4"), ("connection reset by peer",)),
@@ -374,14 +283,45 @@ SCENES: tuple[Scene, ...] = (
         "launch",
         "Launch",
         "The experiment as a form, hosts side by side, and the checks of the plan.",
-        launch,
+        ways.launch,
         ("arc.yaml",),
+    ),
+    Scene(
+        "setting",
+        "A setting",
+        "Enter on a setting: what it may be and what it does. The loader refuses what cannot be, with its sentence.",
+        ways.form("train.learning_rate", "enter", "ctrl+u", *"-5e-5", "enter"),
+        ("train.learning_rate", "-5e-5", "must be more"),
+        is_window=True,
+    ),
+    Scene(
+        "faulty",
+        "A file with errors",
+        "The form opens all the same: each error stands under its setting, with the line of the file.",
+        ways.faulty,
+        ("3 errors", "learning_rte"),
+    ),
+    Scene(
+        "difference",
+        "What the changes do to the file",
+        "`D` on Launch: the lines that differ. Comments and all other lines stay.",
+        ways.form("train", "D", changes="lora.r=64"),
+        ("+lora: {r: 64}",),
+        is_window=True,
+    ),
+    Scene(
+        "save",
+        "Save the changes",
+        "`S` on Launch: a new file, under a name that is free; one that exists is replaced only after a question.",
+        ways.form("train", "S"),
+        ("arc-2.yaml",),
+        is_window=True,
     ),
     Scene(
         "chooser",
         "A choice",
         "Lists narrow down as you type: here the host of a launch.",
-        choice,
+        ways.choice,
         ("On which host?",),
         is_window=True,
     ),
@@ -389,7 +329,7 @@ SCENES: tuple[Scene, ...] = (
         "data",
         "The data as the model sees it",
         "`v` on Launch: what is not trained on is grey; below are the lengths in tokens.",
-        data,
+        ways.data,
         ("are trained on",),
         is_window=True,
     ),
@@ -397,7 +337,7 @@ SCENES: tuple[Scene, ...] = (
         "grid",
         "The cells of a sweep",
         "`v` on Launch, for an experiment with a sweep; with a host in the field, the command also says hours and cost.",
-        grid,
+        ways.grid,
         ("8 cells",),
         is_window=True,
     ),

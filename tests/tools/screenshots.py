@@ -137,6 +137,14 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
+_WAITS = "import time\ntime.sleep(300)"
+
+
+def nothing_new(*_: str) -> list[str]:
+    """Return the command line of what follows a log to which nothing is added."""
+    return [sys.executable, "-c", _WAITS]
+
+
 def still_command(*words: str) -> list[str]:
     """Return the command line of armada, in a process whose clock stands still, too."""
     return [sys.executable, "-c", _STILL, str(ROOT), *words]
@@ -147,7 +155,7 @@ def still_homes() -> Iterator[tuple[HomePaths, HomePaths]]:
     """A home with the story in it and one that is new, in a world whose clock stands still and whose disks are alike."""
     from textual.widgets import Input
 
-    from armada.tui import asking, outputs, watcher
+    from armada.tui import asking, logs, outputs, watcher
 
     os.environ.pop("COLORFGBG", None)
     os.environ |= {"TZ": "UTC", "LANG": "C.UTF-8", "ARMADA_NO_DAEMON": "1"}
@@ -158,6 +166,7 @@ def still_homes() -> Iterator[tuple[HomePaths, HomePaths]]:
     watcher.READ_EVERY_S = watcher.LOOK_EVERY_S = 0.02  # nobody's eye is waited for
     asking.Asking.ask = lambda *_: None  # type: ignore[method-assign]  # no host is asked for a plan
     outputs.command = still_command  # type: ignore[attr-defined]  # it is looked up there
+    logs.command = nothing_new  # type: ignore[attr-defined]  # no host is asked for its log
     (status.judge.__kwdefaults__ or {})["wall"] = time.time  # it took the clock that goes, before this one stood still
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"HOME": folder, "ARMADA_HOME": str(Path(folder, ".armada"))}
@@ -165,6 +174,7 @@ def still_homes() -> Iterator[tuple[HomePaths, HomePaths]]:
         project.mkdir()
         os.chdir(project)
         Path("arc.yaml").write_text(story_answers.EXPERIMENT)
+        Path("arc-4b.yaml").write_text(story_answers.FAULTY)
         Path("lr-rank.yaml").write_text(story_answers.SWEEP)
         Path("puzzles.jsonl").write_text('{"messages": []}\n')
         home, new = HomePaths.from_environment(), HomePaths(Path(folder, "new"), Path(folder, "new", "state"))

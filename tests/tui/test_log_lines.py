@@ -296,6 +296,23 @@ def test_a_log_has_colours_ranks_matches_and_steps(world: World) -> None:
     drive(board, use)
 
 
+def test_a_match_near_the_end_leaves_no_room_on_a_higher_terminal(world: World) -> None:
+    world.local_log("demo-aaaaaa", "".join(f"line {number}{' needle' * (number == 70)}\n" for number in range(80)))
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await shows(pilot, "line 79")
+        await pilot.resize_terminal(100, 24)
+        await pilot.press("slash", *"needle", "enter")
+        await shows(pilot, "“needle” 1 of 1", "line 79")
+        await lacks(pilot, "line 35")
+        await pilot.resize_terminal(100, 60)
+        await shows(pilot, "“needle” 1 of 1", "line 35", "line 79")
+
+    drive(world.board(), use)
+
+
 def test_a_log_that_is_in_sight_whole_goes_on_being_followed(world: World) -> None:
     path = world.local_log("demo-aaaaaa", "line one\nline two\n")
 

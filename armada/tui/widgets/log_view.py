@@ -250,6 +250,8 @@ class LogView(Widget, can_focus=True):
         self._stamp = None
 
     def on_resize(self) -> None:
+        if self.file is not None and self.fills and not self.following and self._aim is None:
+            self._top = min(self._top, self._first_of_page(self.file, self.file.size))  # a higher screen has more lines
         self.follow()
 
     def render_line(self, y: int) -> Strip:
