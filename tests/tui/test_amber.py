@@ -49,13 +49,18 @@ def test_a_checkpoint_that_waits_for_the_usual_sync_is_plain_on_its_runs_pages(
     drive(world.board(), use, (160, 48))
 
 
-@pytest.mark.parametrize(("idle_s", "is_amber"), [(60, False), (1200, True)])
-def test_the_price_of_a_host_is_amber_once_it_has_been_idle_for_long(world: World, idle_s: int, is_amber: bool) -> None:
+def idle_box(world: World, idle_s: int) -> None:
+    """A host that is paid for, whose last run ended so many seconds ago."""
     world.hosts(box={"ssh": "root@192.0.2.1", "price_per_hour": 12.0})
     now = time.time()
     world.run("old-aaaaaa", state="succeeded", started_at=now - 7200, ended_at=now - idle_s)
     world.last_sync("old-aaaaaa")
     hosts.record_facts(world.database, "box", {"gpus": [gpu(0)]})
+
+
+@pytest.mark.parametrize(("idle_s", "is_amber"), [(60, False), (1200, True)])
+def test_the_price_of_a_host_is_amber_once_it_has_been_idle_for_long(world: World, idle_s: int, is_amber: bool) -> None:
+    idle_box(world, idle_s)
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")
@@ -72,11 +77,7 @@ def test_the_price_of_a_host_is_amber_once_it_has_been_idle_for_long(world: Worl
 
 @pytest.mark.parametrize(("idle_s", "is_amber"), [(60, False), (1200, True)])
 def test_so_it_is_where_all_gpus_are_beside_the_runs(world: World, idle_s: int, is_amber: bool) -> None:
-    world.hosts(box={"ssh": "root@192.0.2.1", "price_per_hour": 12.0})
-    now = time.time()
-    world.run("old-aaaaaa", state="succeeded", started_at=now - 7200, ended_at=now - idle_s)
-    world.last_sync("old-aaaaaa")
-    hosts.record_facts(world.database, "box", {"gpus": [gpu(0)]})
+    idle_box(world, idle_s)
 
     async def use(pilot: Pilot[None]) -> None:
         await shows(pilot, "What do the GPUs do?", "$12.00/h idle")

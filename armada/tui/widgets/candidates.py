@@ -27,7 +27,7 @@ def candidate_lines(
         chosen: The place of the chosen one; -1 if none is.
         room: How many lines there are.
         symbols: The symbols that the terminal can show.
-        width: Cells of a line; what it is is cut, with a mark.
+        width: Cells of a line; what describes a candidate is cut there, with a mark.
     """
     first = max(0, chosen - room + 1)
     lines = []

@@ -28,31 +28,23 @@ def doubted(asked: Iterable[RunPaths], number: int, sure: Sequence[str] = ()) ->
     """
     try:
         yield
-    except AgentError as error:
-        if error.kind == "outcome_unknown" or error.kind in sure or not _is_any_claimed(asked, number):
+    except Exception as error:  # also that there is no further thread, at the user's limit of processes
+        known = _as_agent_error(error)
+        is_sure = known.kind == "outcome_unknown" or known.kind in sure
+        if is_sure or not any(may_be_claimed(paths, number) for paths in asked):
             raise
-        raise _unknown(error, number)
-    except OSError as error:
-        if not _is_any_claimed(asked, number):
-            raise
-        raise _unknown(from_os_error(error), number)
-    except files.UnreadableError as error:
-        if not _is_any_claimed(asked, number):
-            raise
-        raise _unknown(AgentError("io", str(error)), number)
-    except Exception as error:  # for example no further thread, at the user's limit of processes
-        if not _is_any_claimed(asked, number):
-            raise
-        raise _unknown(AgentError("internal", "%s: %s" % (type(error).__name__, error)), number)
+        message = "submission %d may have been claimed before, and it is unknown whether it has started: %s"
+        raise AgentError("outcome_unknown", message % (number, known.message), known.hint or SAFE)
 
 
-def _unknown(error: AgentError, number: int) -> AgentError:
-    message = "submission %d may have been claimed before, and it is unknown whether it has started: %s"
-    return AgentError("outcome_unknown", message % (number, error.message), error.hint or SAFE)
-
-
-def _is_any_claimed(asked: Iterable[RunPaths], number: int) -> bool:
-    return any(may_be_claimed(paths, number) for paths in asked)
+def _as_agent_error(error: Exception) -> AgentError:
+    if isinstance(error, AgentError):
+        return error
+    if isinstance(error, OSError):
+        return from_os_error(error)
+    if isinstance(error, files.UnreadableError):
+        return AgentError("io", str(error))
+    return AgentError("internal", "%s: %s" % (type(error).__name__, error))
 
 
 def may_be_claimed(paths: RunPaths, number: int) -> bool:

@@ -147,7 +147,9 @@ def record_job(handed: engines.Handed, kind: str, job_id: str, place: Optional[e
     try:
         files.link_json(handed.file("job.json"), job if place is None else dict(job, array=place.as_json()))
     except OSError as error:
-        raise AgentError("outcome_unknown", "%s has the job %s, not recorded: %s" % (kind, job_id, error), SAFE)
+        raise AgentError(
+            "outcome_unknown", "%s has the job %s, and this could not be recorded: %s" % (kind, job_id, error), SAFE
+        )
     return _job(handed.paths, handed.number) or job
 
 

@@ -261,21 +261,27 @@ def test_a_run_whose_folder_cannot_be_read_is_not_said_to_have_been_removed(
     assert not runs.find(database, RUN).ended
 
 
-def test_a_run_that_another_look_finds_gone_meanwhile_is_cancelled(
-    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    insert(database)
-    host.stopping, host.shown = None, [GONE]
+def record_at_third_look(database: Database, host: Host, monkeypatch: pytest.MonkeyPatch, seen: Verdict) -> list[str]:
+    """Have another process record something of the run while its host is asked for the third time; return what is asked."""
     said, looks = host.said, list[str]()
 
     def overtaken(method: str, params: dict[str, Any], /, **options: Any) -> Any:
         answer = said(method, params, **options)
         looks.append(method)
         if looks.count("run.observe") == 3:
-            runs.record(database, RUN, Verdict("unknown", "not_on_host", "the daemon's words", 1, 3))
+            runs.record(database, RUN, seen)
         return answer
 
     monkeypatch.setattr(host, "said", overtaken)
+    return looks
+
+
+def test_a_run_that_another_look_finds_gone_meanwhile_is_cancelled(
+    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert(database)
+    host.stopping, host.shown = None, [GONE]
+    record_at_third_look(database, host, monkeypatch, Verdict("unknown", "not_on_host", "the daemon's words", 1, 3))
     run = stop(database, host)
     assert (run.state, run.reason) == ("cancelled", "killed_by_user")
 
@@ -298,16 +304,7 @@ def test_a_run_that_is_submitted_while_its_host_is_asked_is_not_called_cancelled
     """Its launch, or a resume by another process, hands it over at this moment."""
     insert(database, state="preparing", attempt=0)
     host.stopping, host.shown = None, [GONE]
-    said, looks = host.said, list[str]()
-
-    def overtaken(method: str, params: dict[str, Any], /, **options: Any) -> Any:
-        answer = said(method, params, **options)
-        looks.append(method)
-        if looks.count("run.observe") == 3:
-            runs.record(database, RUN, seen)
-        return answer
-
-    monkeypatch.setattr(host, "said", overtaken)
+    looks = record_at_third_look(database, host, monkeypatch, seen)
     if left is None:
         with pytest.raises(Conflict, match=f"it is {seen.state} now") as refused:
             stop(database, host)
