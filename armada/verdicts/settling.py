@@ -3,6 +3,7 @@
 | of a run                                                     | all of it is home                                       |
 |--------------------------------------------------------------|---------------------------------------------------------|
 | it has not ended, or its end is a guess                      | no                                                      |
+| its host shows an earlier submission than a moment ago       | no                                                      |
 | a checkpoint on its host is not at home                      | no, unless it is unwanted, or was given up and reported |
 | a log or an output changed during its transfer, or failed    | no                                                      |
 | a checkpoint is still being hashed on its host               | no                                                      |
@@ -31,6 +32,7 @@ class Seen:
         partial: The sync was for one checkpoint only.
         unreadable: Number of checkpoints on its host that cannot be read, and that home lacks and wants.
         untaken: Number of checkpoints of a script that its host could not read or copy.
+        lags: Its host showed an earlier submission than was seen there shortly before.
     """
 
     ended: bool
@@ -41,10 +43,13 @@ class Seen:
     partial: bool = False
     unreadable: int = 0
     untaken: int = 0
+    lags: bool = False
 
 
 def what_is_missing(run_id: str, seen: Seen) -> str | None:
     """Return why not all of a run is at home; None if all of it is."""
+    if seen.lags:
+        return f"its host shows an earlier submission of {run_id} than a moment ago"
     if not seen.ended:
         return f"{run_id} has not ended"
     if count := seen.pending + seen.unsettled:

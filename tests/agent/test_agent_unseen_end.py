@@ -128,7 +128,7 @@ def test_a_supervisor_writes_the_end_and_takes_the_last_checkpoint_once_it_sees_
     disk.refuse(folder, number)
     (folder / "work/go").touch()
     eventually((folder / "work/gone").exists)
-    disk.await_refusals(60)
+    disk.await_refusals(30)
     disk.answer()
     ended = there.host.await_end("u-3")
     assert (ended["state"], ended["exit_code"]) == ("succeeded", 0)

@@ -38,7 +38,7 @@ _KINDS = {
     "unnamed": "that no sync.outputs names",
     "middle": "in the middle of its log",
     "dirty": "uncommitted changes",
-    "meanwhile": "launched or resumed while the host was checked",
+    "meanwhile": "while the host was checked",
     "vanished": "it was there a moment ago",
     "runs_on": "its folder is missing, but its job runs",
     "no_run": "lies among the runs there and is none",

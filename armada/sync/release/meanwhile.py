@@ -17,10 +17,13 @@ def digests(listing: RunListing) -> set[str]:
 def came_to(before: RunListing, now: Observation) -> str | None:
     """Say what a run has that it had not when it was listed; None: nothing. Its batch system may have started its job again.
 
-    An agent that does not say in its listing which attempt was the newest is not compared by attempts.
+    An agent that does not say in its listing which attempt was the newest is not compared by attempts. What could not be
+    listed may have been there before.
     """
     attempt = now.evidence.attempt if now.evidence is not None else None
     if before.attempt is not None and attempt is not None and (attempt.number or 0) > before.attempt:
         return "began again"
+    if before.problem is not None:
+        return None
     seen = {checkpoint.digest for checkpoint in now.outbox} | set(now.unreadable)
     return "got a checkpoint" if seen - digests(before) else None

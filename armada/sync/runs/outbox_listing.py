@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 FRESH_S = 10.0
 """Seconds: a newer observation need not be repeated before a sync."""
 
+LAG_S = 600.0
+"""Seconds: so long a host's answer may come from another machine than the last one, or from a cache, and be older."""
+
 _TIMEOUT_S = 120.0
 _MANIFESTS = 2
 """How many of the newest checkpoints that no home has fetched send their manifests along; each saves a request."""
@@ -44,12 +47,13 @@ class OutboxListing:
     """A run's part of an answer to `sync.look`. `ended` and `submission` hold what was known before the host was queried.
 
     That order matters: of a submission that had already ended, the answer shows everything there will ever be. A run
-    that another home has resumed since has not ended; and an answer that shows an earlier submission shows no end.
+    that another home has resumed since has not ended; and an answer that lags behind what was known shows no end.
     """
 
     entry: RunListing
     ended: bool
     submission: int = 0
+    lags: bool = False
     root: str | None = None
     wiped: tuple[Wipe, ...] = ()
 
@@ -153,18 +157,13 @@ def _read(session: HostSession, chosen: Sequence[Run], answer: Listings, now: fl
     if missing:
         raise ArmadaError(f"the agent's answer leaves out {missing[0]}", host=session.host.name)
     listed = {run.run_id: _listing(run.run_id, found[run.run_id]) for run in chosen}
-    return {
-        run.run_id: OutboxListing(
-            listed[run.run_id],
-            run.is_settled(now)
-            and not _was_resumed(run, listed[run.run_id])
-            and not _was_put_back(run, listed[run.run_id]),
-            run.submission,
-            root=answer.root,
-            wiped=answer.wiped,
-        )
-        for run in chosen
-    }
+    return {run.run_id: _of_run(run, listed[run.run_id], answer, now) for run in chosen}
+
+
+def _of_run(run: Run, entry: RunListing, answer: Listings, now: float) -> OutboxListing:
+    lags = _lags(run, entry, now)
+    ended = run.is_settled(now) and not _was_resumed(run, entry) and not lags
+    return OutboxListing(entry, ended, run.submission, lags, root=answer.root, wiped=answer.wiped)
 
 
 def _was_resumed(run: Run, entry: RunListing) -> bool:
@@ -172,12 +171,14 @@ def _was_resumed(run: Run, entry: RunListing) -> bool:
     return entry.submission is not None and entry.submission > run.submission
 
 
-def _was_put_back(run: Run, entry: RunListing) -> bool:
-    """Whether the host shows an earlier submission than home knows of: its disk was restored from a snapshot, or lags.
+def _lags(run: Run, entry: RunListing, now: float) -> bool:
+    """Whether an answer shows an earlier submission than was seen on the host shortly before.
 
-    What the later one saved is not listed, and is not gone. A host that shows none may have refused the only one.
+    What the later one saved is not listed, and may be there. Later, such an answer means that the host's disk was restored
+    from a snapshot: then nothing more comes. A host that shows no submission may have refused the only one.
     """
-    return entry.submission is not None and 0 < entry.submission < run.submission
+    is_earlier = entry.submission is not None and 0 < entry.submission < run.submission
+    return is_earlier and run.observed_at is not None and 0 <= now - run.observed_at < LAG_S
 
 
 def _listing(run_id: str, part: RunListing | Misfit) -> RunListing:

@@ -190,6 +190,7 @@ class RunSyncer:
             partial=is_partial,
             unreadable=len(set(looked.entry.unreadable) - home_now - unwanted),
             untaken=looked.entry.untaken or 0,
+            lags=looked.lags,
         )
         missing = settling.what_is_missing(run_id, seen)
         if missing is None:
