@@ -342,13 +342,15 @@ class Database:
         if self.connection.in_transaction:
             yield self.connection
             return
-        self.connection.execute("BEGIN IMMEDIATE")
         try:
+            self.connection.execute("BEGIN IMMEDIATE")
             yield self.connection
+            self.connection.execute("COMMIT")
         except BaseException:
-            self.connection.execute("ROLLBACK")
+            # Ctrl-C may come as soon as the lock is taken, or once all is committed.
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
             raise
-        self.connection.execute("COMMIT")
 
     @contextlib.contextmanager
     def part(self) -> Iterator[None]:
