@@ -22,7 +22,7 @@ from armada.tui.best import BestReader
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.fact_reading import FactReader
 from armada.tui.host_reading import HostReader
-from armada.tui.money import reckon
+from armada.tui.money import MoneyReader
 from armada.tui.reading import RunReader, read_detail
 from armada.tui.snapshot import EMPTY, DaemonView, RunRow, Snapshot
 
@@ -30,12 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from armada.config.hosts import Host
-    from armada.costs.tariff import Tariff
     from armada.filters.keys import Fact
     from armada.paths import HomePaths
     from armada.store.hosts import HostRecord
     from armada.tui.best import Wanted
-    from armada.tui.snapshot import Money
 
 LOOK_EVERY_S = 0.2
 CALM = ((60.0, 1.0), (5.0, 0.5))
@@ -134,7 +132,7 @@ class Watcher:
         """Those of all hosts, of the last reading."""
         self._configured = False
         self._notifications: tuple[float | None, str | None] = (None, None)
-        self._money: tuple[float, dict[str, Tariff], Money | None] = (0.0, {}, None)
+        self._money = MoneyReader()
 
     def start(self) -> None:
         # By default a key press would wait 5 ms each time while this thread holds the GIL.
@@ -262,12 +260,6 @@ class Watcher:
         tariffs = read_tariffs(database, self._hosts)
         self._records = hosts.every(database)
         rows = reader.read(tariffs, self._records)
-        if reader.changed is None or self._money[1] != tariffs or now - self._money[0] > BESIDES_EVERY_S:
-            self._money = (
-                now,
-                tariffs,
-                reckon(rows, tariffs, now, switched_off(database)),
-            )  # of all runs: 5 ms with 10,000 of them
         self._last = Snapshot(
             now,
             rows,
@@ -281,7 +273,7 @@ class Watcher:
             silent=reader.silent,
             syncs=reader.syncs,
             sweeps=sweeps.names(database),
-            money=self._money[2],
+            money=self._money.read(rows, tariffs, now, switched_off(database), reader.counts),
             **self._besides,
         )
 

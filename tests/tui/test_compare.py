@@ -198,6 +198,21 @@ def test_values_of_any_size_and_names_of_any_length_are_drawn(world: World) -> N
     drive(world.board(), use)
 
 
+def test_curves_that_end_at_the_largest_numbers_are_drawn(world: World) -> None:
+    for name, value in (("one-aaaaaa", 1.7e308), ("two-bbbbbb", -1.7e308)):
+        world.run(name, step=2, total_steps=3)
+        world.losses(name, [1.0, value])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press("a", "c")
+        view = compared(pilot)
+        await until(pilot, lambda: len(view.chart.lines) == 2)
+        await shows(pilot, " 1.70e+308", "-1.70e+308")
+
+    drive(world.board(), use)
+
+
 def test_a_picture_and_a_report_are_written_and_never_over_a_file(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
