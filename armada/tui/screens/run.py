@@ -349,7 +349,7 @@ class RunScreen(LogPage):
                 self.wall.choices.wanted,
             )
         else:
-            self._ask_log("search", "search towards the beginning; N and n go on")
+            self._ask_log("search", "search towards the beginning; N and n go on; Enter alone ends it")
 
     def back(self) -> bool:
         """Close the field, then the filter of the charts or the comparison."""
@@ -384,7 +384,11 @@ class RunScreen(LogPage):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self._close_field()
-        if self._asked == "metrics" or not event.value.strip():
+        if not event.value.strip():
+            if self._asked == "search":
+                self._end_search()
+            return
+        if self._asked == "metrics":
             return
         if self._asked == "search":
             self.log_view.search(event.value)

@@ -139,6 +139,13 @@ class LogPage(View):
         else:
             self.log_view.search_on(back=back)
 
+    def _end_search(self) -> None:
+        """Mark no word any more."""
+        view = self.log_view
+        view.workers.cancel_group(view, "seek")
+        view.word = ""
+        view.follow()
+
     def action_wrap(self) -> None:
         if not self._opens("log"):
             self.log_view.toggle_wrap()
