@@ -26,6 +26,7 @@ from armada.tui.widgets.chart_wall import ChartWall
 from armada.tui.widgets.field import Field
 from armada.tui.widgets.list_table import ListTable
 from armada.tui.widgets.log_view import LogView
+from armada.tui.widgets.marked_text import MarkedText
 from armada.tui.widgets.sample_reader import SampleReader
 from armada.tui.widgets.text_scroll import TextScroll
 from armada.tui.widgets.whole import Whole
@@ -86,7 +87,7 @@ class RunScreen(LogPage):
         self.tabs.auto_links = False
         self.field = Field(id="find", disabled=True)
         self.age = Static(id="age")
-        self.overview, self.config = Overview(symbols), Static()
+        self.overview, self.config = Overview(symbols), MarkedText()
         self.wall = ChartWall(symbols, self.board.charts["run"], id="charts")
         self.log_view = LogView(symbols, id="log", classes=frame.FRAME)
         self.checkpoints = ListTable(run_text.CHECKPOINT_COLUMNS, symbols, id="checkpoints", classes=frame.FRAME)
