@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from armada.errors import ArmadaError, StoreDamaged
 from armada.foundation.extras import install_command
 from armada.foundation.sanitize import sanitize_line
+from armada.store import metrics
 from armada.store.database import Database, explain, identity_of
 from armada.store.queries.curves import is_long, is_rewritten, read_curve, read_spark
 from armada.store.queries.renewal import KNOWN, version_of
@@ -49,6 +50,10 @@ PATIENCE_S = 2.0
 """A store that is locked for longer than these seconds is reported."""
 
 
+MAIN = ""
+"""Stands for the metric that says most about a run, in place of a curve's name."""
+
+
 class Subscription(NamedTuple):
     """What the screen shows now, so that only that is read: visible runs, runs in full, curves, GPUs (`telemetry`)."""
 
@@ -59,7 +64,7 @@ class Subscription(NamedTuple):
     history: tuple[str, float] | None = None
     """A host, and the time span in seconds for which its GPUs' points are needed."""
     sketches: frozenset[tuple[str, str]] = frozenset()
-    """Curves for which the outline suffices."""
+    """Curves for which the outline suffices; a name may be `MAIN`."""
     facts: frozenset[Fact] = frozenset()
     """Settings and metrics of all runs, for the filter and the columns."""
     words: bool = False
@@ -319,7 +324,7 @@ class Watcher:
             self._curves_of = self._who
             self._read_until.clear()
             self._outlined.clear()
-        wanted = wants.curves | wants.sketches
+        wanted = {(run_id, name or _main(database, run_id)) for run_id, name in wants.curves | wants.sketches}
         for gone in set(self._read_until) - wanted:
             del self._read_until[gone]
             self._outlined.pop(gone, None)
@@ -430,6 +435,12 @@ class Watcher:
         shift_s = time.time() - judged.now()
         # Only if the clock was set: a time that differs slightly with every reading would be drawn again each time.
         return DaemonView(judged.condition, judged.status.tick_at + (round(shift_s) if abs(shift_s) > 1 else 0))
+
+
+def _main(database: Database, run_id: str) -> str:
+    from armada.compare.metrics import main_metric
+
+    return main_metric(metrics.names(database, run_id))
 
 
 class _Gone(Exception):
