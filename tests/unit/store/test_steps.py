@@ -33,7 +33,8 @@ def test_a_pace_that_no_run_has_foretells_no_end(tmp_path: Path, pace: list[floa
     with Database(tmp_path / "armada.db") as database:
         runs.insert(database, run_id="c-1", name="c", host="h", task="sft", experiment=None, spec={})
         database.connection.execute("UPDATE runs SET total_steps = 1000")
-        tell(database, 0, *({"step": 1, "step_time_s": each} for each in pace))
+        lines: list[dict[str, object]] = [{"step": 1, "step_time_s": each} for each in pace]
+        tell(database, 0, *lines)
         database.connection.execute("UPDATE runs SET step = 5")
         run = runs.find(database, "c-1")
         assert run.step_time_s is None or math.isfinite(run.step_time_s)
