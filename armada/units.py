@@ -8,17 +8,23 @@ import time
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?) ?([smhd])")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+UNKNOWN = "?"
+"""Stands for a duration or a time that cannot be written."""
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def span(seconds: float) -> str:
-    """Format a duration for a sentence: `4 s`, `5 m 43 s`, `12 m`, `3 h 05 m`, `2 d 4 h`."""
+    """Format a duration for a sentence: `4 s`, `5 m 43 s`, `12 m`, `3 h 05 m`, `2 d 4 h`; `?` if it is not finite."""
+    if not math.isfinite(seconds):
+        return UNKNOWN
     whole = max(0, int(seconds))
     return f"{whole // 60} m {whole % 60:02} s" if 60 <= whole < 600 else brief_span(whole)
 
 
 def brief_span(seconds: float) -> str:
-    """Format a duration without the seconds of a minute: `41 s`, `6 m`, `3 h 05 m`, `2 d 4 h`."""
+    """Format a duration without the seconds of a minute: `41 s`, `6 m`, `3 h 05 m`, `2 d 4 h`; `?` if it is not finite."""
+    if not math.isfinite(seconds):
+        return UNKNOWN
     whole = max(0, int(seconds))
     if whole < 3600:
         return rough_span(whole)
@@ -28,14 +34,18 @@ def brief_span(seconds: float) -> str:
 
 
 def rough_span(seconds: float) -> str:
-    """Format a duration in its largest unit, for a column: `41 s`, `6 m`, `3 h`, `2 d`."""
+    """Format a duration in its largest unit, for a column: `41 s`, `6 m`, `3 h`, `2 d`; `?` if it is not finite."""
+    if not math.isfinite(seconds):
+        return UNKNOWN
     whole = max(0, int(seconds))
     size, unit = next((size, unit) for size, unit in _UNITS if whole >= size or size == 1)
     return f"{whole // size} {unit}"
 
 
 def exact_span(seconds: float) -> str:
-    """Format a round duration, such as a tick of an axis or a limit: `0`, `40 s`, `5 m`, `1 h 30 m`, `2 d`."""
+    """Format a round duration, such as a tick or a limit: `0`, `40 s`, `5 m`, `1 h 30 m`, `2 d`; `?` if it is not finite."""
+    if not math.isfinite(seconds):
+        return UNKNOWN
     whole, words = round(seconds), []
     for size, unit in _UNITS:
         count, whole = divmod(whole, size)
@@ -61,7 +71,7 @@ def clock(moment: float, now: float) -> str:
     try:
         then = time.localtime(moment)
     except (OverflowError, ValueError, OSError):
-        return "?"
+        return UNKNOWN
     return time.strftime("%H:%M" if age < 43_200 else "%a %H:%M" if age < 500_000 else "%Y-%m-%d", then)
 
 

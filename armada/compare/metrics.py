@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from armada.foundation.metric_goals import Goal, goal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 __all__ = ["TOKENS", "Goal", "chosen_metrics", "goal_of", "in_order"]
 
@@ -31,6 +31,11 @@ def _place(name: str) -> tuple[int, tuple[str | tuple[int, str], ...], str]:
     parts = enumerate(_NUMBER.split(name))  # every second one is a number, which may be too long for an `int`
     told = tuple((len(part), part) if place % 2 else part for place, part in parts)
     return _FIRST.index(name) if name in _FIRST else len(_FIRST), told, name
+
+
+def main_metric(names: Collection[str]) -> str:
+    """Return the metric whose curve says most about a run: the loss, else its first; the loss of a run that has none yet."""
+    return in_order(names)[0] if names and "loss" not in names else "loss"
 
 
 def chosen_metrics(names: Iterable[str], most: int = 3) -> list[str]:

@@ -84,7 +84,8 @@ def record_metrics(
                 reached = step
                 paces.append(finite(line.get("step_time_s")))
         if known := [pace for pace in paces if pace is not None]:
-            newest["step_time_s"] = statistics.median(known)  # a single step may include a save or an evaluation
+            # A single step may include a save or an evaluation. The middle between two very large numbers is infinite.
+            newest["step_time_s"] = finite(statistics.median(known))
         _note_left_out(connection, run_id, further)
         taken = list(itertools.chain.from_iterable(points.values()))
         connection.executemany("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?)", taken)

@@ -122,12 +122,15 @@ class Run(NamedTuple):
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds to the last step at the pace of the latest steps; None if unknown."""
+        """Seconds to the last step at the pace of the latest steps, at least 0; None if unknown, or longer than any run."""
         if not self.step or not self.total_steps or self.ended or self.step_time_s is None:
             return None
-        return (self.total_steps - self.step) * self.step_time_s
+        left_s = (self.total_steps - self.step) * self.step_time_s
+        return left_s if 0 <= left_s <= LONGEST_LEFT_S else None
 
 
+LONGEST_LEFT_S = 100 * 366 * 86_400.0
+"""A run that seems to need more seconds than these has written a wrong time of a step."""
 DERIVED = ("guessed_at", "checkpoints_home", "checkpoints_host", "loss_not_finite")
 """Fields computed from other tables, which are not columns."""
 _COLUMNS = ", ".join(f'r."{name}"' for name in Run._fields if name not in DERIVED)

@@ -183,7 +183,14 @@ class Curve:
             if not math.isnan(self.raw.values[place]):
                 break
             first = place
-        return f"{'NaN' if math.isnan(self.newest) else self.newest} since step {self.steps[first]:,.0f}"
+        return f"{self.newest_word} since step {self.steps[first]:,.0f}"
+
+    @property
+    def newest_word(self) -> str:
+        """`NaN`, `inf` or `-inf` if the newest value is not finite; else "", as without points."""
+        if not len(self) or math.isfinite(self.newest):
+            return ""
+        return "NaN" if math.isnan(self.newest) else str(self.newest)
 
     @property
     def last(self) -> float | None:

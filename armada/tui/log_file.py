@@ -23,6 +23,12 @@ COUNTED_BYTES = 16 << 20
 """How much is read at once for the number of a line: 10 ms, once; later, only what is between. It is read where keys wait."""
 
 
+LONG_BYTES = 1 << 20
+"""Where a longer line ends is remembered: a progress bar may write 100 MB without a newline."""
+LONG_LINES = 100
+"""So many long lines are remembered at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogLine:
     """A line and its offset; `next` is the offset of the following one. `raw` is its text with control sequences."""
@@ -48,6 +54,8 @@ class LogFile:
         """Why the file could not be read last, as "Permission denied"; empty if it could, or if there is none."""
         self._counted = (0, 0, 1)
         """The file's inode, the start of a line in it, and the line's number."""
+        self._long: dict[int, tuple[bytes, int]] = {}
+        """Of long lines, by where they start: their first bytes, and up to where no newline is."""
 
     @property
     def size(self) -> int:
@@ -78,7 +86,7 @@ class LogFile:
                 return found
             with self.path.open("rb") as file:
                 self.trouble = ""
-                while len(found) < count and (line := _line_at(file, offset)) is not None:
+                while len(found) < count and (line := self._line_at(file, offset)) is not None:
                     found.append(line)
                     offset = line.next
         except OSError as error:
@@ -93,11 +101,54 @@ class LogFile:
             with self.path.open("rb") as file:
                 self.trouble = ""
                 while count > 0 and offset > 0:
-                    offset = _line_start(file, offset - 1)
+                    offset = self._start_of(file, offset - 1)
                     count -= 1
         except OSError as error:
             self._note(error)
         return max(0, offset)
+
+    def _line_at(self, file: BinaryIO, offset: int) -> LogLine | None:
+        """Return the line that begins at an offset; None at the end of the file."""
+        file.seek(offset)
+        head = file.read(LINE_BYTES)
+        if not head:
+            return None
+        end = head.find(b"\n")
+        if end >= 0:
+            return LogLine(offset, offset + end + 1, coloured_state(head[:end].decode("utf-8", "replace")))
+        known = self._no_newline_until(file, offset, head)
+        following = _after_newline(file, known or offset + len(head))
+        if following - offset > LONG_BYTES:
+            self._remember(offset, head, following - 1)
+        return LogLine(offset, following, _long_line(file, head, following))
+
+    def _start_of(self, file: BinaryIO, offset: int) -> int:
+        """Return the start of the line with the byte at an offset; a newline belongs to the line that it ends."""
+        before = max((start for start in tuple(self._long) if start < offset), default=0)
+        until = self._no_newline_until(file, before)
+        if until is None:
+            return _line_start(file, offset)
+        lowest = min(until, offset)
+        found = _line_start(file, offset, lowest)
+        return before if found == lowest else found
+
+    def _remember(self, start: int, head: bytes, until: int) -> None:
+        if start not in self._long and len(self._long) >= LONG_LINES:
+            self._long.clear()
+        self._long[start] = (head, until)
+
+    def _no_newline_until(self, file: BinaryIO, start: int, head: bytes | None = None) -> int | None:
+        """Return up to where a long line is known to have no newline; None if it is not known, or the file is another one."""
+        if start not in self._long:
+            return None
+        known, until = self._long[start]
+        if head is None:
+            file.seek(start)
+            head = file.read(LINE_BYTES)
+        if head == known and until <= os.fstat(file.fileno()).st_size:
+            return until
+        del self._long[start]
+        return None
 
     def lines_before(self, offset: int) -> list[str]:
         """Return the whole lines in the few kilobytes before the line at an offset."""
@@ -142,7 +193,7 @@ class LogFile:
         try:
             if offset > 0 and self.path.is_file():
                 with self.path.open("rb") as file:
-                    return _line_start(file, offset)
+                    return self._start_of(file, offset)
         except OSError as error:
             self._note(error)
         return 0
@@ -210,19 +261,6 @@ def reason_of(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _line_at(file: BinaryIO, offset: int) -> LogLine | None:
-    """Return the line that begins at an offset; None at the end of the file."""
-    file.seek(offset)
-    head = file.read(LINE_BYTES)
-    if not head:
-        return None
-    end = head.find(b"\n")
-    if end >= 0:
-        return LogLine(offset, offset + end + 1, coloured_state(head[:end].decode("utf-8", "replace")))
-    following = _after_newline(file, offset + len(head))
-    return LogLine(offset, following, _long_line(file, head, following))
-
-
 def _long_line(file: BinaryIO, head: bytes, following: int) -> str:
     """Return the newest state of a line that is overwritten by carriage returns, else the line's beginning."""
     if len(head) < LINE_BYTES:
@@ -243,14 +281,14 @@ def _after_newline(file: BinaryIO, offset: int) -> int:
     return offset
 
 
-def _line_start(file: BinaryIO, offset: int) -> int:
-    """Return the start of the line with the byte at `offset`; a newline belongs to the line that it ends."""
+def _line_start(file: BinaryIO, offset: int, lowest: int = 0) -> int:
+    """Return the start of the line with the byte at `offset`; `lowest` if there is no newline from there to it."""
     end = offset
-    while end > 0:
-        start = max(0, end - CHUNK)
+    while end > lowest:
+        start = max(lowest, end - CHUNK)
         file.seek(start)
         at = file.read(end - start).rfind(b"\n")
         if at >= 0:
             return start + at + 1
         end = start
-    return 0
+    return lowest

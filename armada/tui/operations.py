@@ -30,6 +30,8 @@ _UNASKED = re.compile(r"armada: (\S+): (.+)")
 NOT_STARTED = 1
 GONE = "the store is gone: it was deleted or moved. Put it back, or close the dashboard"
 """Why no command is started."""
+LAUNCHERS_S = 0.1
+"""How long a question waits for a store that is locked, in seconds: keys wait meanwhile, and the commands look again."""
 _END_BYTES = 16_000
 """How much of an output is read for its last line."""
 ROOM_BYTES = 1 << 16
@@ -208,17 +210,17 @@ def launchers(home: HomePaths, run_ids: Sequence[str]) -> dict[str, str]:
     The commands check again, and refuse runs that are missing here.
     """
     from armada.home import launched_by, own
-    from armada.store import runs
     from armada.store.database import Database
+    from armada.store.queries.launching import launching_homes
 
     found: dict[str, str] = {}
     with (
         contextlib.suppress(ArmadaError, OSError, sqlite3.Error),
-        Database(home.store, existing=True, patience_s=1.0) as database,
+        Database(home.store, existing=True, patience_s=LAUNCHERS_S) as database,
     ):
         here = own(home).id
-        for run_id in run_ids:
-            other = launched_by(runs.spec(database, run_id))
+        for run_id, told in launching_homes(database, run_ids).items():
+            other = launched_by({"home": told})
             if other is not None and other.id != here:
                 found[run_id] = other.named
     return found

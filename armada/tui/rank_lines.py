@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from armada.tui.log_file import LogFile, LogLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 READ = 1 << 20
-MOST_READ = 8 << 20
-"""The lines for one screen are searched in so many bytes: a rank may write none in a gigabyte."""
+MOST_READ = 2 << 20
+"""The lines for one screen are searched in so many bytes, where keys wait: a rank may write none in a gigabyte."""
 WITHIN = 60
 """A line names its rank near its beginning; a time may stand before it."""
 RANKS = 1024
@@ -70,15 +70,21 @@ class RankLines(LogFile):
     def __init__(self, path: Path, rank: int) -> None:
         super().__init__(path)
         self.rank = rank
+        self._inode = 0
+        self._none = (0, 0)
+        """From where to where no line of the rank begins: what was searched in vain is not searched each second."""
 
     def forward(self, offset: int, count: int) -> list[LogLine]:
         found: list[LogLine] = []
-        at, end = offset, offset + MOST_READ
-        while len(found) < count and at < end and (data := self._block(at)):
-            for start, rank in _tagged(data):
-                if rank == self.rank and len(found) < count:
-                    found += super().forward(at + start, 1)
-            at += len(data)
+        at, read, is_line = self._after_gap(offset), 0, True
+        while len(found) < count and read < MOST_READ and (data := self._block(at)):
+            starts = [start for start, rank in _tagged(data) if rank == self.rank]
+            for start in starts[: count - len(found)]:
+                found += super().forward(at + start, 1)
+            if is_line:  # not the rest of one that is longer than what is read at once
+                self._note_gap(at, data, starts)
+            is_line = data.endswith(b"\n")
+            at, read = self._after_gap(at + len(data)), read + len(data)
         return found
 
     def backward(self, offset: int, count: int) -> int:
@@ -86,15 +92,63 @@ class RankLines(LogFile):
 
         If there are fewer in the bytes that are searched, it is the line at which the search ended.
         """
-        end, least = offset, max(0, offset - MOST_READ)
-        while count > 0 and end > least:
-            begin = self.line_start(max(0, end - READ))
+        end, read = self._before_gap(offset), 0
+        while count > 0 and end > 0 and read < MOST_READ:
+            begin = max(self.line_start(max(0, end - READ)), self._gap[1] if self._gap[1] < end else 0)
             begin = begin if begin < end else super().backward(end, 1)
-            starts = [start for start, rank in _tagged(self.read(begin, end - begin)) if rank == self.rank]
+            data = self.read(begin, end - begin)
+            starts = [start for start, rank in _tagged(data) if rank == self.rank]
+            self._note_gap(begin, data, starts)
             if len(starts) >= count:
                 return begin + starts[-count]
-            count, end = count - len(starts), begin
+            count, end, read = count - len(starts), self._before_gap(begin), read + len(data)
         return end
+
+    def search_last(self, given_up: Callable[[], bool] = lambda: False) -> int | None:
+        """Return the start of the last line of the rank, however far back; None if there is none, or it was cancelled."""
+        end = self.size
+        while end > 0 and not given_up():
+            end = self.backward(end, 1)
+            if self._has(end):
+                return end
+        return None
+
+    def _note_gap(self, at: int, data: bytes, starts: Sequence[int]) -> None:
+        """Remember where no line of the rank begins: after the last one in some data. Of two stretches, the longer is kept.
+
+        Args:
+            at: Where the data begins.
+            data: Whole lines; the last one may not be complete yet.
+            starts: Where lines of the rank begin in it.
+        """
+        after = data.find(b"\n", starts[-1]) + 1 if starts else 0
+        begin, end = at + after, at + data.rfind(b"\n") + 1
+        if starts and not after:
+            return  # that line is not complete
+        first, last = self._gap
+        if begin <= last and end >= first:
+            begin, end = min(first, begin), max(last, end)
+        if end - begin > last - first:
+            self._none = (begin, end)
+
+    def _after_gap(self, offset: int) -> int:
+        begin, end = self._gap
+        return end if begin <= offset < end else offset
+
+    def _before_gap(self, offset: int) -> int:
+        begin, end = self._gap
+        return begin if begin < offset <= end else offset
+
+    @property
+    def _gap(self) -> tuple[int, int]:
+        """Where no line of the rank begins; nowhere in another file, or in one that was started again."""
+        try:
+            stat = self.path.stat()
+        except OSError:
+            return (0, 0)
+        if stat.st_ino != self._inode or self._none[1] > stat.st_size:
+            self._inode, self._none = stat.st_ino, (0, 0)
+        return self._none
 
     def find_back(self, word: str, before: int, given_up: Callable[[], bool] = lambda: False) -> int | None:
         found = super().find_back(word, before, given_up)
@@ -115,7 +169,9 @@ class RankLines(LogFile):
         return any(rank == self.rank for at, rank in _tagged(self.read(start, 2 * WITHIN)) if at == 0)
 
     def _block(self, at: int) -> bytes:
-        """Read whole lines from the one at an offset; a piece of it if the line is longer than what is read at once."""
-        data = self.read(at, READ)
+        """Read whole lines from the one at an offset, up to the gap; a piece of a line that is longer than what is read at once."""
+        gap = self._gap[0]
+        size = min(READ, gap - at) if gap > at else READ
+        data = self.read(at, size)
         end = data.rfind(b"\n") + 1
         return data[:end] if end and len(data) == READ else data

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from armada.errors import ArmadaError, StoreDamaged
 from armada.foundation.extras import install_command
 from armada.foundation.sanitize import sanitize_line
+from armada.store import metrics
 from armada.store.database import Database, explain, identity_of
 from armada.store.queries.curves import is_long, is_rewritten, read_curve, read_spark
 from armada.store.queries.renewal import KNOWN, version_of
@@ -22,7 +23,7 @@ from armada.tui.best import BestReader
 from armada.tui.curves import Curve, CurveUpdate
 from armada.tui.fact_reading import FactReader
 from armada.tui.host_reading import HostReader
-from armada.tui.money import reckon
+from armada.tui.money import MoneyReader
 from armada.tui.reading import RunReader, read_detail
 from armada.tui.snapshot import EMPTY, DaemonView, RunRow, Snapshot
 
@@ -30,12 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from armada.config.hosts import Host
-    from armada.costs.tariff import Tariff
     from armada.filters.keys import Fact
     from armada.paths import HomePaths
     from armada.store.hosts import HostRecord
     from armada.tui.best import Wanted
-    from armada.tui.snapshot import Money
 
 LOOK_EVERY_S = 0.2
 CALM = ((60.0, 1.0), (5.0, 0.5))
@@ -51,6 +50,10 @@ PATIENCE_S = 2.0
 """A store that is locked for longer than these seconds is reported."""
 
 
+MAIN = ""
+"""Stands for the metric that says most about a run, in place of a curve's name."""
+
+
 class Subscription(NamedTuple):
     """What the screen shows now, so that only that is read: visible runs, runs in full, curves, GPUs (`telemetry`)."""
 
@@ -61,7 +64,7 @@ class Subscription(NamedTuple):
     history: tuple[str, float] | None = None
     """A host, and the time span in seconds for which its GPUs' points are needed."""
     sketches: frozenset[tuple[str, str]] = frozenset()
-    """Curves for which the outline suffices."""
+    """Curves for which the outline suffices; a name may be `MAIN`."""
     facts: frozenset[Fact] = frozenset()
     """Settings and metrics of all runs, for the filter and the columns."""
     words: bool = False
@@ -134,7 +137,7 @@ class Watcher:
         """Those of all hosts, of the last reading."""
         self._configured = False
         self._notifications: tuple[float | None, str | None] = (None, None)
-        self._money: tuple[float, dict[str, Tariff], Money | None] = (0.0, {}, None)
+        self._money = MoneyReader()
 
     def start(self) -> None:
         # By default a key press would wait 5 ms each time while this thread holds the GIL.
@@ -262,12 +265,6 @@ class Watcher:
         tariffs = read_tariffs(database, self._hosts)
         self._records = hosts.every(database)
         rows = reader.read(tariffs, self._records)
-        if reader.changed is None or self._money[1] != tariffs or now - self._money[0] > BESIDES_EVERY_S:
-            self._money = (
-                now,
-                tariffs,
-                reckon(rows, tariffs, now, switched_off(database)),
-            )  # of all runs: 5 ms with 10,000 of them
         self._last = Snapshot(
             now,
             rows,
@@ -281,7 +278,7 @@ class Watcher:
             silent=reader.silent,
             syncs=reader.syncs,
             sweeps=sweeps.names(database),
-            money=self._money[2],
+            money=self._money.read(rows, tariffs, now, switched_off(database), reader.counts),
             **self._besides,
         )
 
@@ -327,7 +324,7 @@ class Watcher:
             self._curves_of = self._who
             self._read_until.clear()
             self._outlined.clear()
-        wanted = wants.curves | wants.sketches
+        wanted = {(run_id, name or _main(database, run_id)) for run_id, name in wants.curves | wants.sketches}
         for gone in set(self._read_until) - wanted:
             del self._read_until[gone]
             self._outlined.pop(gone, None)
@@ -438,6 +435,12 @@ class Watcher:
         shift_s = time.time() - judged.now()
         # Only if the clock was set: a time that differs slightly with every reading would be drawn again each time.
         return DaemonView(judged.condition, judged.status.tick_at + (round(shift_s) if abs(shift_s) > 1 else 0))
+
+
+def _main(database: Database, run_id: str) -> str:
+    from armada.compare.metrics import main_metric
+
+    return main_metric(metrics.names(database, run_id))
 
 
 class _Gone(Exception):

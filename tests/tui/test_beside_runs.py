@@ -54,3 +54,29 @@ def test_a_chart_without_room_for_its_curve_does_not_say_that_there_is_none(worl
         await lacks(pilot, "no loss yet")
 
     drive(world.board(), use, size=(80, 24))
+
+
+def test_the_curve_beside_a_run_without_a_loss_is_that_of_its_first_metric(world: World) -> None:
+    world.run("loss-aaaaaa")
+    world.losses("loss-aaaaaa", [3.0, 2.0])
+    world.losses("loss-aaaaaa", [0.25, 0.5], name="accuracy")
+    world.run("none-bbbbbb", step=3)
+    world.losses("none-bbbbbb", [0.25, 0.75], name="accuracy")
+    world.losses("none-bbbbbb", [5.0, 6.0], name="zeal")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        view = pilot.app.screen
+        assert isinstance(view, RunsScreen)
+        view.table.place("none-bbbbbb")
+        await shows(pilot, "none-bbbbbb · accuracy", "lowest 0.25 · highest 0.75")
+        world.losses("none-bbbbbb", [0.875], name="accuracy")
+        await shows(pilot, "lowest 0.25 · highest 0.875")
+        view.table.place("loss-aaaaaa")
+        await shows(pilot, "loss-aaaaaa · loss", "lowest 2 · highest 3")
+        view.table.place("none-bbbbbb")
+        await shows(pilot, "none-bbbbbb · accuracy")
+        world.losses("none-bbbbbb", [7.5], name="loss")
+        await shows(pilot, "none-bbbbbb · loss", "7.5")
+
+    drive(world.board(), use)

@@ -198,6 +198,24 @@ def test_values_of_any_size_and_names_of_any_length_are_drawn(world: World) -> N
     drive(world.board(), use)
 
 
+def test_curves_that_end_at_the_largest_numbers_are_drawn(world: World) -> None:
+    for name, value in (("one-aaaaaa", 1.7e308), ("two-bbbbbb", -1.7e308), ("six-cccccc", math.inf)):
+        world.run(name, step=2, total_steps=3)
+        world.losses(name, [1.0, value])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "3 of 3 runs")
+        await pilot.press("a", "c")
+        view = compared(pilot)
+        await until(pilot, lambda: len(view.chart.lines) == 3)
+        seen = await shows(pilot, " 1.70e+308", "-1.70e+308", "inf since step 2")
+        (last,) = [line for line in seen.splitlines() if "six-cccccc" in line and "running" in line]
+        assert " inf " in last
+        assert "NaN" not in last
+
+    drive(world.board(), use)
+
+
 def test_a_picture_and_a_report_are_written_and_never_over_a_file(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

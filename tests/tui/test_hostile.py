@@ -92,6 +92,20 @@ def test_a_click_on_hostile_markup_does_nothing(world: World) -> None:
     drive(world.board(), use)
 
 
+@pytest.mark.parametrize("step_time_s", [1e308, -1e308])
+def test_a_step_time_that_no_run_has_ends_nothing(world: World, step_time_s: float) -> None:
+    world.run("demo-aaaaaa", step=5, total_steps=1000)
+    line = {"kind": "train", "step": 5, "time": 1.0, "step_time_s": step_time_s}
+    metrics.record_metrics(world.database, "demo-aaaaaa", [line], offset=0, next_offset=1)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa", "1 of 1 runs")
+        await pilot.press("enter")
+        await shows(pilot, "5 of 1,000")
+
+    drive(world.board(), use)
+
+
 def test_what_an_operation_says_is_inert_too(world: World) -> None:
     from armada.store.running_operations import operation
 

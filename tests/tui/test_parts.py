@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import random
 from pathlib import Path
@@ -125,6 +126,40 @@ def test_a_line_of_a_megabyte_is_cut_and_the_next_one_found(tmp_path: Path) -> N
     assert len(first.text) <= LINE_BYTES + 2
     assert (second.text, third.text) == ("next", "unfinished")
     assert LogFile(path).backward(third.start, 2) == 0
+
+
+def test_of_a_progress_bar_that_grows_without_a_newline_only_the_news_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"first\n" + b"step 1\r" * 600_000)
+    log, read = LogFile(path), 0
+
+    class Counting(io.FileIO):
+        def read(self, size: int | None = -1) -> bytes:
+            nonlocal read
+            data = super().read(-1 if size is None else size)
+            read += len(data)
+            return data
+
+    def shown() -> list[str]:
+        return [line.text for line in log.forward(log.tail(2), 3)]
+
+    assert shown() == ["first", "step 1"]
+    monkeypatch.setattr(Path, "open", lambda path, _mode: Counting(path))
+    for number in range(2, 5):
+        with open(path, "ab") as file:  # noqa: PTH123  # Path.open counts
+            file.write(b"step %d\r" % number * 1000)
+        assert shown() == ["first", f"step {number}"]
+    assert read < 1_000_000
+    with open(path, "ab") as file:  # noqa: PTH123  # Path.open counts
+        file.write(b"\nlast\n")
+    assert shown() == ["step 4", "last"]
+    monkeypatch.undo()
+    path.write_bytes(b"other\n" * 800_000)
+    assert shown() == ["other", "other"]
+    path.write_bytes(b"first\nsecond\n")
+    assert shown() == ["first", "second"]
 
 
 def test_a_log_that_is_not_there_is_empty(tmp_path: Path) -> None:

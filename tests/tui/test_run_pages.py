@@ -153,6 +153,48 @@ def test_a_search_that_goes_on_from_the_only_match_says_so(world: World, log: Pa
     drive(world.board(), use)
 
 
+def test_a_page_that_is_drawn_again_has_not_forgotten_which_lines_it_has_counted(world: World, log: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await shows(pilot, "line 99999", "lines 99,9")
+        page = pilot.app.screen
+        assert isinstance(page, RunScreen)
+        file = page.log_view.file
+        page.tick()
+        page.draw()
+        assert page.log_view.file is file
+        with log.open("a") as grown:
+            grown.write("the newest line\n")
+        await shows(pilot, "the newest line", "–100,001")
+        assert page.log_view.file is file
+
+    drive(world.board(), use)
+
+
+def test_enter_without_a_word_ends_the_search(world: World, log: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("l")
+        await type_into(pilot, "slash", "line 7779")
+        await shows(pilot, "search “line 7779”")
+        view = pilot.app.screen.query_one(LogView)
+
+        def marked() -> list[str]:
+            drawn = [segment for y in range(view.size.height) for segment in view.render_line(y)]
+            return [segment.text for segment in drawn if segment.style is not None and segment.style.bold]
+
+        await until(pilot, marked)
+        before = top(pilot)
+        await type_into(pilot, "slash", "")
+        await lacks(pilot, "search “line 7779”")
+        assert not marked()
+        assert top(pilot) == before
+        assert "not found" not in said(pilot)
+
+    drive(world.board(), use)
+
+
 def _is_lit(segment: Segment) -> bool:
     return segment.style is not None and bool(segment.style.underline)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from armada.units import brief_span, exact_span, memory_amount, rough_span, short_number, span
@@ -24,6 +26,11 @@ def test_a_duration_has_one_notation_in_sentences_facts_and_columns(
     seconds: float, told: str, brief: str, rough: str
 ) -> None:
     assert (span(seconds), brief_span(seconds), rough_span(seconds)) == (told, brief, rough)
+
+
+@pytest.mark.parametrize("seconds", [math.inf, -math.inf, math.nan])
+def test_a_duration_that_is_not_finite_is_a_question_mark(seconds: float) -> None:
+    assert [each(seconds) for each in (span, brief_span, rough_span, exact_span)] == ["?"] * 4
 
 
 @pytest.mark.parametrize(

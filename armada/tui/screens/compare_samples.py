@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table as Grid
 from rich.text import Text
-from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_text
 from armada.tui.samples import SampleBook, prompts_of, samples_file, steps_of
 from armada.tui.widgets import frame
+from armada.tui.widgets.marked_text import MarkedText
 from armada.tui.widgets.text_scroll import TextScroll
 from armada.units import counted
 
@@ -31,7 +31,7 @@ class SamplePage(TextScroll):
     DEFAULT_CSS = "SamplePage { padding: 0 1; }"
 
     def __init__(self, symbols: Symbols, home: HomePaths) -> None:
-        self._answers = Static()
+        self._answers = MarkedText()
         super().__init__(self._answers, classes=frame.FRAME)
         self._symbols, self._home = symbols, home
         self._book = SampleBook()

@@ -146,7 +146,7 @@ def figure_items(
         at = None
         if cross is not None and curve is not None and run.placed is not None and not run.placed.why:
             at = nearest(run.placed.xs, curve.raw, cross)
-        doubt = curve is not None and bool(curve.doubt())
+        doubt = curve.newest_word if curve is not None else ""
         last = None if curve is None else curve.last
         cost = run.cost(now)
         items.append(
@@ -159,7 +159,7 @@ def figure_items(
                     ),
                     ((sanitize_line(row.name, LONGEST), "strong" if run.lit else "plain"),),
                     ((row.id[-6:], "dim"),),
-                    (("NaN", "bad") if doubt else (_figure(last, "reading …" if curve is None else "—"), "plain"),),
+                    ((doubt, "bad") if doubt else (_figure(last, "reading …" if curve is None else "—"), "plain"),),
                     _best_figure(best[1] if best else None, top),
                     ((f"{best[0]:,.0f}" if best else "", "dim"),),
                     ((_figure(at, ""), "plain"),),

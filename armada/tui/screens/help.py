@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.widgets import Static
 
 from armada.tui.bindings import SCREENS, Key, of, on_page
 from armada.tui.screens.dialog import Dialog
 from armada.tui.widgets import frame
+from armada.tui.widgets.marked_text import MarkedText
 from armada.tui.widgets.text_scroll import TextScroll
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class HelpScreen(Dialog[None]):
         self._words = functools.partial(words, place, symbols, read_only=read_only, here=here)
 
     def compose(self) -> ComposeResult:
-        self.listed = Static()
+        self.listed = MarkedText()
         self._write()
         with frame.dialog("Keys", ("esc", "closes")):
             self.scroll = TextScroll(self.listed)

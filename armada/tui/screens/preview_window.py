@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.binding import Binding
-from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.screens.window import Window
 from armada.tui.widgets import frame
+from armada.tui.widgets.marked_text import MarkedText
 from armada.tui.widgets.text_scroll import TextScroll
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class PreviewWindow(Window):
 
     def body(self) -> Iterable[Widget]:
         text = "\n".join(self.board.symbols.text(sanitize_line(line, 2000)) for line in self._lines)
-        self.scroll = TextScroll(Static(Text(text)))
+        self.scroll = TextScroll(MarkedText(Text(text)))
         yield self.scroll
 
     def _keys(self) -> Content:

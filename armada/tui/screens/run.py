@@ -26,6 +26,7 @@ from armada.tui.widgets.chart_wall import ChartWall
 from armada.tui.widgets.field import Field
 from armada.tui.widgets.list_table import ListTable
 from armada.tui.widgets.log_view import LogView
+from armada.tui.widgets.marked_text import MarkedText
 from armada.tui.widgets.sample_reader import SampleReader
 from armada.tui.widgets.text_scroll import TextScroll
 from armada.tui.widgets.whole import Whole
@@ -86,7 +87,7 @@ class RunScreen(LogPage):
         self.tabs.auto_links = False
         self.field = Field(id="find", disabled=True)
         self.age = Static(id="age")
-        self.overview, self.config = Overview(symbols), Static()
+        self.overview, self.config = Overview(symbols), MarkedText()
         self.wall = ChartWall(symbols, self.board.charts["run"], id="charts")
         self.log_view = LogView(symbols, id="log", classes=frame.FRAME)
         self.checkpoints = ListTable(run_text.CHECKPOINT_COLUMNS, symbols, id="checkpoints", classes=frame.FRAME)
@@ -349,7 +350,7 @@ class RunScreen(LogPage):
                 self.wall.choices.wanted,
             )
         else:
-            self._ask_log("search", "search towards the beginning; N and n go on")
+            self._ask_log("search", "search towards the beginning; N and n go on; Enter alone ends it")
 
     def back(self) -> bool:
         """Close the field, then the filter of the charts or the comparison."""
@@ -384,7 +385,11 @@ class RunScreen(LogPage):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self._close_field()
-        if self._asked == "metrics" or not event.value.strip():
+        if not event.value.strip():
+            if self._asked == "search":
+                self._end_search()
+            return
+        if self._asked == "metrics":
             return
         if self._asked == "search":
             self.log_view.search(event.value)

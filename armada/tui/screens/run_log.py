@@ -6,6 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from rich.text import Text
+from textual import work
+from textual.worker import get_current_worker
 
 from armada.tui import logs
 from armada.tui.log_file import LogFile
@@ -38,6 +40,8 @@ class LogPage(View):
     """How old the log is; empty while it is followed."""
     _rank: int | None = None
     """The only rank whose lines are shown."""
+    _is_searching = False
+    """Lines of that rank are searched far from the end."""
 
     @property
     def row(self) -> RunRow | None:
@@ -71,7 +75,9 @@ class LogPage(View):
         file = None
         if path is not None:
             file = LogFile(path) if self._rank is None else RankLines(path, self._rank)
-            empty = empty if self._rank is None else f"no line of rank {self._rank} here"
+            if self._rank is not None:
+                searched = "searching for a line of" if self._is_searching else "no line of"
+                empty = f"{searched} rank {self._rank}{' …' if self._is_searching else ' here'}"
         view.grows = not run.ended and not reason
         view.show(file, empty=empty)
         self._say_age(row, path, reason)
@@ -139,6 +145,13 @@ class LogPage(View):
         else:
             self.log_view.search_on(back=back)
 
+    def _end_search(self) -> None:
+        """Mark no word any more."""
+        view = self.log_view
+        view.workers.cancel_group(view, "seek")
+        view.word = ""
+        view.follow()
+
     def action_wrap(self) -> None:
         if not self._opens("log"):
             self.log_view.toggle_wrap()
@@ -160,4 +173,25 @@ class LogPage(View):
         if chosen is None:
             return
         self._rank = int(chosen) if chosen.isdecimal() else None
+        self._is_searching = False
         self.take()
+        log = self.log_view.file
+        if isinstance(log, RankLines) and not self.log_view.picture:
+            self._is_searching = True
+            self._search_rank(log)
+            self.take()
+
+    @work(thread=True, exclusive=True, group="rank", exit_on_error=False)
+    def _search_rank(self, log: RankLines) -> None:
+        """Find the last line of a rank, which then is remembered: of a large log, this takes seconds."""
+        worker = get_current_worker()
+        log.search_last(lambda: worker.is_cancelled or self.log_view.file is not log)
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self._end_rank_search, log)
+
+    def _end_rank_search(self, log: RankLines) -> None:
+        if self.is_attached and self.log_view.file is log:
+            self._is_searching = False
+            self.take()
+            if self.log_view.following:
+                self.log_view.action_last()

@@ -248,9 +248,7 @@ class Overview(Widget):
 
 
 def metric_of(detail: RunDetail | None) -> str:
-    """Return the metric whose curve says most about a run: the loss, else its first."""
-    from armada.compare.metrics import in_order
+    """Return the metric whose curve says most about a run; see `main_metric`."""
+    from armada.compare.metrics import main_metric
 
-    names = detail.metrics if detail is not None else ()
-    ordered = in_order(names) if names and "loss" not in names else []
-    return ordered[0] if ordered else "loss"
+    return main_metric(detail.metrics if detail is not None else ())

@@ -20,7 +20,7 @@ from armada.tui.listing import Listing
 from armada.tui.screens.first_start import OFFERS, FirstStart
 from armada.tui.screens.group_acts import about_group
 from armada.tui.screens.runs_choices import RunsChoices
-from armada.tui.watcher import Subscription
+from armada.tui.watcher import MAIN, Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.answers import Answers
 from armada.tui.widgets.filter_field import FilterField
@@ -114,7 +114,7 @@ class RunsScreen(RunsChoices):
 
     def wants(self) -> Subscription:
         cursor = self.cursor_run
-        curves = frozenset({(cursor, "loss")} if cursor and self.preview.in_sight else ())
+        curves = frozenset({(cursor, MAIN)} if cursor and self.preview.in_sight else ())
         facts = self.arrangement.query.wanted | {key.fact for key in self._keys if key.source != "run"}
         words = bool(self.arrangement.query) or bool(self._columns) or self.field.is_open or self.is_choosing
         visible = frozenset(map(self.table.mark_of, self.table.visible_keys)) | ({cursor} if cursor else frozenset())

@@ -121,6 +121,11 @@ def places(levels: Levels, xs: Sequence[float], x0: float, x1: float) -> tuple[i
     return bisect_left(xs, x0), min(len(levels), bisect_right(xs, x1))
 
 
+def dot(share: float, dots: int) -> int:
+    """Return the dot at a share of the way from the first to the last of `dots`; far outside of it, one that is `FAR` away."""
+    return round(min(FAR, max(-FAR, share * (dots - 1))))
+
+
 def draw(canvas: Canvas, xs: Sequence[float], levels: Levels, window: Window, owner: int) -> None:
     """Draw one curve; its gaps stay empty."""
     columns, rows = canvas.width * 2, canvas.height * 4

@@ -16,7 +16,7 @@ from armada.tui.curves import ROUNDING, is_constant, nearest
 from armada.tui.theme import CURVES
 from armada.tui.widgets import chart_axes as axes
 from armada.tui.widgets import frame
-from armada.tui.widgets.braille import EMPTY, FAR, Canvas, Window, draw, extent, places
+from armada.tui.widgets.braille import EMPTY, Canvas, Window, dot, draw, extent, places
 from armada.tui.widgets.chart_plane import LABEL, Line, Plane
 from armada.units import counted
 
@@ -224,7 +224,6 @@ class Chart(Plane):
 
     def _mark_each(self, canvas: Canvas, window: Window) -> None:
         """Put the signs of the marks onto each of several curves, in its colour and after its letter; the last curve comes first."""
-        lowest, most = canvas.height * 4 - 1, int(FAR)
         for owner, line in reversed(list(enumerate(self.lines))):
             drawn = set()
             for mark in line.marks:
@@ -234,8 +233,9 @@ class Chart(Plane):
                 drawn.add((column, mark.kind))
                 value = value_beside(line, mark.point)
                 share = (window.y1 - value) / (window.y1 - window.y0) if value is not None else 1.0
-                y = round(min(most, max(-most, share * lowest)))
-                canvas.word(column * 2, y, _sign(line, owner) + self.symbols.marks[mark.kind], owner)
+                canvas.word(
+                    column * 2, dot(share, canvas.height * 4), _sign(line, owner) + self.symbols.marks[mark.kind], owner
+                )
 
     def _rows(self, canvas: Canvas, marks: dict[int, str]) -> list[Strip]:
         """Draw the lines of the plot: labels, and the grid behind the curves."""
@@ -433,7 +433,7 @@ def _name_curve(canvas: Canvas, line: Line, window: Window, owner: int, sign: st
         value = line.levels.values[index]
         if math.isnan(value):
             continue
-        x = (line.xs[index] - window.x0) / (window.x1 - window.x0 or 1.0) * (canvas.width * 2 - 1)
-        y = (window.y1 - value) / (window.y1 - window.y0) * (canvas.height * 4 - 1)
-        canvas.letter(round(x), round(y), sign, owner)
+        x = dot((line.xs[index] - window.x0) / (window.x1 - window.x0 or 1.0), canvas.width * 2)
+        y = dot((window.y1 - value) / (window.y1 - window.y0), canvas.height * 4)
+        canvas.letter(x, y, sign, owner)
         return

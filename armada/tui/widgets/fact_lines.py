@@ -9,6 +9,7 @@ from rich.text import Text
 from textual.widget import Widget
 
 from armada.tui import heat
+from armada.tui.widgets.marked_text import Markable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -43,7 +44,7 @@ class Fact(NamedTuple):
     is_long: bool = False
 
 
-class FactLines(Widget):
+class FactLines(Markable):
     """Facts below each other; its parent scrolls it."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"fact--{name}" for name in STYLES}

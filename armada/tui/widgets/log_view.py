@@ -166,7 +166,7 @@ class LogView(Widget, can_focus=True):
         """Show this file from now on; `empty` is shown while there is none."""
         same = (file.path if file else None) == (self.file.path if self.file else None)
         filters = same and file is not None and self.file is not None and file.rank != self.file.rank
-        self.file, self.empty = file, empty
+        self.file, self.empty = self.file if same and not filters else file, empty  # the old one knows what it has read
         if not same:
             self._top, self._left, self.following = 0, 0, True
         if filters and self.word:

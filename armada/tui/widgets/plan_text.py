@@ -8,10 +8,10 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_text
 from armada.tui.widgets import frame
+from armada.tui.widgets.marked_text import MarkedText
 from armada.tui.widgets.text_scroll import TextScroll
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class PlanText(TextScroll):
     """Shows the plan for one host, or what is missing for one."""
 
     def __init__(self, symbols: Symbols, *, id: str) -> None:  # noqa: A002
-        self._body = Static(id=f"{id}-text")
+        self._body = MarkedText(id=f"{id}-text")
         super().__init__(self._body, id=id, classes=frame.FRAME)
         self._symbols = symbols
         self._plan: HostPlan | None = None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from textual.containers import Horizontal
 
+from armada.foundation.sanitize import sanitize_line
 from armada.tui.curves import Curve, no_values
 from armada.tui.snapshot import UNREADABLE
 from armada.tui.widgets import frame
@@ -37,7 +38,8 @@ class Preview(Horizontal):
         super().__init__()
         self.symbols = symbols
         self._row: RunRow | None = None
-        self._curve: tuple[str, Curve] | None = None
+        self._curve: tuple[str, str, Curve] | None = None
+        """The run, the name of its metric, and its curve."""
         self._is_readable = True
         """Whether a curve that is not here can still come from the store."""
         self.chart = Chart(symbols, classes=frame.FRAME)
@@ -66,9 +68,9 @@ class Preview(Horizontal):
                 continue
             came = True
             if update.fresh is not None:
-                self._curve = (update.run_id, update.fresh)
-            elif self._curve is not None and self._curve[0] == update.run_id:
-                self._curve[1].extend(update.added)
+                self._curve = (update.run_id, update.name, update.fresh)
+            elif self._curve is not None and self._curve[:2] == (update.run_id, update.name):
+                self._curve[2].extend(update.added)
         if moved or came:
             self._draw_curve()
         self.tick()
@@ -80,14 +82,13 @@ class Preview(Horizontal):
             chart.show("", (), empty="no run under the cursor: → unfolds a group")
             return
         lines: tuple[Line, ...] = ()
-        read = self._curve is not None and self._curve[0] == row.run.run_id
-        if self._curve is not None and read and len(self._curve[1]):
-            curve = self._curve[1]
-            lines = (Line("loss", curve.steps, curve.raw, doubt=curve.doubt(), newest=curve.last_place),)
-        empty = "reading …" if self._is_readable else UNREADABLE
-        if read:
-            empty = no_values("loss", ended=row.run.ended, task=row.run.task)
-        chart.show(f"{row.name} · loss", lines, empty=empty)
+        title, empty = row.name, "reading …" if self._is_readable else UNREADABLE
+        if self._curve is not None and self._curve[0] == row.run.run_id:
+            name, curve = sanitize_line(self._curve[1], 60), self._curve[2]
+            title, empty = f"{row.name} · {name}", no_values(name, ended=row.run.ended, task=row.run.task)
+            if len(curve):
+                lines = (Line(name, curve.steps, curve.raw, doubt=curve.doubt(), newest=curve.last_place),)
+        chart.show(title, lines, empty=empty)
 
     def on_resize(self) -> None:
         """Fill the new size at once."""

@@ -9,12 +9,12 @@ from rich.console import Group
 from rich.table import Table as Grid
 from rich.text import Text
 from textual.containers import Vertical
-from textual.widgets import Static
 
 from armada.foundation.sanitize import sanitize_line, sanitize_text
 from armada.tui.samples import SampleBook, stamp_of, steps_of
 from armada.tui.widgets import frame
 from armada.tui.widgets.list_table import Item, ListTable
+from armada.tui.widgets.marked_text import MarkedText
 from armada.tui.widgets.table import Column
 from armada.tui.widgets.text_scroll import TextScroll
 from armada.units import counted
@@ -51,7 +51,7 @@ class SampleReader(Vertical):
     def __init__(self, symbols: Symbols, *, id: str) -> None:  # noqa: A002
         self.prompts = ListTable(COLUMNS, symbols, classes=frame.FRAME)
         self.prompts.empty = READING
-        self._said = Static()
+        self._said = MarkedText()
         self.answers = TextScroll(self._said, classes=frame.FRAME)
         super().__init__(self.prompts, self.answers, id=id)
         self._symbols = symbols
