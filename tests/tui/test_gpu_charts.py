@@ -82,7 +82,9 @@ def test_of_more_gpus_than_lines_the_extremes_and_the_median_are_curves(world: W
 @pytest.mark.parametrize("others", range(7))
 def test_a_chart_of_a_host_has_two_ticks_at_least_or_none(world: World, others: int) -> None:
     record(world, 30)
-    world.hosts(box={"ssh": "root@192.0.2.1"}, **{f"other-{n}": {"ssh": f"root@192.0.2.{n + 2}"} for n in range(others)})
+    world.hosts(
+        box={"ssh": "root@192.0.2.1"}, **{f"other-{n}": {"ssh": f"root@192.0.2.{n + 2}"} for n in range(others)}
+    )
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press("3")

@@ -50,7 +50,7 @@ TABS = ("curves", "settings", "parallel", "scatter", "pareto", "samples")
 LOW = 30
 """With fewer rows, the table of runs has less of them."""
 BEHIND = 3
-"""With more runs than these, the curves before smoothing would hide the others."""
+"""Of more runs than these, only two have the curve before smoothing behind them: more of them would hide the others."""
 
 
 class CompareScreen(Exports, RunOrder):
@@ -272,6 +272,7 @@ class CompareScreen(Exports, RunOrder):
         choices, runs = self.choices, sorted(self.runs, key=lambda run: run.lit)
         unit = (self._currency or "USD") if choices.against == "cost" else choices.against
         lines, others, reasons, without = [], 0, set(), 0
+        unsmoothed = self._unsmoothed(runs)
         for run in runs:
             curve, placed = run.curve, run.placed
             if curve is None or placed is None:
@@ -282,8 +283,7 @@ class CompareScreen(Exports, RunOrder):
                 reasons |= {placed.why} - {""}
                 continue
             levels = curve.shown(log=choices.logarithmic, smoothing=choices.smoothing)
-            behind = curve.shown(log=choices.logarithmic, smoothing=0.0) if choices.smoothing else None
-            behind = behind if len(runs) <= BEHIND else None
+            behind = curve.shown(log=choices.logarithmic, smoothing=0.0) if run.row.id in unsmoothed else None
             name, doubt = f"{run.row.name} {run.row.id[-6:]}", curve.doubt(log=choices.logarithmic)
             marks = marks_of(curve, placed, resumes(self.snapshot.details.get(run.row.id)))
             drawn = Line(name, placed.xs, levels, NAMES[run.place], doubt, behind, run.place, run.lit, marks)
@@ -293,6 +293,12 @@ class CompareScreen(Exports, RunOrder):
         notes += f" · {counted(others, 'run')} in another currency left out" if others else ""
         notes += "".join(f" · left out: {each}" for each in sorted(reasons)) if lines else ""
         return lines, unit, notes if lines else ", ".join(sorted(reasons))
+
+    def _unsmoothed(self, runs: Sequence[Compared]) -> frozenset[str]:
+        """Return the runs with the curve before smoothing behind them: of many the first one, which may be pinned, and the lit one."""
+        first = self.run_ids[:1]
+        shown = (run.row.id for run in runs if len(runs) <= BEHIND or run.lit or run.row.id in first)
+        return frozenset(shown if self.choices.smoothing else ())
 
     def _draw_curves(self) -> None:
         choices = self.choices
