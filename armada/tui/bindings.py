@@ -231,6 +231,7 @@ KEYS: tuple[Key, ...] = (
         page="log",
     ),
     Key("run", "r", "r", "rank", "rank", "Log: only the lines of one rank, or of all", page="log"),
+    Key("run", "number_sign", "#", "numbers", "", "Log: line numbers; 120 columns show them at once", page="log"),
     Key("run", "W,shift+w", "W", "wrap", "wrap", "Log: wrap long lines; without it, ← and → scroll", page="log"),
     Key(
         "run",

@@ -73,6 +73,10 @@ class LogPage(View):
             file = LogFile(path) if self._rank is None else RankLines(path, self._rank)
             empty = empty if self._rank is None else f"no line of rank {self._rank} here"
         view.grows = not run.ended and not reason
+        follower = self._follower
+        is_whole = not follower.partial if follower is not None and path == follower.path else None
+        is_whole = logs.is_whole(self.board.home, run.run_id, path) if is_whole is None else is_whole
+        view.numbers = view.numbers._replace(offered=True, is_whole=is_whole)
         view.show(file, empty=empty)
         self._say_age(row, path, reason)
 
@@ -142,6 +146,10 @@ class LogPage(View):
     def action_wrap(self) -> None:
         if not self._opens("log"):
             self.log_view.toggle_wrap()
+
+    def action_numbers(self) -> None:
+        if not self._opens("log"):
+            self.log_view.toggle_numbers()
 
     def action_rank(self) -> None:
         """Choose the rank whose lines are shown, or all."""
