@@ -14,7 +14,8 @@ from textual.pilot import Pilot
 from armada.compare.picture import svg
 from armada.store import runs
 from armada.tui.scales import pareto_front, scale_of
-from armada.tui.screens.compare import BEHIND, CompareScreen
+from armada.tui.screens.compare import CompareScreen
+from armada.tui.screens.compare_curves import BEHIND
 from armada.tui.screens.compare_picture import picture_of
 from armada.tui.screens.output import OutputWindow
 from armada.tui.screens.prompt import Prompt
