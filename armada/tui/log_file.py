@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from armada.foundation.sanitize import SEQUENCE, coloured_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
     from typing import BinaryIO
 
@@ -170,6 +170,14 @@ class LogFile:
         except OSError as error:
             self._note(error)
             return None
+
+    def counted(self, offsets: Iterable[int]) -> list[int | None]:
+        """Return the numbers of the lines at offsets, also where only one rank is read; as `number_of`, None if one is too far."""
+        try:
+            return [self._number_of(offset) for offset in offsets] if self.path.is_file() else []
+        except OSError as error:
+            self._note(error)
+            return []
 
     def _number_of(self, offset: int) -> int | None:
         with self.path.open("rb") as file:

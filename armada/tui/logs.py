@@ -49,6 +49,14 @@ def at_home(home: HomePaths, run: Run, *, local: bool) -> Path | None:
     return max(found, key=lambda place: found[place], default=None)
 
 
+def is_whole(home: HomePaths, run_id: str, path: Path | None) -> bool:
+    """Whether a copy is known to begin with the first line: it is the run's own file, or what sync brings home completely.
+
+    A copy that was followed may have begun near the log's end.
+    """
+    return path in (home.local_root / "runs" / run_id / "output.log", home.run(run_id) / "outputs" / LOG)
+
+
 def _modified(place: Path) -> float | None:
     """Return when a file was modified; None if there is none, 0 if that cannot be told: who reads it then learns why."""
     try:

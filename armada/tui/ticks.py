@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _CLOCK_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 _DAY_S = 86_400
 MOST_TICKS = 100
+WRITTEN = 0.01
+"""Ticks that are this fraction of their value apart differ in what is written at them."""
 _UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
@@ -92,7 +94,7 @@ def _oddity(values: Sequence[float]) -> int:
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:
-    """Return ticks on a logarithmic axis, as exponents: whole decades, or 1, 2 and 5 of each if few are shown."""
+    """Return ticks on a logarithmic axis, as exponents: whole decades, or 1, 2 and 5 of each if few are shown, or what lies between."""
     decades = ticks(low, high, most)
     if len(decades) > 1 and all(each == round(each) for each in decades):
         return decades
@@ -100,7 +102,17 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
         return decades
     powers = range(math.floor(low), math.ceil(high) + 1)
     found = [power + math.log10(factor) for power in powers for factor in (1, 2, 5)]
-    return [each for each in found if low <= each <= high] or decades
+    found = [each for each in found if low <= each <= high]
+    return found if len(found) > 1 else _within_decade(low, high, most) or found or decades
+
+
+def _within_decade(low: float, high: float, most: int) -> list[float]:
+    """Return ticks, as exponents, that are 1, 2 or 5 apart as values: 0.62 and 0.64, where no two of 0.1, 0.2 and 0.5 are."""
+    for fits in range(max(2, most), 1, -1):
+        found = [each for each in ticks(linear(low), linear(high), fits) if each > 0]
+        if len(found) > 1 and distance(found) >= WRITTEN * found[-1]:
+            return [math.log10(each) for each in found]
+    return []
 
 
 def time_ticks(low: float, high: float, most: int, *, local: bool) -> list[float]:

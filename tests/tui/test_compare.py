@@ -15,10 +15,12 @@ from armada.compare.picture import svg
 from armada.store import runs
 from armada.tui.scales import pareto_front, scale_of
 from armada.tui.screens.compare import CompareScreen
+from armada.tui.screens.compare_curves import BEHIND
 from armada.tui.screens.compare_picture import picture_of
 from armada.tui.screens.output import OutputWindow
 from armada.tui.screens.prompt import Prompt
 from armada.tui.symbols import ASCII, UNICODE, Symbols
+from armada.tui.widgets.chart import NAMES
 from armada.tui.widgets.parallel import Parallel
 from armada.tui.widgets.plot import Drawn
 from armada.tui.widgets.scatter import Scatter
@@ -154,6 +156,42 @@ def test_keys_before_anything_is_read_break_nothing(world: World) -> None:
         await shows(pilot, "smoothed 0.6")
 
     drive(world.board(), use)
+
+
+@pytest.mark.parametrize("count", [3, 4, 20])
+def test_the_measured_curve_is_behind_the_smooth_one_of_the_first_run_and_the_one_under_the_cursor(
+    world: World, count: int
+) -> None:
+    for number in range(count):
+        world.run(f"run-{number:06}", step=9, total_steps=9)
+        world.losses(f"run-{number:06}", [3.0 + number, 2.0, 2.5 + number])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, f"run-{count - 1:06}")
+        await pilot.press("a", "c")
+        view = compared(pilot)
+        await until(pilot, lambda: len(view.chart.lines) == count and not view.reading)
+
+        def measured() -> set[str]:
+            return {line.sign for line in view.chart.lines if line.behind is not None}
+
+        def signs(*places: int) -> set[str]:
+            return {NAMES[view.places[view.run_ids[place]]] for place in (places if count > BEHIND else range(count))}
+
+        assert not measured()
+        await pilot.press("s")
+        await until(pilot, lambda: measured() == signs(0))
+        await pilot.press("j", "j")
+        await until(pilot, lambda: measured() == signs(0, 2))
+        under_cursor = view.run_ids[2]
+        await pilot.press("P")
+        await until(pilot, lambda: view.run_ids[0] == under_cursor and measured() == signs(0))
+        await pilot.press("j")
+        await until(pilot, lambda: measured() == signs(0, 1))
+        await pilot.press("s", "s", "s")
+        await until(pilot, lambda: not measured())
+
+    drive(world.board(), use, (120, 36))
 
 
 def test_a_run_that_is_removed_meanwhile_leaves_every_page(world: World) -> None:

@@ -16,7 +16,7 @@ from armada.tui.curves import NAN, Levels
 from armada.tui.gpu_strips import gpu_spans, loads
 from armada.tui.symbols import ASCII, UNICODE, Symbols
 from armada.tui.widgets.braille import Window
-from armada.tui.widgets.chart_plane import Line
+from armada.tui.widgets.chart_plane import LABEL, Line
 from armada.tui.widgets.gpu_chart import GpuChart, columns_of, spread
 from tests.tui.conftest import World, drive, lacks, screen, shows, strips, until
 
@@ -75,6 +75,24 @@ def test_of_more_gpus_than_lines_the_extremes_and_the_median_are_curves(world: W
         await shows(pilot, "15  100")
         await pilot.resize_terminal(80, 24)
         await shows(pilot, "~ median 90")
+
+    drive(world.board(), use, (80, 24))
+
+
+@pytest.mark.parametrize("others", range(7))
+def test_a_chart_of_a_host_has_two_ticks_at_least_or_none(world: World, others: int) -> None:
+    record(world, 30)
+    world.hosts(
+        box={"ssh": "root@192.0.2.1"}, **{f"other-{n}": {"ssh": f"root@192.0.2.{n + 2}"} for n in range(others)}
+    )
+
+    async def use(pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await shows(pilot, "30×H100", "~ median")
+        for chart in pilot.app.screen.query(GpuChart):
+            lines = [chart.render_line(row).text for row in range(1, chart.size.height - 1)]
+            labels = [line[:LABEL].strip() for line in lines if line[:LABEL].strip()]
+            assert len(labels) >= 2 or (len(lines) < 2 and not labels), lines
 
     drive(world.board(), use, (80, 24))
 

@@ -12,7 +12,7 @@ from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.output import OutputWindow
 from armada.tui.screens.window import inside
 from armada.tui.symbols import UNICODE
-from armada.tui.widgets.log_view import beginning, wrapped
+from armada.tui.wrapped_lines import beginning, wrapped
 from tests.tui.conftest import World, drive, lacks, screen, shows, until
 
 

@@ -11,19 +11,17 @@ from textual.widgets import Static
 
 from armada.compare.metrics import TOKENS
 from armada.compare.settings import differences
-from armada.foundation.sanitize import sanitize_line
 from armada.tui.bindings import bindings
 from armada.tui.scales import both
 from armada.tui.screens import compare_text as pages
 from armada.tui.screens.compare_actions import Exports
-from armada.tui.screens.compare_order import MOST, RunOrder
+from armada.tui.screens.compare_curves import CurvesPage
 from armada.tui.screens.compare_samples import SamplePage
 from armada.tui.screens.compare_text import Compared
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
-from armada.tui.widgets.chart import NAMES, Chart
-from armada.tui.widgets.chart_plane import Line
-from armada.tui.widgets.curve_marks import marks_of, resumes
+from armada.tui.widgets.chart import NAMES
+from armada.tui.widgets.curve_wall import CurveWall
 from armada.tui.widgets.difference_table import DifferenceTable
 from armada.tui.widgets.list_table import Item
 from armada.tui.widgets.parallel import Parallel
@@ -43,17 +41,14 @@ if TYPE_CHECKING:
     from armada.tui.curves import Curve, CurveUpdate
     from armada.tui.scales import Scale
     from armada.tui.snapshot import RunRow
-    from armada.tui.widgets.chart_plane import Crossed
     from armada.tui.widgets.table import Table
 
 TABS = ("curves", "settings", "parallel", "scatter", "pareto", "samples")
 LOW = 30
 """With fewer rows, the table of runs has less of them."""
-BEHIND = 3
-"""With more runs than these, the curves before smoothing would hide the others."""
 
 
-class CompareScreen(Exports, RunOrder):
+class CompareScreen(Exports, CurvesPage):
     """Compares the runs that were marked when it was opened."""
 
     PLACE = "compare"
@@ -64,14 +59,14 @@ class CompareScreen(Exports, RunOrder):
     CompareScreen #find.open { display: block; }
     CompareScreen #none { height: 1fr; padding: 1 2; display: none; }
     CompareScreen.empty #none { display: block; }
-    CompareScreen Chart, CompareScreen Parallel, CompareScreen Scatter, CompareScreen SamplePage { display: none; }
-    CompareScreen Chart { height: 2fr; }
+    CompareScreen CurveWall, CompareScreen Parallel, CompareScreen Scatter, CompareScreen SamplePage { display: none; }
+    CompareScreen CurveWall { height: 2fr; }
     CompareScreen SamplePage { height: 1fr; }
     CompareScreen #settings { display: none; height: 1fr; min-height: 4; }
     CompareScreen #value { display: none; }
     CompareScreen.settings #value { display: block; }
     CompareScreen RunFigures { height: 5; }
-    CompareScreen.curves Chart, CompareScreen.parallel Parallel, CompareScreen.scatter Scatter,
+    CompareScreen.curves CurveWall, CompareScreen.parallel Parallel, CompareScreen.scatter Scatter,
     CompareScreen.pareto Scatter, CompareScreen.samples SamplePage, CompareScreen.settings #settings { display: block; }
     CompareScreen.-tall.curves #settings, CompareScreen.-grand.curves #settings { display: block; }
     CompareScreen.settings RunFigures, CompareScreen.-tiny RunFigures { display: none; }
@@ -101,7 +96,8 @@ class CompareScreen(Exports, RunOrder):
         self.tabs.auto_links = False
         yield from (self.tabs, self.find)
         yield Static("No runs are marked. Press 1, mark some with space, then c.", id="none", markup=False)
-        self.chart = Chart(symbols, classes=frame.FRAME)
+        self.wall = CurveWall(symbols)
+        self.chart = self.wall.lead
         self.parallel, self.scatter = Parallel(symbols), Scatter(symbols)
         self.sample_page = SamplePage(symbols, self.board.home)
         self.figures = RunFigures(symbols)
@@ -110,10 +106,9 @@ class CompareScreen(Exports, RunOrder):
         self._show_marked()
         self.figures.add_class(frame.FRAME)
         frame.title(self.figures, "Runs")
-        yield from (self.chart, self.parallel, self.scatter, self.sample_page, self.figures, self.table, self.value)
+        yield from (self.wall, self.parallel, self.scatter, self.sample_page, self.figures, self.table, self.value)
 
     def _show_marked(self) -> None:
-        self.chart.legend = len(self.run_ids) <= BEHIND
         self._name_columns(self.run_ids)
         self.on_resize()
 
@@ -159,8 +154,13 @@ class CompareScreen(Exports, RunOrder):
         bests: Wanted = "" if self.are_stated else "sweeps"
         if not self.is_settled:
             return Subscription(ids, ids, bests=bests)  # then it is known which metric the runs are compared by
-        names = {self.choices.metric} | ({TOKENS} if self.choices.against == "tokens" else set())
+        names = self._names_read | {*self.metrics_shown}
         return Subscription(ids, ids, frozenset((run_id, name) for run_id in ids for name in names), bests=bests)
+
+    @property
+    def _names_read(self) -> set[str]:
+        """The metrics without which there is nothing to show; charts of others come when they are read."""
+        return {self.choices.metric} | ({TOKENS} if self.choices.against == "tokens" else set())
 
     @property
     def rows(self) -> list[RunRow]:
@@ -174,13 +174,6 @@ class CompareScreen(Exports, RunOrder):
     def runs(self) -> list[Compared]:
         """The runs with their curves, the pinned one first."""
         return [self._compared(row) for row in self.rows]
-
-    def _compared(self, row: RunRow) -> Compared:
-        curve, placed = self._curves.get((row.id, self.choices.metric)), None
-        if curve is not None and len(curve):
-            tokens = self._curves.get((row.id, TOKENS))
-            placed = self._axis.place(row, self.choices.metric, curve, self.choices.against, tokens, time.time())
-        return Compared(row, self.places[row.id], curve, placed, row.id == self.figures.cursor, self.stated(row.id))
 
     @property
     def lit(self) -> Compared | None:
@@ -254,59 +247,10 @@ class CompareScreen(Exports, RunOrder):
     @property
     def reading(self) -> str:
         """What is still being read; empty if nothing is."""
-        unread = [key for key in self.wants().curves if key not in self._curves] if self.is_settled else self.run_ids
+        names = self._names_read
+        keys = [(run_id, name) for run_id in self.run_ids for name in names]
+        unread = [key for key in keys if key not in self._curves] if self.is_settled else self.run_ids
         return f" · reading {counted(len(unread), 'curve')} …" if unread else ""
-
-    @property
-    def metric_words(self) -> str:
-        more = len(self.marked) - MOST
-        left_out = f" · {more} of the marked runs left out" if more > 0 else ""
-        return f"{left_out}{self.filter_words}{self.reading}"
-
-    @property
-    def _currency(self) -> str | None:
-        return pages.most_common(run.placed.unit for run in self.runs if run.placed is not None and not run.placed.why)
-
-    def lines(self) -> tuple[list[Line], str, str]:
-        """Return the curves, their unit, and what is left out; the lit curve comes last, over the others."""
-        choices, runs = self.choices, sorted(self.runs, key=lambda run: run.lit)
-        unit = (self._currency or "USD") if choices.against == "cost" else choices.against
-        lines, others, reasons, without = [], 0, set(), 0
-        for run in runs:
-            curve, placed = run.curve, run.placed
-            if curve is None or placed is None:
-                without += curve is not None
-                continue
-            if placed.why or (choices.against == "cost" and placed.unit != unit):
-                others += not placed.why
-                reasons |= {placed.why} - {""}
-                continue
-            levels = curve.shown(log=choices.logarithmic, smoothing=choices.smoothing)
-            behind = curve.shown(log=choices.logarithmic, smoothing=0.0) if choices.smoothing else None
-            behind = behind if len(runs) <= BEHIND else None
-            name, doubt = f"{run.row.name} {run.row.id[-6:]}", curve.doubt(log=choices.logarithmic)
-            marks = marks_of(curve, placed, resumes(self.snapshot.details.get(run.row.id)))
-            drawn = Line(name, placed.xs, levels, NAMES[run.place], doubt, behind, run.place, run.lit, marks)
-            measured = curve.raw if choices.logarithmic else None
-            lines.append(drawn._replace(measured=measured, newest=curve.last_place))
-        notes = f" · {counted(without, 'run')} without it" if without and lines else ""
-        notes += f" · {counted(others, 'run')} in another currency left out" if others else ""
-        notes += "".join(f" · left out: {each}" for each in sorted(reasons)) if lines else ""
-        return lines, unit, notes if lines else ", ".join(sorted(reasons))
-
-    def _draw_curves(self) -> None:
-        choices = self.choices
-        if unmatched := self.unmatched:
-            self.chart.show(unmatched, (), empty="/ changes the filter, esc clears it")
-            return
-        lines, unit, notes = self.lines()
-        smooth = f" · smoothed {choices.smoothing}" if choices.smoothing else ""
-        metric = sanitize_line(choices.metric, 60)
-        title = f"{metric} against {choices.against}{smooth}{self.metric_words}{notes if lines else ''}"
-        yet = "" if all(run.row.run.ended for run in self.runs) else " yet"
-        empty = f"no points of this metric: {notes}" if notes else f"no points of this metric{yet}"
-        empty = "reading …" if self.reading else empty
-        self.chart.show(title, lines, log=choices.logarithmic, unit=unit, empty=empty)
 
     def _draw_settings(self) -> None:
         self._name_columns([row.id for row in self.rows])
@@ -399,10 +343,6 @@ class CompareScreen(Exports, RunOrder):
         if self.shown == "settings":
             self._say_value()
 
-    def on_chart_crossed(self, event: Crossed) -> None:
-        del event
-        self._draw_figures()
-
     def action_tab(self, tab: str) -> None:
         self.shown = tab
         self.update_classes(self._classes_wanted)
@@ -434,27 +374,14 @@ class CompareScreen(Exports, RunOrder):
         return self.close_filter()
 
     def action_variable(self, by: int) -> None:
+        if self.shown == "curves" and by > 0:
+            self.action_panels()
+            return
         if self.shown != "scatter":
             self.action_tab("scatter")
             return
         self._variable += by
         self._draw_scatter()
-
-    def action_against(self) -> None:
-        self.choices.next_axis()
-        self.action_whole()
-        self.take()
-
-    def action_log_scale(self) -> None:
-        self.choices.toggle_log()
-        self._draw_page()
-
-    def action_smooth(self) -> None:
-        self.choices.next_smoothing()
-        self._draw_page()
-
-    def action_zoom(self, factor: float) -> None:
-        self.chart.zoom(factor)
 
     def action_pan(self, share: float) -> None:
         """Move along the curves, or to another run's settings; scroll samples, since up and down choose the run."""
@@ -463,16 +390,7 @@ class CompareScreen(Exports, RunOrder):
         elif self.shown == "samples":
             self.sample_page.action_page(-1 if share < 0 else 1)
         else:
-            self.chart.pan(share)
-
-    def action_cross(self, by: int) -> None:
-        self.chart.put_cross(self.chart.step_cross(by))
-        self._draw_figures()
-
-    def action_whole(self) -> None:
-        self.chart.reset()
-        self.chart.put_cross(None)
-        self._draw_figures()
+            self.wall.pan(share)
 
     def action_open(self) -> None:
         if (lit := self.lit) is not None:

@@ -79,6 +79,10 @@ class LogPage(View):
                 searched = "searching for a line of" if self._is_searching else "no line of"
                 empty = f"{searched} rank {self._rank}{' …' if self._is_searching else ' here'}"
         view.grows = not run.ended and not reason
+        follower = self._follower
+        is_whole = not follower.partial if follower is not None and path == follower.path else None
+        is_whole = logs.is_whole(self.board.home, run.run_id, path) if is_whole is None else is_whole
+        view.numbers = view.numbers._replace(offered=True, is_whole=is_whole)
         view.show(file, empty=empty)
         self._say_age(row, path, reason)
 
@@ -155,6 +159,10 @@ class LogPage(View):
     def action_wrap(self) -> None:
         if not self._opens("log"):
             self.log_view.toggle_wrap()
+
+    def action_numbers(self) -> None:
+        if not self._opens("log"):
+            self.log_view.toggle_numbers()
 
     def action_rank(self) -> None:
         """Choose the rank whose lines are shown, or all."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from textual import work
 from textual.message import Message
@@ -19,14 +17,16 @@ from textual.worker import get_current_worker
 from armada.foundation.sanitize import sanitize_line
 from armada.tui.ansi import pieces
 from armada.tui.bindings import bindings
+from armada.tui.line_numbers import LineNumbers
 from armada.tui.log_colours import NAMES, css_of, paint
 from armada.tui.log_file import LINE_BYTES, LogFile, LogLine
 from armada.tui.log_matches import Matches
 from armada.tui.log_places import find_place
 from armada.tui.severity import Severities
+from armada.tui.wrapped_lines import beginning, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from rich.style import Style
@@ -42,38 +42,6 @@ if TYPE_CHECKING:
 
 LONGEST_WORD = 24
 """How much of the searched word the description of the place has."""
-
-
-_BLANKS = re.compile(" *")
-_BEGINNING = re.compile(r" *(?:[^ ]+(?: [^ ]+)* {2,})?")
-"""The blanks that a line begins with, and the title of what it says: `  next       `."""
-
-
-def wrapped(text: str, width: int, indent: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield where each piece of a long line begins and ends, in cells: after a blank, if its last third has one.
-
-    Args:
-        text: The line.
-        width: Cells for the first piece.
-        indent: By how many cells fewer the others have.
-    """
-    start, end = 0, cell_len(text)
-    while end - start > width:
-        # With characters of two cells, places in the text are not those on the screen.
-        blank = text.rfind(" ", start + width * 2 // 3, start + width) if end == len(text) else -1
-        stop = blank + 1 if blank >= 0 else start + width
-        yield start, stop
-        start, width, indent = stop, width - indent, 0
-    yield start, end
-
-
-def beginning(text: str, width: int) -> int:
-    """Return where what a line says begins, in cells: its other pieces begin there, too. 0 if too little room is left."""
-    most = width // 3
-    for found in (_BEGINNING.match(text[: most + 1]), _BLANKS.match(text[: most + 1])):
-        if found is not None and found.end() <= most and cell_len(found[0]) == found.end():
-            return found.end()
-    return 0
 
 
 def _plain(line: LogLine) -> str:
@@ -136,6 +104,8 @@ class LogView(Widget, can_focus=True):
         self.grows = True
         """More lines may come. The end of a log that is complete is not followed."""
         self.wrapping = False
+        self.numbers = LineNumbers()
+        """The numbers beside the lines."""
         self.hangs = False
         """The pieces of a wrapped line begin where its words do."""
         self.fills = True
@@ -143,6 +113,8 @@ class LogView(Widget, can_focus=True):
         self.word = ""
         self._top = 0
         self._left = 0
+        self._margin = 0
+        """Columns before the lines, for their numbers."""
         self._lines: list[LogLine] = []
         self._strips: list[Strip] = []
         self._trouble = ""
@@ -182,6 +154,7 @@ class LogView(Widget, can_focus=True):
             self._left,
             self.following,
             self.wrapping,
+            self.numbers,
             self.empty,
             self.word,
         )
@@ -218,7 +191,7 @@ class LogView(Widget, can_focus=True):
         if self._trouble:
             return "cannot be read"
         end = self._drawn[-1].next if self._drawn else 0
-        number = self.file.number_of(self._drawn[0].start) if self._drawn else None
+        number = self.numbers.of(self.file, self._drawn)
         parts = (
             self._place_of_match(),
             self._movement(f"{end / max(1, self.file.size):.0%}"),
@@ -267,12 +240,22 @@ class LogView(Widget, can_focus=True):
             return [Strip([Segment(f"  {line}", dim)]).adjust_cell_length(width, style) for line in lines]
         strips: list[Strip] = []
         severities, coloured = self._severities(), self._colours()
-        for line in self._lines:
+        margins = self._margins(width, dim)
+        room = width - self._margin
+        for line, margin in zip(self._lines, margins, strict=True):
             strip = Strip(self._segments(line, severities, coloured))
-            pieces = self._wrapped(strip, width) if self.wrapping else [self._cut(strip, width, dim)]
-            strips += [piece.adjust_cell_length(width, style) for piece in pieces]
+            pieces = self._wrapped(strip, room) if self.wrapping else [self._cut(strip, room, dim)]
+            for piece in pieces:
+                beside = margin if piece is pieces[0] else Strip.blank(self._margin, style)
+                strips.append(Strip.join([beside, piece]).adjust_cell_length(width, style))
             self._drawn += [line] * len(pieces)
         return strips
+
+    def _margins(self, width: int, style: Style) -> list[Strip]:
+        """Return what stands before each line: its number, if it is known and there is room; and take the room for it."""
+        texts = self.numbers.texts(self.file, self._lines, width)
+        self._margin = len(texts[0])
+        return [Strip([Segment(text, style)] if text else [], len(text)) for text in texts]
 
     def _wrapped(self, strip: Strip, width: int) -> list[Strip]:
         """Return the rows of a line, none wider than the screen."""
@@ -294,7 +277,8 @@ class LogView(Widget, can_focus=True):
         left, coloured = height, self._colours()
         lines = [line for line in file.forward(first, height) if line.start < end]
         for line in reversed(lines):
-            left -= len(self._wrapped(Strip(self._segments(line, Severities(), coloured)), self.size.width))
+            segments = self._segments(line, Severities(), coloured)
+            left -= len(self._wrapped(Strip(segments), self.size.width - self._margin))
             if left < 0 and line is not lines[-1]:
                 break
             first = line.start
@@ -402,6 +386,13 @@ class LogView(Widget, can_focus=True):
     def toggle_wrap(self) -> None:
         self.wrapping = not self.wrapping
         self.follow()
+
+    def toggle_numbers(self) -> None:
+        self.numbers = self.numbers.toggled(self.size.width)
+        self.follow()
+        why = self.numbers.why_none(self.file, self._lines) if self.numbers.wanted else ""
+        if why:
+            self.notify(self.symbols.text(why), severity="warning", markup=False)
 
     @property
     def picture(self) -> str:
