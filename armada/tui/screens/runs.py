@@ -278,8 +278,9 @@ class RunsScreen(RunsChoices):
         self.said.update(Text(f" {left}{' ' * room}{right}", no_wrap=True), layout=False)
 
     def _redraw(self) -> None:
-        """Draw what was just chosen, and ask for what it needs: another snapshot may not come for long."""
+        """Draw what was just chosen, the cursor in sight, and ask for what it needs: another snapshot may not come for long."""
         self.draw()
+        self.table.reveal()
         if self.is_current:
             self.board.want(self.wants())
 
