@@ -18,7 +18,7 @@ from armada.tui.filtering import Query
 from armada.tui.gpu_strips import SPAN_S
 from armada.tui.listing import Listing
 from armada.tui.screens.first_start import OFFERS, FirstStart
-from armada.tui.screens.group_acts import about_group
+from armada.tui.screens.out_of_sight import ask_if_out_of_sight
 from armada.tui.screens.runs_choices import RunsChoices
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
@@ -263,7 +263,9 @@ class RunsScreen(RunsChoices):
         sort = a.sort if a.sort in SORTS or a.sort_key is not None else "urgency"
         parts += [f"by {sort}{' reversed' if a.reverse else ''}"]
         parts += [self.board.symbols.text(f"grouped by {a.grouping}")] if a.grouping != "nothing" else []
-        parts += [f"{len(self.table.marked)} marked"] if self.table.marked else []
+        unlisted = len(self.unlisted)
+        not_all = f", {unlisted} not listed" if unlisted else ""
+        parts += [f"{len(self.table.marked)} marked{not_all}"] if self.table.marked else []
         if a.query.error is not None:
             words = a.query.error.sentence + (f" → {a.query.error.hint}" if a.query.error.hint else "")
             parts = [f"/ {a.query.text}", self.board.symbols.text(sanitize_line(words, 200))]
@@ -318,12 +320,12 @@ class RunsScreen(RunsChoices):
         return [row for row in self.snapshot.runs if row.run.run_id in meant]
 
     def action_sync(self) -> None:
-        about_group(self, "sync", "Sync", partial(self._act, "sync"))
+        ask_if_out_of_sight(self, "sync", "Sync", partial(self._act, "sync"))
 
     def action_label(self, what: str) -> None:
         asks = {"star": "Star", "archive": "Archive"}  # the others ask for a text, and name the count there
         if what in asks:
-            about_group(self, what, asks[what], partial(self._label, what))
+            ask_if_out_of_sight(self, what, asks[what], partial(self._label, what))
         else:
             super().action_label(what)
 

@@ -11,6 +11,7 @@ from armada.tui.arrangement import Arrangement
 from armada.tui.best import Ranking, ranking_of
 from armada.tui.filtering import Query
 from armada.tui.pins import Pins
+from armada.tui.screens.out_of_sight import ask_if_out_of_sight
 from armada.tui.screens.view import View
 from armada.tui.undo import Changes
 from armada.tui.views import SavedView
@@ -49,6 +50,10 @@ class RunsChoices(View):
     def has_marks(self) -> bool:
         return bool(self.table.marked)
 
+    @property
+    def unlisted(self) -> Collection[str]:
+        return self.table.unlisted
+
     # Pins -----------------------------------------------------------------------------------------------------------
 
     def action_pin(self) -> None:
@@ -58,7 +63,7 @@ class RunsChoices(View):
             words = "pin: this row is several runs; → lists them, and P pins the one under the cursor"
             self.notify(self.board.symbols.text(words), severity="warning")
             return
-        self.pin(self.concerned())
+        ask_if_out_of_sight(self, "pin", "Pin", self.pin)
 
     def pin(self, rows: Sequence[RunRow]) -> None:
         """Pin runs to the top of the list; if all are pinned, take their pins away."""
