@@ -140,6 +140,22 @@ def test_what_a_command_failed_to_undo_can_be_undone_still(world: World) -> None
     drive(world.board(), use)
 
 
+@pytest.mark.parametrize("name", ["-x", "--clear"])
+def test_an_option_that_is_typed_as_a_group_is_refused_and_the_group_stays(world: World, name: str) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+    labels.set_group(world.database, "demo-aaaaaa", "g")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("B")
+        await shows(pilot, "Group of demo-aaaaaa")
+        await pilot.press("backspace", *name, "enter")
+        await until(pilot, lambda: f"'{name}' cannot name a group" in said(pilot))
+        assert runs.find(world.database, "demo-aaaaaa").group == "g"
+
+    drive(world.board(), use)
+
+
 def test_an_act_whose_record_has_no_possible_time_is_listed(world: World) -> None:
     world.run("demo-aaaaaa", state="succeeded")
     act = record(world, "star it", "star demo-aaaaaa --off", ended=True)

@@ -84,7 +84,7 @@ class Labelling:
             self._ask(f"Group of {self._named}", note, now, self._change_group)
 
     def _change_group(self, text: str) -> None:
-        self._command("group", ["group", *self._ids, *(["--clear"] if text == CLEAR else [text])])
+        self._command("group", ["group", *self._ids, *(["--clear"] if text == CLEAR else ["--", text])])
 
     def note(self) -> None:
         """Ask for the note of one run."""
