@@ -293,10 +293,10 @@ class Dashboard(App[None]):
         if isinstance(self.screen, RunsScreen):
             self.screen.only_host(host)
 
-    def await_run(self, host: str | None) -> None:
+    def await_run(self, host: str | None) -> Callable[[], None]:
+        """Put the cursor of Runs on the next new run of a host; return what ends the wait."""
         first = self.screen_stack[0]
-        if isinstance(first, RunsScreen):
-            first.await_run(host)
+        return first.await_run(host) if isinstance(first, RunsScreen) else lambda: None
 
     def _run_meant(self) -> str | None:
         screen = self.screen

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from armada.tui.snapshot import RunRow
 
 
-def ask_if_out_of_sight(
-    screen: RunsChoices, verb: str, title: str, act: Callable[[Sequence[RunRow]], None]
-) -> None:
+def ask_if_out_of_sight(screen: RunsChoices, verb: str, title: str, act: Callable[[Sequence[RunRow]], None]) -> None:
     """Act at once; on runs that one does not see after a question that names all of them.
 
     Args:

@@ -30,7 +30,7 @@ from armada.tui.widgets.table import Table
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from textual.widget import Widget
 
@@ -187,9 +187,19 @@ class RunsScreen(RunsChoices):
             self.set_class(lines is not None, "few")
             self.table.styles.height = lines
 
-    def await_run(self, host: str | None) -> None:
-        """Put the cursor on the next new run of a host, or of any host if that is None, unless you move it first."""
-        self._awaited = (host, set(self.snapshot.by_id), self.table.cursor)
+    def await_run(self, host: str | None) -> Callable[[], None]:
+        """Put the cursor on the next new run of a host, or of any host if that is None, unless you move it first.
+
+        Returns:
+            What ends the wait: no run will come.
+        """
+        self._awaited = awaited = (host, set(self.snapshot.by_id), self.table.cursor)
+
+        def end() -> None:
+            if self._awaited is awaited:
+                self._awaited = None
+
+        return end
 
     def _follow_awaited(self, snapshot: Snapshot) -> None:
         if self._awaited is None or snapshot.first_of is not None:
