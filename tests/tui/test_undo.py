@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection
 
 import pytest
@@ -56,6 +57,28 @@ def test_while_an_act_runs_no_older_change_of_a_screen_is_undone(world: World) -
         record(world, "newer", "star demo-aaaaaa --off", ended=False)
         await pilot.press("U")
         await until(pilot, lambda: "newer: it still runs" in said(pilot))
+        assert "demo-aaaaaa" in pins(pilot)
+
+    drive(world.board(), use)
+
+
+def test_after_the_clock_went_back_the_newest_is_undone_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+    labels.star(world.database, "demo-aaaaaa", on=True)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("P")
+        await until(pilot, lambda: "demo-aaaaaa" in pins(pilot))
+        earlier = time.time() - 3600
+        with monkeypatch.context() as patched:
+            patched.setattr(acts.time, "time", lambda: earlier)
+            act = record(world, "newer", "star demo-aaaaaa --off", ended=True)
+        assert act.started_at == earlier
+        await pilot.press("U")
+        await shows(pilot, "Undo what was done")  # it is of an hour ago, so it asks
+        await pilot.press("y")
+        await until(pilot, lambda: not starred(world))
         assert "demo-aaaaaa" in pins(pilot)
 
     drive(world.board(), use)
