@@ -11,9 +11,10 @@ from textual.pilot import Pilot
 
 from armada.foundation.process_identity import current
 from armada.store import labels, runs
-from armada.tui import acts
+from armada.tui import acts, remembered
+from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.runs import RunsScreen
-from tests.tui.conftest import World, drive, said, shows, until
+from tests.tui.conftest import World, drive, lacks, said, shows, until
 from tests.tui.test_command_line import typed
 from tests.tui.test_history import starred
 
@@ -146,6 +147,51 @@ def pins(pilot: Pilot[None]) -> Collection[str]:
     first = pilot.app.screen_stack[0]
     assert isinstance(first, RunsScreen)
     return first.pins.ids
+
+
+def test_the_filter_and_the_marks_that_escape_took_away_are_brought_back(world: World) -> None:
+    for run_id in ("one-aaaaaa", "two-bbbbbb"):
+        world.run(run_id, state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press("a")
+        await shows(pilot, "2 marked")
+        await pilot.press("slash", *"two", "enter")
+        await shows(pilot, "/ two", "1 of 2 runs")
+        await pilot.press("escape", "escape", "escape")
+        await lacks(pilot, "/ two", "2 marked")
+        await pilot.press("U")
+        await shows(pilot, "2 marked", "2 of 2 runs")
+        assert "marked as before: 2 runs" in said(pilot)
+        await pilot.press("U")
+        await shows(pilot, "/ two", "1 of 2 runs")
+        assert "filter as before: two" in said(pilot)
+
+    drive(world.board(), use)
+    assert remembered.listing(world.home).words == "two"
+
+
+def test_the_filter_that_the_runs_of_a_host_replaced_is_brought_back(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    world.run("one-aaaaaa", host="box")
+    world.run("two-bbbbbb", host="box")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press("slash", *"two", "enter")
+        await shows(pilot, "1 of 2 runs")
+        await pilot.press("3")
+        hosts = pilot.app.screen
+        assert isinstance(hosts, HostsScreen)
+        await until(pilot, lambda: hosts.table.shows("box"))
+        hosts.table.place("box")
+        await pilot.press("l")
+        await shows(pilot, "/ host:box", "2 of 2 runs")
+        await pilot.press("U")
+        await shows(pilot, "/ two", "1 of 2 runs")
+
+    drive(world.board(), use)
 
 
 def test_what_a_command_failed_to_undo_can_be_undone_still(world: World) -> None:

@@ -452,7 +452,7 @@ class RunsScreen(RunsChoices):
         """Show the runs of one host."""
         from armada.tui.filter_completion import quoted
 
-        self.arrangement.query = Query(f"host:{quoted(name)}", self.snapshot.words)
+        self._filter_by(Query(f"host:{quoted(name)}", self.snapshot.words))
         self._redraw()
 
     def back(self) -> bool:
@@ -460,10 +460,9 @@ class RunsScreen(RunsChoices):
         if self.field.is_open:
             self._close_filter()
         elif self.arrangement.query:
-            self.arrangement.query = Query()
+            self._filter_by(Query())
         else:
-            self.table.marked = set()
-            self.table.refresh()
+            self._unmark()
         self._redraw()
         return True
 
