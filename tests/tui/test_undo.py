@@ -73,7 +73,7 @@ def test_after_the_clock_went_back_the_newest_is_undone_first(world: World, monk
         await until(pilot, lambda: "demo-aaaaaa" in pins(pilot))
         earlier = time.time() - 3600
         with monkeypatch.context() as patched:
-            patched.setattr(acts.time, "time", lambda: earlier)
+            patched.setattr(time, "time", lambda: earlier)
             act = record(world, "newer", "star demo-aaaaaa --off", ended=True)
         assert act.started_at == earlier
         await pilot.press("U")
