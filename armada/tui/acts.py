@@ -195,6 +195,11 @@ def newest(home: HomePaths) -> list[Act]:
     return [act for log in logs if (act := read(log)) is not None]
 
 
+def newest_name(home: HomePaths) -> str:
+    """Return the name of what the user started last; "" if nothing was. A later act has a greater name."""
+    return max((log.stem for log in folder_of(home).glob("*.log")), default="")
+
+
 def to_undo(home: HomePaths) -> Act | None:
     """Return the newest act that can be undone now or once it has ended; None if there is none.
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual import events
 from textual.app import App
-from textual.message import Message
 from textual.widgets import Input
 
 from armada.foundation.sanitize import sanitize_line
@@ -24,6 +23,7 @@ from armada.tui.inverse import undoing
 from armada.tui.left_screens import LeftScreens
 from armada.tui.lending import heed_signals
 from armada.tui.lookout import Lookout
+from armada.tui.messages import Answered, OperationEnded, Seen
 from armada.tui.screens.runs import RunsScreen
 from armada.tui.screens.view import View
 from armada.tui.snapshot import EMPTY, Snapshot, has_many_new
@@ -41,44 +41,17 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from textual.app import SystemCommand
     from textual.filter import LineFilter
+    from textual.message import Message
     from textual.screen import Screen
 
     from armada.paths import HomePaths
     from armada.tui.commander import Commander
-    from armada.tui.curves import CurveUpdate
     from armada.tui.screens.host_text import GpuLines
     from armada.tui.snapshot import RunRow
 
 OPEN_FIELDS = frozenset(":/C")
 OF_VIEWS = frozenset({"go", "help", "command", "history", "notifications", "undo"})
 """Actions that wait while a window is open."""
-
-
-class Seen(Message):
-    """A message from the watcher's thread to the event loop."""
-
-    def __init__(self, snapshot: Snapshot, updates: tuple[CurveUpdate, ...]) -> None:
-        super().__init__()
-        self.snapshot = snapshot
-        self.updates = updates
-
-
-class OperationEnded(Message):
-    """A command that the dashboard started has ended."""
-
-    def __init__(self, ended: operations.Ended, then: Callable[[operations.Ended], None] | None = None) -> None:
-        super().__init__()
-        self.ended = ended
-        self.then = then
-
-
-class Answered(Message):
-    """A command has answered a request of a screen."""
-
-    def __init__(self, answer: operations.Answer, then: Callable[[operations.Answer], None]) -> None:
-        super().__init__()
-        self.answer = answer
-        self.then = then
 
 
 class Dashboard(App[None]):
@@ -264,6 +237,8 @@ class Dashboard(App[None]):
             return
         while len(self.screen_stack) > 2:
             self.pop_screen()
+        if isinstance(self.screen, View) and place == self.screen.PLACE:
+            return  # a run was open above it
         made = screen_of(place, self)
         if len(self.screen_stack) > 1:
             self.switch_screen(made)
@@ -277,7 +252,7 @@ class Dashboard(App[None]):
 
             made = run_screen(run_id, self, tab)
             # Escape comes back to these:
-            stays = isinstance(self.screen, View) and self.screen.PLACE in ("runs", "compare")
+            stays = isinstance(self.screen, View) and self.screen.PLACE in ("runs", "hosts", "sync", "compare")
             self.push_screen(made) if stays else self.switch_screen(made)
 
     def open_launch(self, again: str) -> None:
@@ -293,10 +268,10 @@ class Dashboard(App[None]):
         if isinstance(self.screen, RunsScreen):
             self.screen.only_host(host)
 
-    def await_run(self, host: str | None) -> None:
+    def await_run(self, host: str | None) -> Callable[[], None]:
+        """Put the cursor of Runs on the next new run of a host; return what ends the wait."""
         first = self.screen_stack[0]
-        if isinstance(first, RunsScreen):
-            first.await_run(host)
+        return first.await_run(host) if isinstance(first, RunsScreen) else lambda: None
 
     def _run_meant(self) -> str | None:
         screen = self.screen

@@ -247,13 +247,17 @@ class Commander:
         board = self._board
 
         def go(yes: bool | None = True) -> None:
-            if yes:
-                if typed.command.name in STARTS_RUNS:
-                    board.await_run(_host_of(typed))
+            if yes and not board.refuses(typed.command.name):
+                stop_waiting = board.await_run(_host_of(typed)) if typed.command.name in STARTS_RUNS else None
+
+                def ended(end: operations.Ended) -> None:
+                    if end.exit_code and stop_waiting is not None:
+                        stop_waiting()
+
                 whole = [checks.with_whole_ids(typed, words, board.snapshot) for words in started]
                 board.waiting.start(
                     [
-                        Waiting(_title(words), rules.confirmed(typed, each))
+                        Waiting(_title(words), rules.confirmed(typed, each), ended)
                         for words, each in zip(started, whole, strict=True)
                     ]
                 )

@@ -10,10 +10,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from armada.tui import acts
-from armada.tui.operations import command
+from armada.tui.operations import NOT_STARTED, command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from io import FileIO
     from pathlib import Path
 
     from armada.paths import HomePaths
@@ -42,13 +43,19 @@ class Reading:
         threading.Thread(target=self._work, name=f"read {commands[0][0]}", daemon=True).start()
 
     def _work(self) -> None:
+        worst = NOT_STARTED  # unless the file can be written
+        with contextlib.suppress(OSError), self.log.open("ab", buffering=0) as output:
+            worst = self._run_all(output)
+        self.exit_code = worst
+
+    def _run_all(self, output: FileIO) -> int:
+        """Run the commands; return the worst of their exit codes."""
         worst = 0
-        with contextlib.suppress(OSError), self.log.open("ab") as output:
-            for words in self._commands:
-                if len(self._commands) > 1:
-                    output.write(f"$ {shlex.join(['armada', *words])}\n".encode())
-                    output.flush()
-                process = subprocess.Popen(
+        for words in self._commands:
+            if len(self._commands) > 1:
+                output.write(f"$ {shlex.join(['armada', *words])}\n".encode())
+            try:
+                self._process = process = subprocess.Popen(
                     command(*words),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -56,13 +63,17 @@ class Reading:
                     env=self._environment,
                     start_new_session=True,
                 )
-                self._process = process
-                if self._stopped.is_set():
-                    process.terminate()
-                worst = max(worst, abs(process.wait()))
-                if self._stopped.is_set():
-                    break
-        self.exit_code = worst
+            except (OSError, ValueError) as error:  # no room for a process, or for so many words
+                why = getattr(error, "strerror", None) or error
+                output.write(f"armada: not started: {why}\n".encode())
+                worst = max(worst, NOT_STARTED)
+                continue
+            if self._stopped.is_set():
+                process.terminate()
+            worst = max(worst, abs(process.wait()))
+            if self._stopped.is_set():
+                break
+        return worst
 
     @property
     def is_running(self) -> bool:

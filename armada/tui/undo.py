@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from armada.tui import acts
@@ -16,7 +15,8 @@ MOST = 50
 
 
 class _Change(NamedTuple):
-    made_at: float
+    after: str
+    """The newest act before it: their names are in order also when the clock goes back."""
     said: str
     back: Callable[[], bool]
 
@@ -39,7 +39,7 @@ class Changes:
             said: What is so again when it is undone.
             back: Undoes it, and returns whether it did; if not, it has said why.
         """
-        self._changes = [*self._changes, _Change(time.time(), said, back)][-MOST:]
+        self._changes = [*self._changes, _Change(acts.newest_name(self._home), said, back)][-MOST:]
 
     def undo(self) -> str | None:
         """Undo the newest change, if no command that can be undone, now or once it has ended, was started after it.
@@ -51,7 +51,7 @@ class Changes:
             return None
         change = self._changes[-1]
         act = acts.to_undo(self._home)
-        if act is not None and act.started_at > change.made_at:
+        if act is not None and act.name > change.after:
             return None
         self._changes.pop()
         return change.said if change.back() else ""

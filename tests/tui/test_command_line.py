@@ -298,6 +298,25 @@ def test_a_reading_command_ends_with_its_window(world: World, monkeypatch: pytes
     drive(world.board(), use)
 
 
+def test_a_reading_command_that_cannot_be_started_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "command", lambda *_: [str(world.home.state / "no such program")])
+
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        await pilot.press(*"profiles ls", "enter")
+        await shows(pilot, "armada profiles ls   ended with 1", "armada: not started: No such file or directory")
+
+    drive(world.board(), use)
+
+
+def test_a_reading_command_without_a_file_for_its_output_does_not_end_well(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acts, "new_log", lambda *_, **__: world.home.state / "no such folder" / "x.log")
+    reading = Reading(world.home, [("plan", "x.yaml")], 80)
+    eventually(lambda: reading.exit_code == 1)
+
+
 def test_ten_thousand_runs_are_completed_within_a_frame(world: World) -> None:
     world.run("demo-aaaaaa")
     (row,) = rows(world).values()

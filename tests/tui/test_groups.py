@@ -382,6 +382,23 @@ def test_the_bar_of_a_folded_group_moves_with_its_runs(world: World) -> None:
     assert goes_on("two-bbbbbb", 300)
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_click_on_a_heading_leaves_the_cursor_where_it_is(tagged: World, times: int) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "4 of 4 runs")
+        await pilot.press(*"bbb")
+        seen = await shows(pilot, "base  2 runs", "arc  2 runs")
+        view = by_tag(pilot)
+        before = view.table.cursor
+        titles = [line for line in seen.splitlines() if "  2 runs" in line]
+        await pilot.click(offset=(10, seen.splitlines().index(titles[1])), times=times)
+        await pilot.press("down", "up")  # what the click does comes before
+        await until(pilot, lambda: view.table.cursor == before)
+        assert pilot.app.screen is view
+
+    drive(tagged.board(), use)
+
+
 def test_the_newest_run_is_found_in_its_folded_group(world: World) -> None:
     world.run("one-aaaaaa", host="a100")
     world.run("two-bbbbbb", host="box")

@@ -284,6 +284,26 @@ def test_enter_on_a_notification_opens_its_run_or_its_host(world: World) -> None
     drive(board, use)
 
 
+def test_escape_from_a_run_that_a_notification_opened_over_hosts_goes_back_there(world: World) -> None:
+    world.run("demo-aaaaaa", host="one")
+    about(world, 1, "run_stalled", "demo-aaaaaa on one: no step for 7 m; its processes are alive")
+    board = world.board()
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("3")
+        await until(pilot, lambda: isinstance(board.screen, HostsScreen))
+        hosts = board.screen
+        await pilot.press("8")
+        await shows(pilot, "Notifications from the daemon", "demo-aaaaaa on one")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(board.screen, RunScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: board.screen is hosts)
+
+    drive(board, use)
+
+
 # The tour -----------------------------------------------------------------------------------------------------------
 
 

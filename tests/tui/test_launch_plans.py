@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from armada.tui.asking import Asking
-from armada.tui.operations import Answer
+from armada.tui.operations import Answer, Ended
 from armada.tui.planned import HostPlan
+from armada.tui.screens.launch import LaunchScreen
+from armada.tui.screens.runs import RunsScreen
 from armada.tui.widgets.host_plans import queue_forms
+from armada.tui.widgets.run_table import RunTable
 from tests.tui.conftest import World, drive, said, screen, shows, until
 from tests.tui.test_launch_screen import file, launch, opened, started
 
@@ -83,6 +87,98 @@ def test_auto_launches_on_the_host_whose_plan_is_shown(
         await pilot.press("ctrl+l")
         await until(pilot, lambda: started)
         assert started == [["launch", "--host=mine", "--", "exp.yaml"]]
+
+    drive(world.board(), use)
+
+
+@pytest.fixture
+def ends(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[int], None]]:
+    """What ends each command that the dashboard starts, with an exit code; none of them runs."""
+    found: list[Callable[[int], None]] = []
+
+    def start(home: Any, title: str, words: Any, tell: Callable[[Ended], None], **_: Any) -> Path:
+        del home, words
+        log = world.home.state / "some.log"
+        found.append(lambda code: tell(Ended(title, code, "", log)))
+        return log
+
+    monkeypatch.setattr("armada.tui.operations.start", start)
+    return found
+
+
+async def launched(pilot: Pilot[None]) -> None:
+    """Launch the experiment with a change on the host `mine`, and see the list of runs."""
+    await planned_for_all(pilot, "mine")
+    launch(pilot).fields["set"].value = "name=other"
+    await until(pilot, lambda: launch(pilot).ready is None)
+    await until(pilot, lambda: launch(pilot).ready == launch(pilot).words)
+    await pilot.press("ctrl+l")
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_launch_that_fails_keeps_its_form_and_lets_the_cursor_stay(
+    world: World, file: Path, ends: list[Callable[[int], None]], fastest: list[str], code: int
+) -> None:
+    del file, fastest
+    world.run("old-aaaaaa", host="mine")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "old-aaaaaa")
+        await launched(pilot)
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunsScreen))
+        ends[0](code)
+        await until(pilot, lambda: ("done" if code == 0 else "ended with 1") in said(pilot))
+        world.run("new-bbbbbb", host="mine")
+        await shows(pilot, "new-bbbbbb")
+        table = pilot.app.screen.query_one(RunTable)
+        await until(pilot, lambda: table.cursor == ("new-bbbbbb" if code == 0 else "old-aaaaaa"))
+        await pilot.press("5")
+        await until(pilot, lambda: isinstance(pilot.app.screen, LaunchScreen))
+        assert launch(pilot).fields["experiment"].value == ("" if code == 0 else "exp.yaml")
+        assert launch(pilot).fields["set"].value == ("" if code == 0 else "name=other")
+
+    drive(world.board(), use)
+
+
+def test_a_launch_that_is_not_started_leaves_launch_as_it_is(
+    world: World, file: Path, fastest: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del file, fastest
+    monkeypatch.setattr("armada.tui.operations.start", lambda *_, **__: None)
+    world.run("old-aaaaaa", host="mine")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "old-aaaaaa")
+        await launched(pilot)
+        await until(pilot, lambda: "launch exp.yaml on mine …" in said(pilot))
+        assert launch(pilot).fields["set"].value == "name=other"
+        await pilot.press("1")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunsScreen))
+        world.run("of-another-bbbbbb", host="mine")
+        await shows(pilot, "of-another-bbbbbb")
+        assert pilot.app.screen.query_one(RunTable).cursor == "old-aaaaaa"
+
+    drive(world.board(), use)
+
+
+def test_what_was_typed_while_a_launch_ran_is_kept_when_it_ends(
+    world: World, file: Path, ends: list[Callable[[int], None]], fastest: list[str]
+) -> None:
+    del file, fastest
+
+    async def use(pilot: Pilot[None]) -> None:
+        await launched(pilot)
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunsScreen))
+        await pilot.press("5")
+        await until(pilot, lambda: isinstance(pilot.app.screen, LaunchScreen))
+        launch(pilot).fields["set"].value = "name=third"
+        pilot.app.pop_screen()
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunsScreen))
+        ends[0](0)
+        await until(pilot, lambda: "done" in said(pilot))
+        await pilot.press("5")
+        await until(pilot, lambda: isinstance(pilot.app.screen, LaunchScreen))
+        assert launch(pilot).fields["set"].value == "name=third"
 
     drive(world.board(), use)
 

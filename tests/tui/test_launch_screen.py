@@ -353,6 +353,38 @@ def test_a_narrow_terminal_shows_one_frame_at_a_time(world: World, file: Path) -
     drive(world.board(), use, (80, 24))
 
 
+def test_a_terminal_that_becomes_narrow_shows_the_frame_that_has_the_focus(world: World, file: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        await shows(pilot, "SETTING", "LAUNCH")
+        await pilot.click("#hosts", offset=(6, 2))
+        await until(pilot, lambda: launch(pilot).hosts.has_focus)
+        await pilot.resize_terminal(100, 30)
+        await lacks(pilot, "SETTING")
+        await shows(pilot, "LAUNCH")
+        await until(pilot, lambda: launch(pilot).hosts.has_focus)
+        await pilot.press("enter")
+        await until(pilot, lambda: launch(pilot).fields["host"].value == "local")
+
+    drive(world.board(), use, (160, 40))
+
+
+def test_who_leaves_launch_before_the_plan_is_asked_for_starts_no_plan(world: World, file: Path) -> None:
+    async def use(pilot: Pilot[None]) -> None:
+        await opened(pilot)
+        view = launch(pilot)
+        before = view._timer  # noqa: SLF001  # what asks
+        view.fields["host"].value = "local"
+        await until(pilot, lambda: view._timer is not before)  # noqa: SLF001
+        timer = view._timer  # noqa: SLF001
+        assert timer is not None
+        await pilot.press("1")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunsScreen))
+        await until(pilot, lambda: timer._task is None)  # noqa: SLF001  # Textual's: it was stopped
+
+    drive(world.board(), use)
+
+
 def test_n_begins_in_the_field_of_the_experiment_and_5_where_launch_was_left(world: World, file: Path) -> None:
     del file
 

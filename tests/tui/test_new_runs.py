@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from armada.tui.app import Dashboard
+from armada.tui.operations import Ended
 from armada.tui.screens.runs import RunsScreen
 from tests.tui.conftest import World, drive, said, shows, until
 from tests.tui.test_command_line import typed
@@ -97,5 +98,28 @@ def test_the_cursor_goes_to_a_run_that_a_typed_command_launched(
             assert first(pilot).table.cursor == "old-aaaaaa"
         world.run("new-cccccc", host=host)
         await until(pilot, lambda: first(pilot).table.cursor == "new-cccccc")
+
+    drive(world.board(), use)
+
+
+def test_a_launch_that_was_typed_and_fails_lets_the_cursor_stay(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run("old-aaaaaa")
+    ends: list[Callable[[Ended], None]] = []
+
+    def operate(board: Dashboard, title: str, words: Sequence[str], ended: Any, **options: Any) -> Path | None:
+        del board, title, words, options
+        ends.append(ended)
+        return None
+
+    monkeypatch.setattr(Dashboard, "operate", operate)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "old-aaaaaa")
+        await typed(pilot, "launch x.yaml --host=far", "enter")
+        await until(pilot, lambda: ends)
+        ends[0](Ended("launch", 4, "no host is called far", Path("x.log")))
+        world.run("of-another-bbbbbb", host="far")
+        await shows(pilot, "of-another-bbbbbb")
+        assert first(pilot).table.cursor == "old-aaaaaa"
 
     drive(world.board(), use)

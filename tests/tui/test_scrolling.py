@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
+from armada.store import runs
 from armada.tui.screens.runs import RunsScreen
+from armada.tui.widgets.run_table import RunTable
+from armada.verdicts.states import Verdict
 from tests.tui.conftest import World, drive, shows, until
 
 
@@ -76,3 +79,79 @@ def test_the_bar_stands_where_the_list_is_after_a_size_at_which_it_was_hidden(wo
         assert table.vertical_scrollbar.position == table.scroll_y == 0
 
     drive(world.board(), use, (80, 14))
+
+
+def many(pilot: Pilot[None]) -> RunTable:
+    view = pilot.app.screen
+    assert isinstance(view, RunsScreen)
+    return view.table
+
+
+@pytest.mark.parametrize("key", ["s", "S"])
+def test_a_new_order_keeps_the_run_under_the_cursor_in_sight(world: World, key: str) -> None:
+    for number in range(60):
+        world.run(f"run-{number:02}-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "60 of 60 runs")
+        table = many(pilot)
+        await pilot.press("down", "down")
+        held, order = table.cursor, [entry.key for entry in table.entries]
+        await pilot.press(key)
+        await until(pilot, lambda: [entry.key for entry in table.entries] != order)
+        assert table.cursor == held
+        assert held in table.visible_keys
+
+    drive(world.board(), use, (120, 30))
+
+
+def test_rows_that_move_by_themselves_keep_the_run_under_the_cursor_in_sight(world: World) -> None:
+    for number in range(60):
+        world.run(f"run-{number:02}-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "60 of 60 runs")
+        table = many(pilot)
+        await pilot.press("down")
+        held = str(table.cursor)
+        runs.record(world.database, held, Verdict("succeeded", None, None, 1, 1, "evidence"), ended_at=1.0)
+        await until(pilot, lambda: [entry.key for entry in table.entries][-1] == held)
+        assert table.cursor == held
+        assert held in table.visible_keys
+
+    drive(world.board(), use, (120, 30))
+
+
+def test_a_list_that_was_scrolled_away_from_the_cursor_stays_there_when_rows_move(world: World) -> None:
+    for number in range(60):
+        world.run(f"run-{number:02}-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "60 of 60 runs")
+        table = many(pilot)
+        table.scroll_to(y=30, animate=False)
+        await until(pilot, lambda: table.scroll_offset.y == 30)
+        world.run("new-aaaaaa")
+        await shows(pilot, "61 of 61 runs")
+        assert table.scroll_offset.y == 30
+
+    drive(world.board(), use, (120, 30))
+
+
+@pytest.mark.parametrize("key", ["g", "home", "up", "e"])
+def test_a_key_that_leaves_the_cursor_where_it_is_brings_it_in_sight(world: World, key: str) -> None:
+    for number in range(60):
+        world.run(f"run-{number:02}-aaaaaa")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "60 of 60 runs")
+        table = many(pilot)
+        await pilot.press("e")
+        held = str(table.cursor)
+        table.scroll_to(y=30, animate=False)
+        await until(pilot, lambda: table.scroll_offset.y == 30)
+        await pilot.press(key)
+        await until(pilot, lambda: held in table.visible_keys)
+        assert table.cursor == held
+
+    drive(world.board(), use, (120, 30))

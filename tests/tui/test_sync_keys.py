@@ -50,6 +50,33 @@ def test_from_its_row_the_host_is_asked_and_the_runs_log_page_and_shell_open(
     drive(world.board(), use)
 
 
+@pytest.mark.parametrize("key", ["enter", "l"])
+def test_escape_from_a_run_that_was_opened_on_sync_goes_back_there(world: World, key: str) -> None:
+    for name in ("one", "two"):
+        world.run(f"{name}-aaaaaa", state="failed")
+        world.checkpoint(f"{name}-aaaaaa", 8, home=False)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press("4")
+        await shows(pilot, "disk at home")
+        sync = pilot.app.screen
+        assert isinstance(sync, SyncScreen)
+        await pilot.press("down")
+        held = sync.table.cursor
+        for back in ("escape", "4"):
+            await pilot.press(key)
+            await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+            assert getattr(pilot.app.screen, "run_id", None) == held
+            await pilot.press(back)
+            await until(pilot, lambda: pilot.app.screen is sync)
+            assert sync.table.cursor == held
+        await pilot.press("escape")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+
+    drive(world.board(), use)
+
+
 def test_the_key_of_the_run_screen_opens_the_run_under_the_cursor_wherever_runs_are_listed(world: World) -> None:
     for name in ("first", "other"):
         world.run(f"{name}-aaaaaa", name=name, state="running")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection
 
 import pytest
@@ -10,9 +11,10 @@ from textual.pilot import Pilot
 
 from armada.foundation.process_identity import current
 from armada.store import labels, runs
-from armada.tui import acts
+from armada.tui import acts, remembered
+from armada.tui.screens.hosts import HostsScreen
 from armada.tui.screens.runs import RunsScreen
-from tests.tui.conftest import World, drive, said, shows, until
+from tests.tui.conftest import World, drive, lacks, said, shows, until
 from tests.tui.test_command_line import typed
 from tests.tui.test_history import starred
 
@@ -56,6 +58,28 @@ def test_while_an_act_runs_no_older_change_of_a_screen_is_undone(world: World) -
         record(world, "newer", "star demo-aaaaaa --off", ended=False)
         await pilot.press("U")
         await until(pilot, lambda: "newer: it still runs" in said(pilot))
+        assert "demo-aaaaaa" in pins(pilot)
+
+    drive(world.board(), use)
+
+
+def test_after_the_clock_went_back_the_newest_is_undone_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+    labels.star(world.database, "demo-aaaaaa", on=True)
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("P")
+        await until(pilot, lambda: "demo-aaaaaa" in pins(pilot))
+        earlier = time.time() - 3600
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "time", lambda: earlier)
+            act = record(world, "newer", "star demo-aaaaaa --off", ended=True)
+        assert act.started_at == earlier
+        await pilot.press("U")
+        await shows(pilot, "Undo what was done")  # it is of an hour ago, so it asks
+        await pilot.press("y")
+        await until(pilot, lambda: not starred(world))
         assert "demo-aaaaaa" in pins(pilot)
 
     drive(world.board(), use)
@@ -125,6 +149,51 @@ def pins(pilot: Pilot[None]) -> Collection[str]:
     return first.pins.ids
 
 
+def test_the_filter_and_the_marks_that_escape_took_away_are_brought_back(world: World) -> None:
+    for run_id in ("one-aaaaaa", "two-bbbbbb"):
+        world.run(run_id, state="succeeded")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press("a")
+        await shows(pilot, "2 marked")
+        await pilot.press("slash", *"two", "enter")
+        await shows(pilot, "/ two", "1 of 2 runs")
+        await pilot.press("escape", "escape", "escape")
+        await lacks(pilot, "/ two", "2 marked")
+        await pilot.press("U")
+        await shows(pilot, "2 marked", "2 of 2 runs")
+        assert "marked as before: 2 runs" in said(pilot)
+        await pilot.press("U")
+        await shows(pilot, "/ two", "1 of 2 runs")
+        assert "filter as before: two" in said(pilot)
+
+    drive(world.board(), use)
+    assert remembered.listing(world.home).words == "two"
+
+
+def test_the_filter_that_the_runs_of_a_host_replaced_is_brought_back(world: World) -> None:
+    world.hosts(box={"ssh": "root@192.0.2.1"})
+    world.run("one-aaaaaa", host="box")
+    world.run("two-bbbbbb", host="box")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "2 of 2 runs")
+        await pilot.press("slash", *"two", "enter")
+        await shows(pilot, "1 of 2 runs")
+        await pilot.press("3")
+        hosts = pilot.app.screen
+        assert isinstance(hosts, HostsScreen)
+        await until(pilot, lambda: hosts.table.shows("box"))
+        hosts.table.place("box")
+        await pilot.press("l")
+        await shows(pilot, "/ host:box", "2 of 2 runs")
+        await pilot.press("U")
+        await shows(pilot, "/ two", "1 of 2 runs")
+
+    drive(world.board(), use)
+
+
 def test_what_a_command_failed_to_undo_can_be_undone_still(world: World) -> None:
     world.run("demo-aaaaaa", state="succeeded")
     act = record(world, "star it", "star gone-bbbbbb --off", ended=True)
@@ -136,6 +205,22 @@ def test_what_a_command_failed_to_undo_can_be_undone_still(world: World) -> None
         await until(pilot, lambda: acts.read(act.log) == act)
         await pilot.press("7")
         await shows(pilot, "armada star demo-aaaaaa", "u undoes")
+
+    drive(world.board(), use)
+
+
+@pytest.mark.parametrize("name", ["-x", "--clear"])
+def test_an_option_that_is_typed_as_a_group_is_refused_and_the_group_stays(world: World, name: str) -> None:
+    world.run("demo-aaaaaa", state="succeeded")
+    labels.set_group(world.database, "demo-aaaaaa", "g")
+
+    async def use(pilot: Pilot[None]) -> None:
+        await shows(pilot, "demo-aaaaaa")
+        await pilot.press("B")
+        await shows(pilot, "Group of demo-aaaaaa")
+        await pilot.press("backspace", *name, "enter")
+        await until(pilot, lambda: f"'{name}' cannot name a group" in said(pilot))
+        assert runs.find(world.database, "demo-aaaaaa").group == "g"
 
     drive(world.board(), use)
 

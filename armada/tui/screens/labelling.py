@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armada.foundation.sanitize import sanitize_line
+from armada.tui.screens.out_of_sight import marked_and_unlisted
 from armada.tui.screens.prompt import Prompt
 from armada.units import counted
 
@@ -25,10 +26,14 @@ class Labelling:
         board: Asks for a text, and shows the results.
         rows: The runs.
         are_marked: They were marked one by one, else they share the row under the cursor.
+        unlisted: How many of them the list leaves out.
     """
 
-    def __init__(self, board: Dashboard, rows: Sequence[RunRow], *, are_marked: bool = False) -> None:
+    def __init__(
+        self, board: Dashboard, rows: Sequence[RunRow], *, are_marked: bool = False, unlisted: int = 0
+    ) -> None:
         self._board = board
+        self._unlisted = unlisted
         self._are_marked = are_marked
         self._rows = list(rows)
 
@@ -79,7 +84,7 @@ class Labelling:
             self._ask(f"Group of {self._named}", note, now, self._change_group)
 
     def _change_group(self, text: str) -> None:
-        self._command("group", ["group", *self._ids, *(["--clear"] if text == CLEAR else [text])])
+        self._command("group", ["group", *self._ids, *(["--clear"] if text == CLEAR else ["--", text])])
 
     def note(self) -> None:
         """Ask for the note of one run."""
@@ -119,6 +124,7 @@ class Labelling:
         self._board.notify(self._board.symbols.text(words), severity="warning", markup=False)
 
     def _ask(self, title: str, note: str, value: str, then: Callable[[str], None]) -> None:
+        note = f"{marked_and_unlisted(self._unlisted)}. {note}" if self._unlisted else note
         prompt = Prompt(title, note, value, self._board.symbols)
         self._board.push_screen(prompt, lambda text: then(text) if text else None)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.text import Text
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.suggester import SuggestFromList
@@ -20,7 +20,7 @@ from armada.tui.experiment_files import experiments, folder_of
 from armada.tui.screens import launch_acts as acts
 from armada.tui.screens.chooser import Choice, Chooser
 from armada.tui.screens.experiment_form import ExperimentForm
-from armada.tui.screens.view import View
+from armada.tui.screens.launch_parts import LaunchParts
 from armada.tui.watcher import Subscription
 from armada.tui.widgets import frame
 from armada.tui.widgets.field import Field
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 WAIT_S = 0.5
 AUTO = "auto"
-PARTS = ("form", "hosts", "plan")
-"""The frames, by their ids."""
 
 
 class Planned(Message):
@@ -53,7 +51,7 @@ class Planned(Message):
         self.answer = answer
 
 
-class LaunchScreen(View):
+class LaunchScreen(LaunchParts):
     """Three fields and three frames.
 
     Args:
@@ -72,17 +70,6 @@ class LaunchScreen(View):
     LaunchScreen #right { width: 1fr; }
     LaunchScreen #hosts { height: 2fr; }
     LaunchScreen #plan { height: 3fr; }
-    LaunchScreen #tabs { height: 1; padding: 0 1; display: none; color: $text-muted; }
-    LaunchScreen.-narrow #tabs, LaunchScreen.-slim #tabs { display: block; }
-    LaunchScreen.-narrow #form, LaunchScreen.-slim #form { display: none; }
-    LaunchScreen.-narrow #hosts, LaunchScreen.-slim #hosts { display: none; }
-    LaunchScreen.-narrow #plan, LaunchScreen.-slim #plan { display: none; }
-    LaunchScreen.-narrow #right, LaunchScreen.-slim #right { display: none; }
-    LaunchScreen.-narrow .-at-form #form, LaunchScreen.-slim .-at-form #form { display: block; }
-    LaunchScreen.-narrow .-at-hosts #right, LaunchScreen.-slim .-at-hosts #right { display: block; }
-    LaunchScreen.-narrow .-at-plan #right, LaunchScreen.-slim .-at-plan #right { display: block; }
-    LaunchScreen.-narrow .-at-hosts #hosts, LaunchScreen.-slim .-at-hosts #hosts { display: block; }
-    LaunchScreen.-narrow .-at-plan #plan, LaunchScreen.-slim .-at-plan #plan { display: block; }
     """
 
     def __init__(self, again: str | None = None) -> None:
@@ -96,11 +83,9 @@ class LaunchScreen(View):
         self._former_host: str | None = None  # of `again`, until the hosts are read
         self._asking = Asking(self._answered)
         self.asked: tuple[str, ...] | None = None
-        self.fields: dict[str, Input] = {}
         self.plans = planned.Plans()
         self.ready: tuple[str, ...] | None = None
         self.ready_host = ""
-        self.part = "plan"
 
     def body(self) -> Iterable[Widget]:
         symbols = self.board.symbols
@@ -162,53 +147,6 @@ class LaunchScreen(View):
         super().tick()
         if self.is_active and self.form.has_changed_on_disk():  # not under a window that edits it
             self._changed()
-
-    # The frames -----------------------------------------------------------------------------------------------------
-
-    def show_part(self, part: str) -> None:
-        """Show a frame: in a narrow terminal they share one place."""
-        if part != self.part:
-            self.frames.update_classes({f"-at-{self.part}": False, f"-at-{part}": True})
-            self.part = part
-        self._draw_tabs()
-
-    def action_show_part(self, part: str) -> None:
-        self.show_part(part)
-        self.call_after_refresh(self._widget(part).focus)
-
-    def action_part(self, by: int) -> None:
-        """Go to the next field or frame."""
-        order: list[Widget] = [*self.fields.values(), self.form.table, self.hosts, self.plan]
-        here = order.index(self.focused) if self.focused in order else -1
-        there = order[(here + by) % len(order)]
-        for part in PARTS:
-            if self._widget(part) is there:
-                self.show_part(part)
-        self.call_after_refresh(there.focus)
-
-    def _widget(self, part: str) -> Widget:
-        return {"form": self.form.table, "hosts": self.hosts, "plan": self.plan}[part]
-
-    @property
-    def page(self) -> str:
-        return next((part for part in PARTS if self._widget(part) is self.focused), "")
-
-    def back(self) -> bool:
-        if isinstance(self.focused, Input) and self.form.is_told:
-            self.action_show_part("form")
-            return True
-        return False
-
-    def _draw_tabs(self) -> None:
-        line, listed = Text(no_wrap=True), self.changes
-        counts = {"form": f" {len(listed)} changed" if listed else "", "hosts": "", "plan": ""}
-        names = {"form": "Experiment", "hosts": "Hosts", "plan": "Checks"}
-        for part in PARTS:
-            style = "bold underline" if part == self.part else "dim"
-            shown = Text(names[part] + counts[part], style)
-            shown.apply_meta({"@click": f"screen.show_part('{part}')"})
-            line.append_text(shown).append("   ")
-        self.tabs.update(line)
 
     # The form -------------------------------------------------------------------------------------------------------
 
@@ -470,10 +408,14 @@ class LaunchScreen(View):
         else:
             # The host whose plan is shown: with `auto`, another one may be the best by now.
             host, (verb, _, *rest) = self.ready_host, words
+            started = (verb, f"--host={host}", *rest)
+            if acts.launch(self.board, f"{verb} {words[-1]} on {host}", host, started, partial(self._launched, words)):
+                self.board.action_go("runs")
+
+    def _launched(self, words: tuple[str, ...]) -> None:
+        """Forget the form: it has done its work, unless it is open again, or says something else by now."""
+        if self.board.left.holds(self) and self not in self.board.screen_stack and self.words == words:
             self.board.left.forget(self.PLACE)
-            self.board.await_run(host)
-            self.board.operate(f"{verb} {words[-1]} on {host}", (verb, f"--host={host}", *rest))
-            self.board.action_go("runs")
 
     def _tell(self, words: str, *, good: bool = False) -> None:
         text = self.board.symbols.text(sanitize_line(words, 700))
@@ -484,6 +426,8 @@ class LaunchScreen(View):
 
     def leave(self) -> None:
         self._asking.stop()
+        if self._timer is not None:
+            self._timer.stop()
 
     def come_back(self) -> None:
         self.fields["experiment"].suggester = SuggestFromList(experiments())

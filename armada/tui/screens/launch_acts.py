@@ -1,4 +1,4 @@
-"""What Launch does with an experiment besides launching it: difference, save as, preview, editor."""
+"""What Launch does with an experiment: launch, difference, save as, preview, editor."""
 
 from __future__ import annotations
 
@@ -23,10 +23,38 @@ if TYPE_CHECKING:
 
     from armada.tui.app import Dashboard
     from armada.tui.form import Form
+    from armada.tui.operations import Ended
     from armada.tui.screens.experiment_form import ExperimentForm
     from armada.tui.snapshot import HostView, Snapshot
 
 ROW_SHOWN = 2000
+
+
+def launch(board: Dashboard, title: str, host: str, words: Sequence[str], launched: Callable[[], None]) -> bool:
+    """Start a launch. The cursor of Runs goes to the new run, unless the launch fails.
+
+    Args:
+        board: The dashboard.
+        title: The name of the command for the user.
+        host: Where the run will be.
+        words: The command, after `armada`.
+        launched: Called when the launch has ended well.
+
+    Returns:
+        Whether it was started; if not, the user is told why.
+    """
+    stop_waiting = board.await_run(host)
+
+    def ended(end: Ended) -> None:
+        if end.exit_code == 0:
+            launched()
+        else:
+            stop_waiting()
+
+    is_started = board.operate(title, words, ended) is not None
+    if not is_started:
+        stop_waiting()
+    return is_started
 
 
 def show_difference(board: Dashboard, experiment: str, changes: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from armada.tui.filtering import Query
 from armada.tui.gpu_strips import SPAN_S
 from armada.tui.listing import Listing
 from armada.tui.screens.first_start import OFFERS, FirstStart
-from armada.tui.screens.group_acts import about_group
+from armada.tui.screens.out_of_sight import ask_if_out_of_sight
 from armada.tui.screens.runs_choices import RunsChoices
 from armada.tui.watcher import MAIN, Subscription
 from armada.tui.widgets import frame
@@ -30,7 +30,7 @@ from armada.tui.widgets.table import Table
 from armada.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from textual.widget import Widget
 
@@ -187,9 +187,19 @@ class RunsScreen(RunsChoices):
             self.set_class(lines is not None, "few")
             self.table.styles.height = lines
 
-    def await_run(self, host: str | None) -> None:
-        """Put the cursor on the next new run of a host, or of any host if that is None, unless you move it first."""
-        self._awaited = (host, set(self.snapshot.by_id), self.table.cursor)
+    def await_run(self, host: str | None) -> Callable[[], None]:
+        """Put the cursor on the next new run of a host, or of any host if that is None, unless you move it first.
+
+        Returns:
+            What ends the wait: no run will come.
+        """
+        self._awaited = awaited = (host, set(self.snapshot.by_id), self.table.cursor)
+
+        def end() -> None:
+            if self._awaited is awaited:
+                self._awaited = None
+
+        return end
 
     def _follow_awaited(self, snapshot: Snapshot) -> None:
         if self._awaited is None or snapshot.first_of is not None:
@@ -263,7 +273,9 @@ class RunsScreen(RunsChoices):
         sort = a.sort if a.sort in SORTS or a.sort_key is not None else "urgency"
         parts += [f"by {sort}{' reversed' if a.reverse else ''}"]
         parts += [self.board.symbols.text(f"grouped by {a.grouping}")] if a.grouping != "nothing" else []
-        parts += [f"{len(self.table.marked)} marked"] if self.table.marked else []
+        unlisted = len(self.unlisted)
+        not_all = f", {unlisted} not listed" if unlisted else ""
+        parts += [f"{len(self.table.marked)} marked{not_all}"] if self.table.marked else []
         if a.query.error is not None:
             words = a.query.error.sentence + (f" → {a.query.error.hint}" if a.query.error.hint else "")
             parts = [f"/ {a.query.text}", self.board.symbols.text(sanitize_line(words, 200))]
@@ -278,8 +290,9 @@ class RunsScreen(RunsChoices):
         self.said.update(Text(f" {left}{' ' * room}{right}", no_wrap=True), layout=False)
 
     def _redraw(self) -> None:
-        """Draw what was just chosen, and ask for what it needs: another snapshot may not come for long."""
+        """Draw what was just chosen, the cursor in sight, and ask for what it needs: another snapshot may not come for long."""
         self.draw()
+        self.table.reveal()
         if self.is_current:
             self.board.want(self.wants())
 
@@ -317,12 +330,12 @@ class RunsScreen(RunsChoices):
         return [row for row in self.snapshot.runs if row.run.run_id in meant]
 
     def action_sync(self) -> None:
-        about_group(self, "sync", "Sync", partial(self._act, "sync"))
+        ask_if_out_of_sight(self, "sync", "Sync", partial(self._act, "sync"))
 
     def action_label(self, what: str) -> None:
         asks = {"star": "Star", "archive": "Archive"}  # the others ask for a text, and name the count there
         if what in asks:
-            about_group(self, what, asks[what], partial(self._label, what))
+            ask_if_out_of_sight(self, what, asks[what], partial(self._label, what))
         else:
             super().action_label(what)
 
@@ -439,7 +452,7 @@ class RunsScreen(RunsChoices):
         """Show the runs of one host."""
         from armada.tui.filter_completion import quoted
 
-        self.arrangement.query = Query(f"host:{quoted(name)}", self.snapshot.words)
+        self._filter_by(Query(f"host:{quoted(name)}", self.snapshot.words))
         self._redraw()
 
     def back(self) -> bool:
@@ -447,10 +460,9 @@ class RunsScreen(RunsChoices):
         if self.field.is_open:
             self._close_filter()
         elif self.arrangement.query:
-            self.arrangement.query = Query()
+            self._filter_by(Query())
         else:
-            self.table.marked = set()
-            self.table.refresh()
+            self._unmark()
         self._redraw()
         return True
 

@@ -11,6 +11,7 @@ from armada.tui.arrangement import Arrangement
 from armada.tui.best import Ranking, ranking_of
 from armada.tui.filtering import Query
 from armada.tui.pins import Pins
+from armada.tui.screens.out_of_sight import ask_if_out_of_sight
 from armada.tui.screens.view import View
 from armada.tui.undo import Changes
 from armada.tui.views import SavedView
@@ -49,6 +50,38 @@ class RunsChoices(View):
     def has_marks(self) -> bool:
         return bool(self.table.marked)
 
+    @property
+    def unlisted(self) -> Collection[str]:
+        return self.table.unlisted
+
+    # Filter and marks -----------------------------------------------------------------------------------------------
+
+    def _filter_by(self, query: Query) -> None:
+        """Replace the filter at once; `U` brings the one before back."""
+        before = self.arrangement.query.text
+
+        def back() -> bool:
+            self.arrangement.query = Query(before, self.snapshot.words)
+            return True
+
+        if before != query.text:
+            self._changes.add(f"filter as before: {before or 'none'}", back)
+        self.arrangement.query = query
+
+    def _unmark(self) -> None:
+        """Take all marks away; `U` brings them back."""
+        before = self.table.marked
+
+        def back() -> bool:
+            self.table.marked = before & self.snapshot.by_id.keys()
+            self.table.refresh()
+            return True
+
+        if before:
+            self._changes.add(f"marked as before: {counted(len(before), 'run')}", back)
+        self.table.marked = set()
+        self.table.refresh()
+
     # Pins -----------------------------------------------------------------------------------------------------------
 
     def action_pin(self) -> None:
@@ -58,7 +91,7 @@ class RunsChoices(View):
             words = "pin: this row is several runs; → lists them, and P pins the one under the cursor"
             self.notify(self.board.symbols.text(words), severity="warning")
             return
-        self.pin(self.concerned())
+        ask_if_out_of_sight(self, "pin", "Pin", self.pin)
 
     def pin(self, rows: Sequence[RunRow]) -> None:
         """Pin runs to the top of the list; if all are pinned, take their pins away."""
@@ -152,7 +185,7 @@ class RunsChoices(View):
     # Views and undo -------------------------------------------------------------------------------------------------
 
     def undo(self) -> bool:
-        """Take the last change of columns, views, pins or what is listed back, if no command was started after it.
+        """Take the last change of columns, views, pins, filter or marks back, if no command was started after it.
 
         Returns:
             Whether a change was the last thing that was done, also if it could not be taken back.

@@ -14,7 +14,7 @@ from armada.tui.widgets.lines import KeyLine, TopLine
 from armada.tui.widgets.operations_bar import Going, Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from textual.app import ComposeResult
 
@@ -251,6 +251,11 @@ class View(Screen[None]):
         return False
 
     @property
+    def unlisted(self) -> Collection[str]:
+        """The ids of marked runs that the list leaves out."""
+        return ()
+
+    @property
     def cursor_run(self) -> str | None:
         """The run under the cursor."""
         return None
@@ -310,7 +315,7 @@ class View(Screen[None]):
     def _label(self, what: str, rows: Sequence[RunRow]) -> None:
         from armada.tui.screens.labelling import Labelling
 
-        labelling = Labelling(self.board, rows, are_marked=self.has_marks)
+        labelling = Labelling(self.board, rows, are_marked=self.has_marks, unlisted=len(self.unlisted))
         {
             "star": labelling.star,
             "tag": labelling.tag,

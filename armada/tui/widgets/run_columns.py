@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from armada.filters.cells import is_number
 from armada.foundation.sanitize import sanitize_line
-from armada.tui.widgets.table import Column, places_shown
+from armada.tui.widgets.column_rooms import places_shown
+from armada.tui.widgets.table import Column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

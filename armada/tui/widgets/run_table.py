@@ -141,6 +141,15 @@ class RunTable(Table):
     def is_marked(self, key: str) -> bool:
         return bool(self.marked) and self.runs_of(key) <= self.marked
 
+    @property
+    def unlisted(self) -> set[str]:
+        """The marked runs that no line stands for: a filter hides them, or they are archived."""
+        left = {run_id for run_id in self.marked if not self.shows(run_id)}
+        if left:
+            left -= {row.id for fold in self.folds.values() for row in fold.rows}
+            left -= {row.id for heading in self.closed.values() for row in heading.folded}
+        return left
+
     def toggle_mark(self, key: str) -> None:
         """Mark or unmark the runs that a row stands for."""
         runs = self.runs_of(key)

@@ -15,6 +15,7 @@ from textual.strip import Strip
 
 from armada.tui import heat
 from armada.tui.bindings import bindings
+from armada.tui.widgets.column_rooms import rooms_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -60,14 +61,6 @@ class Column(NamedTuple):
     most: int = 1000
     rank: int = 0
     widest: int = 0
-
-
-def places_shown(columns: Sequence[Column], width: int, unused: Collection[int] = ()) -> list[int]:
-    """Return which columns a table shows: as long as not all fit, the one with the highest rank is left out."""
-    shown = [place for place in range(len(columns)) if place not in unused]
-    while sum(columns[i].width + 1 for i in shown) > width - 2 and len(shown) > 1:
-        shown.remove(max(shown, key=lambda i: (columns[i].rank, i)))  # the name is on the left and is left out last
-    return shown
 
 
 class Entry(NamedTuple):
@@ -185,8 +178,8 @@ class Table(ScrollView, can_focus=True):
             self.refresh()
 
     def show(self, entries: list[Entry]) -> None:
-        """Show new lines; the cursor stays on its row, or near its former place."""
-        before = self._lines.get(self.cursor or "", 0)
+        """Show new lines; the cursor stays on its row, and in sight if it was, or near its former place."""
+        before, was_in_sight = self._lines.get(self.cursor or "", 0), self._is_cursor_in_sight
         same = len(entries) == len(self.entries) and all(
             new.key == old.key and new.kind == old.kind for new, old in zip(entries, self.entries, strict=True)
         )
@@ -199,7 +192,10 @@ class Table(ScrollView, can_focus=True):
         if self.cursor not in self._lines:
             near = self._row_near(min(before, len(entries) - 1), 1) if entries else None
             self._set_cursor(near)
-        self._begin_with(self.scroll_offset.y, self._lines.get(self.cursor or "", 0))
+        if was_in_sight:
+            self.reveal()
+        else:
+            self._begin_with(self.scroll_offset.y, self._lines.get(self.cursor or "", 0))
         self.refresh()
 
     def _measure(self) -> None:
@@ -365,22 +361,8 @@ class Table(ScrollView, can_focus=True):
         """Return which columns fit, and the width of each."""
         if self._layout[0] == width:
             return self._layout[1]
-        shown = self._columns_for(width)
-        over = max(0, width - 2 - sum(self.columns[i].width + 1 for i in shown))
-        shares = sum(self.columns[i].grow for i in shown) or 1
-        rooms = {
-            i: min(self.columns[i].most, self.columns[i].width + over * self.columns[i].grow // shares) for i in shown
-        }
-        left = width - 2 - sum(room + 1 for room in rooms.values())
-        wider = sorted((self.columns[i].widest - room, i) for i, room in rooms.items() if self.columns[i].widest > room)
-        for place, (more, i) in enumerate(wider):
-            taken = max(0, min(more, left // (len(wider) - place)))
-            rooms[i], left = rooms[i] + taken, left - taken
-        self._layout = (width, list(rooms.items()))
+        self._layout = (width, list(rooms_of(self.columns, width, self._unused).items()))
         return self._layout[1]
-
-    def _columns_for(self, width: int) -> list[int]:
-        return places_shown(self.columns, width, self._unused)
 
     def on_resize(self) -> None:
         self._cache.clear()
@@ -415,8 +397,15 @@ class Table(ScrollView, can_focus=True):
                 at += direction
         return None
 
+    def _row_at(self, line: int) -> str | None:
+        """Return the row that a line belongs to; None for the lines of a heading."""
+        while line > 0 and self.entries[line].kind == "more":
+            line -= 1
+        return self.entries[line].key if self.entries[line].kind == "row" else None
+
     def _set_cursor(self, key: str | None) -> None:
         if key == self.cursor:
+            self.reveal()  # the wheel may have moved it out of sight
             return
         old, self.cursor = self.cursor, key
         self._refresh_row(old)
@@ -456,6 +445,11 @@ class Table(ScrollView, can_focus=True):
             line += 1
         return line
 
+    @property
+    def _is_cursor_in_sight(self) -> bool:
+        line, top = self._lines.get(self.cursor or ""), self.scroll_offset.y
+        return line is not None and top <= line < top + self.size.height - 1
+
     def reveal(self) -> None:
         """Scroll to the cursor, where its row has moved to."""
         if (line := self._lines.get(self.cursor or "")) is not None:
@@ -493,8 +487,7 @@ class Table(ScrollView, can_focus=True):
                 left += room + 1
             return
         line = self.scroll_offset.y + inside.y - 1
-        if 0 <= line < len(self.entries):
-            key = self._row_near(line, -1)
+        if 0 <= line < len(self.entries) and (key := self._row_at(line)) is not None:
             self._set_cursor(key)
             if event.chain >= 2:
                 self.post_message(self.Chosen(self, key))
