@@ -33,6 +33,17 @@ echo "$@" >> {folder}/{name}.calls
 cat {folder}/{name}.out
 exit $(cat {folder}/{name}.code)
 """
+# `scontrol show job` answers for itself, about any id.
+SCONTROL = """#!/bin/sh
+name=scontrol
+case "$*" in *"show job "*) name=job ;; esac
+echo "$@" >> {folder}/$name.calls
+cat {folder}/$name.out
+exit $(cat {folder}/$name.code)
+"""
+INVALID = "slurm_load_jobs error: Invalid job id specified\n"
+# As Slurm 20.11 to 24.11 print it, shortened.
+SHOWN = "JobId={} JobName={} UserId=researcher(1000) JobState={} Reason=None NodeList=(null)\n"
 
 
 def test_lines_of_squeue_become_rows() -> None:
@@ -84,7 +95,9 @@ class Programs:
             (folder / name).write_text(PROGRAM.format(folder=folder, name=name))
             (folder / name).chmod(0o755)
             self.say(name, "", code=0 if name != "sacct" else 1)
+        (folder / "scontrol").write_text(SCONTROL.format(folder=folder))
         self.say("scontrol", "MinJobAge               = 300 sec\n")
+        self.say("job", INVALID, code=1)
 
     def say(self, name: str, text: str, code: int = 0) -> None:
         for end, content in (("out", text), ("code", str(code))):
@@ -335,6 +348,7 @@ def test_a_stop_while_the_controller_is_down_is_recorded_and_says_so(
     hand_over(host, programs)
     programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
     eventually(lambda: look(host)["state"] == "running")
+    programs.say("job", SHOWN.format(11, "armada.a-1.1", "RUNNING"))
     down = "scancel: error: Kill job error on job id 11: Unable to contact slurm controller (connect failure)\n"
     programs.say("scancel", down, code=1)
     answer = host.call("run.stop", run_id="a-1", grace_s=5.0)
@@ -436,6 +450,7 @@ def test_a_job_is_asked_for_and_stopped_though_its_plan_is_gone(
     programs.say("squeue", "11|PENDING|Priority||armada.a-1.1\n")
     (host.root / "runs" / "a-1" / "spec.json").unlink()
     becomes(host, "pending")
+    programs.say("job", SHOWN.format(11, "armada.a-1.1", "PENDING"))
     assert host.call("run.stop", run_id="a-1", grace_s=0.0)["outcome"] == "cancelled_before_start"
     assert (programs.folder / "scancel.calls").read_text().split() == ["11"]
     with pytest.raises(Refused, match=r"the plan of run a-1, spec\.json, is no longer on its host"):
@@ -462,6 +477,7 @@ def test_a_job_whose_answer_and_plan_are_lost_is_found_where_it_was_asked_for(
             host.call("run.stop", run_id="a-1", grace_s=0.0)
         assert (caught.value.kind, programs.calls("scancel")) == ("outcome_unknown", 0)
         return
+    programs.say("job", SHOWN.format(11, "armada.a-1.1", "PENDING"))
     assert host.call("run.stop", run_id="a-1", grace_s=0.0)["outcome"] == "cancelled_before_start"
     assert programs.calls("scancel") == 1
 

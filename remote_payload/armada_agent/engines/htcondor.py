@@ -251,20 +251,25 @@ def _ask_second(handed: Handed) -> Dict[str, Any]:
 def cancel(handed: Handed, _status: Dict[str, Any], _grace_s: float) -> None:
     """Remove a job from the queue. Its supervisor gets a signal and the submit file's vacate time to stop the training.
 
-    A job that its array puts into the queue later cannot be removed alone; with the last run of the array, all are.
+    A job that its array puts into the queue later cannot be removed alone; with the last run of the array, all are. A
+    schedd that lost its queue gives ids anew, so what is removed must have this submission's name, or its array's.
 
     Raises:
         EngineError: The schedd does not answer.
     """
-    _remove(handed.job_id)
+    cluster, _, process = handed.job_id.partition(".")
+    if not (cluster.isdigit() and process.isdigit()):
+        raise EngineError("%r is no job's id" % handed.job_id, refused=True)
+    in_cluster = "ClusterId == %d" % int(cluster)
+    _remove('%s && ProcId == %d && ArmadaSubmission == "%s"' % (in_cluster, int(process), handed.name))
     place = handed.place
     if place is not None and array_records.is_all_stopped(SweepPaths(handed.paths.root, place.sweep), place.number):
-        _remove(handed.job_id.partition(".")[0])
+        _remove('%s && ArmadaArray == "%s"' % (in_cluster, place.name))
 
 
-def _remove(job_id: str) -> None:
+def _remove(constraint: str) -> None:
     try:
-        engine.run_tool(["condor_rm", job_id], timeout_s=htcondor_schedd.PATIENCE_S)
+        engine.run_tool(["condor_rm", "-constraint", constraint], timeout_s=htcondor_schedd.PATIENCE_S)
     except EngineError as error:
         if not any(words in error.message for words in _NOTHING_TO_REMOVE):
             raise

@@ -198,7 +198,18 @@ def _find_row(handed: Handed, queue: slurm_queue.Queue) -> Optional[slurm_answer
 
 
 def cancel(handed: Handed, status: Dict[str, Any], grace_s: float) -> None:
-    """Cancel a waiting job; stop a running one through its supervisor, which gives the training its grace period."""
+    """Cancel a waiting job; stop a running one through its supervisor, which gives the training its grace period.
+
+    A controller that lost its state gives ids anew, so the job must have this submission's name; otherwise this one is
+    gone, and nothing is cancelled.
+
+    Raises:
+        EngineError: The controller refuses, or does not answer.
+    """
+    # `scancel --name` checks the name, too, but reads all jobs of the cluster for that, and cancels all waiting jobs of an
+    # array where one was meant (measured with Slurm 20.11 and 22.05).
+    if slurm_queue.ask_job(handed, is_patient=True) is None:
+        return
     # With --batch, only the supervisor gets the signal, and the site's KillWait does not cut its grace period short. If
     # it is unknown whether the job runs, its supervisor reads the stop request itself; so does a waiting job when it
     # starts.
