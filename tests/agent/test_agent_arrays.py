@@ -213,6 +213,36 @@ def test_a_refused_array_leaves_no_claims(begin: Callable[[], Conversation], pro
     assert {cell["outcome"] for cell in start(host, cells)["cells"]} == {"claimed"}
 
 
+def test_an_array_of_which_a_job_has_begun_was_not_refused(
+    begin: Callable[[], Conversation], programs: Programs
+) -> None:
+    host, cells = begin(), names(2)
+    taken = host.root / "runs" / cells[1] / "submissions" / "1" / "taken.json"
+    script = f"#!/bin/sh\necho '{{\"job_id\": \"100_1\"}}' > {taken}\necho invalid partition >&2\nexit 1\n"
+    (programs.folder / "sbatch").write_text(script)
+    with pytest.raises(Refused, match="invalid partition") as caught:
+        start(host, cells)
+    assert caught.value.kind == "outcome_unknown"
+    assert [(host.root / "runs" / each / "submissions" / "1" / "claim.json").exists() for each in cells] == [True, True]
+    programs.say("squeue", QUEUE)
+    start(host, cells)
+    assert [job(host, each) for each in cells] == ["100_0", "100_1"]
+
+
+@pytest.mark.parametrize(("script", "is_refused"), [("kill -9 $$", False), ("echo 33.0 - 33.1", False), ("", True)])
+def test_a_condor_submit_that_was_killed_or_told_an_id_has_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, is_refused: bool
+) -> None:
+    (tmp_path / "condor_submit").write_text(f"#!/bin/sh\n{script}\necho no such file >&2\nexit 1\n")
+    (tmp_path / "condor_submit").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    paths = RunPaths(str(tmp_path), "a-1")
+    Path(paths.folder).mkdir(parents=True)
+    with pytest.raises(EngineError) as caught:
+        htcondor.submit(Handed(paths, 1), os.open(tmp_path, os.O_RDONLY))
+    assert caught.value.refused == is_refused
+
+
 def test_a_refused_array_says_nothing_of_one_that_an_earlier_request_submitted(
     begin: Callable[[], Conversation], programs: Programs
 ) -> None:

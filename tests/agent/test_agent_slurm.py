@@ -498,6 +498,34 @@ def test_a_folder_of_a_submission_without_a_claim_hides_no_job(
     assert (caught.value.kind, programs.calls("sbatch")) == ("conflict", 1)
 
 
+@pytest.mark.parametrize(
+    "script", ["kill -9 $$", "exit 137", "echo '11;cluster'; exit 1"], ids=["killed", "killed in a wrapper", "told its id"]
+)
+def test_a_submitter_that_was_killed_or_told_a_jobs_id_has_not_refused_it(
+    slurm_host: Callable[[], Conversation], programs: Programs, script: str
+) -> None:
+    host = slurm_host()
+    (programs.folder / "sbatch").write_text(f"#!/bin/sh\n{script}\n")
+    host.call("run.create", run_id="a-1", spec=SPEC, files={"launch/job.sbatch": "#!/bin/sh\n"}, secrets={})
+    with pytest.raises(Refused) as caught:
+        host.call("run.submit", run_id="a-1", submission=1)
+    assert caught.value.kind == "outcome_unknown"
+    programs.say("squeue", "11|RUNNING|None|n1|armada.a-1.1\n")
+    assert host.call("run.submit", run_id="a-1", submission=1)["job"]["job_id"] == "11"
+
+
+def test_a_job_that_has_begun_was_not_refused(slurm_host: Callable[[], Conversation], programs: Programs) -> None:
+    host = slurm_host()
+    taken = host.root / "runs" / "a-1" / "submissions" / "1" / "taken.json"
+    script = f"#!/bin/sh\necho '{{\"job_id\": \"11\"}}' > {taken}\necho invalid partition >&2\nexit 1\n"
+    (programs.folder / "sbatch").write_text(script)
+    host.call("run.create", run_id="a-1", spec=SPEC, files={"launch/job.sbatch": "#!/bin/sh\n"}, secrets={})
+    with pytest.raises(Refused, match="invalid partition") as caught:
+        host.call("run.submit", run_id="a-1", submission=1)
+    assert (caught.value.kind, (taken.parent / "claim.json").exists()) == ("outcome_unknown", True)
+    assert host.call("run.submit", run_id="a-1", submission=1)["job"]["job_id"] == "11"
+
+
 def test_a_refused_job_may_be_mended_and_handed_over_again(
     slurm_host: Callable[[], Conversation], programs: Programs
 ) -> None:

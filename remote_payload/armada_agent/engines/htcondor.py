@@ -20,6 +20,7 @@ _REMOVED_AS_IT_RAN = (
     "its event log says that it was removed while it ran, and its supervisor wrote that it returns to the queue"
 )
 _NOTHING_TO_REMOVE = ("not found", "Couldn't find", "already marked for removal")
+_JOB_ID = re.compile(r"^(\d+)\.(\d+) - ", re.MULTILINE)  # as `condor_submit -terse` prints it
 _LARGEST_ARRAY = 10000
 _SECOND_S = 4.0  # a client waits twenty seconds for this host
 _STATUS = {
@@ -40,8 +41,7 @@ def submit(handed: Handed, lock: int) -> str:
         The job's id, `cluster.proc`.
     """
     argv = ["condor_submit", "-terse", "armada_submission=%d" % handed.number, handed.job_file("job.sub")]
-    said = engine.run_tool(argv, timeout_s=120.0, inherit=[lock], cwd=handed.paths.folder)
-    return "%s.%s" % _read_id(said)
+    return "%s.%s" % _submit(argv, lock, handed.paths.folder)
 
 
 def submit_many(array: HandedArray, lock: int) -> str:
@@ -53,9 +53,7 @@ def submit_many(array: HandedArray, lock: int) -> str:
     argv = ["condor_submit", "-terse", "armada_array=" + array.name]
     if array.limit is not None and array.limit < len(array.run_ids):
         argv += ["max_materialize=%d" % array.limit]
-    return _read_id(engine.run_tool(argv + [array.file("job.sub")], timeout_s=120.0, inherit=[lock], cwd=array.file()))[
-        0
-    ]
+    return _submit(argv + [array.file("job.sub")], lock, array.file())[0]
 
 
 def largest_array() -> int:
@@ -81,8 +79,9 @@ def look_up_many(array: HandedArray) -> Optional[str]:
     return htcondor_schedd.find_array(array.name)
 
 
-def _read_id(said: str) -> Tuple[str, str]:
-    match = re.search(r"^(\d+)\.(\d+) - ", said, re.MULTILINE)
+def _submit(argv: List[str], lock: int, folder: str) -> Tuple[str, str]:
+    said, _ = engine.run_tool_aloud(argv, timeout_s=120.0, inherit=[lock], cwd=folder, done=_JOB_ID)
+    match = _JOB_ID.search(said)
     if match is None:
         raise EngineError("condor_submit said %.200r instead of a job id" % said)
     return match.group(1), match.group(2)

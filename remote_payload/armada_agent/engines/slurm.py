@@ -19,6 +19,7 @@ from armada_agent.verdicts import liveness
 POLL_S = 15.0
 # scancel exits silently with the low byte of its error 2021, ESLURM_ALREADY_DONE, about a job of an array.
 _IS_OVER = ("Invalid job id", "already", "exit code %d" % (2021 & 255))
+_JOB_ID = re.compile(r"^\d+(?:;\S+)?\s*$", re.MULTILINE)  # as `sbatch --parsable` prints it
 _MAY_CHANGE = "Required node not available|Requested node configuration is not available|Requested nodes are busy"
 
 
@@ -36,6 +37,7 @@ def submit(handed: Handed, lock: int) -> str:
         inherit=[lock],
         cwd=handed.paths.folder,
         given=_variables(handed.paths, setup_lines.exported()),  # the job inherits it
+        done=_JOB_ID,
     )
     return _read_id(said)
 
@@ -63,7 +65,7 @@ def submit_many(array: HandedArray, lock: int) -> str:
     exported = setup_lines.exported()
     given = [_variables(RunPaths(array.paths.root, each), exported) for each in array.run_ids]
     said, _ = engine.run_tool_aloud(
-        argv + [array.file("job.sbatch")], timeout_s=120.0, inherit=[lock], cwd=folder, given=given[0]
+        argv + [array.file("job.sbatch")], timeout_s=120.0, inherit=[lock], cwd=folder, given=given[0], done=_JOB_ID
     )
     return _read_id(said)
 

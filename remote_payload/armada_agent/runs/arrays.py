@@ -255,6 +255,12 @@ def _submit(array: HandedArray, lock: int) -> Tuple[str, Dict[str, str]]:
     return array_id, words
 
 
+def _taken_files(array: HandedArray, present: List[str]) -> List[str]:
+    """Return the files that jobs of an array write when they begin."""
+    handed = [engines.Handed(RunPaths(array.paths.root, run_id), 1) for run_id in present]
+    return [each.file("taken.json") for each in handed if each.queued_as == array.name]
+
+
 def _is_here(sweep: SweepPaths, run_id: str) -> bool:
     try:
         RunPaths(sweep.root, run_id).require()
@@ -279,6 +285,6 @@ def _look_up_or_submit(
     try:
         return str(engine.submit_many(array, lock))
     except EngineError as error:
-        if error.refused or error.missing:
+        if (error.refused or error.missing) and not any(map(os.path.exists, _taken_files(array, present))):
             raise RefusedError(error)
         raise AgentError("outcome_unknown", error.message, SAFE)

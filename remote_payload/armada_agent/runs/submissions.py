@@ -312,7 +312,7 @@ def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> D
         try:
             job_id = engine.submit(handed, lock)
         except EngineError as error:
-            if error.refused or error.missing:
+            if (error.refused or error.missing) and not os.path.exists(handed.file("taken.json")):
                 # It refused, so there is no job: delete the claim, so that a corrected submission can follow.
                 files.remove(handed.file("claim.json"))
                 files.remove(handed.file("asked.json"))
