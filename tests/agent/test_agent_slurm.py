@@ -457,6 +457,30 @@ def test_a_job_is_asked_for_and_stopped_though_its_plan_is_gone(
         host.call("run.submit", run_id="a-1", submission=2)
 
 
+@pytest.mark.parametrize(
+    ("text", "seq"),
+    [
+        ('{"state": "queued", "submission": 1, "attempt": 0, "seq": 4}', 5),
+        ('{"state": "queued", "submission": 0, "attempt": 0, "seq": 4}', 1),
+        (None, 1),
+    ],
+)
+def test_a_stop_before_the_first_attempt_is_the_next_record_of_a_job_that_was_preempted(
+    slurm_host: Callable[[], Conversation], programs: Programs, text: str | None, seq: int
+) -> None:
+    """A lower one counts as an older copy of the host's disk."""
+    host = slurm_host()
+    hand_over(host, programs)
+    state = host.root / "runs" / "a-1" / "state.json"
+    if text is not None:
+        state.write_text(text)
+    programs.say("squeue", "11|PENDING|BeginTime||armada.a-1.1\n")
+    programs.say("job", SHOWN.format(11, "armada.a-1.1", "PENDING"))
+    assert host.call("run.stop", run_id="a-1", grace_s=0.0)["outcome"] == "cancelled_before_start"
+    found = json.loads(state.read_text())
+    assert (found["state"], found["attempt"], found["seq"]) == ("cancelled", 0, seq)
+
+
 @pytest.mark.parametrize("older", [False, True], ids=["", "asked by an older agent"])
 def test_a_job_whose_answer_and_plan_are_lost_is_found_where_it_was_asked_for(
     slurm_host: Callable[[], Conversation], programs: Programs, older: bool
