@@ -267,6 +267,23 @@ def test_an_array_that_is_refused_while_nobody_waits_ends_its_cells(
     assert "invalid partition" in state["message"]
 
 
+def test_cells_of_a_refused_array_end_with_it_where_the_request_is_about_others(
+    begin: Callable[[], Conversation], programs: Programs
+) -> None:
+    host, cells = begin(), names(4)
+    lose_the_answer(host, programs, cells[:3])
+    programs.say("sbatch", "sbatch: error: invalid partition specified: nope\n", code=1)
+    with pytest.raises(Refused, match="invalid partition"):
+        start(host, cells[2:])
+    found = [look(host, each) for each in cells]
+    ends = [each["state"] and (each["state"]["state"], each["state"]["reason"]) for each in found]
+    assert ends == [("failed", "never_started")] * 2 + [None] * 2
+    assert [each["submission"] is None for each in found] == [False, False, True, True]
+    programs.say("sbatch", "100\n")
+    outcomes = {cell["run_id"]: cell["outcome"] for cell in start(host, cells[2:])["cells"]}
+    assert outcomes == dict.fromkeys(cells[2:], "claimed")
+
+
 def test_more_cells_than_an_array_may_have_become_several_that_keep_the_limit_together(
     begin: Callable[[], Conversation], programs: Programs
 ) -> None:
