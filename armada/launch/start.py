@@ -145,11 +145,11 @@ def stop_there(database: Database, session: HostSession, stops: Sequence[StopRun
         if isinstance(answer, ArmadaError) and not isinstance(answer, NotFound)
     ]
     with database.transaction():
-        for run_id, error in refused:
-            doubt(database, run_id, "outcome_unknown", f"it may not be stopped: {error.message}")
-    for run_id, error in refused:
-        what = f"{run_id} was stopped while it was being prepared, and may run nevertheless: {error.message}"
-        raise OutcomeUnknown(what, hint=f"armada stop {run_id}", host=session.host.name) from error
+        for run_id, refusal in refused:
+            doubt(database, run_id, "outcome_unknown", f"it may not be stopped: {refusal.message}")
+    for run_id, refusal in refused:
+        what = f"{run_id} was stopped while it was being prepared, and may run nevertheless: {refusal.message}"
+        raise OutcomeUnknown(what, hint=f"armada stop {run_id}", host=session.host.name) from refusal
 
 
 def mark_submitted(database: Database, run_id: str) -> bool:

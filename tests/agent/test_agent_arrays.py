@@ -218,7 +218,7 @@ def test_an_array_of_which_a_job_has_begun_was_not_refused(
 ) -> None:
     host, cells = begin(), names(2)
     taken = host.root / "runs" / cells[1] / "submissions" / "1" / "taken.json"
-    script = f"#!/bin/sh\necho '{{\"job_id\": \"100_1\"}}' > {taken}\necho invalid partition >&2\nexit 1\n"
+    script = f'#!/bin/sh\necho \'{{"job_id": "100_1"}}\' > {taken}\necho invalid partition >&2\nexit 1\n'
     (programs.folder / "sbatch").write_text(script)
     with pytest.raises(Refused, match="invalid partition") as caught:
         start(host, cells)

@@ -523,7 +523,9 @@ def test_a_folder_of_a_submission_without_a_claim_hides_no_job(
 
 
 @pytest.mark.parametrize(
-    "script", ["kill -9 $$", "exit 137", "echo '11;cluster'; exit 1"], ids=["killed", "killed in a wrapper", "told its id"]
+    "script",
+    ["kill -9 $$", "exit 137", "echo '11;cluster'; exit 1"],
+    ids=["killed", "killed in a wrapper", "told its id"],
 )
 def test_a_submitter_that_was_killed_or_told_a_jobs_id_has_not_refused_it(
     slurm_host: Callable[[], Conversation], programs: Programs, script: str
@@ -541,7 +543,7 @@ def test_a_submitter_that_was_killed_or_told_a_jobs_id_has_not_refused_it(
 def test_a_job_that_has_begun_was_not_refused(slurm_host: Callable[[], Conversation], programs: Programs) -> None:
     host = slurm_host()
     taken = host.root / "runs" / "a-1" / "submissions" / "1" / "taken.json"
-    script = f"#!/bin/sh\necho '{{\"job_id\": \"11\"}}' > {taken}\necho invalid partition >&2\nexit 1\n"
+    script = f'#!/bin/sh\necho \'{{"job_id": "11"}}\' > {taken}\necho invalid partition >&2\nexit 1\n'
     (programs.folder / "sbatch").write_text(script)
     host.call("run.create", run_id="a-1", spec=SPEC, files={"launch/job.sbatch": "#!/bin/sh\n"}, secrets={})
     with pytest.raises(Refused, match="invalid partition") as caught:

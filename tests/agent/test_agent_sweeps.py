@@ -221,7 +221,9 @@ def test_a_damaged_list_of_cells_is_named_and_starts_nothing(this_host: Host) ->
 
 def test_what_cannot_be_seen_of_one_cell_or_sweep_keeps_no_other_from_its_dispatcher(this_host: Host) -> None:
     cells = names(3)
-    script = f'echo "$ARMADA_RUN_ID" >> {this_host.root}/starts; while [ ! -e {this_host.root}/go ]; do sleep 0.05; done'
+    script = (
+        f'echo "$ARMADA_RUN_ID" >> {this_host.root}/starts; while [ ! -e {this_host.root}/go ]; do sleep 0.05; done'
+    )
     hand_over(this_host, cells, script, parallel=1)
     eventually(lambda: starts(this_host) == cells[:1])
     kill_all(dispatchers(this_host))

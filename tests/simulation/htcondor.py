@@ -30,7 +30,7 @@ _HEADLINES = {
     _NOT_AGAIN: "Job reconnection failed",
 }
 _CONSTRAINT = re.compile(
-    r'ClusterId == (?P<cluster>\d+) && '
+    r"ClusterId == (?P<cluster>\d+) && "
     r'(?:ProcId == (?P<process>\d+) && ArmadaSubmission == "(?P<name>[^"]+)"|ArmadaArray == "(?P<array>[^"]+)")'
 )
 

@@ -120,7 +120,8 @@ def test_a_run_that_was_stopped_on_its_way_and_cannot_be_stopped_on_its_host_is_
 
 
 @pytest.mark.parametrize(
-    "refusal", [ArmadaError("No space left on device"), OutcomeUnknown("nobody can tell"), UnexpectedAnswer("it is none")]
+    "refusal",
+    [ArmadaError("No space left on device"), OutcomeUnknown("nobody can tell"), UnexpectedAnswer("it is none")],
 )
 def test_a_run_that_was_stopped_on_its_way_and_whose_host_refuses_to_stop_it_is_polled(
     database: Database, plan: Plan, refusal: ArmadaError
