@@ -181,7 +181,7 @@ def test_a_job_that_stays_away_is_gone(slurm_host: Callable[[], Conversation], p
     hand_over(host, programs)
     becomes(host, "unknown")
     been_away(host, 40, looks=2)
-    programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
+    programs.say("job", INVALID, code=1)
     becomes(host, "gone")
 
 
@@ -192,7 +192,7 @@ def test_a_job_that_is_only_gone_keeps_its_secrets_until_a_person_ends_it(
     hand_over(host, programs, TOKEN="x")
     becomes(host, "unknown")
     been_away(host, 40, looks=2)
-    programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
+    programs.say("job", INVALID, code=1)
     becomes(host, "gone")
     secrets = host.root / "runs" / "a-1" / "secrets.env"
     assert secrets.exists()
@@ -231,7 +231,7 @@ def test_a_job_that_its_scheduler_says_has_ended_leaves_no_secrets_once_it_canno
     programs.say("squeue", "11|NODE_FAIL|None|n1|armada.a-1.1\n")
     becomes(host, "ended")
     assert secrets.exists()
-    programs.say("scontrol", by_id, code=code)
+    programs.say("job", by_id, code=code)
     programs.say("squeue", queue)
     been_away(host, 7200, looks=2)
     asked = programs.calls("squeue")
@@ -253,7 +253,7 @@ def test_who_leaves_takes_the_secrets_of_a_job_that_is_still_listed(
 def test_a_gone_job_can_be_handed_over_again(slurm_host: Callable[[], Conversation], programs: Programs) -> None:
     host = slurm_host()
     hand_over(host, programs)
-    programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
+    programs.say("job", INVALID, code=1)
     becomes(host, "unknown")
     been_away(host, 40, looks=2)
     becomes(host, "gone")
@@ -270,7 +270,7 @@ def test_accounting_knows_how_a_job_that_is_gone_ended(
     programs.say("sacct", "11|TIMEOUT|0:0|2026-11-20T15:00:17|node2|armada.a-1.1\n")
     becomes(host, "unknown")
     been_away(host, 40, looks=9)
-    programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
+    programs.say("job", INVALID, code=1)
     seen = eventually(lambda: (s := look(host))["state"] == "ended" and s)
     assert (seen["detail"], seen["reason"]) == ("TIMEOUT", "time_limit")
 
@@ -319,10 +319,10 @@ def test_an_end_is_not_recalled_of_a_job_that_slurm_shows_by_its_id(
     hand_over(host, programs)
     programs.say("squeue", "11|NODE_FAIL|None|n1|armada.a-1.1\n")
     becomes(host, "ended")
-    programs.say("scontrol", "JobId=11 JobName=armada.a-1.1 JobState=PENDING Reason=BeginTime NodeList=(null)\n")
+    programs.say("job", "JobId=11 JobName=armada.a-1.1 JobState=PENDING Reason=BeginTime NodeList=(null)\n")
     programs.say("squeue", "")
     becomes(host, "pending")
-    programs.say("scontrol", "slurm_load_jobs error: Invalid job id specified\n", code=1)
+    programs.say("job", INVALID, code=1)
     been_away(host, 120, looks=2)
     becomes(host, "unknown")  # it came back after that end
 
