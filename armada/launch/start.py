@@ -11,7 +11,15 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-from armada.errors import ArmadaError, Conflict, HostUnreachable, OutcomeUnknown, ProvisionFailed, UnexpectedAnswer
+from armada.errors import (
+    ArmadaError,
+    Conflict,
+    HostUnreachable,
+    NotFound,
+    OutcomeUnknown,
+    ProvisionFailed,
+    UnexpectedAnswer,
+)
 from armada.foundation.sanitize import sanitize_line
 from armada.home import own
 from armada.launch.checks.check import refuse_failures
@@ -122,14 +130,26 @@ def stop_there(database: Database, session: HostSession, stops: Sequence[StopRun
 
     Raises:
         HostUnreachable: They may go on, and are recorded as such.
+        OutcomeUnknown: The host did not stop some of them. They may go on, and are recorded as such.
     """
     try:
-        session.call_all([Call.of(stop, 60.0) for stop in stops])
+        answers = session.call_all([Call.of(stop, 60.0) for stop in stops])
     except HostUnreachable as error:
         with database.transaction():
             for stop in stops:
                 doubt(database, stop.run_id, "link_lost", error.message)
         raise
+    refused = [
+        (stop.run_id, answer)
+        for stop, answer in zip(stops, answers, strict=True)
+        if isinstance(answer, ArmadaError) and not isinstance(answer, NotFound)
+    ]
+    with database.transaction():
+        for run_id, refusal in refused:
+            doubt(database, run_id, "outcome_unknown", f"it may not be stopped: {refusal.message}")
+    for run_id, refusal in refused:
+        what = f"{run_id} was stopped while it was being prepared, and may run nevertheless: {refusal.message}"
+        raise OutcomeUnknown(what, hint=f"armada stop {run_id}", host=session.host.name) from refusal
 
 
 def mark_submitted(database: Database, run_id: str) -> bool:

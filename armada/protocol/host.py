@@ -134,11 +134,15 @@ class ForgottenSecrets(Message):
 
 
 class ForgetSecrets(Request[ForgottenSecrets]):
-    """Delete the secrets of runs that have ended; with `leaves`, of all that are not alive: nothing would be lost there."""
+    """Delete the secrets of runs that have ended; with `leaves`, of all that are not alive: nothing would be lost there.
+
+    `runs`: those that home had listed when it judged that. What came since keeps its secrets until it has ended.
+    """
 
     method = "host.forget_secrets"
     answer = ForgottenSecrets
     leaves: bool
+    runs: OrMissing[Many[RunId]] = None
 
 
 class Wiped(Message):

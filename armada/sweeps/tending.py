@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from armada.sweeps.stopping import SWEEP_STOPPED, TOLD_TO_STOP, Because, tell_ce
 from armada.sweeps.unfinished import complete_launches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from armada.config.hosts import Host
     from armada.rpc.session import HostSession
@@ -65,13 +66,8 @@ class Tending:
         if now < self._next_at <= now + EVERY_S:
             return
         self._next_at = now + EVERY_S
-        try:
+        with self._contained("its sweeps"):
             self._look(database, now)
-        except HostUnreachable:
-            raise
-        except ArmadaError as error:
-            # What is wrong with one sweep says nothing about the host and its runs.
-            log.info("%s: its sweeps: %s", self._session.host.name, sanitize_line(error.message))
 
     def _look(self, database: Database, now: float) -> None:
         host = self._session.host.name
@@ -79,17 +75,29 @@ class Tending:
         names = sweeps.active_on(database, host)
         searches = [record.name for record in sweeps.searches(database)]
         for name in dict.fromkeys([*names, *searches]):  # of a search all cells may have ended
-            self._apply_rule(database, name, now)
-            self._prune(database, name)
+            with self._contained(f"the rules of {name}"):
+                self._apply_rule(database, name, now)
+                self._prune(database, name)
         waiting = [name for name in names if sweeps.find(database, name).state != "stopped"][:_MOST]
         if waiting and sweeps.has_waiting(database, host):
-            self._session.call(TendSweeps(sweeps=tuple(waiting)), timeout_s=60.0)
+            with self._contained("cells that wait"):
+                self._session.call(TendSweeps(sweeps=tuple(waiting)), timeout_s=60.0)
         if searches:
             if self._rounds is None:
                 from armada.sweeps.rounds import Rounds  # planning and launching, which a look seldom needs
 
                 self._rounds = Rounds(self._session)
             self._rounds.look(database, now)
+
+    @contextlib.contextmanager
+    def _contained(self, what: str) -> Iterator[None]:
+        """Log an error: what is wrong with one sweep says nothing about the other ones, nor about the host and its runs."""
+        try:
+            yield
+        except HostUnreachable:
+            raise
+        except ArmadaError as error:
+            log.info("%s: %s: %s", self._session.host.name, what, sanitize_line(error.message))
 
     def _apply_rule(self, database: Database, name: str, now: float) -> None:
         record = sweeps.find(database, name)

@@ -262,7 +262,9 @@ def test_one_cell_is_cancelled_by_its_own_id(begin: Callable[[], Conversation], 
     host, cells = begin(), names(3)
     start(host, cells)
     programs.say("squeue", QUEUE)
+    programs.say("job", SHOWN.format(100, 2, "armada.grid-1.array1"))
     assert host.call("run.stop", run_id=cells[2], grace_s=5)["outcome"] == "cancelled_before_start"
+    programs.say("job", SHOWN.format(101, 0, "armada.grid-1.array1").replace("PENDING", "RUNNING"))
     assert host.call("run.stop", run_id=cells[0], grace_s=5)["outcome"] == "stopping"
     assert argv(programs, "scancel") == [["100_2"], ["--batch", "--signal=TERM", "100_0"]]
 
@@ -273,6 +275,7 @@ def test_a_job_of_an_array_that_has_ended_already_can_be_stopped(
     host, cells = begin(), names(3)
     start(host, cells)
     programs.say("squeue", QUEUE)
+    programs.say("job", SHOWN.format(101, 0, "armada.grid-1.array1").replace("PENDING", "FAILED"))
     programs.say("scancel", "", code=229)  # as Slurm 22.05 does, without a word
     assert host.call("run.stop", run_id=cells[0], grace_s=5)["outcome"] == "stopping"
     programs.say("scancel", "", code=1)
@@ -377,6 +380,13 @@ def test_scontrol_about_another_job_is_not_believed(tmp_path: Path) -> None:
     assert slurm_answers.parse_job(SHOWN.format(104, "3", "somebody.elses"), handed(tmp_path, 3)) is None
 
 
+def test_a_job_whose_id_is_an_array_now_is_another_one(tmp_path: Path) -> None:
+    alone = Handed(RunPaths(str(tmp_path), "a-1"), 1, {"job_id": "100", "time": 1.0})
+    name = "armada.grid-1.array1"
+    said = SHOWN.format(100, "1-4%1", name) + SHOWN.format(101, 0, name).replace("PENDING", "RUNNING")
+    assert slurm_answers.parse_job(said, alone) is None
+
+
 def test_accounting_is_read_by_index() -> None:
     said = "100_1|FAILED|1:0|Unknown|n1|a\n100_11|COMPLETED|0:0|Unknown|n1|a\n100_[12-20%3]|PENDING|0:0|Unknown||a\n"
     found = [slurm_answers.parse_accounting(said, "a", index) for index in (1, 11, 2, 12)]
@@ -421,7 +431,11 @@ def test_the_last_stopped_cell_takes_the_whole_array_from_htcondor(
         told = {"job_id": f"33.{index}", "time": 1.0, "array": Place("grid-1", 1, index).as_json()}
         Path(paths.stop).write_text(json.dumps({"time": 1.0, "grace_s": 1.0, "submission": 1}))
         htcondor.cancel(Handed(paths, 1, told), {}, 1.0)
-    assert (tmp_path / "calls").read_text().split() == ["33.0", "33.1", "33"]
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        '-constraint ClusterId == 33 && ProcId == 0 && ArmadaSubmission == "armada.grid-1-001.1"',
+        '-constraint ClusterId == 33 && ProcId == 1 && ArmadaSubmission == "armada.grid-1-002.1"',
+        '-constraint ClusterId == 33 && ArmadaArray == "armada.grid-1.array1"',
+    ]
 
 
 def test_a_cell_whose_plan_is_gone_or_whose_resume_was_interrupted_still_needs_its_array(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_a_frozen_slurm_controller_is_given_up_after_two_short_questions(program
         slurm.check("#!/bin/sh\n")
     with pytest.raises(EngineError, match="scontrol ping got no answer"):
         slurm.cancel(handed, {"state": "running"}, 5.0)
-    assert programs.asked() == ["sbatch 1", "scancel 1", "scontrol 2"]
+    assert programs.asked() == ["sbatch 1", "scontrol 3"]  # one question, and twice whether it is up
 
 
 def test_a_controller_that_is_back_is_asked_again(

@@ -22,6 +22,18 @@ def queue(*rows: dict[str, str], doubt: str | None = None) -> Callable[..., slur
     return lambda *_: slurm_answers.Answer({row["name"]: row for row in rows}, doubt)
 
 
+def asked_of(monkeypatch: pytest.MonkeyPatch, said: str) -> list[list[str]]:
+    """Have the controller answer everything so; return a list of what it is asked."""
+    told: list[list[str]] = []
+
+    def ask(argv: list[str]) -> tuple[str, str]:
+        told.append(argv)
+        return said, ""
+
+    monkeypatch.setattr(slurm_controller, "ask", ask)
+    return told
+
+
 def test_nothing_is_known_of_a_job_before_slurm_has_answered_once(cluster: DoubtedJob) -> None:
     cluster.say("squeue", "", code=1, beside=SILENT)
     seen = cluster.look()
@@ -145,12 +157,30 @@ def test_a_row_of_a_whole_array_counts_for_its_jobs_only_once_it_is_over(
 def test_only_what_runs_or_may_run_has_its_grace(
     cluster: DoubtedJob, monkeypatch: pytest.MonkeyPatch, state: str, has_begun: bool, grace_s: float, is_gentle: bool
 ) -> None:
-    told: list[list[str]] = []
-    monkeypatch.setattr(slurm_controller, "ask", told.append)
+    told = asked_of(monkeypatch, SHOWN.format(name="armada.a-1.1", state="RUNNING"))
     if not has_begun:
         cluster.never_begin()
     slurm.cancel(cluster.handed, engine.scheduler_status(state, 1.0), grace_s)
-    assert told == [["scancel", *(["--batch", "--signal=TERM"] if is_gentle else []), "11"]]
+    cancelled = ["scancel", *(["--batch", "--signal=TERM"] if is_gentle else []), "11"]
+    assert told == [["scontrol", "--oneliner", "show", "job", "11"], cancelled]
+
+
+@pytest.mark.parametrize("state", ["pending", "held", "running", "unknown", "gone"])
+@pytest.mark.parametrize("grace_s", [0.0, 5.0])
+def test_a_job_that_has_another_name_is_not_cancelled(
+    cluster: DoubtedJob, monkeypatch: pytest.MonkeyPatch, state: str, grace_s: float
+) -> None:
+    """A controller that lost its state gives ids anew, also to jobs of the same user."""
+    told = asked_of(monkeypatch, SHOWN.format(name="armada.b-1.1", state="RUNNING"))
+    slurm.cancel(cluster.handed, engine.scheduler_status(state, 1.0), grace_s)
+    assert [argv[0] for argv in told] == ["scontrol"]
+
+
+def test_a_job_that_nobody_can_name_is_not_cancelled(cluster: DoubtedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = asked_of(monkeypatch, "No jobs in the system\n")
+    with pytest.raises(EngineError, match="scontrol show job 11 said 'No jobs in the system'") as error:
+        slurm.cancel(cluster.handed, engine.scheduler_status("running", 1.0), 5.0)
+    assert ([argv[0] for argv in told], error.value.refused) == (["scontrol"], False)
 
 
 @pytest.mark.parametrize(("words", "raises"), [("Invalid job id specified", False), ("cannot be reached", True)])

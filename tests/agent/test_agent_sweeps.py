@@ -219,6 +219,33 @@ def test_a_damaged_list_of_cells_is_named_and_starts_nothing(this_host: Host) ->
         this_host.call("sweep.tend", sweeps=["grid-1"])
 
 
+def test_what_cannot_be_seen_of_one_cell_or_sweep_keeps_no_other_from_its_dispatcher(this_host: Host) -> None:
+    cells = names(3)
+    script = (
+        f'echo "$ARMADA_RUN_ID" >> {this_host.root}/starts; while [ ! -e {this_host.root}/go ]; do sleep 0.05; done'
+    )
+    hand_over(this_host, cells, script, parallel=1)
+    eventually(lambda: starts(this_host) == cells[:1])
+    kill_all(dispatchers(this_host))
+    lock = this_host.root / "sweeps" / "grid-1" / ".dispatcher.lock"
+    eventually(lambda: not files.is_locked(str(lock)))
+    hidden = this_host.root / "runs" / cells[1] / "submissions"
+    hidden.rename(hidden.with_name("aside"))
+    hidden.symlink_to("submissions")  # a job may put anything there: this is a loop
+    damaged = this_host.root / "sweeps" / "a-1"
+    damaged.mkdir()
+    (damaged / "cells.json").write_text("[")
+    with pytest.raises(Refused, match="sweep a-1: ") as refused:
+        this_host.call("sweep.tend", sweeps=["a-1", "grid-1"])
+    assert "grid-1" not in refused.value.args[0]
+    assert len(dispatchers(this_host)) == 1
+    hidden.unlink()
+    hidden.with_name("aside").rename(hidden)
+    (this_host.root / "go").touch()
+    for each in cells:
+        assert this_host.await_end(each)["state"] == "succeeded"
+
+
 def test_a_repeated_request_that_fails_is_no_refusal_of_cells_that_were_claimed(this_host: Host) -> None:
     cells = names(2)
     hand_over(this_host, cells, "true")

@@ -56,6 +56,15 @@ def test_secrets_go_of_what_has_ended_and_only_there_were_any(call: Call) -> Non
     assert (Path(ended.secrets).exists(), Path(living.secrets).exists()) == (False, True)
 
 
+def test_a_host_that_is_left_takes_no_secrets_of_what_came_since_it_was_judged(call: Call) -> None:
+    for name in ("wiped-1", "wiped-2"):
+        make(call, name)
+    make(call, "wiped-3", DEAD, "failed")
+    asked = {"leaves": True, "runs": ["wiped-1"]}
+    assert forget_secrets(call, asked) == {"removed": ["wiped-1", "wiped-3"], "kept": ["wiped-2"]}
+    assert forget_secrets(call, {"leaves": True}) == {"removed": ["wiped-2"], "kept": []}  # as an older home asks
+
+
 @pytest.mark.parametrize("damage", ["a link", "waits"])
 def test_secrets_stay_of_what_cannot_be_read_or_may_still_start(call: Call, damage: str, tmp_path: Path) -> None:
     kept = make(call, "wiped-1", DEAD, "failed")

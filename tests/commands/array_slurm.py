@@ -141,9 +141,18 @@ def scancel(words: list[str]) -> None:
 
 
 def scontrol(words: list[str]) -> None:
-    """Show the configuration, and nothing else."""
+    """Show the configuration, or a job."""
     if words[:2] == ["show", "config"]:
         print((FOLDER / "config").read_text(), end="")
+    if words[-3:-1] != ["show", "job"]:
+        return
+    with changing() as jobs:
+        job = jobs.get(words[-1])
+    array, _, index = words[-1].partition("_")
+    if job is None:
+        sys.exit("slurm_load_jobs error: Invalid job id specified")
+    place = f"ArrayJobId={array} ArrayTaskId={index} " if index else ""
+    print(f"JobId={array} {place}JobName={job['name']} JobState={job['state']} Reason=None NodeList=(null)")
 
 
 if __name__ == "__main__":

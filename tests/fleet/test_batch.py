@@ -66,6 +66,27 @@ def test_a_waiting_run_says_why_and_can_be_stopped(cluster: Cluster) -> None:
     assert cluster.starts(run_id) == 0
 
 
+def test_a_stop_leaves_a_job_alone_that_only_has_the_id_of_the_runs_own(cluster: Cluster) -> None:
+    """A controller that lost its state gives ids anew."""
+    shell_job(cluster.armada, COUNT)
+    blocker = cluster.occupy()
+    another = {"slurm": blocker, "htcondor": f"{blocker}.0"}[cluster.engine]
+    try:
+        run_id = cluster.launch()
+        cluster.becomes(run_id, "queued")
+        job = f"{ROOT}/runs/{run_id}/submissions/1/job.json"
+        cluster.shell(f"""sed -i 's/"job_id": *"[^"]*"/"job_id": "{another}"/' {job}""")
+        assert f'"{another}"' in cluster.shell(f"cat {job}")
+        stopped = cluster.armada.run("stop", run_id)
+        assert stopped.returncode == 0, stopped.stderr
+        assert cluster.look(run_id)["state"] == "cancelled"
+        slurm, htcondor = f"squeue --noheader --jobs={another} --format=%T", f"condor_q {another} -autoformat JobStatus"
+        said = cluster.shell({"slurm": slurm, "htcondor": htcondor}[cluster.engine])
+        assert said.strip() == {"slurm": "RUNNING", "htcondor": "2"}[cluster.engine]
+    finally:
+        cluster.leave(blocker)
+
+
 def test_a_stopped_run_has_its_grace(cluster: Cluster) -> None:
     shell_job(cluster.armada, "trap 'echo saving; sleep 2; echo saved; exit 0' TERM; echo ready; sleep 600 & wait $!")
     run_id = cluster.launch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -28,6 +29,10 @@ _HEADLINES = {
     _DISCONNECTED: "Job disconnected, attempting to reconnect",
     _NOT_AGAIN: "Job reconnection failed",
 }
+_CONSTRAINT = re.compile(
+    r"ClusterId == (?P<cluster>\d+) && "
+    r'(?:ProcId == (?P<process>\d+) && ArmadaSubmission == "(?P<name>[^"]+)"|ArmadaArray == "(?P<array>[^"]+)")'
+)
 
 
 @dataclass(eq=False)
@@ -220,22 +225,37 @@ class SimHtcondor(BatchSystem):
         return "".join({"REMOVED": "3\n", "COMPLETED": "4\n"}[job.state] for job in ended[-1:])
 
     def _condor_rm(self, words: list[str]) -> str:
-        if "." not in words[-1]:  # a whole array
-            self.to_come = []
-            living = [each.id for each in self.jobs if each.lives and _cluster_of(each.id) == words[-1]]
-            return "".join(self._condor_rm([each]) for each in living)
-        job = self.find(words[-1])
-        if job is None or job.forgotten or not job.lives or self.lie == "empty":
-            raise EngineError(f"Couldn't find/remove all jobs matching {words[-1]}: job not found")
-        if job.cancelled:
-            raise EngineError(f"Job {job.id} already marked for removal")
+        found = _CONSTRAINT.fullmatch(words[-1])
+        if found is None:
+            raise EngineError(f"the simulated condor_rm cannot parse {words[-1]}", refused=True)
+        chosen = [
+            job
+            for job in self.jobs
+            if job.lives and not (job.forgotten or job.cancelled or self.lie == "empty") and _is_chosen(job, found)
+        ]
+        if found["array"] and self.lie != "empty":
+            self.to_come = [job for job in self.to_come if not _is_chosen(job, found)]
+        elif not chosen:
+            raise EngineError(f"Couldn't find/remove all jobs matching constraint ({words[-1]})", refused=True)
+        for job in chosen:
+            self._take_out(job)
+        return f"All jobs matching constraint ({words[-1]}) have been marked for removal"
+
+    def _take_out(self, job: BatchJob) -> None:
         if job.waits:
             self._tell(job, _REMOVED, "via condor_rm (by user me)")
             self.end(job, "REMOVED")
         else:
             job.cancelled = True
             self.cluster.signal_batch(job, 15)
-        return ""
+
+
+def _is_chosen(job: BatchJob, found: re.Match[str]) -> bool:
+    """Return whether a constraint of condor_rm chooses a job. All jobs of one cluster are one array's."""
+    cluster, _, process = job.id.partition(".")
+    if int(cluster) != int(found["cluster"]):
+        return False
+    return found["array"] is not None or (int(process) == int(found["process"]) and job.name == found["name"])
 
 
 def _cluster_of(job_id: str) -> str:

@@ -118,7 +118,7 @@ def judge_and_forget_secrets(
     listed = listed if listed is not None else list_there(context.session)
     items = _judge_listed(context, listed, ignore_work=ignore_work, progress=progress)
     judged()
-    secrets = context.session.call(ForgetSecrets(leaves=not losses(items)))
+    secrets = context.session.call(ForgetSecrets(leaves=not losses(items), runs=tuple(listed.submissions)))
     items += came_since(context, listed)
     if not losses(items) and not ignore_work:  # what a person gives up once is still there the next time
         run_sync.nothing_is_left(

@@ -3,8 +3,9 @@
 import importlib
 import os
 import re
+import signal
 import subprocess
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Pattern, Sequence, Tuple
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import exchange, files
@@ -22,6 +23,8 @@ _IN_DOUBT = re.compile(
     r"timed out|timeout|unable to contact|zero bytes|commit|connection|lost contact|connect to|find address",
     re.IGNORECASE,
 )
+_KILLED = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
+"""The exit codes of a shell script whose program was killed: some sites wrap a batch system's programs in one."""
 _PERSONAL = ("SBATCH_", "SQUEUE_", "SCANCEL_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT", "SLURM_JSON", "_CONDOR_TOOL")
 
 
@@ -240,8 +243,11 @@ def run_tool_aloud(
     cwd: str = "/",
     given: Optional[Mapping[str, str]] = None,
     find_trouble: Optional[Callable[[], Optional[str]]] = None,
+    done: Optional[Pattern[str]] = None,
 ) -> Tuple[str, str]:
     """Run a program as `run_tool` does, and return its stderr, too. `given` replaces the program's environment.
+
+    If its stdout contains `done`, it may have done what it was asked, whatever its exit code says.
 
     If the program has not answered after a few seconds, `find_trouble` is called. It returns why waiting is useless, or
     None.
@@ -286,8 +292,11 @@ def run_tool_aloud(
             raise EngineError("%s printed more than %d MB" % (argv[0], exchange.LIMIT >> 20))
     if child.returncode:
         words = (talk.err + b"\n" + talk.out).decode("utf-8", "replace").strip()
-        # A controller that stopped answering in the middle may still have done what it was asked.
-        refused = _IN_DOUBT.search(words) is None
+        # A controller that stopped answering in the middle may still have done what it was asked, and so may a program
+        # that was killed while it waited for the controller's answer.
+        was_killed = child.returncode < 0 or child.returncode in _KILLED
+        is_done = done is not None and done.search(talk.out.decode("utf-8", "replace")) is not None
+        refused = not (was_killed or is_done or _IN_DOUBT.search(words))
         raise EngineError("%s: %s" % (argv[0], words[-1500:] or "exit code %d" % child.returncode), refused=refused)
     return talk.out.decode("utf-8", "replace"), talk.err.decode("utf-8", "replace")
 

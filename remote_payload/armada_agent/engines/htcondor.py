@@ -20,6 +20,7 @@ _REMOVED_AS_IT_RAN = (
     "its event log says that it was removed while it ran, and its supervisor wrote that it returns to the queue"
 )
 _NOTHING_TO_REMOVE = ("not found", "Couldn't find", "already marked for removal")
+_JOB_ID = re.compile(r"^(\d+)\.(\d+) - ", re.MULTILINE)  # as `condor_submit -terse` prints it
 _LARGEST_ARRAY = 10000
 _SECOND_S = 4.0  # a client waits twenty seconds for this host
 _STATUS = {
@@ -40,8 +41,7 @@ def submit(handed: Handed, lock: int) -> str:
         The job's id, `cluster.proc`.
     """
     argv = ["condor_submit", "-terse", "armada_submission=%d" % handed.number, handed.job_file("job.sub")]
-    said = engine.run_tool(argv, timeout_s=120.0, inherit=[lock], cwd=handed.paths.folder)
-    return "%s.%s" % _read_id(said)
+    return "%s.%s" % _submit(argv, lock, handed.paths.folder)
 
 
 def submit_many(array: HandedArray, lock: int) -> str:
@@ -53,9 +53,7 @@ def submit_many(array: HandedArray, lock: int) -> str:
     argv = ["condor_submit", "-terse", "armada_array=" + array.name]
     if array.limit is not None and array.limit < len(array.run_ids):
         argv += ["max_materialize=%d" % array.limit]
-    return _read_id(engine.run_tool(argv + [array.file("job.sub")], timeout_s=120.0, inherit=[lock], cwd=array.file()))[
-        0
-    ]
+    return _submit(argv + [array.file("job.sub")], lock, array.file())[0]
 
 
 def largest_array() -> int:
@@ -81,8 +79,9 @@ def look_up_many(array: HandedArray) -> Optional[str]:
     return htcondor_schedd.find_array(array.name)
 
 
-def _read_id(said: str) -> Tuple[str, str]:
-    match = re.search(r"^(\d+)\.(\d+) - ", said, re.MULTILINE)
+def _submit(argv: List[str], lock: int, folder: str) -> Tuple[str, str]:
+    said, _ = engine.run_tool_aloud(argv, timeout_s=120.0, inherit=[lock], cwd=folder, done=_JOB_ID)
+    match = _JOB_ID.search(said)
     if match is None:
         raise EngineError("condor_submit said %.200r instead of a job id" % said)
     return match.group(1), match.group(2)
@@ -251,20 +250,25 @@ def _ask_second(handed: Handed) -> Dict[str, Any]:
 def cancel(handed: Handed, _status: Dict[str, Any], _grace_s: float) -> None:
     """Remove a job from the queue. Its supervisor gets a signal and the submit file's vacate time to stop the training.
 
-    A job that its array puts into the queue later cannot be removed alone; with the last run of the array, all are.
+    A job that its array puts into the queue later cannot be removed alone; with the last run of the array, all are. A
+    schedd that lost its queue gives ids anew, so what is removed must have this submission's name, or its array's.
 
     Raises:
         EngineError: The schedd does not answer.
     """
-    _remove(handed.job_id)
+    cluster, _, process = handed.job_id.partition(".")
+    if not (cluster.isdigit() and process.isdigit()):
+        raise EngineError("%r is no job's id" % handed.job_id, refused=True)
+    in_cluster = "ClusterId == %d" % int(cluster)
+    _remove('%s && ProcId == %d && ArmadaSubmission == "%s"' % (in_cluster, int(process), handed.name))
     place = handed.place
     if place is not None and array_records.is_all_stopped(SweepPaths(handed.paths.root, place.sweep), place.number):
-        _remove(handed.job_id.partition(".")[0])
+        _remove('%s && ArmadaArray == "%s"' % (in_cluster, place.name))
 
 
-def _remove(job_id: str) -> None:
+def _remove(constraint: str) -> None:
     try:
-        engine.run_tool(["condor_rm", job_id], timeout_s=htcondor_schedd.PATIENCE_S)
+        engine.run_tool(["condor_rm", "-constraint", constraint], timeout_s=htcondor_schedd.PATIENCE_S)
     except EngineError as error:
         if not any(words in error.message for words in _NOTHING_TO_REMOVE):
             raise

@@ -19,6 +19,7 @@ from armada_agent.verdicts import liveness
 POLL_S = 15.0
 # scancel exits silently with the low byte of its error 2021, ESLURM_ALREADY_DONE, about a job of an array.
 _IS_OVER = ("Invalid job id", "already", "exit code %d" % (2021 & 255))
+_JOB_ID = re.compile(r"^\d+(?:;\S+)?\s*$", re.MULTILINE)  # as `sbatch --parsable` prints it
 _MAY_CHANGE = "Required node not available|Requested node configuration is not available|Requested nodes are busy"
 
 
@@ -36,6 +37,7 @@ def submit(handed: Handed, lock: int) -> str:
         inherit=[lock],
         cwd=handed.paths.folder,
         given=_variables(handed.paths, setup_lines.exported()),  # the job inherits it
+        done=_JOB_ID,
     )
     return _read_id(said)
 
@@ -63,7 +65,7 @@ def submit_many(array: HandedArray, lock: int) -> str:
     exported = setup_lines.exported()
     given = [_variables(RunPaths(array.paths.root, each), exported) for each in array.run_ids]
     said, _ = engine.run_tool_aloud(
-        argv + [array.file("job.sbatch")], timeout_s=120.0, inherit=[lock], cwd=folder, given=given[0]
+        argv + [array.file("job.sbatch")], timeout_s=120.0, inherit=[lock], cwd=folder, given=given[0], done=_JOB_ID
     )
     return _read_id(said)
 
@@ -198,7 +200,18 @@ def _find_row(handed: Handed, queue: slurm_queue.Queue) -> Optional[slurm_answer
 
 
 def cancel(handed: Handed, status: Dict[str, Any], grace_s: float) -> None:
-    """Cancel a waiting job; stop a running one through its supervisor, which gives the training its grace period."""
+    """Cancel a waiting job; stop a running one through its supervisor, which gives the training its grace period.
+
+    A controller that lost its state gives ids anew, so the job must have this submission's name; otherwise this one is
+    gone, and nothing is cancelled.
+
+    Raises:
+        EngineError: The controller refuses, or does not answer.
+    """
+    # `scancel --name` checks the name, too, but reads all jobs of the cluster for that, and cancels all waiting jobs of an
+    # array where one was meant (measured with Slurm 20.11 and 22.05).
+    if slurm_queue.ask_job(handed, is_patient=True) is None:
+        return
     # With --batch, only the supervisor gets the signal, and the site's KillWait does not cut its grace period short. If
     # it is unknown whether the job runs, its supervisor reads the stop request itself; so does a waiting job when it
     # starts.

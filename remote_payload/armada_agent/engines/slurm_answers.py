@@ -103,6 +103,8 @@ def parse_job(text: str, handed: Handed) -> Optional[Row]:
         tasks = found.get("ArrayTaskId", "")
         is_shown = tasks == index or (tasks != "" and not tasks.isdigit())
         shown = "%s_%s" % (found.get("ArrayJobId"), index) if is_shown else None
+    elif found.get("ArrayJobId") == handed.job_id:
+        return None  # the id is an array's now; each of its jobs is a record
     if shown != handed.job_id or not found.get("JobState"):
         raise EngineError("scontrol show job %s said %.200r" % (handed.job_id, text.strip()))
     if found.get("JobName") != handed.queued_as:

@@ -101,16 +101,22 @@ def ask(timeout_s: float = 45.0) -> Answer:
     return slurm_answers.parse_queue(*slurm_controller.ask(argv, timeout_s))
 
 
-def ask_job(handed: Handed) -> Optional[Row]:
+def ask_job(handed: Handed, is_patient: bool = False) -> Optional[Row]:
     """Query a job by its id, which no site's filter hides. Return None if there is no such job.
+
+    Args:
+        handed: The submission.
+        is_patient: Wait for a busy controller; otherwise for a few seconds only.
 
     Raises:
         EngineError: scontrol does not answer, or answers something else.
     """
+    argv = ["scontrol", "--oneliner", "show", "job", handed.job_id]
     try:
-        said = engine.run_tool(["scontrol", "--oneliner", "show", "job", handed.job_id], timeout_s=SECOND_S)
+        said = slurm_controller.ask(argv)[0] if is_patient else engine.run_tool(argv, timeout_s=SECOND_S)
     except EngineError as error:
-        if "invalid job id" in error.message.lower():
+        # The second is said of an array that Slurm has, about a job that it no longer has or never had.
+        if re.search(r"invalid job id|job %s not found" % handed.job_id, error.message, re.IGNORECASE):
             return None
         raise
     return slurm_answers.parse_job(said, handed)

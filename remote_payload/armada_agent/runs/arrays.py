@@ -8,7 +8,7 @@ the claims before the batch system is asked. A request that broke off anywhere i
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Container, Dict, List, Optional, Sequence, Tuple
 
 from armada_agent.engines import allowance, array_records
 from armada_agent.engines import engine as engines
@@ -54,9 +54,10 @@ def hand_over(sweep: SweepPaths, asked: Sequence[Asked], parallel: Optional[int]
     with files.locked(sweep.arrays_lock) as lock:
         os.chmod(sweep.folder, 0o700)
         open_ones: Dict[int, AgentError] = {}
+        told = {run_id for run_ids, _ in asked for run_id in run_ids}
         for number in sweep.arrays():
             try:
-                _complete(sweep, number, lock)
+                _complete(sweep, number, lock, told)
             except AgentError as error:
                 open_ones[number] = error  # it says nothing about cells that are not in it
         outcomes: Dict[str, str] = {}
@@ -96,7 +97,7 @@ def _submit_all(
             array_records.write(array, job_files)
             array_id, words = _submit(array, lock)
         except RefusedError as refused:
-            _take_back(array)
+            _take_back(array, array.run_ids, str(refused))
             if not made:
                 raise engines.as_agent_error(refused.error)
             message = "%d jobs of the sweep are submitted, and the other ones are refused: %s"
@@ -108,11 +109,25 @@ def _submit_all(
     return made
 
 
-def _take_back(array: HandedArray) -> None:
+def _take_back(array: HandedArray, told: Container[str], why: str) -> None:
+    """Take a refused array back. Runs of which nobody is `told` end with that: no request of home reports it."""
     for index, run_id in enumerate(array.run_ids):
+        paths = RunPaths(array.paths.root, run_id)
         place = engines.Place(array.paths.sweep, array.number, index)
-        submissions.release_first(RunPaths(array.paths.root, run_id), place)
+        if run_id in told:
+            submissions.release_first(paths, place)
+        elif _is_here(array.paths, run_id) and not _is_elsewhere(paths, place):
+            submissions.end_refused(paths, why)
     array_records.forget(array)
+
+
+def _is_elsewhere(paths: RunPaths, place: engines.Place) -> bool:
+    """Return whether a run's first submission is another job than this one."""
+    try:
+        told = files.read_json(paths.submission(1, "array.json"))
+    except files.UnreadableError:
+        told = None
+    return os.path.exists(paths.submission(1, "job.json")) or told not in (None, place.as_json())
 
 
 def tend(sweep: SweepPaths) -> Optional[int]:
@@ -139,7 +154,7 @@ def tend(sweep: SweepPaths) -> Optional[int]:
 
 def _try_to_complete(sweep: SweepPaths, number: int, lock: int) -> None:
     try:
-        _complete(sweep, number, lock, nobody_waits=True)
+        _complete(sweep, number, lock, told=())
     except (AgentError, OSError) as error:
         say("%s: array %d: %s" % (sweep.sweep, number, error))
 
@@ -157,14 +172,14 @@ def _count_open(sweep: SweepPaths, numbers: Sequence[int]) -> int:
     return total
 
 
-def _complete(sweep: SweepPaths, number: int, lock: int, nobody_waits: bool = False) -> None:
+def _complete(sweep: SweepPaths, number: int, lock: int, told: Container[str]) -> None:
     """Submit an array that was decided, unless that has been done.
 
     Args:
         sweep: The sweep's files.
         number: The array's number.
         lock: The lock of the sweep's arrays.
-        nobody_waits: A refusal is recorded as the end of its runs, because no request of home reports it.
+        told: The runs of which a request waits for the answer. A refusal is recorded as the end of the others.
 
     Raises:
         AgentError: `outcome_unknown`.
@@ -179,13 +194,7 @@ def _complete(sweep: SweepPaths, number: int, lock: int, nobody_waits: bool = Fa
     try:
         _submit(array, lock)
     except RefusedError as refused:
-        if not nobody_waits:
-            _take_back(array)
-            return
-        for run_id in array.run_ids:
-            if _is_here(sweep, run_id):
-                submissions.end_refused(RunPaths(sweep.root, run_id), str(refused))
-        array_records.forget(array)
+        _take_back(array, told, str(refused))
 
 
 def _standing(sweep: SweepPaths, run_id: str) -> str:
@@ -255,6 +264,12 @@ def _submit(array: HandedArray, lock: int) -> Tuple[str, Dict[str, str]]:
     return array_id, words
 
 
+def _taken_files(array: HandedArray, present: List[str]) -> List[str]:
+    """Return the files that jobs of an array write when they begin."""
+    handed = [engines.Handed(RunPaths(array.paths.root, run_id), 1) for run_id in present]
+    return [each.file("taken.json") for each in handed if each.queued_as == array.name]
+
+
 def _is_here(sweep: SweepPaths, run_id: str) -> bool:
     try:
         RunPaths(sweep.root, run_id).require()
@@ -279,6 +294,6 @@ def _look_up_or_submit(
     try:
         return str(engine.submit_many(array, lock))
     except EngineError as error:
-        if error.refused or error.missing:
+        if (error.refused or error.missing) and not any(map(os.path.exists, _taken_files(array, present))):
             raise RefusedError(error)
         raise AgentError("outcome_unknown", error.message, SAFE)

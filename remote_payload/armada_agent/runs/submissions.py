@@ -312,7 +312,7 @@ def _hand_over(handed: engines.Handed, settings: Dict[str, Any], lock: int) -> D
         try:
             job_id = engine.submit(handed, lock)
         except EngineError as error:
-            if error.refused or error.missing:
+            if (error.refused or error.missing) and not os.path.exists(handed.file("taken.json")):
                 # It refused, so there is no job: delete the claim, so that a corrected submission can follow.
                 files.remove(handed.file("claim.json"))
                 files.remove(handed.file("asked.json"))
@@ -469,7 +469,8 @@ def _cancel_unstarted(paths: RunPaths, submission: int) -> Dict[str, Any]:
 
 
 def _end_unstarted(paths: RunPaths, submission: int, word: str, reason: str, message: str) -> None:
-    now = time.time()
+    former = Evidence(paths).state or {}
+    seq = former.get("seq") if former.get("submission") == submission else None  # some were preempted before an attempt
     state = {
         "state": word,
         "reason": reason,
@@ -481,8 +482,8 @@ def _end_unstarted(paths: RunPaths, submission: int, word: str, reason: str, mes
         "signal": None,
         "queued_at": None,
         "started_at": None,
-        "ended_at": now,
-        "seq": 1,
+        "ended_at": time.time(),
+        "seq": seq + 1 if isinstance(seq, int) else 1,
     }
     files.write_json(paths.state, state)
     forgetting.forget(paths, submission)

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional
 
 from armada_agent.errors import AgentError
 from armada_agent.foundation import files, parameters
+from armada_agent.foundation.log import say
 from armada_agent.foundation.session import Call
 from armada_agent.host import detached, setup_lines
 from armada_agent.paths import RunPaths, SweepPaths, checked_run_id
@@ -81,31 +82,55 @@ def tend(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Returns:
         For each sweep that is here, how many cells wait.
+
+    Raises:
+        AgentError: `io`: some could not be looked at; the other ones were.
     """
     asked = parameters.sequence(params, "sweeps")
     if len(asked) > _MOST_SWEEPS:
         raise AgentError("bad_request", "at most %d sweeps per request" % _MOST_SWEEPS)
     answers: List[Dict[str, Any]] = []
-    for name in asked:
-        sweep = SweepPaths(call.root, name)
-        open_cells = arrays.tend(sweep)
-        if open_cells is not None:
-            answers.append({"sweep": sweep.sweep, "waiting": open_cells})
-            continue
+    problems: List[str] = []
+    for sweep in [SweepPaths(call.root, name) for name in asked]:
         try:
-            plan = dispatcher.read_plan(sweep)
-        except files.UnreadableError as error:
-            raise AgentError("io", "sweep %s: %s" % (sweep.sweep, error))
-        if plan is None:
+            waiting = _tend(call, sweep)
+        except (OSError, files.UnreadableError, AgentError) as error:
+            problems.append("sweep %s: %s" % (sweep.sweep, error))  # that says nothing about the other ones
             continue
-        words = [dispatcher.standing(RunPaths(call.root, run_id)) for run_id in plan.cells]
-        waiting = sum(1 for word in words if word == dispatcher.WAITING)
-        if waiting and not files.is_locked(sweep.dispatcher_lock):
-            setup_lines.apply()
-            _write_plan(sweep, [], plan.parallel)
-            detached.start_dispatcher(call.session.agent_path, sweep)
-        answers.append({"sweep": sweep.sweep, "waiting": waiting})
+        if waiting is not None:
+            answers.append({"sweep": sweep.sweep, "waiting": waiting})
+    if problems:
+        raise AgentError("io", "; ".join(problems[:3]))
     return {"sweeps": answers}
+
+
+def _tend(call: Call, sweep: SweepPaths) -> Optional[int]:
+    """Start a sweep's dispatcher if cells wait for one; return how many do, None if the sweep is not here.
+
+    Raises:
+        OSError, files.UnreadableError, AgentError: Its own records cannot be read or written.
+    """
+    open_cells = arrays.tend(sweep)
+    if open_cells is not None:
+        return open_cells
+    plan = dispatcher.read_plan(sweep)
+    if plan is None:
+        return None
+    waiting = sum(1 for run_id in plan.cells if _waits(call.root, run_id))
+    if waiting and not files.is_locked(sweep.dispatcher_lock):
+        setup_lines.apply()
+        _write_plan(sweep, [], plan.parallel)
+        detached.start_dispatcher(call.session.agent_path, sweep)
+    return waiting
+
+
+def _waits(root: str, run_id: str) -> bool:
+    """Return whether a cell waits for its start. One that cannot be seen does not keep the others from theirs."""
+    try:
+        return dispatcher.standing(RunPaths(root, run_id)) == dispatcher.WAITING
+    except (OSError, files.UnseenError, AgentError) as error:
+        say("%s: %s" % (run_id, error))
+        return False
 
 
 def _read_cells(params: Dict[str, Any]) -> List[Dict[str, Any]]:

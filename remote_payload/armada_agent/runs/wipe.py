@@ -35,15 +35,19 @@ _LAST = ("locks", "agent")
 def forget_secrets(call: Call, params: Dict[str, Any]) -> Dict[str, Any]:
     """Delete the secrets of every run that has ended; with `leaves`, of every run that is not alive.
 
+    Home judges a host for minutes. Of what another home puts there meanwhile, which is claimed only once all of it is
+    there, `leaves` takes nothing: only of the `runs` that home had listed, if it names them.
+
     Returns:
         In `removed` the ids of the runs whose secrets were deleted, in `kept` the ids of those that still need theirs.
     """
     table, leaves = processes.scan(), params.get("leaves") is True
+    listed = None if params.get("runs") is None else set(map(checked_run_id, parameters.sequence(params, "runs")))
     removed: List[str] = []
     kept: List[str] = []
     for paths in _all_runs(call):
         if os.path.exists(paths.secrets):
-            former = _without_need(paths, table, leaves)
+            former = _without_need(paths, table, leaves and (listed is None or paths.run_id in listed))
             goes = former is not None and forgetting.forget(paths, former, must=False)
             (removed if goes else kept).append(paths.run_id)
     return {"removed": removed, "kept": kept}

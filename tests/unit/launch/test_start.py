@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from armada.errors import ArmadaError, Conflict, LinkLost, OutcomeUnknown, ProvisionFailed, UnexpectedAnswer
+from armada.errors import ArmadaError, Conflict, LinkLost, NotFound, OutcomeUnknown, ProvisionFailed, UnexpectedAnswer
 from armada.foundation.progress import NullProgress
 from armada.launch import start as launching
 from armada.launch.plans.plan import Plan
@@ -30,6 +30,7 @@ class Host:
     """Takes the run or refuses it; before its answer arrives, somebody else records something."""
 
     home = None
+    host = SimpleNamespace(name="box")
 
     def __init__(self, database: Database, meanwhile: Verdict | None, error: ArmadaError | None = None) -> None:
         self._database = database
@@ -37,12 +38,13 @@ class Host:
         self._error = error
         self.stopped = 0
         self.stops_fail = False
+        self.refusal: ArmadaError | None = None
 
     def call_all(self, calls: list[Any]) -> list[Any]:
         if self.stops_fail:
             raise LinkLost("the link broke")
         self.stopped += len(calls)
-        return []
+        return [self.refusal for _ in calls]
 
     def call(self, _: object, /, **__: Any) -> None:
         if self._meanwhile is not None:
@@ -115,6 +117,28 @@ def test_a_run_that_was_stopped_on_its_way_and_cannot_be_stopped_on_its_host_is_
     with pytest.raises(LinkLost):
         hand_over(database, host, plan)
     assert known(database) == ("unknown", "link_lost")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [ArmadaError("No space left on device"), OutcomeUnknown("nobody can tell"), UnexpectedAnswer("it is none")],
+)
+def test_a_run_that_was_stopped_on_its_way_and_whose_host_refuses_to_stop_it_is_polled(
+    database: Database, plan: Plan, refusal: ArmadaError
+) -> None:
+    host = Host(database, STOPPED)
+    host.refusal = refusal
+    with pytest.raises(OutcomeUnknown, match=f"may run nevertheless: {refusal.message}"):
+        hand_over(database, host, plan)
+    assert known(database) == ("unknown", "outcome_unknown")
+
+
+def test_a_run_that_was_stopped_on_its_way_and_is_not_on_its_host_is_stopped(database: Database, plan: Plan) -> None:
+    host = Host(database, STOPPED)
+    host.refusal = NotFound("no run q-aaaaaa here")
+    with pytest.raises(Conflict, match="was stopped while it was being prepared"):
+        hand_over(database, host, plan)
+    assert known(database) == ("cancelled", "killed_by_user")
 
 
 def test_a_stop_just_before_the_submission_is_recorded_is_not_overwritten(

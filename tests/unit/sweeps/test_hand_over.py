@@ -43,6 +43,7 @@ class Host:
         self._error = error
         self.is_asked = False
         self.stopped: list[str] = []
+        self.refusal: ArmadaError | None = None
 
     def call(self, *_: Any, **__: Any) -> Any:
         self.is_asked = True
@@ -55,7 +56,7 @@ class Host:
 
     def call_all(self, calls: list[Any]) -> list[Any]:
         self.stopped += [call.params["run_id"] for call in calls]
-        return []
+        return [self.refusal for _ in calls]
 
 
 @pytest.fixture
@@ -103,6 +104,15 @@ def test_what_was_seen_of_a_cell_meanwhile_is_kept(
         with pytest.raises(ArmadaError):
             handing.hand_over(database, "g-1", share_of(host))
     assert known(database) == [first, ("running", None), ("succeeded", None), stopped]
+
+
+def test_a_cell_whose_stop_its_host_refuses_may_go_on(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handing, "_request", lambda *_: None)
+    host = Host(database, None)
+    host.refusal = ArmadaError("No space left on device")
+    with pytest.raises(OutcomeUnknown, match=r"g-1-004 .* may run nevertheless: No space left on device"):
+        handing.hand_over(database, "g-1", share_of(host))
+    assert known(database)[3] == ("unknown", "outcome_unknown")
 
 
 def test_a_cell_that_was_stopped_and_never_sent_stays_stopped(

@@ -172,6 +172,22 @@ class TestNotThere:
         world.listed, world.root = [], "another"
         assert world.lost() == []
 
+    def test_a_release_names_the_runs_that_it_judged_before_their_secrets_go(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world.settle()
+        world.listed = [RUN]
+        asked: list[dict[str, Any]] = []
+        said = world.said
+
+        def note(method: str, params: dict[str, Any], /, **more: Any) -> Any:
+            asked.extend([params] if method == "host.forget_secrets" else [])
+            return said(method, params, **more)
+
+        monkeypatch.setattr(world, "said", note)
+        judge_and_forget_secrets(HostContext(world.database, world, world.paths))  # type: ignore[arg-type]  # all that is used of a session
+        assert asked == [{"leaves": True, "runs": [RUN]}]
+
     @pytest.mark.parametrize("listed", [[RUN], []], ids=["it was there", "its root was away"])
     def test_what_a_person_gave_up_once_is_missed_again_on_a_root_that_is_away_later(
         self, world: World, listed: list[str]
