@@ -14,6 +14,7 @@ row decides (`because` of the verdict names the row, and `armada ps --why` shows
 | its disk shows an earlier submission than was seen there, and   | see below  | of that one     |
 | … says that the later one was refused: it counts no more        |            |                 |
 | no submission claimed                                           | preparing  |                 |
+| … and its end is known                                          | as before  |                 |
 | … and it was submitted there before, processes of it live there | running    | folder_removed  |
 | … and it was submitted there before, none lives there           | unknown    | put_back        |
 | claimed, no supervisor has started it                           | submitted  |                 |
@@ -163,6 +164,11 @@ def was_refused(
     if evidence.refused is None or state in ("queued", "running") or reason == PUT_BACK:
         return False
     return seen[0] < known[0] <= evidence.refused and seen[1:] >= known[1:]
+
+
+def shows_no_more(evidence: Evidence | None, verdict: Verdict) -> bool:
+    """Whether a host shows a run's folder alone: no submission, and no process. That says nothing against a known end."""
+    return verdict.state == "preparing" and evidence is not None and not evidence.processes
 
 
 def of_unsubmitted(evidence: Evidence, verdict: Verdict) -> Verdict:

@@ -72,6 +72,25 @@ def test_an_older_copy_of_a_disk_refuses_no_submission_of_which_more_was_seen(
     assert (run.state, run.reason) == ("unknown", "put_back")
 
 
+@pytest.mark.parametrize("seen_claimed", [False, True])
+def test_a_launch_that_was_refused_stays_so_whoever_looks_at_its_folder(
+    database: Database, *, seen_claimed: bool
+) -> None:
+    """Its folder is there without a submission: the host took the claim back, or refused before it."""
+    bare = failed()
+    bare["evidence"] |= {"submission": None, "supervisor": "none", "state": None, "attempt": None}
+    first = claimed(1)
+    first["evidence"] |= {"state": None, "attempt": None}
+    if seen_claimed:
+        see_in_turn(database, first)
+    runs.set_state(database, "q-aaaaaa", "failed", reason="submit_refused", message="no such partition")
+    *_, run = see_in_turn(database, bare, bare)
+    assert (run.state, run.reason, run.message) == ("failed", "submit_refused", "no such partition")
+    bare["evidence"]["processes"] = 1
+    *_, run = see_in_turn(database, bare)
+    assert run.state != "failed", "it lives: somebody started it by hand"
+
+
 @pytest.mark.parametrize(
     ("word", "state"),
     [("unknown", "failed"), ("ending", "failed"), ("gone", "failed"), ("pending", "queued"), ("held", "queued")],
