@@ -86,12 +86,10 @@ def _prepare(
         work_data.require_unchanged(call, paths)
     settings = read_scheduler(paths)
     setup_lines.apply()  # what it starts inherits the environment, and a failing line is reported before the claim
-    if secrets:
-        files.write_json(paths.secrets, secrets)
+    forgetting.bring(paths, secrets)
     _claim(paths, number)
-    if secrets and not os.path.exists(paths.secrets):  # who forgot those of the former one had not seen the claim yet
-        with repeated.doubted([paths], number):
-            files.write_json(paths.secrets, secrets)
+    with repeated.doubted([paths], number):
+        forgetting.bring(paths, secrets)  # who forgot those of the former one may not have seen the claim
     return settings
 
 
@@ -135,7 +133,7 @@ def bring_secrets(paths: RunPaths, secrets: Dict[str, str]) -> None:
     if secrets and not os.path.exists(paths.secrets):
         with files.locked(paths.submit_lock):
             if standing_of_first(paths) is None:
-                files.write_json(paths.secrets, secrets)
+                forgetting.bring(paths, secrets)
 
 
 def release_first(paths: RunPaths, place: engines.Place) -> None:
