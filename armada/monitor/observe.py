@@ -217,8 +217,8 @@ def record_look(database: Database, run: Run, look: Look, *, observed_at: float 
     # Only for a quiet run: parsing its spec takes time, and most runs make progress every second.
     verdict = decide(seen, _stall_after_s(database, run) if quiet_for(seen) >= SHORTEST_STALL_S else None)
     if run.ended and not (run.is_guess or run.is_only_told) and shows_no_more(seen.evidence, verdict):
-        return False  # its end was recorded before, such as that its submission was refused
-    if verdict.state == "preparing" and seen.evidence is not None and transitions.was_seen(database, run.run_id):
+        verdict = _with_known_end(run, verdict, run.message)  # such as that its submission was refused
+    elif verdict.state == "preparing" and seen.evidence is not None and transitions.was_seen(database, run.run_id):
         verdict = of_unsubmitted(seen.evidence, verdict)
     elif verdict.reason in (NOT_ON_HOST, FOLDER_REMOVED):
         verdict = _without_folder(run, look, verdict, came=transitions.was_seen(database, run.run_id))
