@@ -297,8 +297,8 @@ class BatchTeller(Teller):
         self.cluster.batch_system.loses_answers = True
 
     def do_refuse(self, one: int, two: int) -> None:
-        """The next submission will be refused. While that is decided, a home looks at a run."""
-        self.cluster.batch_system.refuses = lambda: self.tell([("look", one, two)])
+        """The next submission will be refused. While that is decided, a home sees the claim of a run."""
+        self.cluster.batch_system.refuses = lambda: self.tell([("look=submitted", one, two)])
 
     def do_accounting(self, _one: int, two: int) -> None:
         self.cluster.batch_system.has_accounting = two % 2 == 0
